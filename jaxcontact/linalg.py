@@ -1,0 +1,102 @@
+"""Small dense factorisations written as a few vector operations per pivot.
+
+They replace LAPACK where a problem is small and batched: two independent batched LAPACK calls in one
+program can deadlock XLA's CPU thread pool, and for n <= 10 the dispatch costs more than the algebra.
+Nothing here has a derivative rule; `implicit.py` wraps these with the one that the package uses.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def pivot_tolerance(dtype: jnp.dtype) -> float:
+    """Pivot, relative to the largest entry, below which a matrix counts as singular: eps^0.7."""
+    return float(jnp.finfo(dtype).eps) ** 0.7
+
+
+def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Inverse of a symmetric positive definite matrix by the sweep operator, and its worst pivot.
+
+    Args:
+        matrix: (n, n), symmetric; only its symmetry is assumed, not checked.
+
+    Returns:
+        inverse (n, n), and the smallest ratio of a pivot to its diagonal entry, a positive number in
+        (0, 1] exactly if the matrix is positive definite.
+    """
+    n = matrix.shape[0]
+    index = jnp.arange(n)
+    diagonal = jnp.diagonal(matrix)
+    # Unit diagonal: makes the pivot ratio free of units and tames mixed mass and inertia scales.
+    scale = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
+    scaled = matrix * scale[:, None] * scale[None, :]
+
+    def sweep(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        a, worst = carry
+        hit = (index == k).astype(a.dtype)
+        pivot = jnp.sum(a * hit[:, None] * hit[None, :])
+        safe = jnp.where(jnp.abs(pivot) > 0, pivot, 1.0)
+        row = jnp.sum(a * hit[:, None], axis=0) / safe
+        column = jnp.sum(a * hit[None, :], axis=1)
+        swept = a - column[:, None] * row[None, :]
+        swept = jnp.where(hit[:, None] > 0, row[None, :], swept)
+        swept = jnp.where(hit[None, :] > 0, -column[:, None] / safe, swept)
+        swept = jnp.where((hit[:, None] * hit[None, :]) > 0, 1.0 / safe, swept)
+        return swept, jnp.minimum(worst, pivot)
+
+    start = (scaled, jnp.asarray(jnp.inf, matrix.dtype))
+    inverse, worst = lax.fori_loop(0, n, sweep, start, unroll=n <= 6)
+    # One step of Newton's iteration X (2 I - A X) recovers the digits that unpivoted elimination loses.
+    inverse = inverse @ (2.0 * jnp.eye(n, dtype=matrix.dtype) - scaled @ inverse)
+    inverse = 0.5 * (inverse + inverse.T)
+    positive = jnp.all(diagonal > 0) & (worst > 0)
+    return inverse * scale[:, None] * scale[None, :], jnp.where(positive, worst, -1.0)
+
+
+def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """A matrix G with A G b = b for every b in the range of A, by elimination with complete pivoting.
+
+    Args:
+        matrix: (n, n), any rank; rows and columns should be scaled to similar size.
+
+    Returns:
+        G (n, n), equal to the inverse for a regular matrix, and the rank, int32.
+    """
+    n = matrix.shape[0]
+    dtype = matrix.dtype
+    size = jnp.max(jnp.abs(matrix), initial=0.0)
+    threshold = pivot_tolerance(dtype) * size
+
+    def eliminate(_: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        a, rows, place, free_rows, free_cols, rank = carry
+        candidates = jnp.abs(a) * free_rows[:, None] * free_cols[None, :]
+        best = jnp.argmax(candidates.ravel())
+        row_hit = (jnp.arange(n) == best // n).astype(dtype)
+        col_hit = (jnp.arange(n) == best % n).astype(dtype)
+        pivot = jnp.sum(a * row_hit[:, None] * col_hit[None, :])
+        good = jnp.abs(pivot) > threshold
+        safe = jnp.where(good, pivot, 1.0)
+        a_row = jnp.sum(a * row_hit[:, None], axis=0) / safe
+        r_row = jnp.sum(rows * row_hit[:, None], axis=0) / safe
+        factor = jnp.sum(a * col_hit[None, :], axis=1) * (1.0 - row_hit)
+        a_next = jnp.where(row_hit[:, None] > 0, a_row[None, :], a - factor[:, None] * a_row[None, :])
+        r_next = jnp.where(
+            row_hit[:, None] > 0, r_row[None, :], rows - factor[:, None] * r_row[None, :]
+        )
+        return (
+            jnp.where(good, a_next, a),
+            jnp.where(good, r_next, rows),
+            jnp.where(good, place + col_hit[:, None] * row_hit[None, :], place),
+            jnp.where(good, free_rows * (1.0 - row_hit), free_rows),
+            jnp.where(good, free_cols * (1.0 - col_hit), free_cols),
+            rank + good.astype(jnp.int32),
+        )
+
+    identity = jnp.eye(n, dtype=dtype)
+    ones = jnp.ones(n, dtype)
+    start = (matrix, identity, jnp.zeros_like(identity), ones, ones, jnp.int32(0))
+    _, rows, place, _, _, rank = lax.fori_loop(0, n, eliminate, start, unroll=n <= 4)
+    return place @ rows, rank

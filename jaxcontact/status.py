@@ -1,0 +1,48 @@
+"""Status bits: what every solve and every step says about itself.
+
+A status is a uint32 array of OR-ed bits, one per world under `vmap`; 0 is success. `Status.FAILURES`
+are results not to be trusted, `Status.NOTES` are facts worth knowing about a good result.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Status(enum.IntFlag):
+    """Bits of a status word; combine with `|`, test with `&`, print with `describe`."""
+
+    SUCCESS = 0
+    MAX_ITERS = 1 << 0  # an iteration limit was reached
+    STALLED = 1 << 1  # no further progress; the residual is above its tolerance
+    NONFINITE = 1 << 2  # NaN or inf in the input or the result
+    SINGULAR = 1 << 3  # equations without a unique solution where one is needed
+    UNTERMINATED = 1 << 4  # contacts still approach after the last allowed impact or step
+    INVALID = 1 << 5  # negative friction, mass matrix not symmetric positive definite
+    PENETRATION = 1 << 6  # a gap is negative beyond the contact tolerance
+    RAY = 1 << 7  # Lemke's method ended on a secondary ray: no solution found
+    GRAZING = 1 << 16  # a guard is touched without being crossed
+    SIMULTANEOUS = 1 << 17  # several events at once whose order matters
+    ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
+
+    NOTES = GRAZING | SIMULTANEOUS | ZENO
+    FAILURES = (
+        MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY
+    )
+
+    @classmethod
+    def describe(cls, status: Any) -> str:
+        """Names of the bits set anywhere in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
+        bits = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(status)).ravel().astype(np.uint32)))
+        names = [m.name for m in cls if m.value and bits & m.value and m.name is not None]
+        return "|".join(names) if names else "SUCCESS"
+
+
+def flag(condition: jax.Array | bool, bit: Status) -> jax.Array:
+    """`bit` where `condition` holds, else 0, as uint32."""
+    return jnp.where(condition, jnp.uint32(int(bit)), jnp.uint32(0))
