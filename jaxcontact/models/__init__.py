@@ -1,0 +1,7 @@
+"""Ready mechanisms, each at the state its example starts from."""
+
+from jaxcontact.models.box_and_wall import box_and_wall as box_and_wall
+from jaxcontact.models.compass_gait import compass_gait as compass_gait
+from jaxcontact.models.disk_stack import disk_stack as disk_stack
+from jaxcontact.models.ramone import ramone as ramone
+from jaxcontact.models.rocking_block import rocking_block as rocking_block

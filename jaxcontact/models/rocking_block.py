@@ -1,0 +1,57 @@
+"""A slender block dropped flat onto the floor, landing on its two lower corners (Halm & Posa, Fig. 1)."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.geometry import Box, HalfSpace
+from jaxcontact.system import Model, Params, State, Structure, System
+
+GRAVITY = 9.81
+
+
+def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
+    return q[None, :2], q[2:3]
+
+
+ROCKING_BLOCK = System(
+    Structure(
+        dim=2,
+        bodies=("block",),
+        num_positions=3,
+        shapes=(
+            Box(name="corners", body="block", size="size", corners=(0, 1)),
+            HalfSpace(name="floor", normal=(0.0, 1.0)),
+        ),
+        pairs=(("corners", "floor"),),
+    ),
+    _poses,
+)
+
+
+def rocking_block() -> Model:
+    """Block of 1 m x 2 m and 1 kg, dropped from 1 cm; contacts: lower left and lower right corner.
+
+    Halm & Posa, Table 4; the drop speed 0.4429 m/s is sqrt(2 g 0.01 m). q = (x, y, theta) of the centre.
+    """
+    width, height, mass = 1.0, 2.0, 1.0
+    return Model(
+        system=ROCKING_BLOCK,
+        params=Params(
+            mass=jnp.array([mass]),
+            inertia=jnp.array([mass * (width**2 + height**2) / 12.0]),
+            mu=jnp.array([1.0, 1.0]),
+            gravity=jnp.array([0.0, -GRAVITY]),
+            constants={"size": jnp.array([width, height])},
+        ),
+        state=State(
+            q=jnp.array([0.0, height / 2.0, 0.0]),
+            v=jnp.array([0.0, -math.sqrt(2.0 * GRAVITY * 0.01), 0.0]),
+            t=jnp.array(0.0),
+        ),
+        step=0.3,
+        max_steps=10,
+    )

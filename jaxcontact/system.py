@@ -1,0 +1,261 @@
+"""Mechanics: a mechanism as data plus pure functions; mass matrix, bias and N(q) follow by autodiff.
+
+A `System` is static (hashable): a `Structure` of bodies, shapes and candidate pairs, a function `poses`
+that places the bodies, and optionally `forces` for springs, dampers and torques. All numbers live in
+`Params`, all motion in `State`, so M, bias, gaps and Jacobians can be differentiated by any of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact import rotations
+from jaxcontact._pytree import Record, static
+from jaxcontact.geometry import HalfSpace, Shape, Sphere, num_contacts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Structure:
+    """What a mechanism is made of, without its numbers; hashable, compared by value.
+
+    Attributes:
+        dim: 2 for the plane, 3 for space.
+        bodies: names of the bodies.
+        num_positions: nq, length of q.
+        quaternions: index in q of each quaternion (w, x, y, z); its three velocities are the angular
+            velocity in body axes, every other coordinate has its own time derivative as velocity.
+        shapes: contact geometry.
+        pairs: names (a, b) of the shapes that may touch; b may be a half-space.
+    """
+
+    dim: int
+    bodies: tuple[str, ...]
+    num_positions: int
+    quaternions: tuple[int, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.dim not in (2, 3):
+            raise ValueError(f"dim: expected 2 (plane) or 3 (space), got {self.dim!r}")
+        names = [shape.name for shape in self.shapes]
+        for kind, values in (("bodies", list(self.bodies)), ("shapes", names)):
+            if len(set(values)) != len(values):
+                raise ValueError(f"{kind}: names must differ, got {values}")
+        for shape in self.shapes:
+            body = getattr(shape, "body", None)
+            if body is not None and body not in self.bodies:
+                raise ValueError(f"shapes: {shape.name!r} is on body {body!r}; bodies are {self.bodies}")
+            if isinstance(shape, Sphere) and self.dim == 2:
+                raise ValueError(f"shapes: {shape.name!r} is a Sphere in the plane; use Disc")
+            if isinstance(shape, HalfSpace) and len(shape.normal) != self.dim:
+                raise ValueError(
+                    f"shapes: normal of {shape.name!r} needs {self.dim} numbers, got {shape.normal}"
+                )
+        for pair in self.pairs:
+            for name in pair:
+                if name not in names:
+                    raise ValueError(f"pairs: no shape {name!r}; shapes are {names}")
+            if isinstance(self.shape(pair[0]), HalfSpace):
+                raise ValueError(f"pairs: in {pair} the half-space must come second")
+        for start in self.quaternions:
+            if not 0 <= start <= self.num_positions - 4:
+                raise ValueError(f"quaternions: index {start} leaves no room for four numbers in q")
+
+    def shape(self, name: str) -> Shape:
+        """The shape of that name."""
+        return next(shape for shape in self.shapes if shape.name == name)
+
+    @property
+    def shape_table(self) -> dict[str, Shape]:
+        """Shapes by name."""
+        return {shape.name: shape for shape in self.shapes}
+
+    @property
+    def num_velocities(self) -> int:
+        """nv, length of v."""
+        return self.num_positions - len(self.quaternions)
+
+    @property
+    def num_contacts(self) -> int:
+        """nc, number of candidate contacts."""
+        return num_contacts(self.dim, self.shape_table, self.pairs)
+
+
+class Params(Record):
+    """The numbers of a mechanism; any leaf may be differentiated by.
+
+    Attributes:
+        mass: (nb,) kg.
+        inertia: about the centre of mass, kg m^2: (nb,) in the plane, (nb, 3) principal in space.
+        mu: friction coefficient, a number or (nc,).
+        gravity: (dim,) m/s^2.
+        constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
+    """
+
+    mass: jax.Array
+    inertia: jax.Array
+    mu: jax.Array
+    gravity: jax.Array
+    constants: Mapping[str, Any]
+
+
+class State(Record):
+    """Configuration q (nq,), velocity v (nv,) and time t (s)."""
+
+    q: jax.Array
+    v: jax.Array
+    t: jax.Array
+
+
+# poses(structure, q, params) -> (positions (nb, dim), angles (nb,) or rotation matrices (nb, 3, 3))
+Poses = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Array]]
+# forces(structure, q, v, params) -> generalized forces (nv,), beside gravity and contact
+Forces = Callable[[Structure, jax.Array, jax.Array, Params], jax.Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """A mechanism: its structure and pure functions of (structure, q, params).
+
+    Write `poses` and `forces` as module-level functions: two systems built from the same ones are
+    equal and compile once, while a fresh closure would compile again at every call.
+
+    Attributes:
+        structure: bodies, shapes and pairs.
+        poses: (structure, q, params) -> positions (nb, dim) of the centres of mass, and angles (nb,)
+            in the plane or body-to-world rotation matrices (nb, 3, 3) in space.
+        forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
+    """
+
+    structure: Structure
+    poses: Poses
+    forces: Forces | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of structure and function names that is the same in every process."""
+        names = [f"{f.__module__}.{f.__qualname__}" for f in (self.poses, self.forces) if f is not None]
+        return hashlib.sha256(repr((self.structure, names)).encode()).hexdigest()[:16]
+
+
+class Model(Record):
+    """A ready mechanism at the state its example starts from, with the example's settings.
+
+    Attributes:
+        step: largest normal impulse of one step of the impact law, N s.
+        max_steps: largest number of steps of the impact law.
+        dt: time step of an example in time, s.
+    """
+
+    system: System = static()
+    params: Params
+    state: State
+    step: float | None = static(default=None)
+    max_steps: int | None = static(default=None)
+    dt: float | None = static(default=None)
+
+
+def velocity_map(system: System, q: jax.Array) -> jax.Array:
+    """N(q) (nq, nv) with qdot = N(q) v."""
+    structure = system.structure
+    blocks, index = [], 0
+    while index < structure.num_positions:
+        if index in structure.quaternions:
+            blocks.append(rotations.quaternion_rate_map(q[index : index + 4]))
+            index += 4
+        else:
+            blocks.append(jnp.ones((1, 1), q.dtype))
+            index += 1
+    return jax.scipy.linalg.block_diag(*blocks)
+
+
+def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
+    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,)."""
+    structure = system.structure
+    pieces, i, j = [], 0, 0
+    while i < structure.num_positions:
+        if i in structure.quaternions:
+            turn = rotations.quaternion_exp(delta[j : j + 3])
+            turned = rotations.quaternion_product(q[i : i + 4], turn)
+            pieces.append(turned / jnp.sqrt(jnp.sum(turned**2)))
+            i, j = i + 4, j + 3
+        else:
+            pieces.append(q[i : i + 1] + delta[j : j + 1])
+            i, j = i + 1, j + 1
+    return jnp.concatenate(pieces)
+
+
+def body_frames(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """World positions (nb, dim) of the centres of mass and rotation matrices (nb, dim, dim)."""
+    positions, turned = system.poses(system.structure, q, params)
+    return positions, rotations.planar_matrix(turned) if system.structure.dim == 2 else turned
+
+
+def tangent_jacobian(
+    system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array
+) -> jax.Array:
+    """(df/dq) N(q): the derivative of `function(q)` by tangent directions, last axis (nv,)."""
+    columns = velocity_map(system, q).T
+    return jax.vmap(lambda dq: jax.jvp(function, (q,), (dq,))[1], out_axes=-1)(columns)
+
+
+def _body_jacobians(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Linear (nb, dim, nv) world and angular (nb, 1 or 3, nv) body-axis velocity Jacobians."""
+    structure = system.structure
+    linear = tangent_jacobian(system, lambda x: system.poses(structure, x, params)[0], q)
+    angular = tangent_jacobian(system, lambda x: system.poses(structure, x, params)[1], q)
+    if structure.dim == 2:
+        return linear, angular[:, None, :]
+    rotation = system.poses(structure, q, params)[1]
+    skew = jnp.einsum("bji,bjkv->bvik", rotation, angular)
+    return linear, jnp.moveaxis(jax.vmap(jax.vmap(rotations.vee))(skew), 1, 2)
+
+
+def _inertia(system: System, params: Params) -> jax.Array:
+    return params.inertia[:, None] if system.structure.dim == 2 else params.inertia
+
+
+def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
+    """M(q) (nv, nv): sum over bodies of m J_p^T J_p + J_r^T I J_r.
+
+    Derivative: exact, any order, by q and params.
+    """
+    linear, angular = _body_jacobians(system, params, q)
+    inertia = _inertia(system, params)
+    return jnp.einsum("b,bdi,bdj->ij", params.mass, linear, linear) + jnp.einsum(
+        "br,bri,brj->ij", inertia, angular, angular
+    )
+
+
+def bias(system: System, params: Params, state: State) -> jax.Array:
+    """The force b(q, v) (nv,) in M vdot + b = tau + J^T lam: Coriolis, gyroscopic, gravity, `forces`.
+
+    By Kane's equations: b = sum J_p^T m (Jdot_p v - g) + J_r^T (I Jdot_r v + w x I w) - forces.
+
+    Derivative: exact, any order, by q, v and params.
+    """
+    q, v = state.q, state.v
+    linear, angular = _body_jacobians(system, params, q)
+
+    def velocities(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        j_p, j_r = _body_jacobians(system, params, x)
+        return j_p @ v, j_r @ v
+
+    _, (acceleration, spin_rate) = jax.jvp(velocities, (q,), (velocity_map(system, q) @ v,))
+    inertia = _inertia(system, params)
+    torque = inertia * spin_rate
+    if system.structure.dim == 3:
+        spin = angular @ v
+        torque = torque + jnp.cross(spin, inertia * spin)
+    force = params.mass[:, None] * (acceleration - params.gravity[None, :])
+    total = jnp.einsum("bd,bdi->i", force, linear) + jnp.einsum("br,bri->i", torque, angular)
+    if system.forces is not None:
+        total = total - system.forces(system.structure, q, v, params)
+    return total
