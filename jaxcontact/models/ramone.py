@@ -57,7 +57,7 @@ def ramone() -> Model:
     relative to the parent. The trailing knee (about -92.49 degrees) is such that both feet touch.
     """
     trunk_to_hip, thigh, shank, radius = 0.137675, 0.2, 0.2385, 0.0563 / 2.0
-    shank_to_foot = 0.2385 - 0.073265
+    shank_to_foot = 0.073265
     knee_to_shank = shank - shank_to_foot
     pitch, hip_angle, knee = math.radians(16.0), math.radians(70.0), math.radians(-2.0)
     drop = shank * math.cos(pitch - hip_angle + knee) + thigh * math.cos(pitch - hip_angle)

@@ -1,0 +1,232 @@
+"""The space where impact laws are solved: contact velocities u and impulses lam, free of units.
+
+Rows are contact-major (n, t1, t2). Scaled by the apparent mass of each direction, u and lam have the
+same unit (square root of energy), the Delassus matrix D = J M^-1 J^T has a unit diagonal, and a
+tolerance relative to |v|_M means the same for a gram and for a ton.
+
+Here is also the last step of every law, `outcome`: from a solver's impulse it reads off the contact
+modes, and states the answer as the solution of their linear equations, which is what gets differentiated.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact import implicit
+from jaxcontact._pytree import Record, static
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+
+class ContactSpace(Record):
+    """Scaled contact matrices of one configuration; r = nc (1 + nt) rows, contact-major.
+
+    Attributes:
+        jacobian: S J (r, nv), rows of inactive contacts zero.
+        response: M^-1 J^T S (nv, r).
+        delassus: S J M^-1 J^T S (r, r).
+        scale: diagonal of S (r,); lam = S lam_scaled, u_scaled = S u.
+        mu: (nc,) friction in scaled impulses.
+        mass: M (nv, nv).
+        active: (nc,) bool.
+    """
+
+    jacobian: jax.Array
+    response: jax.Array
+    delassus: jax.Array
+    scale: jax.Array
+    mu: jax.Array
+    mass: jax.Array
+    active: jax.Array
+
+    @property
+    def num_tangents(self) -> int:
+        """nt: 1 in the plane, 2 in space."""
+        return self.scale.shape[0] // self.mu.shape[0] - 1
+
+
+class ImpactInfo(Record):
+    """What an impact law says beside v_plus.
+
+    Attributes:
+        status: uint32 bits of `Status`.
+        residual: worst of: normal complementarity relative to |v|_M, friction cone relative to
+            mu lam_n + 1 N s, deviation from maximal dissipation relative to |v|_M^2.
+        impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
+        energy_ratio: kinetic energy after / before; 1 where there is none.
+        num_solves: steps or single impacts taken.
+        complete: whether every solution was a candidate.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+    impulse: jax.Array
+    energy_ratio: jax.Array
+    num_solves: jax.Array
+    complete: bool = static(default=False)
+
+
+def contact_space(terms: ContactTerms) -> ContactSpace:
+    """Scaled contact matrices of `terms`."""
+    nc, nt, nv = terms.J_t.shape
+    jacobian = jnp.concatenate([terms.J_n[:, None, :], terms.J_t], axis=1)
+    jacobian = jnp.where(terms.active[:, None, None], jacobian, 0.0).reshape(-1, nv)
+    response = implicit.solve_spd(terms.M, jacobian.T)
+    diagonal = lax.stop_gradient(jnp.sum(jacobian.T * response, axis=0)).reshape(nc, 1 + nt)
+    tangential = jnp.mean(diagonal[:, 1:], axis=1, keepdims=True)
+    diagonal = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, (nc, nt))], axis=1)
+    scale = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
+    mu = terms.mu * scale[:, 0] / scale[:, 1]
+    scale = scale.reshape(-1)
+    jacobian, response = jacobian * scale[:, None], response * scale[None, :]
+    return ContactSpace(
+        jacobian=jacobian,
+        response=response,
+        delassus=jacobian @ response,
+        scale=scale,
+        mu=mu,
+        mass=terms.M,
+        active=terms.active,
+    )
+
+
+def friction_directions(num_tangents: int, num_directions: int) -> np.ndarray:
+    """Extreme friction directions (k, nt) of length one: +-1 in the plane, a regular k-gon in space."""
+    if num_tangents == 1:
+        return np.array([[1.0], [-1.0]])
+    if num_directions < 4 or num_directions % 2:
+        raise ValueError(f"num_directions: expected an even number >= 4, got {num_directions}")
+    angle = 2.0 * np.pi * np.arange(num_directions) / num_directions
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+def collision_tolerance(dtype: jnp.dtype) -> float:
+    """Approach speed in m/s below which a contact counts as not approaching: 1e-8 in float64."""
+    return 1e-8 if jnp.finfo(dtype).bits >= 64 else 1e-5
+
+
+def colliding(terms: ContactTerms, v: jax.Array) -> jax.Array:
+    """(nc,) bool: active contacts that approach faster than the tolerance."""
+    return terms.active & (terms.J_n @ v < -collision_tolerance(v.dtype))
+
+
+def mass_norm(mass: jax.Array, v: jax.Array) -> jax.Array:
+    """|v|_M = sqrt(v^T M v), for use as a scale: it carries no derivative."""
+    v = lax.stop_gradient(v)
+    return jnp.sqrt(jnp.maximum(v @ lax.stop_gradient(mass) @ v, 0.0))
+
+
+def outcome(
+    space: ContactSpace,
+    v: jax.Array,
+    guess: jax.Array,
+    directions: np.ndarray,
+    impulse_max: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The exact outcome of the contact modes in which a solver's impulse leaves the contacts.
+
+    Modes are read off the outgoing velocity, not off index sets: a contact that does not slide sticks
+    (u_t = 0) even if its friction impulse is zero, one that neither approaches nor separates rests
+    (u_n = 0) even if its normal impulse is zero. Redundant contacts leave the equations rank-deficient
+    but v_plus unique; see `implicit.refine`.
+
+    Args:
+        v: (nv,) velocity before.
+        guess: (r,) scaled impulse from a solver; it carries no derivative.
+        directions: (k, nt) extreme friction directions.
+        impulse_max: (nc,) scaled cap on the normal impulse, or None.
+
+    Returns:
+        v_plus (nv,), scaled impulse (r,), and the residual of `ImpactInfo`.
+    """
+    nt = space.num_tangents
+    nc = space.mu.shape[0]
+    dtype = v.dtype
+    fan = jnp.asarray(directions, dtype)
+    u = space.jacobian @ v
+    speed = jnp.maximum(mass_norm(space.mass, v), jnp.finfo(dtype).tiny)
+    tolerance = float(jnp.finfo(dtype).eps) ** 0.575 * speed
+
+    guess = lax.stop_gradient(guess)
+    out = (lax.stop_gradient(u) + lax.stop_gradient(space.delassus) @ guess).reshape(nc, 1 + nt)
+    separates = (out[:, 0] > tolerance) | ~space.active
+    capped = (out[:, 0] < -tolerance) & space.active
+    sliding = out[:, 1:]
+    sticks = jnp.max(jnp.abs(sliding), axis=1) <= tolerance
+    # Which friction directions dissipate most: one (a vertex of the cone) or two (an edge).
+    power = -jnp.sum(fan[None] * sliding[:, None, :], axis=-1)  # (nc, k)
+    best = power >= jnp.max(power, axis=1, keepdims=True) - tolerance
+    first = fan[jnp.argmax(best, axis=1)]
+    last = fan[fan.shape[0] - 1 - jnp.argmax(best[:, ::-1], axis=1)]
+    edge = first - last
+    square = jnp.sum(edge**2, axis=1)[:, None, None]
+    free = edge[:, :, None] * edge[:, None, :] / jnp.where(square > 0, square, 1.0)
+    identity_t = jnp.eye(nt, dtype=dtype)[None]
+    free = jnp.where(sticks[:, None, None], identity_t, free)  # projector on undetermined friction
+
+    # Equations of the modes, contact by contact.
+    delassus = space.delassus.reshape(nc, 1 + nt, -1)
+    unit = jnp.eye(nc * (1 + nt), dtype=dtype).reshape(nc, 1 + nt, -1)
+    u_rows = u.reshape(nc, 1 + nt)
+    rests = ~separates & ~capped
+    row_n = jnp.where(rests[:, None], delassus[:, 0], unit[:, 0])
+    cap = jnp.zeros(nc, dtype) if impulse_max is None else impulse_max
+    rhs_n = jnp.where(rests, -u_rows[:, 0], jnp.where(capped, cap, 0.0))
+    ray = lax.rsqrt(1.0 + lax.stop_gradient(space.mu) ** 2)[:, None, None]
+    cone = (unit[:, 1:] - (space.mu[:, None] * first)[:, :, None] * unit[:, :1]) * ray
+    bound = identity_t - free
+    rows_t = jnp.einsum("cij,cjk->cik", free, delassus[:, 1:]) + jnp.einsum(
+        "cij,cjk->cik", bound, cone
+    )
+    rows_t = jnp.where(separates[:, None, None], unit[:, 1:], rows_t)
+    rhs_t = jnp.where(separates[:, None], 0.0, -jnp.einsum("cij,cj->ci", free, u_rows[:, 1:]))
+    equations = jnp.concatenate([row_n[:, None], rows_t], axis=1).reshape(unit.shape[2], -1)
+    rhs = jnp.concatenate([rhs_n[:, None], rhs_t], axis=1).reshape(-1)
+    impulse = implicit.refine(equations, rhs, guess)
+    v_plus = v + space.response @ impulse
+    return v_plus, impulse, residual(space, v, impulse, directions, impulse_max)
+
+
+def residual(
+    space: ContactSpace,
+    v: jax.Array,
+    impulse: jax.Array,
+    directions: np.ndarray,
+    impulse_max: jax.Array | None = None,
+) -> jax.Array:
+    """How far a scaled impulse (r,) is from the law; see `ImpactInfo.residual`. No derivative."""
+    space, v, impulse = lax.stop_gradient((space, v, impulse))
+    nc, nt = space.mu.shape[0], space.num_tangents
+    speed = jnp.maximum(mass_norm(space.mass, v), jnp.finfo(v.dtype).tiny)
+    out = (space.jacobian @ v + space.delassus @ impulse).reshape(nc, 1 + nt)
+    lam = impulse.reshape(nc, 1 + nt)
+    cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)
+    normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], 0.0, cap)) / speed
+    fan = jnp.asarray(directions, v.dtype)
+    reach = float(np.cos(np.pi / len(directions))) if nt == 2 else 1.0
+    # |lam_t| in the polyhedral norm whose unit ball is conv(directions)
+    facets = fan if nt == 1 else (fan + jnp.roll(fan, -1, axis=0)) / (2.0 * reach)
+    used = jnp.max(jnp.sum(facets[None] * lam[:, None, 1:], axis=-1), axis=1) / reach
+    limit = space.mu * lam[:, 0]
+    scale_t = space.scale.reshape(nc, 1 + nt)[:, 1]
+    cone = jnp.maximum(used - limit, 0.0) * scale_t / (jnp.maximum(limit, 0.0) * scale_t + 1.0)
+    best = jnp.max(-jnp.sum(fan[None] * out[:, None, 1:], axis=-1), axis=1)
+    dissipation = jnp.abs(jnp.sum(lam[:, 1:] * out[:, 1:], axis=1) + limit * best) / speed**2
+    worst = jnp.max(jnp.maximum(jnp.maximum(normal, cone), dissipation) * space.active)
+    return jnp.where(jnp.isfinite(worst), worst, jnp.inf)
+
+
+def energy_ratio(mass: jax.Array, v: jax.Array, v_plus: jax.Array) -> jax.Array:
+    """Kinetic energy of v_plus over that of v; 1 where v = 0. No derivative."""
+    mass, v, v_plus = lax.stop_gradient((mass, v, v_plus))
+    before = v @ mass @ v
+    return jnp.where(before > 0, v_plus @ mass @ v_plus / jnp.where(before > 0, before, 1.0), 1.0)
+
+
+def residual_status(worst: jax.Array) -> jax.Array:
+    """STALLED where a residual is above 1e-6 (1e-3 in float32), NONFINITE where it is not a number."""
+    limit = 1e-6 if jnp.finfo(worst.dtype).bits >= 64 else 1e-3
+    return flag(~(worst <= limit), Status.STALLED)

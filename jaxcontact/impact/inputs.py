@@ -1,0 +1,132 @@
+"""Checks of what users hand in: a named error where a mistake can be seen now, else a status bit.
+
+Shapes and dtypes are always known. Values are known outside of `jit` and `vmap`: then a bad number
+raises. Inside, `prepare` sets status bits on exactly the affected worlds and replaces their terms by
+harmless ones, so that neither a value nor a derivative of another world sees a NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact import linalg
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
+
+SYMMETRY = 1e-6  # relative asymmetry of M that counts as a mistake (float32 round-off is below)
+
+
+def is_concrete(*trees: Any) -> bool:
+    """Whether no array in `trees` is traced, so that values can be looked at."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+
+
+def check_shapes(terms: ContactTerms, v: jax.Array) -> None:
+    """Raise ValueError or TypeError if the arrays do not fit together."""
+    if jnp.ndim(terms.J_n) != 2 or jnp.ndim(terms.J_t) != 3:
+        raise ValueError(
+            "terms: expected J_n (nc, nv) and J_t (nc, nt, nv), got "
+            f"{jnp.shape(terms.J_n)} and {jnp.shape(terms.J_t)}; use vmap for batches"
+        )
+    nc, nv = jnp.shape(terms.J_n)
+    nt = jnp.shape(terms.J_t)[1]
+    if nc == 0:
+        raise ValueError("terms: at least one candidate contact is needed, got none")
+    if nt not in (1, 2):
+        raise ValueError(f"terms.J_t: expected nt = 1 (plane) or 2 (space), got {nt}")
+    expected = {"M": (nv, nv), "J_t": (nc, nt, nv), "phi": (nc,), "mu": (nc,), "active": (nc,)}
+    for name, shape in expected.items():
+        if jnp.shape(getattr(terms, name)) != shape:
+            raise ValueError(f"terms.{name}: expected shape {shape}, got {jnp.shape(getattr(terms, name))}")
+    if jnp.shape(v) != (nv,):
+        raise ValueError(f"v: expected shape ({nv},), got {jnp.shape(v)}; use vmap for batches")
+    arrays = {f"terms.{n}": getattr(terms, n) for n in ("M", "J_n", "J_t", "phi", "mu")} | {"v": v}
+    for name, array in arrays.items():
+        if not jnp.issubdtype(jnp.asarray(array).dtype, jnp.floating):
+            raise TypeError(f"{name}: expected a floating dtype, got {jnp.asarray(array).dtype}")
+    if jnp.asarray(terms.active).dtype != jnp.bool_:
+        raise TypeError(f"terms.active: expected bool, got {jnp.asarray(terms.active).dtype}")
+
+
+def check_values(terms: ContactTerms, v: jax.Array) -> None:
+    """Raise ValueError for bad numbers; only where nothing is traced."""
+    arrays = {n: np.asarray(getattr(terms, n)) for n in ("M", "J_n", "J_t", "phi", "mu")}
+    for name, array in [(f"terms.{n}", a) for n, a in arrays.items()] + [("v", np.asarray(v))]:
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
+    if np.any(arrays["mu"] < 0):
+        raise ValueError(f"terms.mu: friction must be >= 0, got {arrays['mu'].min()}")
+    mass = arrays["M"]
+    if np.max(np.abs(mass - mass.T)) > SYMMETRY * np.max(np.abs(mass)):
+        raise ValueError("terms.M: the mass matrix is not symmetric; use (M + M.T) / 2")
+    lowest = np.linalg.eigvalsh(mass)[0]
+    if lowest <= 0:
+        raise ValueError(
+            f"terms.M: the mass matrix must be positive definite, its lowest eigenvalue is {lowest:.3g}; "
+            "give every coordinate some mass or inertia"
+        )
+    if np.any(arrays["phi"] < -CONTACT_TOLERANCE):
+        worst = int(np.argmin(arrays["phi"]))
+        raise ValueError(
+            f"terms.phi: contact {worst} penetrates by {-arrays['phi'][worst]:.3g} m (allowed: "
+            f"{CONTACT_TOLERANCE:g} m); move the bodies apart before resolving an impact"
+        )
+
+
+def check_impulse_max(impulse_max: jax.Array, shape: tuple[int, ...]) -> None:
+    """Raise if the cap on the normal impulse has the wrong shape, or a known value is bad."""
+    if jnp.shape(impulse_max) != shape:
+        raise ValueError(f"impulse_max: expected shape {shape}, got {jnp.shape(impulse_max)}")
+    if is_concrete(impulse_max):
+        values = np.asarray(impulse_max)
+        if not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise ValueError("impulse_max: expected finite numbers >= 0 (N s)")
+
+
+def check(terms: ContactTerms, v: jax.Array) -> None:
+    """Everything that can be known now about the input of an impact law."""
+    check_shapes(terms, v)
+    if is_concrete(terms, v):
+        check_values(terms, v)
+
+
+def check_planar_enumeration(terms: ContactTerms, most: int, what: str) -> None:
+    """Raise ValueError where exhaustive enumeration of contact modes is not offered."""
+    nc, nt = terms.J_t.shape[:2]
+    if nt != 1 or nc > most:
+        case = "spatial contacts (nt = 2)" if nt != 1 else f"{nc} contacts"
+        raise ValueError(
+            f"{what}: contact modes are enumerated for planar systems of up to {most} contacts, got {case}; "
+            'use selection="lemke" (one solution per step, by pivoting), or deactivate contacts'
+        )
+
+
+def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array, jax.Array]:
+    """Traceable: harmless (terms, v) where the input is bad, and the status bits that say why."""
+    finite = jnp.all(jnp.isfinite(v))
+    for array in (terms.M, terms.J_n, terms.J_t, terms.phi, terms.mu):
+        finite &= jnp.all(jnp.isfinite(array))
+    size = jnp.max(jnp.abs(terms.M))
+    symmetric = jnp.max(jnp.abs(terms.M - terms.M.T)) <= SYMMETRY * size
+    _, pivot = linalg.spd_inverse(jax.lax.stop_gradient(terms.M))
+    valid = symmetric & (pivot > 0) & jnp.all(terms.mu >= 0)
+    status = (
+        flag(~finite, Status.NONFINITE)
+        | flag(finite & ~valid, Status.INVALID)
+        | flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    )
+    good = status == 0
+    identity = jnp.eye(v.shape[0], dtype=terms.M.dtype)
+    safe = ContactTerms(
+        M=jnp.where(good, terms.M, identity),
+        J_n=jnp.where(good, terms.J_n, 0.0),
+        J_t=jnp.where(good, terms.J_t, 0.0),
+        phi=jnp.where(good, terms.phi, 0.0),
+        mu=jnp.where(good, terms.mu, 0.0),
+        active=terms.active & good,
+    )
+    return safe, jnp.where(good, v, 0.0), status

@@ -1,0 +1,253 @@
+"""Routh's impact, discretised: steps of bounded normal impulse with every order of contacts possible.
+
+One step (Halm & Posa, eqs (72)-(75)) lets each approaching contact take up a normal impulse of at most
+`impulse_max`, with Coulomb friction at the velocity it leads to; random caps make random orders. A step
+often has several solutions, and they matter: on the compass gait one solver alone never lets the trailing
+foot rest. `resolve` is one whole sample with given draws, the pure core of `sample`.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.impact import inputs
+from jaxcontact.impact.anitescu_potra import all_outcomes
+from jaxcontact.impact.contact_space import (
+    ContactSpace,
+    ImpactInfo,
+    colliding,
+    contact_space,
+    energy_ratio,
+    friction_directions,
+    mass_norm,
+    outcome,
+    residual_status,
+)
+from jaxcontact.impact.pivoting import solve_by_pivoting
+from jaxcontact.solvers import modes
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+SELECTIONS = ("all", "lemke")
+
+
+def _check_selection(terms: ContactTerms, selection: str, allowed: tuple[str, ...]) -> None:
+    if selection not in allowed:
+        raise ValueError(f"selection: expected one of {', '.join(allowed)}, got {selection!r}")
+    if selection != "lemke":
+        inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, f'selection="{selection}"')
+
+
+def _mode_table(space: ContactSpace, selection: str) -> modes.ModeTable | None:
+    if selection == "lemke":
+        return None
+    fixed = lax.stop_gradient(space)
+    return modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=True)
+
+
+def _step(
+    space: ContactSpace,
+    table: modes.ModeTable | None,
+    directions: np.ndarray,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    pick: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """v_next, scaled impulse (r,), residual and solver status of one step."""
+    rows = 1 + space.num_tangents
+    cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
+    fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
+    if table is None:
+        guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed)
+    else:
+        x = jnp.concatenate([fixed.jacobian @ v_fixed, cap_fixed])
+        speed = mass_norm(space.mass, v)
+        violation = modes.evaluate(table, x)
+        score = jnp.sum(table.score * x[:, None], axis=0)
+        mode, _ = modes.choose(violation, score, pick, speed)
+        guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
+    v_next, impulse, worst = outcome(space, v, guess, directions, cap)
+    return v_next, impulse, worst, status
+
+
+def routh_step(
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    *,
+    pick: jax.Array | float = 0.0,
+    selection: str = "all",
+    num_directions: int = 8,
+) -> tuple[jax.Array, ImpactInfo]:
+    """One step of the set-valued impact law: normal impulses of at most `impulse_max`.
+
+    Halm & Posa, eqs (72)-(75): 0 <= lam_n <= impulse_max; a contact that still approaches has taken
+    all of impulse_max, one that separates has taken none; Coulomb friction at the new velocity.
+
+    Args:
+        terms: contact terms, nc contacts.
+        v: (nv,) velocity.
+        impulse_max: (nc,) largest normal impulse, N s.
+        pick: in [0, 1), chooses among the distinct solutions of the step.
+        selection: "all" enumerates contact modes (planar, nc <= 5), so that every solution is a
+            candidate; "lemke" takes the one that pivoting finds.
+        num_directions: sides of the friction cone in space; no effect in the plane.
+
+    Returns:
+        v_next (nv,) and ImpactInfo; info.complete says whether the choice was exhaustive.
+
+    Raises:
+        ValueError, TypeError: as `anitescu_potra`; impulse_max of the wrong shape or negative; "all" for
+            spatial terms or more than five contacts.
+
+    Status: STALLED for a residual above 1e-6; inside jit NONFINITE, INVALID, PENETRATION for bad
+        numbers, with v returned as it came.
+
+    Derivative: of the contact modes of the chosen solution, by v, impulse_max and all terms, any
+        order. At a kink that of the mode taken: stick before slide, rest before separation.
+    """
+    inputs.check(terms, v)
+    inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
+    _check_selection(terms, selection, SELECTIONS)
+    v_next, info = _resolve(
+        terms, v, impulse_max[None], jnp.reshape(jnp.asarray(pick, v.dtype), (1,)), selection,
+        num_directions, False,
+    )
+    return v_next, info
+
+
+def routh_step_all(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Every distinct solution of one step (`routh_step`), by enumerating contact modes.
+
+    Exhaustive for planar systems of up to five contacts. Outcomes closer than 1e-7 |v|_M are one.
+
+    Args:
+        terms: planar contact terms, nc <= 5.
+        v: (nv,) velocity.
+        impulse_max: (nc,) largest normal impulse, N s.
+
+    Returns:
+        v_next (k, nv) and valid (k,), k = 7^nc: the valid outcomes come first, in a fixed order.
+
+    Raises:
+        ValueError, TypeError: as `routh_step`.
+
+    Derivative: as `routh_step`, of each outcome.
+    """
+    inputs.check(terms, v)
+    inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
+    inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, "routh_step_all")
+    return _routh_step_all(terms, v, impulse_max)
+
+
+@jax.jit
+def _routh_step_all(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    terms, v, status = inputs.prepare(terms, v)
+    status = status | _impulse_status(impulse_max)
+    space = contact_space(terms)
+    cap = jnp.where(space.active & (status == 0), impulse_max / space.scale[::2], 0.0)
+    return all_outcomes(space, v, cap, status)
+
+
+def _impulse_status(impulse_max: jax.Array) -> jax.Array:
+    finite = jnp.all(jnp.isfinite(impulse_max))
+    return flag(~finite, Status.NONFINITE) | flag(jnp.any(impulse_max < 0), Status.INVALID)
+
+
+def resolve(
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    pick: jax.Array,
+    *,
+    selection: str = "all",
+    num_directions: int = 8,
+) -> tuple[jax.Array, ImpactInfo]:
+    """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1.
+
+    Steps (`routh_step`) until no active contact approaches faster than 1e-8 m/s, at most N of them.
+
+    Args:
+        terms: contact terms, nc contacts.
+        v: (nv,) velocity before the impact.
+        impulse_max: (N, nc) largest normal impulse of every step, N s.
+        pick: (N,) in [0, 1), chooses among the distinct solutions of every step.
+        selection: "all" or "lemke", as in `routh_step`.
+        num_directions: sides of the friction cone in space; no effect in the plane.
+
+    Returns:
+        v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
+
+    Raises:
+        ValueError, TypeError: as `routh_step`.
+
+    Status: UNTERMINATED where a contact still approaches after N steps; the bits of `routh_step`.
+
+    Derivative: through the contact modes of every step, by v, impulse_max and all terms, any order;
+        modes, picks and the number of steps are piecewise constant.
+    """
+    inputs.check(terms, v)
+    if jnp.ndim(impulse_max) != 2 or jnp.shape(impulse_max)[0] < 1:
+        raise ValueError(f"impulse_max: expected shape (N, nc) with N >= 1, got {jnp.shape(impulse_max)}")
+    steps = jnp.shape(impulse_max)[0]
+    inputs.check_impulse_max(impulse_max, (steps, jnp.shape(terms.phi)[0]))
+    if jnp.shape(pick) != (steps,):
+        raise ValueError(f"pick: expected shape ({steps},), got {jnp.shape(pick)}")
+    _check_selection(terms, selection, SELECTIONS)
+    return _resolve(terms, v, impulse_max, pick, selection, num_directions, True)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5, 6))
+def _resolve(
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    pick: jax.Array,
+    selection: str,
+    num_directions: int,
+    until_separated: bool,
+) -> tuple[jax.Array, ImpactInfo]:
+    v_in = v
+    terms, v, status = inputs.prepare(terms, v)
+    status = status | _impulse_status(impulse_max)
+    impulse_max = jnp.where(status == 0, impulse_max, 0.0)
+    directions = friction_directions(terms.J_t.shape[1], num_directions)
+    space = contact_space(terms)
+    table = _mode_table(space, selection)
+
+    def step(
+        carry: tuple[jax.Array, ...], draw: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, ...], None]:
+        v, impulse, status, worst, count = carry
+        needed = jnp.any(colliding(terms, v)) if until_separated else jnp.array(True)
+        v_next, change, misfit, solver = _step(space, table, directions, v, *draw)
+        solver = solver | residual_status(misfit)
+        return (
+            jnp.where(needed, v_next, v),
+            jnp.where(needed, impulse + change, impulse),
+            status | jnp.where(needed, solver, jnp.uint32(0)),
+            jnp.maximum(worst, jnp.where(needed, misfit, 0.0)),
+            count + needed.astype(jnp.int32),
+        ), None
+
+    start = (v, jnp.zeros_like(space.scale), status, jnp.zeros((), v.dtype), jnp.int32(0))
+    (v_plus, impulse, total, worst, count), _ = lax.scan(step, start, (impulse_max, pick))
+    left = jnp.any(colliding(terms, v_plus)) & until_separated
+    info = ImpactInfo(
+        status=total | flag(left, Status.UNTERMINATED),
+        residual=worst,
+        impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
+        energy_ratio=energy_ratio(terms.M, v, v_plus),
+        num_solves=count,
+        complete=table is not None,
+    )
+    return jnp.where(status != 0, v_in, v_plus), info

@@ -1,0 +1,357 @@
+"""The linear complementarity problem 0 <= z, W z + w >= 0, z (W z + w) = 0, by Lemke's method.
+
+Owns pivoting, scaling, the tests of an answer and its derivative; knows nothing of contacts. Impact
+LCPs are almost always degenerate (exact zeros in w, redundant contacts) and badly scaled (friction
+coefficients up to 1e5), and both make a textbook Lemke answer wrongly without saying so; hence the
+equilibration, the lexicographic ratio test, and an answer judged on the problem as it was given.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact import implicit, linalg
+from jaxcontact._pytree import Record, static
+from jaxcontact.status import Status, flag
+
+_RUNNING, _SOLVED, _RAY = 0, 1, 2
+
+
+class LcpInfo(Record):
+    """What `solve_lcp` says about its answer.
+
+    Attributes:
+        status: uint32 bits; 0 is success.
+        residual: max_i |min(z_i, (W z + w)_i)| of the equilibrated problem, relative to the
+            most negative w_i.
+        num_pivots: int32, pivots over all attempts.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+    num_pivots: jax.Array
+
+
+class _Scaled(NamedTuple):
+    """Problem W' = R W C, w' = R w / size: entries of W' and w' near 1; z = size C z'."""
+
+    W: jax.Array
+    w: jax.Array
+    columns: jax.Array  # size * C
+
+
+class _Dictionary(NamedTuple):
+    """Basic variables as functions of the nonbasic ones: x_basic = table @ (x_nonbasic, 1, eps).
+
+    The columns of `table` are the n + 1 nonbasic variables, the right-hand side and its perturbation.
+    Variables are numbered: slack i is i, z_i is n + i, the artificial variable is 2 n.
+    """
+
+    table: jax.Array  # (n, n + 3)
+    basic: jax.Array  # (n,)
+    nonbasic: jax.Array  # (n + 3,), -1 for the two right-hand sides
+    entering: jax.Array  # number of the variable to enter next
+    outcome: jax.Array
+    pivots: jax.Array
+
+
+class _Best(NamedTuple):
+    """The answer with the smallest residual so far, in scaled variables."""
+
+    z: jax.Array
+    active: jax.Array
+    inverse: jax.Array  # of W_AA, the identity elsewhere
+    residual: jax.Array
+    outcome: jax.Array
+    attempt: jax.Array
+    pivots: jax.Array
+
+
+def _refine(A: jax.Array, b: jax.Array, guess: jax.Array, inverse: jax.Array) -> jax.Array:
+    """`implicit.refine` with the inverse that pivoting has left; a new one costs more than all pivots."""
+    return guess + implicit._solve(A, b - A @ guess, inverse)
+
+
+def _times(matrix: jax.Array, vector: jax.Array) -> jax.Array:
+    return jnp.sum(matrix * vector[None, :], axis=1)
+
+
+def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.Array]:
+    """Geometric-mean scaling of rows and columns by powers of two, in turn; also returns R / size."""
+    dtype = W.dtype
+    size = jnp.abs(W)
+    present = size > 0
+    logs = jnp.log2(jnp.where(present, size, 1.0))
+
+    def balance(_: int, exponents: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        r, c = exponents
+
+        def middle(axis: int) -> jax.Array:
+            scaled = logs + r[:, None] + c[None, :]
+            low = jnp.min(jnp.where(present, scaled, jnp.inf), axis=axis)
+            high = jnp.max(jnp.where(present, scaled, -jnp.inf), axis=axis)
+            return jnp.where(jnp.isfinite(low), 0.5 * (low + high), 0.0)
+
+        r = r - middle(1)
+        c = c - middle(0)
+        return r, c
+
+    zero = jnp.zeros(W.shape[0], dtype)
+    r, c = lax.fori_loop(0, sweeps, balance, (zero, zero))
+    rows, columns = jnp.exp2(jnp.round(r)), jnp.exp2(jnp.round(c))
+    w = rows * w
+    # Only negative entries drive z away from 0. Positive ones may be huge (an impulse cap nobody reaches)
+    # and would, as a unit, make every violation look small.
+    unit = jnp.maximum(jnp.max(-w), jnp.max(jnp.abs(w)) * float(jnp.finfo(dtype).eps) ** 2)
+    unit = jnp.where(unit > 0, unit, 1.0)
+    return _Scaled(rows[:, None] * W * columns[None, :], w / unit, columns * unit), rows / unit
+
+
+def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array) -> _Dictionary:
+    """Exchange the basic variable of `row` with the nonbasic variable of `column`."""
+    table = d.table
+    n = table.shape[0]
+    in_row = jnp.arange(n) == row
+    in_column = jnp.arange(n + 3) == column
+    old_row, old_column = table[row], table[:, column]
+    pivot = old_row[column]
+    new_row = jnp.where(in_column, 1.0, -old_row) / jnp.where(pivot == 0, 1.0, pivot)
+    change = old_column[:, None] * new_row[None, :]
+    new = jnp.where(in_column[None, :], 0.0, table) + change
+    # What is left of a difference of equal numbers is rounding: a zero, and never a pivot or a tie-break.
+    noise = 16 * float(jnp.finfo(table.dtype).eps)
+    new = jnp.where(jnp.abs(new) <= noise * jnp.abs(change), 0.0, new)
+    leaving, entered = d.basic[row], d.nonbasic[column]
+    return _Dictionary(
+        table=jnp.where(in_row[:, None], new_row[None, :], new),
+        basic=jnp.where(in_row, entered, d.basic),
+        nonbasic=jnp.where(in_column, leaving, d.nonbasic),
+        entering=jnp.where(leaving < n, leaving + n, leaving - n),
+        outcome=jnp.where(leaving == 2 * n, _SOLVED, _RUNNING),
+        pivots=d.pivots + 1,
+    )
+
+
+def _argmin(mask: jax.Array, key: jax.Array) -> jax.Array:
+    """Index of the smallest `key` where `mask` holds."""
+    return jnp.argmin(jnp.where(mask, key, jnp.inf))
+
+
+class Lemke(Record):
+    """Lemke's method with lexicographic ratio test on an equilibrated problem, and retries.
+
+    Source: Cottle, Pang & Stone, The Linear Complementarity Problem, sections 4.4
+    (Scheme I) and 4.9 (degeneracy).
+
+    Attributes:
+        max_pivots: limit on the pivots of one attempt; None means 10 n + 20.
+        retries: further attempts, each with another covering vector and perturbation, for a problem
+            whose answer is not good enough.
+        scaling_sweeps: sweeps of the equilibration.
+        tolerance: residual up to which an answer is good; None means eps^0.6 of the dtype.
+    """
+
+    max_pivots: int | None = static(default=None)
+    retries: int = static(default=5)
+    scaling_sweeps: int = static(default=4)
+    tolerance: float | None = static(default=None)
+
+    def __call__(self, W: jax.Array, w: jax.Array) -> tuple[jax.Array, LcpInfo]:
+        """Solve one problem; see `solve_lcp`."""
+        W, w = _checked(W, w, self)
+        n, dtype = w.shape[0], w.dtype
+        if n == 0:
+            zero = jnp.zeros((), dtype)
+            return w, LcpInfo(status=jnp.uint32(0), residual=zero, num_pivots=jnp.int32(0))
+        tolerance = float(jnp.finfo(dtype).eps) ** 0.6 if self.tolerance is None else self.tolerance
+        finite = jnp.all(jnp.isfinite(W)) & jnp.all(jnp.isfinite(w))
+        W, w = jnp.where(finite, W, 0.0), jnp.where(finite, w, 0.0)
+
+        fixed_W, fixed_w = lax.stop_gradient((W, w))
+        scaled, rows = _equilibrate(fixed_W, fixed_w, self.scaling_sweeps)
+        best = self._attempts(scaled, tolerance)
+
+        # The answer once more, as the solution of the equations of its index set: this has the derivative.
+        columns = scaled.columns
+        both = best.active[:, None] & best.active[None, :]
+        equations = jnp.where(both, rows[:, None] * W * columns[None, :], jnp.eye(n, dtype=dtype))
+        z = _refine(equations, jnp.where(best.active, -rows * w, 0.0), best.z, best.inverse)
+        refined = lax.stop_gradient(z)
+        refined_residual = _residual(scaled, jnp.maximum(refined, 0.0))
+        better = refined_residual <= jnp.maximum(best.residual, tolerance)
+        residual = jnp.where(better, refined_residual, best.residual)
+        z = jnp.where(better, z + (jnp.maximum(refined, 0.0) - refined), best.z) * columns
+        good = residual <= tolerance
+        status = (
+            flag(~finite | ~jnp.all(jnp.isfinite(z)), Status.NONFINITE)
+            | flag(~good & (best.outcome == _RAY), Status.RAY)
+            | flag(~good & (best.outcome == _RUNNING), Status.MAX_ITERS)
+            | flag(~good & (best.outcome == _SOLVED), Status.STALLED)
+        )
+        return z, LcpInfo(status=status, residual=residual, num_pivots=best.pivots)
+
+    def _attempts(self, scaled: _Scaled, tolerance: float) -> _Best:
+        """Attempts with new covering vectors until the residual is good or retries are used up."""
+        n, dtype = scaled.w.shape[0], scaled.w.dtype
+        attempts = self.retries + 1
+        # Generic numbers: no two ratios of a perturbation tie. The first covering vector is all ones.
+        generic = np.random.default_rng(20240229).uniform(0.5, 1.5, (2, attempts, n))
+        generic[0, 0] = 1.0
+        covers, perturbations = jnp.asarray(generic, dtype)
+
+        def body(best: _Best) -> _Best:
+            d = self._pivots(scaled, covers[best.attempt], perturbations[best.attempt])
+            z, active, inverse = _read(d, scaled)
+            residual = _residual(scaled, z)
+            residual = jnp.where(jnp.isfinite(residual), residual, jnp.inf)
+            better = residual < best.residual
+            return _Best(
+                z=jnp.where(better, z, best.z),
+                active=jnp.where(better, active, best.active),
+                inverse=jnp.where(better, inverse, best.inverse),
+                residual=jnp.where(better, residual, best.residual),
+                outcome=jnp.where(better, d.outcome, best.outcome),
+                attempt=best.attempt + 1,
+                pivots=best.pivots + d.pivots,
+            )
+
+        zeros = jnp.zeros(n, dtype)
+        drive = jnp.maximum(-jnp.min(scaled.w), 0.0)  # 0 if w >= 0, where z = 0 needs no pivots
+        start = _Best(
+            z=zeros,
+            active=zeros > 0,
+            inverse=jnp.eye(n, dtype=dtype),
+            residual=jnp.where(drive > 0, jnp.inf, 0.0),
+            outcome=jnp.int32(_SOLVED),
+            attempt=jnp.int32(0),
+            pivots=jnp.int32(0),
+        )
+        return lax.while_loop(
+            lambda best: (best.residual > tolerance) & (best.attempt < attempts), body, start
+        )
+
+    def _pivots(self, scaled: _Scaled, cover: jax.Array, perturbation: jax.Array) -> _Dictionary:
+        """Pivot until the artificial variable leaves, nothing blocks (a ray), or the limit."""
+        n, dtype = scaled.w.shape[0], scaled.w.dtype
+        tie = linalg.pivot_tolerance(dtype)
+        limit = 10 * n + 20 if self.max_pivots is None else self.max_pivots
+        start = _Dictionary(
+            table=jnp.concatenate(
+                [scaled.W, cover[:, None], scaled.w[:, None], perturbation[:, None]], axis=1
+            ),
+            basic=jnp.arange(n, dtype=jnp.int32),
+            nonbasic=jnp.concatenate(
+                [jnp.arange(n, 2 * n + 1, dtype=jnp.int32), jnp.full(2, -1, jnp.int32)]
+            ),
+            entering=jnp.int32(2 * n),
+            outcome=jnp.int32(_RUNNING),
+            pivots=jnp.int32(0),
+        )
+        # The artificial variable enters at the value that lifts the deepest row to 0.
+        depth = scaled.w / cover
+        deepest = depth <= jnp.min(depth) + tie
+        start = _pivot(start, _argmin(deepest, perturbation / cover), jnp.int32(n))
+
+        def body(d: _Dictionary) -> _Dictionary:
+            column = jnp.argmax(d.nonbasic == d.entering)
+            slope = d.table[:, column]
+            falls = slope < -tie * jnp.max(jnp.abs(slope))
+            rate = jnp.where(falls, -slope, 1.0)
+            # Ratio test in two levels: rows that reach 0 together, up to rounding (Harris), are told
+            # apart by the ratios of the perturbation, as if the problem were w + (small) perturbation.
+            room = jnp.maximum(d.table[:, n + 1], 0.0)
+            step = jnp.min(jnp.where(falls, (room + tie) / rate, jnp.inf))
+            ties = falls & (room <= step * rate)
+            # The artificial variable leaves whenever it can: that is a solution.
+            key = jnp.where(d.basic == 2 * n, -jnp.inf, d.table[:, n + 2] / rate)
+            after = _pivot(d, _argmin(ties, key), column)
+            at_ray = d._replace(outcome=jnp.int32(_RAY))
+            ray = ~jnp.any(falls)
+            return _Dictionary(*(jnp.where(ray, *pair) for pair in zip(at_ray, after, strict=True)))
+
+        return lax.while_loop(lambda d: (d.outcome == _RUNNING) & (d.pivots < limit), body, start)
+
+
+def _residual(scaled: _Scaled, z: jax.Array) -> jax.Array:
+    return jnp.max(jnp.abs(jnp.minimum(z, _times(scaled.W, z) + scaled.w)))
+
+
+def _read(d: _Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """z, its index set, and the inverse of its equations, which the dictionary holds."""
+    n = scaled.w.shape[0]
+    number = jnp.arange(n)
+    holds = d.basic[:, None] == n + number[None, :]  # (rows, z)
+    active = jnp.any(holds, axis=0)
+    rows = jnp.argmax(holds, axis=0)
+    columns = jnp.argmax(d.nonbasic[:, None] == number[None, :], axis=0)
+    both = active[:, None] & active[None, :]
+    inverse = jnp.where(both, d.table[rows][:, columns], jnp.eye(n, dtype=d.table.dtype))
+    inverse = jnp.where(jnp.isfinite(inverse), inverse, 0.0)
+    z = jnp.where(active, d.table[rows, n + 1], 0.0)
+    for _ in range(2):
+        error = jnp.where(active, _times(scaled.W, z) + scaled.w, 0.0)
+        z = z - _times(inverse, error)
+    return jnp.maximum(z, 0.0), active, inverse
+
+
+def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.Array]:
+    W, w = jnp.asarray(W), jnp.asarray(w)
+    if W.ndim != 2 or W.shape[0] != W.shape[1]:
+        raise ValueError(f"solve_lcp: W must be square (n, n), got shape {W.shape}")
+    if w.shape != W.shape[:1]:
+        raise ValueError(f"solve_lcp: w must have shape {W.shape[:1]} to match W, got {w.shape}")
+    for name, array in (("W", W), ("w", w)):
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise TypeError(
+                f"solve_lcp: {name} must be of a real floating dtype, got {array.dtype}"
+            )
+    if W.dtype != w.dtype:
+        raise TypeError(f"solve_lcp: W and w must have one dtype, got {W.dtype} and {w.dtype}")
+    if solver.max_pivots is not None and solver.max_pivots < 1:
+        raise ValueError(f"Lemke: max_pivots must be at least 1, got {solver.max_pivots}")
+    if solver.retries < 0:
+        raise ValueError(f"Lemke: retries must be at least 0, got {solver.retries}")
+    return W, w
+
+
+def solve_lcp(W: jax.Array, w: jax.Array, *, solver: Lemke = Lemke()) -> tuple[jax.Array, LcpInfo]:  # noqa: B008
+    """Solve the linear complementarity problem 0 <= z, W z + w >= 0, z . (W z + w) = 0.
+
+    Source: Cottle, Pang & Stone, The Linear Complementarity Problem, chapters 1 and 4. Lemke's method
+    solves every LCP with a copositive W for which v >= 0, W v >= 0, v . W v = 0 imply v . w >= 0; impact
+    LCPs are of this class. There may be several solutions; the path of the method picks one.
+
+    Args:
+        W: (n, n), any units.
+        w: (n,), of the same dtype as W.
+        solver: a `Lemke` with its options.
+
+    Returns:
+        z (n,) >= 0, and an `LcpInfo`. w >= 0 gives z = 0 without a pivot.
+
+    Raises:
+        ValueError: W is not square, w does not match it, or an option is out of range.
+        TypeError: W or w is not of a real floating dtype, or their dtypes differ.
+
+    Status:
+        RAY: Lemke's method found no solution; if W is of the class above, there is none.
+        MAX_ITERS: the limit on pivots was reached.
+        STALLED: the method ended, but its answer has a residual above the tolerance.
+        NONFINITE: NaN or inf in W or w (z is 0), or in the result.
+        With the first three, z is the iterate with the smallest residual of all attempts.
+
+    Derivative:
+        Of the equations of the index set found, W_AA z_A = -w_A with all other z fixed at 0. Where the
+        solution is degenerate (z_i = (W z + w)_i = 0) this is the element of the branch taken. Impact
+        LCPs are degenerate at the commonest points, so impact laws do not use it; see `implicit`.
+
+    >>> W, w = jnp.array([[2.0, 1.0], [1.0, 2.0]]), jnp.array([-5.0, -6.0])
+    >>> [round(float(x), 4) for x in solve_lcp(W, w)[0]]
+    [1.3333, 2.3333]
+    """
+    return solver(W, w)
