@@ -19,8 +19,9 @@ import numpy as np
 from jaxcontact._pytree import Record
 
 _BITS = 32
-_LEVEL = 14  # resolution 2^-14 at which the pairs of dimensions are compared
-_CANDIDATES = 8  # sets of initial numbers tried per dimension
+_LEVELS = (12, 11, 10, 9, 8, 7)  # pairs of dimensions are compared as sets of 2^m points for these m
+_CANDIDATES = 8  # sets of initial numbers tried per dimension, at least
+_CANDIDATE_PAIRS = 1024  # pairs examined per dimension, at least: early dimensions have more choice
 _WINDOW = 256  # preceding dimensions that a candidate is compared with
 _DIGIT = 4  # bits of the index resolved by one table look-up
 
@@ -235,9 +236,9 @@ def _checked(index: Any, start: Any, count: Any, dtype: Any) -> tuple[Any, Any, 
 def _direction_numbers(size: int) -> np.ndarray:
     """Unscrambled direction numbers (size, 32): van der Corput, then one primitive polynomial each.
 
-    The initial numbers of a dimension are the best of a few random sets: the one whose worst pair with
-    the preceding dimensions has the least quality parameter t, then the one with the least sum.
-    Dimension j is the same for every size.
+    The initial numbers of a dimension are the best of a few random sets: the one with the least sum of
+    4^t over its pairs with preceding dimensions and over the levels, where t is the quality parameter;
+    the squared discrepancy of a pair grows as 4^t. Dimension j is the same for every size.
     """
     polynomials: list[tuple[int, int]] = []
     degree = 0
@@ -245,25 +246,27 @@ def _direction_numbers(size: int) -> np.ndarray:
         degree += 1
         polynomials += [(degree, int(p)) for p in _primitive_polynomials(degree)]
     place = np.arange(_BITS - 1, -1, -1)
+    level = max(_LEVELS)
     chosen = np.empty((size, _BITS), np.int64)
     chosen[0] = 1 << place
-    inverses = np.empty((size, _LEVEL), np.int32)
-    inverses[0] = 1 << np.arange(_LEVEL)
+    inverses = np.empty((size, level), np.int32)
+    inverses[0] = 1 << np.arange(level)
     for j in range(1, size):
         degree, polynomial = polynomials[j - 1]
         rng = np.random.default_rng([20240229, j])
-        odd = 2 * rng.integers(0, 1 << np.arange(degree), (_CANDIDATES, degree)) + 1
-        v = np.empty((_CANDIDATES, _BITS), np.int64)
+        tried = max(_CANDIDATES, _CANDIDATE_PAIRS // j)
+        odd = 2 * rng.integers(0, 1 << np.arange(degree), (tried, degree)) + 1
+        v = np.empty((tried, _BITS), np.int64)
         v[:, :degree] = odd << place[:degree]
         lags = [lag for lag in range(1, degree + 1) if polynomial >> (degree - lag) & 1]
         for c in range(degree, _BITS):
             v[:, c] = np.bitwise_xor.reduce(v[:, [c - lag for lag in lags]], axis=1)
             v[:, c] ^= v[:, c - degree] >> degree
-        matrices = v[:, None, :_LEVEL] >> place[:_LEVEL, None] & 1
+        matrices = v[:, None, :level] >> place[:level, None] & 1
         t = _pair_quality(matrices.astype(np.int32), inverses[max(0, j - _WINDOW) : j])
-        best = min(range(_CANDIDATES), key=lambda c: (t[c].max(), t[c].sum()))
+        best = np.argmin(np.sum(4.0**t, axis=(0, 2)))
         chosen[j] = v[best]
-        for row in range(_LEVEL - 1, -1, -1):  # the matrix is upper triangular with unit diagonal
+        for row in range(level - 1, -1, -1):  # the matrix is upper triangular with unit diagonal
             above = inverses[j, row + 1 :] * matrices[best, row, row + 1 :]
             inverses[j, row] = np.bitwise_xor.reduce(above, initial=1 << row)
     return chosen.astype(np.uint32)
@@ -308,7 +311,7 @@ def _primitive_polynomials(degree: int) -> np.ndarray:
 
 
 def _pair_quality(matrices: np.ndarray, inverses: np.ndarray) -> np.ndarray:
-    """Quality t of the first 2^m points in the plane of a candidate and an earlier dimension.
+    """Quality t of 2^m points in the plane of a candidate and an earlier dimension, m in _LEVELS.
 
     With A the candidate's generator matrix times the inverse of the earlier one, leading m x m blocks,
     t = m + 1 - min (q + top(b A)) over the row vectors b whose last nonzero entry is the q-th, with
@@ -320,19 +323,19 @@ def _pair_quality(matrices: np.ndarray, inverses: np.ndarray) -> np.ndarray:
         inverses: (earlier, level) inverses of such matrices, each row packed, first column lowest.
 
     Returns:
-        (candidates, earlier) the larger t of m = level and m = two thirds of level.
+        (levels, candidates, earlier) integers, 0 the best and m the worst.
     """
     level = matrices.shape[-1]
     product = np.zeros((level, len(matrices), len(inverses)), np.int32)
     for k in range(level):
         product ^= matrices[:, :, k].T[:, :, None] * inverses[:, k]
-    worst = np.zeros(product.shape[1:], np.int32)
-    for m in (level, 2 * level // 3):
+    t = np.empty((len(_LEVELS), *product.shape[1:]), np.int32)
+    for i, m in enumerate(_LEVELS):
         rows = product[:m] & ((1 << m) - 1)
-        least = np.full_like(worst, 2 * m)
+        least = np.full_like(t[i], 2 * m)
         for q in range(m):
             top = np.frexp(rows[q].astype(np.float32))[1]
             least = np.minimum(least, q + 1 + top)
             rows[q + 1 :] ^= rows[q] * (rows[q + 1 :] >> (top - 1) & 1)
-        worst = np.maximum(worst, m + 1 - least)
-    return worst
+        t[i] = m + 1 - least
+    return t

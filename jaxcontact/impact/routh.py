@@ -114,9 +114,9 @@ def routh_step(
     inputs.check(terms, v)
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
     _check_selection(terms, selection, SELECTIONS)
-    v_next, info = _resolve(
-        terms, v, impulse_max[None], jnp.reshape(jnp.asarray(pick, v.dtype), (1,)), selection,
-        num_directions, False,
+    picks = jnp.reshape(jnp.asarray(pick, v.dtype), (1,))
+    v_next, info, _ = _resolve(
+        terms, v, impulse_max[None], picks, selection, num_directions, until_separated=False
     )
     return v_next, info
 
@@ -203,10 +203,30 @@ def resolve(
     if jnp.shape(pick) != (steps,):
         raise ValueError(f"pick: expected shape ({steps},), got {jnp.shape(pick)}")
     _check_selection(terms, selection, SELECTIONS)
-    return _resolve(terms, v, impulse_max, pick, selection, num_directions, True)
+    v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, num_directions)
+    return v_plus, info
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5, 6))
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def resolve_many(
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    selection: str,
+    num_directions: int,
+    keep_path: bool,
+) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
+    """`resolve` for caps (n, N, nc), unchecked, with the velocities through the impact if asked for."""
+
+    def one(caps: jax.Array) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
+        picks = jnp.zeros(caps.shape[0], v.dtype)
+        v_plus, info, path = _resolve(terms, v, caps, picks, selection, num_directions)
+        return v_plus, info, path if keep_path else None
+
+    return jax.vmap(one)(impulse_max)
+
+
+@functools.partial(jax.jit, static_argnums=(4, 5), static_argnames=("until_separated",))
 def _resolve(
     terms: ContactTerms,
     v: jax.Array,
@@ -214,8 +234,8 @@ def _resolve(
     pick: jax.Array,
     selection: str,
     num_directions: int,
-    until_separated: bool,
-) -> tuple[jax.Array, ImpactInfo]:
+    until_separated: bool = True,
+) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
     status = status | _impulse_status(impulse_max)
@@ -226,21 +246,22 @@ def _resolve(
 
     def step(
         carry: tuple[jax.Array, ...], draw: tuple[jax.Array, jax.Array]
-    ) -> tuple[tuple[jax.Array, ...], None]:
+    ) -> tuple[tuple[jax.Array, ...], jax.Array]:
         v, impulse, status, worst, count = carry
         needed = jnp.any(colliding(terms, v)) if until_separated else jnp.array(True)
         v_next, change, misfit, solver = _step(space, table, directions, v, *draw)
         solver = solver | residual_status(misfit)
+        v = jnp.where(needed, v_next, v)
         return (
-            jnp.where(needed, v_next, v),
+            v,
             jnp.where(needed, impulse + change, impulse),
             status | jnp.where(needed, solver, jnp.uint32(0)),
             jnp.maximum(worst, jnp.where(needed, misfit, 0.0)),
             count + needed.astype(jnp.int32),
-        ), None
+        ), v
 
     start = (v, jnp.zeros_like(space.scale), status, jnp.zeros((), v.dtype), jnp.int32(0))
-    (v_plus, impulse, total, worst, count), _ = lax.scan(step, start, (impulse_max, pick))
+    (v_plus, impulse, total, worst, count), path = lax.scan(step, start, (impulse_max, pick))
     left = jnp.any(colliding(terms, v_plus)) & until_separated
     info = ImpactInfo(
         status=total | flag(left, Status.UNTERMINATED),
@@ -250,4 +271,5 @@ def _resolve(
         num_solves=count,
         complete=table is not None,
     )
-    return jnp.where(status != 0, v_in, v_plus), info
+    path = jnp.concatenate([v[None], path])
+    return jnp.where(status != 0, v_in, v_plus), info, path

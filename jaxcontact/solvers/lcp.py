@@ -158,7 +158,7 @@ class Lemke(Record):
 
     max_pivots: int | None = static(default=None)
     retries: int = static(default=5)
-    scaling_sweeps: int = static(default=4)
+    scaling_sweeps: int = static(default=3)
     tolerance: float | None = static(default=None)
 
     def __call__(self, W: jax.Array, w: jax.Array) -> tuple[jax.Array, LcpInfo]:
@@ -186,12 +186,13 @@ class Lemke(Record):
         better = refined_residual <= jnp.maximum(best.residual, tolerance)
         residual = jnp.where(better, refined_residual, best.residual)
         z = jnp.where(better, z + (jnp.maximum(refined, 0.0) - refined), best.z) * columns
+        residual = jnp.where(finite, residual, jnp.inf)
         good = residual <= tolerance
         status = (
             flag(~finite | ~jnp.all(jnp.isfinite(z)), Status.NONFINITE)
             | flag(~good & (best.outcome == _RAY), Status.RAY)
             | flag(~good & (best.outcome == _RUNNING), Status.MAX_ITERS)
-            | flag(~good & (best.outcome == _SOLVED), Status.STALLED)
+            | flag(finite & ~good & (best.outcome == _SOLVED), Status.STALLED)
         )
         return z, LcpInfo(status=status, residual=residual, num_pivots=best.pivots)
 

@@ -137,7 +137,7 @@ def mode_table(
     )
 
 
-def _apply(forms: jax.Array, x: jax.Array) -> jax.Array:
+def apply(forms: jax.Array, x: jax.Array) -> jax.Array:
     """sum_j forms[j, :] x[j, ...]: (L, K), (L, *batch) -> (K, *batch), summed in the order of j."""
     batch = (1,) * (x.ndim - 1)
     total = jnp.zeros((), x.dtype)
@@ -154,7 +154,7 @@ def evaluate(table: ModeTable, x: jax.Array, skip: jax.Array | None = None) -> j
     """
     worst = jnp.zeros((), x.dtype)
     for row in range(table.margin.shape[0]):
-        value = _apply(table.margin[row], x)
+        value = apply(table.margin[row], x)
         if skip is not None:
             value = jnp.where(skip[row][None], 0.0, value)
         worst = jnp.minimum(worst, value)

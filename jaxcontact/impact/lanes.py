@@ -1,0 +1,187 @@
+"""The sampling kernel: a tile of lanes that never idle.
+
+Each lane works on one sample; when its impact ends it stores the result and takes the next sample, so a
+tile does no work for finished impacts. Arithmetic is elementwise over the lanes, sums are unrolled in a
+fixed order, and draws depend on the sample number alone: a sample has the same bits in every tile,
+chunk and order.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance, mass_norm
+from jaxcontact.impact.draws import Iid, Sobol
+from jaxcontact.solvers import modes
+from jaxcontact.status import Status, flag
+
+
+class LaneResults(Record):
+    """Results per sample, in the order of the indices given; impulses are scaled.
+
+    Attributes:
+        impulse: (2m, n) total scaled impulse.
+        num_solves: (n,) steps taken.
+        residual: (n,) worst violation of the law in any step, relative to |v|_M.
+        missed: (n,) bool, some step had no valid mode in the table.
+        collides: (n,) bool, a contact still approaches.
+        visited: (K,) bool, modes valid in some step of some sample.
+        path: (N + 1, 2m, n) scaled impulse so far after each step, or None.
+    """
+
+    impulse: jax.Array
+    num_solves: jax.Array
+    residual: jax.Array
+    missed: jax.Array
+    collides: jax.Array
+    visited: jax.Array
+    path: jax.Array | None
+
+
+@functools.partial(jax.jit, static_argnames=("max_steps", "tile", "keep_path"))
+def run_lanes(
+    space: ContactSpace,
+    table: modes.ModeTable,
+    draws: Sobol | Iid,
+    v: jax.Array,
+    step: jax.Array,
+    indices: jax.Array,
+    count: jax.Array,
+    *,
+    max_steps: int,
+    tile: int,
+    keep_path: bool,
+) -> LaneResults:
+    """Resolve the first `count` of the samples numbered `indices` (n,).
+
+    Args:
+        v: (nv,) velocity before the impact, the same for all; some contact approaches.
+        step: (nc,) largest normal impulse of a step, N s.
+    """
+    dtype = v.dtype
+    n = indices.shape[0]
+    m = space.mu.shape[0]
+    normal, tangent = slice(0, 2 * m, 2), slice(1, 2 * m, 2)
+    u_start = space.jacobian @ v
+    speed = mass_norm(space.mass, v)
+    cap_scale = jnp.where(space.active, step / space.scale[normal], 0.0)
+    # Approach speeds are compared in m/s.
+    slowest = -collision_tolerance(dtype) * space.scale[normal]
+    cone_unit = space.scale[tangent]
+    speed_lanes = jnp.full(tile, speed)
+
+    def store(array: jax.Array, slot: jax.Array, value: jax.Array) -> jax.Array:
+        return array.at[..., slot].set(value, mode="drop", unique_indices=True)
+
+    def body(carry: tuple) -> tuple:
+        slot, steps, u, impulse, worst, missed, following, out = carry
+        live = slot < count
+        index = indices[jnp.minimum(slot, n - 1)]
+        drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
+        cap = drawn[:m] * cap_scale[:, None]
+        x = jnp.concatenate([u, cap])
+        violation = modes.evaluate(table, x)
+        mode, found = modes.choose(violation, modes.apply(table.score, x), drawn[m], speed_lanes)
+        change = _impulse(table, mode, x)
+        u_next = u + modes.apply(space.delassus.T, change)
+        impulse = impulse + change
+        worst = jnp.maximum(worst, _misfit(space, u_next, change, cap, speed, cone_unit))
+        missed = missed | (found == 0)
+        steps = steps + 1
+        collides = jnp.any(u_next[normal] < slowest[:, None], axis=0)
+        done = live & (~collides | (steps >= max_steps))
+
+        valid = violation <= modes.feasibility_tolerance(dtype) * speed
+        out = out.replace(
+            visited=out.visited | jnp.any(valid & live[None], axis=1),
+            path=None
+            if out.path is None
+            else out.path.at[steps, :, jnp.where(live, slot, n)].set(
+                impulse.T, mode="drop", unique_indices=True
+            ),
+        )
+        where = jnp.where(done, slot, n)
+        out = out.replace(
+            impulse=store(out.impulse, where, impulse),
+            num_solves=store(out.num_solves, where, steps),
+            residual=store(out.residual, where, worst),
+            missed=store(out.missed, where, missed),
+            collides=store(out.collides, where, collides),
+        )
+        # Finished lanes take the next samples.
+        turn = jnp.cumsum(done, dtype=jnp.int32) - 1
+        slot = jnp.where(done, following + turn, slot)
+        following = following + jnp.sum(done, dtype=jnp.int32)
+        return (
+            slot,
+            jnp.where(done, 0, steps),
+            jnp.where(done[None], u_start[:, None], u_next),
+            jnp.where(done[None], 0.0, impulse),
+            jnp.where(done, 0.0, worst),
+            missed & ~done,
+            following,
+            out,
+        )
+
+    out = LaneResults(
+        impulse=jnp.zeros((2 * m, n), dtype),
+        num_solves=jnp.zeros(n, jnp.int32),
+        residual=jnp.zeros(n, dtype),
+        missed=jnp.zeros(n, bool),
+        collides=jnp.zeros(n, bool),
+        visited=jnp.zeros(table.regular.shape, bool),
+        path=jnp.zeros((max_steps + 1, 2 * m, n), dtype) if keep_path else None,
+    )
+    start = (
+        jnp.arange(tile, dtype=jnp.int32),
+        jnp.zeros(tile, jnp.int32),
+        jnp.broadcast_to(u_start[:, None], (2 * m, tile)),
+        jnp.zeros((2 * m, tile), dtype),
+        jnp.zeros(tile, dtype),
+        jnp.zeros(tile, bool),
+        jnp.int32(tile),
+        out,
+    )
+    final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0] < count), body, start)[-1]
+    return final
+
+
+def _impulse(table: modes.ModeTable, mode: jax.Array, x: jax.Array) -> jax.Array:
+    """impulse[:, :, mode] x of each lane: (2m, tile)."""
+    maps = table.impulse[:, :, mode]  # (2m, L, tile)
+    total = jnp.zeros((), x.dtype)
+    for j in range(x.shape[0]):
+        total = total + maps[:, j] * x[j][None]
+    return total
+
+
+def _misfit(
+    space: ContactSpace,
+    u: jax.Array,
+    impulse: jax.Array,
+    cap: jax.Array,
+    speed: jax.Array,
+    cone_unit: jax.Array,
+) -> jax.Array:
+    """The residual of `ImpactInfo` for planar contacts, per lane: (tile,)."""
+    u_n, u_t, lam_n, lam_t = u[0::2], u[1::2], impulse[0::2], impulse[1::2]
+    limit = space.mu[:, None] * lam_n
+    complementarity = jnp.abs(lam_n - jnp.clip(lam_n - u_n, 0.0, cap)) / speed
+    excess = jnp.maximum(jnp.abs(lam_t) - limit, 0.0) * cone_unit[:, None]
+    cone = excess / (jnp.maximum(limit, 0.0) * cone_unit[:, None] + 1.0)
+    dissipation = jnp.abs(lam_t * u_t + limit * jnp.abs(u_t)) / speed**2
+    worst = jnp.maximum(jnp.maximum(complementarity, cone), dissipation)
+    return jnp.max(jnp.where(space.active[:, None], worst, 0.0), axis=0)
+
+
+def lane_status(results: LaneResults) -> jax.Array:
+    """Status bits (n,) of the samples."""
+    limit = 1e-6 if jnp.finfo(results.residual.dtype).bits >= 64 else 1e-3
+    return flag(~(results.residual <= limit), Status.STALLED) | flag(
+        results.collides, Status.UNTERMINATED
+    )
