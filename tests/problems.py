@@ -207,7 +207,8 @@ def brute_force_lcp(W: np.ndarray, w: np.ndarray, tol: float = 1e-9) -> list[np.
         raise ValueError(f"brute_force_lcp: n = {n} is too large, expected n <= 10")
     found: list[np.ndarray] = []
     for size in range(n + 1):
-        sets = np.array(list(itertools.combinations(range(n), size)), dtype=int).reshape(-1, size)
+        chosen = list(itertools.combinations(range(n), size))
+        sets = np.array(chosen, dtype=int).reshape(len(chosen), size)
         blocks = W[sets[:, :, None], sets[:, None, :]]
         regular = np.ones(len(sets), bool)
         if size:

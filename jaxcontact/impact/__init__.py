@@ -1,0 +1,12 @@
+"""Impact laws: from (ContactTerms, v) to post-impact velocities, one or all."""
+
+from jaxcontact.impact.anitescu_potra import anitescu_potra as anitescu_potra
+from jaxcontact.impact.anitescu_potra import anitescu_potra_all as anitescu_potra_all
+from jaxcontact.impact.anitescu_potra import sequential as sequential
+from jaxcontact.impact.contact_space import ImpactInfo as ImpactInfo
+from jaxcontact.impact.pointed import pointed_cone as pointed_cone
+from jaxcontact.impact.routh import resolve as resolve
+from jaxcontact.impact.routh import routh_step as routh_step
+from jaxcontact.impact.routh import routh_step_all as routh_step_all
+from jaxcontact.impact.sampling import ImpactSamples as ImpactSamples
+from jaxcontact.impact.sampling import sample as sample

@@ -85,7 +85,8 @@ def run_lanes(
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        violation = modes.evaluate(table, x)
+        # Evaluated once: without the barrier the compiler repeats it inside every use.
+        violation = lax.optimization_barrier(modes.evaluate(table, x))
         mode, found = modes.choose(violation, modes.apply(table.score, x), drawn[m], speed_lanes)
         change = _impulse(table, mode, x)
         u_next = u + modes.apply(space.delassus.T, change)

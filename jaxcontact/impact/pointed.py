@@ -35,13 +35,14 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
         num_directions: corners of the polygon where nt = 2, at least 3.
 
     Returns:
-        r: (nv,), momentum per impulse as a covector to velocities: r . v, v in generalized velocities,
-            has the unit of impulse^-1 v^T M v; NaN if the cone is not pointed.
+        r: (nv,), a covector to generalized velocities: r . M^-1 J^T lam has the unit of lam (N s). NaN if
+            the cone is not pointed.
         margin: largest t so that some y in the unit box has y . e_j >= t for all unit generators
-            e_j, measured in the kinetic-energy metric. It has no unit, depends on no unit, and lies
-            between s and sqrt(nv) s, where s is the sine of the angle by which the best direction
-            clears the halfspace boundary of the worst generator. 0.0 if not pointed; a margin
-            below 1e-9 cannot be told from 0 and counts as 0.
+            e_j, in the kinetic-energy metric. Free of units and of the choice of them. It lies
+            between s and sqrt(nv) s, where s is the sine of the angle between the boundary of the best
+            halfspace and the nearest generator (the box belongs to the coordinates of L, so margin,
+            unlike s and unlike its sign, varies with the order of the coordinates). 0.0 if not
+            pointed; a margin below 1e-9 cannot be told from 0 and counts as 0.
 
     Raises:
         ValueError: no active contact; wrong shapes; negative or not finite input; M not symmetric
@@ -62,11 +63,11 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
         raise ValueError("terms.M: expected a positive definite matrix") from error
     g = np.linalg.solve(L, generators.T).T
     size = np.linalg.norm(g, axis=1)
-    terms_size = np.linalg.norm(np.linalg.solve(L, J_n.T), axis=0)
-    terms_size = np.repeat(terms_size, len(directions))
-    terms_size += np.linalg.norm(np.linalg.solve(L, friction.reshape(g.shape).T), axis=0)
+    normal_size = np.linalg.norm(np.linalg.solve(L, J_n.T), axis=0)
+    parts = np.repeat(normal_size, len(directions))
+    parts = parts + np.linalg.norm(np.linalg.solve(L, friction.reshape(g.shape).T), axis=0)
     nothing = np.full(M.shape[0], np.nan), 0.0
-    if np.any(size <= _RESOLUTION * terms_size):
+    if np.any(size <= _RESOLUTION * parts):
         return nothing  # an impulse that moves nothing: no r can satisfy (77)
     y = _deepest(g / size[:, None])
     margin = float(np.min(g @ y / size))

@@ -1,0 +1,1 @@
+"""Solvers of matrices and functions; they know nothing of mechanisms."""

@@ -1,0 +1,1 @@
+"""Pictures of impacts and mechanisms; every function returns a matplotlib figure."""

@@ -24,7 +24,10 @@ def rocking_block(mu):
     """Unit mass, 1 wide and 2 high, both lower corners on level ground; v = (x, y, angle)."""
     corners = [(-0.5, -1.0), (0.5, -1.0)]
     return planar(
-        np.diag([1.0, 1.0, 5 / 12]), [(0, 1, x) for x, _ in corners], [(1, 0, -y) for _, y in corners], mu
+        np.diag([1.0, 1.0, 5 / 12]),
+        [(0, 1, x) for x, _ in corners],
+        [(1, 0, -y) for _, y in corners],
+        mu,
     )
 
 
@@ -44,7 +47,11 @@ def spatial_ball(mu):
             J_t[i, k] = np.concatenate([t, np.cross(-radius * eye[i], t)])
     inertia = 0.4 * radius**2
     return SimpleNamespace(
-        M=np.diag([1.0] * 3 + [inertia] * 3), J_n=J_n, J_t=J_t, mu=np.full(3, mu), active=np.ones(3, bool)
+        M=np.diag([1.0] * 3 + [inertia] * 3),
+        J_n=J_n,
+        J_t=J_t,
+        mu=np.full(3, mu),
+        active=np.ones(3, bool),
     )
 
 
@@ -115,8 +122,8 @@ def test_a_wedge_jams_beyond_the_friction_of_its_angle(half_angle, side):
 
 def test_units_do_not_matter():
     terms = rocking_block(0.6)
-    r, margin = pointed_cone(terms)
-    # Length in mm, so the angle's column and inertia scale by 10^3 and 10^6 per length unit.
+    _, margin = pointed_cone(terms)
+    # The angle in units of 1000 rad, and the mass in grams.
     scale = np.diag([1.0, 1.0, 1e3])
     other = planar(scale @ terms.M @ scale * 1e3, terms.J_n @ scale, terms.J_t[:, 0] @ scale, 0.6)
     r_other, margin_other = pointed_cone(other)
