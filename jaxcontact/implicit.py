@@ -32,14 +32,18 @@ def solve_spd(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
     return _solve(matrix, rhs, inverse)
 
 
-def refine(matrix: jax.Array, rhs: jax.Array, guess: jax.Array) -> jax.Array:
+def refine(
+    matrix: jax.Array, rhs: jax.Array, guess: jax.Array, inverse: jax.Array | None = None
+) -> jax.Array:
     """The solution x (n,) of A x = b nearest to a solver's answer `guess`, for A of any rank.
 
     x = x0 + G (b - A x0) with G a generalized inverse, so a rank-deficient but consistent system
-    keeps the solver's choice among its solutions, and gains its last digits.
+    keeps the solver's choice among its solutions, and gains its last digits. A solver that has G
+    already hands it over as `inverse`.
 
-    Derivative: dx = G (db - dA x); `guess` carries none.
+    Derivative: dx = G (db - dA x); `guess` and `inverse` carry none.
     """
     guess = lax.stop_gradient(guess)
-    inverse, _ = linalg.generalized_inverse(lax.stop_gradient(matrix))
+    if inverse is None:
+        inverse, _ = linalg.generalized_inverse(lax.stop_gradient(matrix))
     return guess + _solve(matrix, rhs - matrix @ guess, inverse)

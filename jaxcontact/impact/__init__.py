@@ -5,8 +5,11 @@ from jaxcontact.impact.anitescu_potra import anitescu_potra_all as anitescu_potr
 from jaxcontact.impact.anitescu_potra import sequential as sequential
 from jaxcontact.impact.contact_space import ImpactInfo as ImpactInfo
 from jaxcontact.impact.pointed import pointed_cone as pointed_cone
+from jaxcontact.impact.post_impact_set import PostImpactSet as PostImpactSet
+from jaxcontact.impact.post_impact_set import approximate_set as approximate_set
 from jaxcontact.impact.routh import resolve as resolve
 from jaxcontact.impact.routh import routh_step as routh_step
 from jaxcontact.impact.routh import routh_step_all as routh_step_all
+from jaxcontact.impact.routh_path import routh_path as routh_path
 from jaxcontact.impact.sampling import ImpactSamples as ImpactSamples
 from jaxcontact.impact.sampling import sample as sample

@@ -164,10 +164,39 @@ def outcome(
     edge = first - last
     square = jnp.sum(edge**2, axis=1)[:, None, None]
     free = edge[:, :, None] * edge[:, None, :] / jnp.where(square > 0, square, 1.0)
-    identity_t = jnp.eye(nt, dtype=dtype)[None]
-    free = jnp.where(sticks[:, None, None], identity_t, free)  # projector on undetermined friction
+    free = jnp.where(sticks[:, None, None], jnp.eye(nt, dtype=dtype)[None], free)  # projector on undetermined friction
 
-    # Equations of the modes, contact by contact.
+    impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess)
+    v_plus = v + space.response @ impulse
+    return v_plus, impulse, residual(space, v, impulse, directions, impulse_max)
+
+
+def mode_impulse(
+    space: ContactSpace,
+    u: jax.Array,
+    impulse_max: jax.Array | None,
+    separates: jax.Array,
+    capped: jax.Array,
+    free: jax.Array,
+    direction: jax.Array,
+    guess: jax.Array,
+) -> jax.Array:
+    """The scaled impulse (r,) that given contact modes determine, as the solution of their equations.
+
+    Per contact: lam = 0 (separates); else u'_n = 0, or lam_n = impulse_max (capped), and P u'_t = 0,
+    (1 - P) (lam_t - mu lam_n d) = 0 with the projector P of `free` and d of `direction`.
+
+    Args:
+        u: (r,) scaled contact velocity before.
+        impulse_max: (nc,) scaled cap, or None.
+        separates, capped: (nc,) bool.
+        free: (nc, nt, nt) projector on the tangential directions that stick.
+        direction: (nc, nt) friction direction of sliding.
+        guess: (r,) a solution up to round-off, kept where the equations do not determine lam.
+
+    Derivative: by space, u and impulse_max; the modes are constants.
+    """
+    nt, nc, dtype = space.num_tangents, space.mu.shape[0], u.dtype
     delassus = space.delassus.reshape(nc, 1 + nt, -1)
     unit = jnp.eye(nc * (1 + nt), dtype=dtype).reshape(nc, 1 + nt, -1)
     u_rows = u.reshape(nc, 1 + nt)
@@ -175,19 +204,15 @@ def outcome(
     row_n = jnp.where(rests[:, None], delassus[:, 0], unit[:, 0])
     cap = jnp.zeros(nc, dtype) if impulse_max is None else impulse_max
     rhs_n = jnp.where(rests, -u_rows[:, 0], jnp.where(capped, cap, 0.0))
-    ray = lax.rsqrt(1.0 + lax.stop_gradient(space.mu) ** 2)[:, None, None]
-    cone = (unit[:, 1:] - (space.mu[:, None] * first)[:, :, None] * unit[:, :1]) * ray
-    bound = identity_t - free
-    rows_t = jnp.einsum("cij,cjk->cik", free, delassus[:, 1:]) + jnp.einsum(
-        "cij,cjk->cik", bound, cone
-    )
+    ray = lax.rsqrt(1.0 + lax.stop_gradient(space.mu) ** 2)[:, None, None]  # rows of length one
+    cone = (unit[:, 1:] - (space.mu[:, None] * direction)[:, :, None] * unit[:, :1]) * ray
+    bound = jnp.eye(nt, dtype=dtype)[None] - free
+    rows_t = free @ delassus[:, 1:] + bound @ cone
     rows_t = jnp.where(separates[:, None, None], unit[:, 1:], rows_t)
     rhs_t = jnp.where(separates[:, None], 0.0, -jnp.einsum("cij,cj->ci", free, u_rows[:, 1:]))
     equations = jnp.concatenate([row_n[:, None], rows_t], axis=1).reshape(unit.shape[2], -1)
     rhs = jnp.concatenate([rhs_n[:, None], rhs_t], axis=1).reshape(-1)
-    impulse = implicit.refine(equations, rhs, guess)
-    v_plus = v + space.response @ impulse
-    return v_plus, impulse, residual(space, v, impulse, directions, impulse_max)
+    return implicit.refine(equations, rhs, guess)
 
 
 def residual(

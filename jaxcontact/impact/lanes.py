@@ -117,14 +117,15 @@ def run_lanes(
         # Finished lanes take the next samples.
         turn = jnp.cumsum(done, dtype=jnp.int32) - 1
         slot = jnp.where(done, following + turn, slot)
+        fresh = done | ~live
         following = following + jnp.sum(done, dtype=jnp.int32)
         return (
             slot,
-            jnp.where(done, 0, steps),
-            jnp.where(done[None], u_start[:, None], u_next),
-            jnp.where(done[None], 0.0, impulse),
-            jnp.where(done, 0.0, worst),
-            missed & ~done,
+            jnp.where(fresh, 0, steps),
+            jnp.where(fresh[None], u_start[:, None], u_next),
+            jnp.where(fresh[None], 0.0, impulse),
+            jnp.where(fresh, 0.0, worst),
+            missed & ~fresh,
             following,
             out,
         )

@@ -216,14 +216,16 @@ def resolve_many(
     num_directions: int,
     keep_path: bool,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-    """`resolve` for caps (n, N, nc), unchecked, with the velocities through the impact if asked for."""
+    """`resolve` for v (n, nv) and caps (n, N, nc), unchecked, first solutions, with the path if asked."""
 
-    def one(caps: jax.Array) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
+    def one(
+        v: jax.Array, caps: jax.Array
+    ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
         picks = jnp.zeros(caps.shape[0], v.dtype)
         v_plus, info, path = _resolve(terms, v, caps, picks, selection, num_directions)
         return v_plus, info, path if keep_path else None
 
-    return jax.vmap(one)(impulse_max)
+    return jax.vmap(one)(v, impulse_max)
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5), static_argnames=("until_separated",))

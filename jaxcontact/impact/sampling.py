@@ -271,7 +271,8 @@ def _by_pivoting(
         index = jnp.arange(begin, begin + chunk, dtype=jnp.uint32)
         drawn = draws.uniform(index, 0, max_steps * (nc + 1), v.dtype).T
         caps = drawn.reshape(chunk, max_steps, nc + 1)[..., :nc] * step[None, None]
-        parts.append(routh.resolve_many(terms, v, caps, "lemke", num_directions, keep_path))
+        start = jnp.broadcast_to(v, (chunk, v.shape[0]))
+        parts.append(routh.resolve_many(terms, start, caps, "lemke", num_directions, keep_path))
         if progress is not None:
             progress(min(begin + chunk, num_samples), num_samples)
     v_plus, info, path = jax.tree.map(

@@ -72,11 +72,6 @@ class _Best(NamedTuple):
     pivots: jax.Array
 
 
-def _refine(A: jax.Array, b: jax.Array, guess: jax.Array, inverse: jax.Array) -> jax.Array:
-    """`implicit.refine` with the inverse that pivoting has left; a new one costs more than all pivots."""
-    return guess + implicit._solve(A, b - A @ guess, inverse)
-
-
 def _times(matrix: jax.Array, vector: jax.Array) -> jax.Array:
     return jnp.sum(matrix * vector[None, :], axis=1)
 
@@ -185,7 +180,7 @@ class Lemke(Record):
         columns = scaled.columns
         both = best.active[:, None] & best.active[None, :]
         equations = jnp.where(both, rows[:, None] * W * columns[None, :], jnp.eye(n, dtype=dtype))
-        z = _refine(equations, jnp.where(best.active, -rows * w, 0.0), best.z, best.inverse)
+        z = implicit.refine(equations, jnp.where(best.active, -rows * w, 0.0), best.z, best.inverse)
         refined = lax.stop_gradient(z)
         refined_residual = _residual(scaled, jnp.maximum(refined, 0.0))
         better = refined_residual <= jnp.maximum(best.residual, tolerance)
