@@ -7,6 +7,7 @@ All contacts at once: M (v+ - v) = J^T Lam, 0 <= Lam_n perp J_n v+ >= 0, Lam_t i
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -198,9 +199,7 @@ def _sequential(
     nc, nt, _ = terms.J_t.shape
     everything = jnp.zeros(nc, bool).at[cycle].set(True)
 
-    def impact(
-        carry: tuple[jax.Array, ...], _: None
-    ) -> tuple[tuple[jax.Array, ...], None]:
+    def impact(carry: Any, _: None) -> tuple[Any, None]:
         v, place, impulse, status, worst, count = carry
         approaching = colliding(terms, v)[cycle]
         ahead = jnp.where(approaching, (jnp.arange(length, dtype=jnp.int32) - place) % length, length)

@@ -10,6 +10,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.impact import routh
 from jaxcontact.impact.contact_space import collision_tolerance
 from jaxcontact.impact.sampling import Progress, sample
+from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
 
@@ -68,16 +69,16 @@ def approximate_set(
 
     Derivative: none; a host-level driver.
     """
-    if not (np.isscalar(tolerance) and np.isfinite(tolerance) and tolerance > 0):
+    if not (isinstance(tolerance, int | float) and np.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance!r}")
     samples = sample(
         terms, v, step=step, max_steps=max_steps, num_samples=num_samples, seed=seed,
         selection=selection, progress=progress,
     )  # fmt: skip
-    nc, nt, nv = terms.J_t.shape
+    nc, _, nv = terms.J_t.shape
     jacobian = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)
     jacobian = np.where(np.asarray(terms.active)[:, None, None], jacobian, 0.0).reshape(-1, nv)
-    size = np.linalg.norm(np.linalg.solve(np.asarray(terms.M), jacobian.T), 2)
+    size = float(np.linalg.norm(np.linalg.solve(np.asarray(terms.M), jacobian.T), 2))
     psi = size * nc * (1.0 + float(np.max(terms.mu))) + 1.0
     closing = float(tolerance) / (3.0 * psi)
 
@@ -99,7 +100,7 @@ def approximate_set(
             terms, jnp.asarray(v_plus[padded]), caps, one_selection, 8, False
         )
         v_plus[rows] = np.asarray(closed)[: rows.size]
-    failed = np.asarray(samples.status) & ~np.uint32(int(routh.Status.UNTERMINATED)) != 0
+    failed = np.asarray(samples.status) & ~np.uint32(int(Status.UNTERMINATED)) != 0
     return PostImpactSet(
         v_plus=jnp.asarray(v_plus),
         valid=jnp.asarray(~approaching(v_plus) & ~failed),

@@ -9,6 +9,7 @@ foot rest. `resolve` is one whole sample with given draws, the pure core of `sam
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -246,9 +247,7 @@ def _resolve(
     space = contact_space(terms)
     table = _mode_table(space, selection)
 
-    def step(
-        carry: tuple[jax.Array, ...], draw: tuple[jax.Array, jax.Array]
-    ) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    def step(carry: Any, draw: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
         v, impulse, status, worst, count = carry
         needed = jnp.any(colliding(terms, v)) if until_separated else jnp.array(True)
         v_next, change, misfit, solver = _step(space, table, directions, v, *draw)

@@ -8,6 +8,7 @@ a small contact problem for the rates. One member of the family of Liu, Zhao & B
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +91,7 @@ def _routh_path(
     cap = rates / space.scale[::2]
     cap = cap / jnp.maximum(jnp.max(lax.stop_gradient(cap)), jnp.finfo(dtype).tiny)
 
-    def piece(carry: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
+    def piece(carry: Any, _: None) -> tuple[Any, None]:
         u, impulse, status, worst, count = carry
         here = lax.stop_gradient(u)
         u_n, u_t = here[0::2], here[1::2]

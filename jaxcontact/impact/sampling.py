@@ -5,6 +5,7 @@ The host-side driver of the sampling kernel: draws, choice of contact modes, chu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -13,14 +14,17 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs, routh
-from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space, energy_ratio
+from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
 from jaxcontact.impact.draws import Iid, Sobol, sobol
 from jaxcontact.impact.lanes import LaneResults, lane_status, run_lanes
 from jaxcontact.solvers import modes
 from jaxcontact.terms import ContactTerms
 
 SELECTIONS = ("all", "visited", "lemke")
-PILOT = 512  # samples that fill the table of "visited"
+PILOT = 512  # samples that fill the first table of "visited"
+GROWTH = 8  # each block of "visited" ends at this many times the sample number of the one before
+CHUNK = 2**14  # samples per call of the kernel: one compilation, a report every few milliseconds
+MANY_MODES = 512  # tables above it get few lanes and small chunks
 Progress = Callable[[int, int], None]
 
 
@@ -78,9 +82,9 @@ def sample(
         num_samples: how many samples.
         seed: of the scrambled Sobol points of dimension N (nc + 1).
         selection: "all": uniform among the distinct solutions of each step, found by enumerating
-            contact modes (planar, nc <= 5). "visited": the same among the modes that the first 512
-            samples met, much faster for many contacts; samples that leave the table are repeated
-            with "all". "lemke": the one solution that pivoting finds; the only one for spatial
+            contact modes (planar, nc <= 5). "visited": the same among the modes that earlier samples
+            met, much faster for many contacts; samples that leave the table are repeated with
+            "all". "lemke": the one solution that pivoting finds; the only one for spatial
             contacts. Where steps have several solutions it misses whole families of outcomes.
         key: a JAX random key; draws are then independent instead of quasi-random, `seed` is ignored.
         keep_path: also return the velocities through the impact.
@@ -128,16 +132,7 @@ def sample(
     if selection == "all":
         results = run(table, everything, progress)
     else:
-        pilot = run(table, everything[: min(PILOT, num_samples)], None)
-        met = table.take(np.flatnonzero(np.asarray(pilot.visited)))
-        results = run(met, everything, progress)
-        lost = np.flatnonzero(results.missed)
-        if lost.size:
-            again = run(table, everything[lost], None)
-            for name in ("impulse", "num_solves", "residual", "missed", "collides", "path"):
-                old, new = getattr(results, name), getattr(again, name)
-                if old is not None:
-                    old[..., lost] = new
+        results = _run_visited(run, table, everything, progress)
     return _collect(terms, space, v, results, complete=selection == "all")
 
 
@@ -163,13 +158,19 @@ class _Runner:
         self.max_steps, self.keep_path = max_steps, keep_path
 
     def __call__(
-        self, table: modes.ModeTable, indices: np.ndarray, progress: Progress | None
+        self,
+        table: modes.ModeTable,
+        indices: np.ndarray,
+        progress: Progress | None,
+        *,
+        done: int = 0,
+        total: int | None = None,
     ) -> LaneResults:
+        """Run the samples `indices`; they count as samples done + 1, ... of `total` in the progress."""
         space, draws, v, step = self.arguments
         num_modes = table.regular.shape[0]
         tile = tile_size(num_modes)
-        # Small runs and large runs compile once each; a large table wants reports more often.
-        chunk = 2**12 if len(indices) <= 2**12 or num_modes > 2000 else 2**16
+        chunk = CHUNK if num_modes <= MANY_MODES else CHUNK // 16
         parts = []
         for begin in range(0, len(indices), chunk):
             piece = indices[begin : begin + chunk]
@@ -179,21 +180,65 @@ class _Runner:
                 space, table, draws, v, step, jnp.asarray(padded), jnp.int32(len(piece)),
                 max_steps=self.max_steps, tile=tile, keep_path=self.keep_path,
             )
-            part = jax.tree.map(np.asarray, part)
-            kept = jax.tree.map(lambda leaf, size=len(piece): leaf[..., :size], part)
-            parts.append(kept.replace(visited=part.visited))
+            met = np.asarray(part.visited)
+            kept = jax.tree.map(functools.partial(_first, size=len(piece)), part)
+            parts.append(kept.replace(visited=met))
             if progress is not None:
-                progress(begin + len(piece), len(indices))
-        joined = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
+                progress(done + begin + len(piece), len(indices) if total is None else total)
         visited = np.any([part.visited for part in parts], axis=0)
-        return joined.replace(visited=visited)
+        return _joined(parts).replace(visited=visited)
+
+
+def _first(leaf: jax.Array, size: int) -> np.ndarray:
+    return np.array(leaf[..., :size])
+
+
+def _run_visited(
+    run: _Runner, table: modes.ModeTable, indices: np.ndarray, progress: Progress | None
+) -> LaneResults:
+    """Among the modes met so far: the pilot with all modes, then blocks with the table of those before.
+
+    Samples that find no valid mode in the table are repeated with all modes, which join the table. The
+    blocks end at fixed sample numbers, so a sample does not depend on how many follow it.
+    """
+    total = len(indices)
+    parts = [run(table, indices[:PILOT], None)]
+    visited = np.array(parts[0].visited)
+    begin, end = PILOT, PILOT * GROWTH
+    while begin < total:
+        block = indices[begin:end]
+        met = _padded(table, np.flatnonzero(visited))
+        part = run(met, block, progress, done=begin, total=total)
+        lost = np.flatnonzero(part.missed)
+        if lost.size:
+            again = run(table, block[lost], None)
+            for name in ("impulse", "num_solves", "residual", "missed", "collides", "path"):
+                array = getattr(part, name)
+                if array is not None:
+                    array[..., lost] = getattr(again, name)
+            visited |= again.visited
+        parts.append(part)
+        begin, end = end, end * GROWTH
+    return _joined(parts)
+
+
+def _joined(parts: list[LaneResults]) -> LaneResults:
+    leaves = [part.replace(visited=np.zeros(0, bool)) for part in parts]
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *leaves)
+
+
+def _padded(table: modes.ModeTable, kept: np.ndarray) -> modes.ModeTable:
+    """The table of the modes `kept`, padded to a power of two so that few sizes are ever compiled."""
+    size = 1 << max(kept.size - 1, 0).bit_length()
+    part = table.take(np.resize(kept, size))
+    return part.replace(regular=part.regular & (np.arange(size) < kept.size))
 
 
 def tile_size(num_modes: int) -> int:
     """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
     if jax.default_backend() != "cpu":
         return int(np.clip(2**24 // num_modes, 2**12, 2**17))
-    return 512 if num_modes <= 400 else 32
+    return 512 if num_modes <= MANY_MODES else 32
 
 
 def _nothing(

@@ -1,0 +1,44 @@
+# make demo: the main job.  make test: the tests.  make test-all: also long sweeps, notebooks, races.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+CONSTRAINTS := constraints.txt
+
+.PHONY: demo test test-all lint bench clean
+
+demo: $(VENV)/installed
+	$(RUN) -m jaxcontact impact rocking_block
+
+test: $(VENV)/installed-test
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -q -m "not slow"
+	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -m "float32 and not slow"
+
+test-all: $(VENV)/installed-all
+	$(RUN) -m pytest -q
+	$(RUN) -m tests.run_notebooks
+
+bench: $(VENV)/installed-all
+	$(RUN) -m benchmarks
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "jaxcontact needs Python 3.11 or newer; set PYTHON, e.g. make demo PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e .
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[test,lint]"
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-all: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[test,lint,bench,notebooks]"
+	@touch $@ $(VENV)/installed $(VENV)/installed-test
+
+clean:
+	rm -rf $(VENV) out

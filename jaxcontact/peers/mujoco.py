@@ -1,0 +1,260 @@
+"""What MuJoCo makes of the impacts of our models: one outcome where we give a set.
+
+Owns the translation of our planar models to MJCF. Their x-y plane becomes MuJoCo's x-z plane; slides and
+hinges are such that qpos and qvel are our q and v. All numbers come from the `Model`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact import models
+from jaxcontact.geometry import HalfSpace
+from jaxcontact.system import Model
+from jaxcontact.terms import contact_terms
+
+MAX_STEPS = 20_000
+MARGIN = 1e-9  # m; gaps below it count as closed in MuJoCo
+SMALL = 1e-5  # m; radius of the spheres that stand for points and corners
+LIGHT = 1e-9  # kg, kg m^2; what MuJoCo wants instead of zero
+
+
+def mujoco_outcome(
+    model_name: str,
+    *,
+    timestep: float = 1e-6,
+    timeconst: float | None = None,
+    dampratio: float = 1.0,
+    impratio: float = 1.0,
+    cone: str = "elliptic",
+    friction: float | None = None,
+    tolerance: float = 1e-6,
+) -> np.ndarray | None:
+    """The one post-impact velocity that MuJoCo finds for the impact of a model, or None without MuJoCo.
+
+    MuJoCo has no impacts: contacts are stiff and damped, and the impact takes some time. It starts at the
+    model's state with all contacts touching, with gravity, and runs until no touching contact
+    approaches faster than `tolerance`. Contacts are allowed only between the pairs of the model. Points
+    and corners are spheres of 0.01 mm, so that each is one contact.
+
+    Args:
+        model_name: of a model in `jaxcontact.models`: rocking_block, compass_gait, box_and_wall, ramone
+            or disk_stack.
+        timestep: s; MuJoCo's implicitfast integrator.
+        timeconst: time constant of contacts (first number of solref), s; default 100 timestep = 0.1 ms.
+            MuJoCo's own 0.02 s would give gravity time to act during the impact.
+        dampratio: damping ratio of contacts (second number of solref); MuJoCo's default. It returns up to
+            e^-2 = 14 % of the approach speed where another contact outlasts the compression. solimp is
+            MuJoCo's default too.
+        impratio: ratio of frictional to normal impedance; MuJoCo's default.
+        cone: friction cone, "elliptic" or "pyramidal".
+        friction: coefficient of all contacts; default the model's.
+        tolerance: approach speed at which the impact is over, m/s.
+
+    Returns:
+        Velocity (nv,) in the generalized coordinates of the model, or None if MuJoCo is not installed.
+
+    Raises:
+        ValueError: an unknown model or cone, a timestep that is not positive.
+        RuntimeError: contacts still approach after 20,000 steps.
+    """
+    if model_name not in _BODIES:
+        raise ValueError(f"model_name: expected one of {', '.join(_BODIES)}, got {model_name!r}")
+    if cone not in ("elliptic", "pyramidal"):
+        raise ValueError(f"cone: expected elliptic or pyramidal, got {cone!r}")
+    if not timestep > 0.0:
+        raise ValueError(f"timestep: expected a number > 0, got {timestep}")
+    if importlib.util.find_spec("mujoco") is None:
+        return None
+    import mujoco
+
+    model: Model = getattr(models, model_name)()
+    text = mjcf(
+        model_name,
+        timestep=timestep,
+        timeconst=100.0 * timestep if timeconst is None else timeconst,
+        dampratio=dampratio,
+        impratio=impratio,
+        cone=cone,
+        friction=friction,
+    )
+    compiled = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(compiled)
+    data.qpos[:] = np.asarray(model.state.q)
+    data.qvel[:] = np.asarray(model.state.v)
+    state = model.state
+    for _ in range(MAX_STEPS):
+        mujoco.mj_step(compiled, data)
+        q, v = (np.asarray(x, state.q.dtype) for x in (data.qpos, data.qvel))
+        terms = contact_terms(model.system, model.params, state.replace(q=jax.numpy.asarray(q)))
+        if np.all((np.asarray(terms.J_n) @ v >= -tolerance) | ~np.asarray(terms.active)):
+            return np.array(data.qvel)
+    raise RuntimeError(
+        f"mujoco_outcome: contacts of {model_name} still approach after {MAX_STEPS} steps "
+        f"({MAX_STEPS * timestep:g} s); raise tolerance or change timeconst"
+    )
+
+
+def mjcf(
+    model_name: str,
+    *,
+    timestep: float = 1e-6,
+    timeconst: float = 1e-4,
+    dampratio: float = 1.0,
+    impratio: float = 1.0,
+    cone: str = "elliptic",
+    friction: float | None = None,
+) -> str:
+    """The MJCF text of a model; arguments as `mujoco_outcome`."""
+    model: Model = getattr(models, model_name)()
+    structure, params = model.system.structure, model.params
+    gravity = np.asarray(params.gravity)
+    rub = np.broadcast_to(np.asarray(params.mu if friction is None else friction), structure.num_contacts)
+    solref = f"{timeconst:.17g} {dampratio:.17g}"
+    planes = []
+    for shape in structure.shapes:
+        if isinstance(shape, HalfSpace):
+            offset = 0.0 if shape.offset is None else float(params.constants[shape.offset])
+            where = [offset * n for n in shape.normal]
+            planes.append(
+                f'<geom name="{shape.name}" type="plane" size="10 10 1" pos="{_vector(where)}" '
+                f'zaxis="{_vector(shape.normal)}"/>'
+            )
+    geoms = _contact_geoms(model)
+    pairs = [
+        f'<pair geom1="{a}" geom2="{b}" condim="3" solref="{solref}" margin="{MARGIN}" '
+        f'friction="{rub[i]:.17g} {rub[i]:.17g} 0 0 0"/>'
+        for i, (a, b) in enumerate(geoms)
+    ]
+    return f"""<mujoco model="{model_name}">
+  <compiler angle="radian" autolimits="false"/>
+  <option timestep="{timestep:.17g}" gravity="{_vector(gravity)}" integrator="implicitfast" cone="{cone}"
+          impratio="{impratio:.17g}" iterations="200" tolerance="1e-14"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    {" ".join(planes)}
+    {_BODIES[model_name](model)}
+  </worldbody>
+  <contact>
+    {" ".join(pairs)}
+  </contact>
+</mujoco>"""
+
+
+def _vector(plane: Any) -> str:
+    """(x, y) of our plane as MuJoCo's (x, 0, z)."""
+    x, y = (float(value) for value in plane)
+    return f"{x:.17g} 0 {y:.17g}"
+
+
+def _slides() -> str:
+    return '<joint type="slide" axis="1 0 0"/> <joint type="slide" axis="0 0 1"/>'
+
+
+def _hinge() -> str:
+    """Counter-clockwise in the plane x to the right, z up."""
+    return '<joint type="hinge" axis="0 -1 0"/>'
+
+
+def _inertial(model: Model, body: int, at: Any = (0.0, 0.0)) -> str:
+    mass = max(float(model.params.mass[body]), LIGHT)
+    inertia = max(float(model.params.inertia[body]), LIGHT)
+    # The moments about the other two axes have no effect in the plane.
+    return (
+        f'<inertial pos="{_vector(at)}" mass="{mass:.17g}" '
+        f'diaginertia="{inertia:.17g} {inertia:.17g} {inertia:.17g}"/>'
+    )
+
+
+def _ball(name: str, at: Any, radius: float) -> str:
+    return f'<geom name="{name}" type="sphere" size="{radius:.17g}" pos="{_vector(at)}"/>'
+
+
+def _lifted(at: Any, normal: tuple[float, float], angle: float) -> np.ndarray:
+    """Centre, in body axes, of a small sphere that touches a plane just where the point `at` does."""
+    c, s = np.cos(angle), np.sin(angle)
+    return np.asarray(at) + SMALL * np.array([[c, s], [-s, c]]) @ np.asarray(normal)
+
+
+def _contact_geoms(model: Model) -> list[tuple[str, str]]:
+    """Names of the two geoms of every contact, in the order of our contacts."""
+    structure = model.system.structure
+    found = []
+    for a, b in structure.pairs:
+        corners = getattr(structure.shape(a), "corners", None)
+        if corners is None:
+            found.append((a, b))
+        else:
+            found += [(f"{a}{k}", b) for k in corners]
+    return found
+
+
+def _box(model: Model) -> str:
+    """A single box that meets planes at some corners."""
+    structure, angle = model.system.structure, float(model.state.q[2])
+    half = np.asarray(model.params.constants["size"]) / 2.0
+    balls = []
+    for a, b in structure.pairs:
+        shape, plane = structure.shape(a), structure.shape(b)
+        assert isinstance(plane, HalfSpace)
+        for k in getattr(shape, "corners", None) or ():
+            corner = half * np.array([1.0 if k & 1 else -1.0, 1.0 if k & 2 else -1.0])
+            centre = _lifted(corner, (plane.normal[0], plane.normal[1]), angle)
+            balls.append(_ball(f"{a}{k}", centre, SMALL))
+    return f"<body>{_slides()} {_hinge()} {_inertial(model, 0)} {' '.join(balls)}</body>"
+
+
+def _compass_gait(model: Model) -> str:
+    """The hip slides without turning, so that both pitch angles are absolute."""
+    constants, q = model.params.constants, np.asarray(model.state.q)
+    centre = np.array([0.0, -float(constants["hip_to_mass"])])
+    legs = []
+    for i, name in enumerate(("leading", "trailing")):
+        foot = _lifted(centre + np.asarray(constants["mass_to_foot"]), (0.0, 1.0), float(q[2 + i]))
+        legs.append(
+            f"<body>{_hinge()} {_inertial(model, i, centre)} {_ball(f'{name}_foot', foot, SMALL)}</body>"
+        )
+    light = f'<inertial pos="0 0 0" mass="{LIGHT}" diaginertia="{LIGHT} {LIGHT} {LIGHT}"/>'
+    return f"<body>{_slides()} {light} {' '.join(legs)}</body>"
+
+
+def _ramone(model: Model) -> str:
+    lengths = model.params.constants
+
+    def down(name: str) -> np.ndarray:
+        return np.array([0.0, -float(lengths[name])])
+
+    legs = []
+    for i, name in enumerate(("leading", "trailing")):
+        thigh, shank = 1 + 2 * i, 2 + 2 * i
+        foot = down("knee_to_shank") + np.asarray(lengths["shank_to_foot"])
+        legs.append(
+            f'<body pos="{_vector(down("trunk_to_hip"))}">{_hinge()} '
+            f"{_inertial(model, thigh, down('hip_to_thigh'))} "
+            f'<body pos="{_vector(down("thigh"))}">{_hinge()} '
+            f"{_inertial(model, shank, down('knee_to_shank'))} "
+            f"{_ball(f'{name}_foot', foot, float(lengths['foot_radius']))}</body></body>"
+        )
+    return f"<body>{_slides()} {_hinge()} {_inertial(model, 0)} {' '.join(legs)}</body>"
+
+
+def _disk_stack(model: Model) -> str:
+    radius = float(model.params.constants["radius"])
+    return " ".join(
+        f"<body>{_slides()} {_hinge()} {_inertial(model, i)} {_ball(f'{name}_rim', (0.0, 0.0), radius)}</body>"
+        for i, name in enumerate(model.system.structure.bodies)
+    )
+
+
+_BODIES: dict[str, Callable[[Model], str]] = {
+    "rocking_block": _box,
+    "compass_gait": _compass_gait,
+    "box_and_wall": _box,
+    "ramone": _ramone,
+    "disk_stack": _disk_stack,
+}
