@@ -48,7 +48,9 @@ def _count(text: str) -> int:
         base, _, power = text.replace("**", "^").partition("^")
         value = int(base) ** int(power) if power else int(base)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a whole number such as 5000 or 2^14, got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number such as 5000 or 2^14, got {text!r}"
+        ) from None
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {text}")
     return value
@@ -74,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("model", metavar="MODEL", help="a mechanism; `jaxcontact models` lists them")
     run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
     run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the draws [0]")
-    run.add_argument("--step", type=float, metavar="H", help="largest normal impulse of a step, N s [the model's]")
+    run.add_argument(
+        "--step", type=float, metavar="H", help="largest normal impulse of a step, N s [the model's]"
+    )
     run.add_argument("--max-steps", type=_count, metavar="N", help="largest number of steps [the model's]")
     run.add_argument(
         "--selection",
@@ -83,7 +87,11 @@ def _parser() -> argparse.ArgumentParser:
         "Lemke's method finds [all; visited from four contacts on]",
     )
     run.add_argument(
-        "--mu", type=float, nargs="+", metavar="MU", help="friction, one number or one per contact [the model's]"
+        "--mu",
+        type=float,
+        nargs="+",
+        metavar="MU",
+        help="friction, one number or one per contact [the model's]",
     )
     run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
     run.add_argument("--json", action="store_true", help="print the summary as JSON")

@@ -116,9 +116,9 @@ def tangent_frame(normal: jax.Array) -> jax.Array:
     """Tangents (dim - 1, dim) completing a unit normal (dim,) to a right-handed frame."""
     if normal.shape[0] == 2:
         return jnp.stack([normal[1], -normal[0]])[None, :]
-    axis = jnp.where(
-        jnp.abs(normal[0]) < 0.9, jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])
-    ).astype(normal.dtype)
+    axis = jnp.where(jnp.abs(normal[0]) < 0.9, jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])).astype(
+        normal.dtype
+    )
     first = axis - normal * jnp.sum(axis * normal)
     first = first / jnp.sqrt(jnp.sum(first**2))
     return jnp.stack([first, jnp.cross(normal, first)])

@@ -83,9 +83,7 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         r_row = jnp.sum(rows * row_hit[:, None], axis=0) / safe
         factor = jnp.sum(a * col_hit[None, :], axis=1) * (1.0 - row_hit)
         a_next = jnp.where(row_hit[:, None] > 0, a_row[None, :], a - factor[:, None] * a_row[None, :])
-        r_next = jnp.where(
-            row_hit[:, None] > 0, r_row[None, :], rows - factor[:, None] * r_row[None, :]
-        )
+        r_next = jnp.where(row_hit[:, None] > 0, r_row[None, :], rows - factor[:, None] * r_row[None, :])
         return (
             jnp.where(good, a_next, a),
             jnp.where(good, r_next, rows),

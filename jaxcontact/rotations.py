@@ -52,6 +52,4 @@ def quaternion_exp(rotation_vector: jax.Array) -> jax.Array:
 
 def vee(skew: jax.Array) -> jax.Array:
     """Vector (3,) of a skew-symmetric matrix (3, 3)."""
-    return 0.5 * jnp.array(
-        [skew[2, 1] - skew[1, 2], skew[0, 2] - skew[2, 0], skew[1, 0] - skew[0, 1]]
-    )
+    return 0.5 * jnp.array([skew[2, 1] - skew[1, 2], skew[0, 2] - skew[2, 0], skew[1, 0] - skew[0, 1]])

@@ -31,9 +31,7 @@ class Status(enum.IntFlag):
     ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
 
     NOTES = GRAZING | SIMULTANEOUS | ZENO
-    FAILURES = (
-        MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY
-    )
+    FAILURES = MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY
 
     @classmethod
     def describe(cls, status: Any) -> str:

@@ -198,9 +198,7 @@ def body_frames(system: System, params: Params, q: jax.Array) -> tuple[jax.Array
     return positions, rotations.planar_matrix(turned) if system.structure.dim == 2 else turned
 
 
-def tangent_jacobian(
-    system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array
-) -> jax.Array:
+def tangent_jacobian(system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array) -> jax.Array:
     """(df/dq) N(q): the derivative of `function(q)` by tangent directions, last axis (nv,)."""
     columns = velocity_map(system, q).T
     return jax.vmap(lambda dq: jax.jvp(function, (q,), (dq,))[1], out_axes=-1)(columns)

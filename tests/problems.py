@@ -67,9 +67,7 @@ def random_contacts(
         bodies = 1 if mechanism == "body" else int(rng.integers(2, 4))
         nv = 3 * bodies
         mass = 10.0 ** rng.uniform(-0.5, 0.5, bodies)
-        M = np.diag(
-            np.stack([mass, mass, mass * 0.3 * 10.0 ** rng.uniform(-1, 0, bodies)], 1).ravel()
-        )
+        M = np.diag(np.stack([mass, mass, mass * 0.3 * 10.0 ** rng.uniform(-1, 0, bodies)], 1).ravel())
         J_n, J_t = np.zeros((m, nv)), np.zeros((m, nv))
         first = rng.integers(0, bodies, m)
         rows_n, rows_t = _planar_points(rng, m)
@@ -171,9 +169,7 @@ def impact_residual(c: Contacts, z: np.ndarray, lam_max: np.ndarray | float = np
     """
     m = c.J_n.shape[-2]
     lam_n, lam_t = impulses(np.asarray(z, dtype=float), m)
-    force = np.einsum("...ij,...i->...j", c.J_n, lam_n) + np.einsum(
-        "...ij,...i->...j", c.J_t, lam_t
-    )
+    force = np.einsum("...ij,...i->...j", c.J_n, lam_n) + np.einsum("...ij,...i->...j", c.J_t, lam_t)
     v_plus = c.v + np.linalg.solve(c.M, force[..., None])[..., 0]
     speed = np.linalg.norm(c.v, axis=-1, keepdims=True) + 1e-300
     mass = np.trace(c.M, axis1=-2, axis2=-1)[..., None] / c.v.shape[-1]
@@ -217,9 +213,7 @@ def brute_force_lcp(W: np.ndarray, w: np.ndarray, tol: float = 1e-9) -> list[np.
         sets, blocks = sets[regular], blocks[regular]
         z = np.zeros((len(sets), n))
         if size and len(sets):
-            z[np.arange(len(sets))[:, None], sets] = np.linalg.solve(blocks, -w[sets][..., None])[
-                ..., 0
-            ]
+            z[np.arange(len(sets))[:, None], sets] = np.linalg.solve(blocks, -w[sets][..., None])[..., 0]
         good = (z >= -tol).all(1) & (z @ W.T + w >= -tol).all(1)
         for candidate in z[good]:
             if not any(np.abs(candidate - other).max() < 10 * tol for other in found):

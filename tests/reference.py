@@ -62,9 +62,15 @@ def rocking_block_contacts(q, w=1.0, h=2.0):
 def rocking_block(w=1.0, h=2.0, m=1.0, drop=0.01, mu=1.0):
     """Uniform block dropped flat from height `drop`, at the instant both lower corners touch."""
     return Mechanism(
-        partial(body_mass_matrix, m=m, inertia=m * (w**2 + h**2) / 12), partial(body_bias, m=m),
-        partial(rocking_block_contacts, w=w, h=h), np.array([0.0, h / 2, 0.0]),
-        np.array([0.0, -np.sqrt(2 * G * drop), 0.0]), np.full(2, mu), 0.3, 10)
+        partial(body_mass_matrix, m=m, inertia=m * (w**2 + h**2) / 12),
+        partial(body_bias, m=m),
+        partial(rocking_block_contacts, w=w, h=h),
+        np.array([0.0, h / 2, 0.0]),
+        np.array([0.0, -np.sqrt(2 * G * drop), 0.0]),
+        np.full(2, mu),
+        0.3,
+        10,
+    )
 
 
 def box_and_wall_contacts(q, w=1.0):
@@ -78,9 +84,15 @@ def box_and_wall(w=1.0, m=1.0, tilt=np.deg2rad(10.0), speed=1.0, mu=1.0):
     """Square box turned by -tilt: lower corner on the floor, right corner at the wall, moving towards the wall."""
     reach = w / 2 * (np.cos(tilt) + np.sin(tilt))
     return Mechanism(
-        partial(body_mass_matrix, m=m, inertia=m * w**2 / 6), partial(body_bias, m=m),
-        partial(box_and_wall_contacts, w=w), np.array([-reach, reach, -tilt]),
-        np.array([speed, 0.0, 0.0]), np.full(2, mu), 2.0, 5)
+        partial(body_mass_matrix, m=m, inertia=m * w**2 / 6),
+        partial(body_bias, m=m),
+        partial(box_and_wall_contacts, w=w),
+        np.array([-reach, reach, -tilt]),
+        np.array([speed, 0.0, 0.0]),
+        np.full(2, mu),
+        2.0,
+        5,
+    )
 
 
 # ----------------------------------------------------------------------------------------- planar trees of links
@@ -101,7 +113,9 @@ def tree_bias(q, v, D, m, A):
     """Centripetal terms and gravity of the same tree: a_b has -D psidot^2 (sin psi, -cos psi)."""
     psi, w2, first, second = A @ q[2:], (A @ v[2:]) ** 2, m @ D, (D.T * m) @ D
     b_psi = (second * np.sin(psi[:, None] - psi)) @ w2 + G * first * np.sin(psi)
-    return np.concatenate([[-first @ (np.sin(psi) * w2), first @ (np.cos(psi) * w2) + m.sum() * G], A.T @ b_psi])
+    return np.concatenate(
+        [[-first @ (np.sin(psi) * w2), first @ (np.cos(psi) * w2) + m.sum() * G], A.T @ b_psi]
+    )
 
 
 def tree_feet(q, F, disc, r, A):
@@ -123,19 +137,29 @@ def compass_gait(leg=1.0, m=1.0, phi=np.deg2rad(78.0), dphi=0.25, mu=5.0):
     m2, A = np.full(2, m), np.eye(2)
     s, c = np.sin(phi), np.cos(phi)
     return Mechanism(
-        partial(tree_mass_matrix, D=D, m=m2, inertia=np.zeros(2), A=A), partial(tree_bias, D=D, m=m2, A=A),
-        partial(tree_feet, F=F, disc=zero, r=0.0, A=A), np.array([-leg * s, leg * c, -phi, phi]),
-        dphi * np.array([-leg * c, -leg * s, 1.0, 1.0]), np.full(2, mu), 0.25, 5)
+        partial(tree_mass_matrix, D=D, m=m2, inertia=np.zeros(2), A=A),
+        partial(tree_bias, D=D, m=m2, A=A),
+        partial(tree_feet, F=F, disc=zero, r=0.0, A=A),
+        np.array([-leg * s, leg * c, -phi, phi]),
+        dphi * np.array([-leg * c, -leg * s, 1.0, 1.0]),
+        np.full(2, mu),
+        0.25,
+        5,
+    )
 
 
 def ramone_links():
     """Distances, masses and inertias of RAMone; psi = (trunk, thigh l, shank l, thigh t, shank t), absolute."""
     s1, s2, s3, l2, l3 = 0.137675, 0.019399, 0.2385 - 0.073265, 0.2, 0.2385
-    D = np.array([[0, 0, 0, 0, 0], [s1, s2, 0, 0, 0], [s1, l2, s3, 0, 0], [s1, 0, 0, s2, 0], [s1, 0, 0, l2, s3]])
+    D = np.array(
+        [[0, 0, 0, 0, 0], [s1, s2, 0, 0, 0], [s1, l2, s3, 0, 0], [s1, 0, 0, s2, 0], [s1, 0, 0, l2, s3]]
+    )
     F = np.array([[s1, l2, l3, 0, 0], [s1, 0, 0, l2, l3]])
     m = np.array([7.9026, 0.7887, 0.510, 0.7887, 0.510])
     inertia = np.array([0.08, 0.00221, 0.00652, 0.00221, 0.00652])
-    A = np.array([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 1]], dtype=float)
+    A = np.array(
+        [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 1]], dtype=float
+    )
     return D, F, m, inertia, A
 
 
@@ -149,22 +173,39 @@ def ramone(mu=1e5):
     q0 = np.array([0.0, below_hip + 0.137675 * np.cos(theta) + r, theta, a_l, b_l, a_t, b_t])
     contacts = partial(tree_feet, F=F, disc=disc, r=r, A=A)
     _, J_n, J_t = contacts(q0)
-    v0 = np.array([-J_t[1, 2], -J_n[1, 2], 1.0, 0, 0, 0, 0])  # trunk at 1 rad/s about the resting trailing foot
+    v0 = np.array(
+        [-J_t[1, 2], -J_n[1, 2], 1.0, 0, 0, 0, 0]
+    )  # trunk at 1 rad/s about the resting trailing foot
     return Mechanism(
-        partial(tree_mass_matrix, D=D, m=m, inertia=inertia, A=A), partial(tree_bias, D=D, m=m, A=A),
-        contacts, q0, v0, np.full(2, mu), 1.0, 10)
+        partial(tree_mass_matrix, D=D, m=m, inertia=inertia, A=A),
+        partial(tree_bias, D=D, m=m, A=A),
+        contacts,
+        q0,
+        v0,
+        np.full(2, mu),
+        1.0,
+        10,
+    )
 
 
-def three_link_walker(leg=1.0, m_leg=5.0, i_leg=0.4, m_hip=15.0, m_trunk=10.0, trunk=0.5, spread=0.25, mu=0.6):
+def three_link_walker(
+    leg=1.0, m_leg=5.0, i_leg=0.4, m_hip=15.0, m_trunk=10.0, trunk=0.5, spread=0.25, mu=0.6
+):
     """q = (hip x, hip y, trunk, leg 1, leg 2), absolute angles, trunk zero upright; contacts are the point feet."""
-    D = np.array([[0, 0, 0], [-trunk, 0, 0], [0, leg / 2, 0], [0, 0, leg / 2]])  # the trunk mass sits above the hip
+    D = np.array(
+        [[0, 0, 0], [-trunk, 0, 0], [0, leg / 2, 0], [0, 0, leg / 2]]
+    )  # the trunk mass sits above the hip
     F, m = np.array([[0, leg, 0], [0, 0, leg]]), np.array([m_hip, m_trunk, m_leg, m_leg])
     A, c, s = np.eye(3), np.cos(spread), np.sin(spread)
     q0 = np.array([0.0, leg * c, 0.1, -spread, spread])  # leg 2 stands at rest, leg 1 comes down
     return Mechanism(
         partial(tree_mass_matrix, D=D, m=m, inertia=np.array([0, i_leg, i_leg]), A=A),
-        partial(tree_bias, D=D, m=m, A=A), partial(tree_feet, F=F, disc=np.zeros((2, 3)), r=0.0, A=A),
-        q0, np.array([-leg * c, -leg * s, 0.0, 1.0, 1.0]), np.full(2, mu))
+        partial(tree_bias, D=D, m=m, A=A),
+        partial(tree_feet, F=F, disc=np.zeros((2, 3)), r=0.0, A=A),
+        q0,
+        np.array([-leg * c, -leg * s, 0.0, 1.0, 1.0]),
+        np.full(2, mu),
+    )
 
 
 # ------------------------------------------------------------------------------------------------------- disks
@@ -191,12 +232,12 @@ def disks_contacts(q, r=1.0):
         J_n[i, 3 * i + 1] = 1.0
         J_t[i, [3 * i, 3 * i + 2]] = 1.0, r
     for k, (a, b) in enumerate(DISK_PAIRS, start=2):
-        d = q[3 * a:3 * a + 2] - q[3 * b:3 * b + 2]
+        d = q[3 * a : 3 * a + 2] - q[3 * b : 3 * b + 2]
         dist = np.hypot(*d)
         n, phi[k] = d / dist, dist - 2 * r
         t = np.array([n[1], -n[0]])
-        J_n[k, 3 * a:3 * a + 2], J_n[k, 3 * b:3 * b + 2] = n, -n
-        J_t[k, 3 * a:3 * a + 3], J_t[k, 3 * b:3 * b + 3] = [*t, r], [*-t, r]
+        J_n[k, 3 * a : 3 * a + 2], J_n[k, 3 * b : 3 * b + 2] = n, -n
+        J_t[k, 3 * a : 3 * a + 3], J_t[k, 3 * b : 3 * b + 3] = [*t, r], [*-t, r]
     return phi, J_n, J_t
 
 
@@ -205,8 +246,15 @@ def disk_stack(mass=1.0, r=1.0, speed=1.0, mu=np.sqrt(3.0)):
     q0 = r * np.array([-1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0 + np.sqrt(3.0), 0.0])
     q0[2::3] = 0.0
     return Mechanism(
-        partial(disks_mass_matrix, mass=mass, r=r), partial(disks_bias, mass=mass), partial(disks_contacts, r=r),
-        q0, np.array([0, 0, 0, 0, 0, 0, 0, -speed, 0.0]), np.full(5, mu), 1.0, 10)
+        partial(disks_mass_matrix, mass=mass, r=r),
+        partial(disks_bias, mass=mass),
+        partial(disks_contacts, r=r),
+        q0,
+        np.array([0, 0, 0, 0, 0, 0, 0, -speed, 0.0]),
+        np.full(5, mu),
+        1.0,
+        10,
+    )
 
 
 MODELS = {f.__name__: f for f in (rocking_block, compass_gait, box_and_wall, ramone, disk_stack)}
@@ -220,10 +268,13 @@ BOX_SIGNS = np.array(list(product((-1.0, 1.0), repeat=3)))  # the eight corners,
 def rotation(quat):
     """Rotation matrix, body to world, of a unit quaternion (w, x, y, z)."""
     w, x, y, z = quat
-    return np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]])
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
 
 
 def box3d_inertia(size, m):
@@ -308,9 +359,9 @@ def impact_matrix(delassus, mu, capped):
     S = np.vstack([np.eye(2 * m), np.hstack([np.zeros((m, m)), -np.eye(m)])])
     big, I, Z = np.maximum(mu, 1.0)[:, None], np.eye(m), np.zeros((m, m))
     W = np.zeros((4 * m, 4 * m))
-    W[:3 * m, :3 * m] = S @ delassus @ S.T
-    W[:3 * m, 3 * m:] = np.vstack([Z, I, I])
-    W[3 * m:, :3 * m] = np.hstack([np.diag(mu), -I, -I]) / big
+    W[: 3 * m, : 3 * m] = S @ delassus @ S.T
+    W[: 3 * m, 3 * m :] = np.vstack([Z, I, I])
+    W[3 * m :, : 3 * m] = np.hstack([np.diag(mu), -I, -I]) / big
     if not capped:
         return W
     top = np.hstack([Z, -I, Z, Z, Z])
@@ -329,7 +380,12 @@ def distinct(M, J, d, v, lam, sep=1e-7):
     for i, vi in enumerate(v_plus):
         if all(np.sqrt(2 * energy(M, vi - v_plus[j])) > sep * scale for j in keep):
             keep.append(i)
-    keys = (np.round(v_plus[keep] @ J.T / (d * scale), 6) + 0.0).reshape(-1, 2, m).swapaxes(1, 2).reshape(-1, 2 * m)
+    keys = (
+        (np.round(v_plus[keep] @ J.T / (d * scale), 6) + 0.0)
+        .reshape(-1, 2, m)
+        .swapaxes(1, 2)
+        .reshape(-1, 2 * m)
+    )
     order = [keep[i] for i in sorted(range(len(keep)), key=lambda i: tuple(keys[i]))]
     return v_plus[order], lam[order, :m], lam[order, m:]
 
@@ -349,7 +405,7 @@ def anitescu_potra_solutions(M, J_n, J_t, mu, v, tol=1e-9, bases=None):
     _, d, _, J = normalised(M, J_n, J_t, mu)
     m, scale, u = len(J_n), np.sqrt(2 * energy(M, v)) or 1.0, J @ v / d
     z = scale * lcp_vertices(bases, np.concatenate([u, -u[m:], np.zeros(m)]) / scale, tol)
-    lam = np.hstack([z[:, :m], z[:, m:2 * m] - z[:, 2 * m:3 * m]]) / d
+    lam = np.hstack([z[:, :m], z[:, m : 2 * m] - z[:, 2 * m : 3 * m]]) / d
     return distinct(M, J, d, v, lam)
 
 
@@ -360,13 +416,15 @@ def step_solutions(M, J_n, J_t, mu, v, lam_max, tol=1e-9, bases=None):
     m, scale, u = len(J_n), np.sqrt(2 * energy(M, v)) or 1.0, J @ v / d
     w = np.concatenate([lam_max * d[:m], u, -u[m:], np.zeros(m)])
     z = scale * lcp_vertices(bases, w / scale, tol)[:, m:]
-    lam = np.hstack([z[:, :m], z[:, m:2 * m] - z[:, 2 * m:3 * m]]) / d
+    lam = np.hstack([z[:, :m], z[:, m : 2 * m] - z[:, 2 * m : 3 * m]]) / d
     return distinct(M, J, d, v, lam)
 
 
 # -------------------------------------------------------------------------- every solution, over contact modes
 
-CAPPED_MODES = ((None, 0),) + tuple(product(("capped", "rest"), (0, 1, -1)))  # (normal, sign of sliding; 0 sticks)
+CAPPED_MODES = ((None, 0),) + tuple(
+    product(("capped", "rest"), (0, 1, -1))
+)  # (normal, sign of sliding; 0 sticks)
 PLAIN_MODES = tuple(mode for mode in CAPPED_MODES if mode[0] != "capped")
 
 
@@ -396,7 +454,9 @@ def mode_vertices(maps, delassus, mu, u, lam_max, tol):
     """Impulses of the modes that satisfy every sign condition of (72)-(74), normalised units."""
     K, capped, slide = maps
     m, big = len(mu), np.maximum(mu, 1.0)
-    lam = (K.reshape(-1, 3 * m) @ np.concatenate([u, np.where(np.isfinite(lam_max), lam_max, 0.0)])).reshape(-1, 2 * m)
+    lam = (K.reshape(-1, 3 * m) @ np.concatenate([u, np.where(np.isfinite(lam_max), lam_max, 0.0)])).reshape(
+        -1, 2 * m
+    )
     after = u + lam @ delassus
     lam_n, lam_t, u_n, u_t = lam[:, :m], lam[:, m:], after[:, :m], after[:, m:]
     good = (lam_n >= -tol) & (lam_n <= lam_max + tol) & np.where(capped, u_n <= tol, u_n >= -tol)
@@ -475,6 +535,9 @@ def physical_residuals(M, J_n, J_t, mu, v, v_plus, lam_n, lam_t, lam_max=None):
         out |= {"approach": max(0.0, -u_n.min()), "normal": np.abs(lam_n * u_n).max()}
     else:
         beta = np.maximum(0.0, -u_n)
-        out |= {"cap": max(0.0, (lam_n - lam_max).max()), "beta": np.abs(beta * (lam_max - lam_n)).max(),
-                "normal": np.abs(lam_n * (u_n + beta)).max()}
+        out |= {
+            "cap": max(0.0, (lam_n - lam_max).max()),
+            "beta": np.abs(beta * (lam_max - lam_n)).max(),
+            "normal": np.abs(lam_n * (u_n + beta)).max(),
+        }
     return out

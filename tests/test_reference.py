@@ -20,27 +20,42 @@ def bodies(name, q):
     if name == "box_and_wall":
         return [(1.0, 1.0 / 6.0, q[:2], q[2])]
     if name == "disk_stack":
-        return [(1.0, 0.5, q[3 * i:3 * i + 2], q[3 * i + 2]) for i in range(3)]
+        return [(1.0, 0.5, q[3 * i : 3 * i + 2], q[3 * i + 2]) for i in range(3)]
     if name == "compass_gait":
         return [(1.0, 0.0, q[:2] + arm(0.5, q[i]), q[i]) for i in (2, 3)]
     if name == "three_link_walker":
-        return [(15.0, 0.0, q[:2], 0 * q[2]), (10.0, 0.0, q[:2] - arm(0.5, q[2]), q[2]),
-                (5.0, 0.4, q[:2] + arm(0.5, q[3]), q[3]), (5.0, 0.4, q[:2] + arm(0.5, q[4]), q[4])]
+        return [
+            (15.0, 0.0, q[:2], 0 * q[2]),
+            (10.0, 0.0, q[:2] - arm(0.5, q[2]), q[2]),
+            (5.0, 0.4, q[:2] + arm(0.5, q[3]), q[3]),
+            (5.0, 0.4, q[:2] + arm(0.5, q[4]), q[4]),
+        ]
     out, hip = [(7.9026, 0.08, q[:2], q[2])], q[:2] + arm(0.137675, q[2])
     for a, b in ((3, 4), (5, 6)):
         thigh, shank = q[2] + q[a], q[2] + q[a] + q[b]
         knee = hip + arm(0.2, thigh)
-        out += [(0.7887, 0.00221, hip + arm(0.019399, thigh), thigh),
-                (0.510, 0.00652, knee + arm(0.2385 - 0.073265, shank), shank)]
+        out += [
+            (0.7887, 0.00221, hip + arm(0.019399, thigh), thigh),
+            (0.510, 0.00652, knee + arm(0.2385 - 0.073265, shank), shank),
+        ]
     return out
 
 
 def contact_points(name, q):
     """Contact points as functions of p: the material points that touch at q."""
     if name in ("rocking_block", "box_and_wall"):
-        marks = {"rocking_block": ((-0.5, -1.0), (0.5, -1.0)), "box_and_wall": ((0.5, -0.5), (0.5, 0.5))}[name]
-        return [lambda p, c=c: p[:2] + np.array([np.cos(p[2]) * c[0] - np.sin(p[2]) * c[1],
-                                                 np.sin(p[2]) * c[0] + np.cos(p[2]) * c[1]]) for c in marks]
+        marks = {"rocking_block": ((-0.5, -1.0), (0.5, -1.0)), "box_and_wall": ((0.5, -0.5), (0.5, 0.5))}[
+            name
+        ]
+        return [
+            lambda p, c=c: (
+                p[:2]
+                + np.array(
+                    [np.cos(p[2]) * c[0] - np.sin(p[2]) * c[1], np.sin(p[2]) * c[0] + np.cos(p[2]) * c[1]]
+                )
+            )
+            for c in marks
+        ]
     if name == "compass_gait":
         return [lambda p, i=i: p[:2] + arm(1.0, p[i]) for i in (2, 3)]
     if name == "three_link_walker":
@@ -62,8 +77,10 @@ def mechanism(name):
 
 def kinetic(name, q, v):
     """Kinetic energy from the complex-step velocities of the bodies."""
-    return sum(0.5 * m * (np.imag(c) @ np.imag(c)) / EPS**2 + 0.5 * i * (np.imag(a) / EPS) ** 2
-               for m, i, c, a in bodies(name, q + 1j * EPS * v))
+    return sum(
+        0.5 * m * (np.imag(c) @ np.imag(c)) / EPS**2 + 0.5 * i * (np.imag(a) / EPS) ** 2
+        for m, i, c, a in bodies(name, q + 1j * EPS * v)
+    )
 
 
 def potential(name, q):
@@ -124,11 +141,11 @@ def test_disk_tangents():
     for k, (a, b) in enumerate([(0, None), (1, None), (1, 0), (2, 0), (2, 1)]):
         n = np.array([0.0, 1.0])
         if b is not None:
-            n = q[3 * a:3 * a + 2] - q[3 * b:3 * b + 2]
+            n = q[3 * a : 3 * a + 2] - q[3 * b : 3 * b + 2]
             n = n / np.linalg.norm(n)
-        rate = v[3 * a:3 * a + 2] + v[3 * a + 2] * np.array([n[1], -n[0]])  # arm -n
+        rate = v[3 * a : 3 * a + 2] + v[3 * a + 2] * np.array([n[1], -n[0]])  # arm -n
         if b is not None:
-            rate = rate - v[3 * b:3 * b + 2] - v[3 * b + 2] * np.array([-n[1], n[0]])  # arm +n
+            rate = rate - v[3 * b : 3 * b + 2] - v[3 * b + 2] * np.array([-n[1], n[0]])  # arm +n
         assert abs(J_t[k] @ v - rate @ (n[1], -n[0])) < 1e-14
 
 
@@ -186,14 +203,23 @@ def random_terms(rng, duplicate):
 def same_set(a, b, M, v, tol=1e-6):
     """Whether two sets of velocities are equal."""
     scale = tol * np.sqrt(2 * ref.energy(M, v))
-    gap = np.sqrt(2 * np.abs(ref.energy(M, a[:, None] - b[None]))) if len(a) and len(b) else np.full((1, 1), np.inf)
+    gap = (
+        np.sqrt(2 * np.abs(ref.energy(M, a[:, None] - b[None])))
+        if len(a) and len(b)
+        else np.full((1, 1), np.inf)
+    )
     return len(a) == len(b) and gap.min(0).max() < scale and gap.min(1).max() < scale
 
 
 def check_steps(terms, v, caps, tol=1e-9):
     """Modes against brute force along a walk, every solution physical; returns the counts."""
     M, J_n, J_t, mu = terms
-    bases, maps, rng, counts = ref.brute_bases(*terms, True), ref.mode_maps(*terms), np.random.default_rng(0), []
+    bases, maps, rng, counts = (
+        ref.brute_bases(*terms, True),
+        ref.mode_maps(*terms),
+        np.random.default_rng(0),
+        [],
+    )
     for cap in caps:
         brute = ref.step_solutions(*terms, v, cap, tol, bases)
         modes = ref.mode_step_solutions(*terms, v, cap, tol, maps)
@@ -229,7 +255,10 @@ def test_modes_are_complete_on_random_systems():
 def test_anitescu_potra(name):
     mech = ref.MODELS[name]()
     terms = impact_terms(mech)
-    brute, modes = ref.anitescu_potra_solutions(*terms, mech.v0), ref.mode_anitescu_potra_solutions(*terms, mech.v0)
+    brute, modes = (
+        ref.anitescu_potra_solutions(*terms, mech.v0),
+        ref.mode_anitescu_potra_solutions(*terms, mech.v0),
+    )
     assert len(brute[0]) == {"rocking_block": 1, "box_and_wall": 1}.get(name, 3)
     assert same_set(brute[0], modes[0], terms[0], mech.v0)
     for out in zip(*brute):
@@ -244,7 +273,9 @@ def test_rocking_block_orders():
         path, hit = ref.sequential(*terms, mech.v0, order, 10)
         assert hit == hits and np.allclose(terms[1][order[0]] @ path[-1], -0.21 * mech.v0[1], rtol=1e-12)
     for _ in range(50):
-        path, _, done = ref.simulate_routh(*terms, mech.v0, 0.3 * rng.uniform(size=(10, 2)), rng.uniform(size=10))
+        path, _, done = ref.simulate_routh(
+            *terms, mech.v0, 0.3 * rng.uniform(size=(10, 2)), rng.uniform(size=10)
+        )
         if done:
             assert (terms[1] @ path[-1]).max() <= 0.21 * -mech.v0[1] + 1e-9
             assert (np.diff(ref.energy(terms[0], path)) <= 1e-14).all()

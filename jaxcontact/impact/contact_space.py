@@ -164,7 +164,9 @@ def outcome(
     edge = first - last
     square = jnp.sum(edge**2, axis=1)[:, None, None]
     free = edge[:, :, None] * edge[:, None, :] / jnp.where(square > 0, square, 1.0)
-    free = jnp.where(sticks[:, None, None], jnp.eye(nt, dtype=dtype)[None], free)  # projector on undetermined friction
+    free = jnp.where(
+        sticks[:, None, None], jnp.eye(nt, dtype=dtype)[None], free
+    )  # projector on undetermined friction
 
     impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess)
     v_plus = v + space.response @ impulse

@@ -38,9 +38,7 @@ class Sobol(Record):
     directions: jax.Array
     shift: jax.Array
 
-    def uniform(
-        self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float
-    ) -> jax.Array:
+    def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
         """Coordinates start, ..., start + count - 1 of the points numbered `index`.
 
         Point i is x_j = shift_j XOR_c b_c directions_jc with b the bits of i + 1: the zero point of
@@ -112,9 +110,7 @@ class Iid(Record):
 
     key: jax.Array
 
-    def uniform(
-        self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float
-    ) -> jax.Array:
+    def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
         """Coordinates start, ..., start + count - 1 of the samples numbered `index`.
 
         Coordinate j of sample i is the first word of fold_in(fold_in(key, i), j): one block of the
@@ -225,9 +221,7 @@ def _checked(index: Any, start: Any, count: Any, dtype: Any) -> tuple[Any, Any, 
         if not jnp.issubdtype(start.dtype, jnp.integer):
             raise TypeError(f"start: expected an int or an integer array, got {start.dtype}")
         if start.shape not in ((), index.shape):
-            raise ValueError(
-                f"start: expected shape () or that of index, {index.shape}, got {start.shape}"
-            )
+            raise ValueError(f"start: expected shape () or that of index, {index.shape}, got {start.shape}")
         start = jnp.broadcast_to(start, index.shape)
     return index.astype(jnp.uint32), start, _integer("count", count, 1), dtype
 

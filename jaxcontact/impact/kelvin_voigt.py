@@ -132,12 +132,12 @@ def kelvin_voigt(
         terms = contact_terms(system, params, state)
         inputs.check(terms, state.v)
         nc = terms.phi.shape[0]
+        span = float(_positive("duration", duration))
         approach = np.asarray(terms.J_n @ state.v)
-        reached = (np.asarray(terms.phi) + approach * duration < 0) & (approach < 0)
+        reached = (np.asarray(terms.phi) + approach * span < 0) & (approach < 0)
         k = _positive("stiffness", stiffness, (nc,))
         zeta = _positive("damping_ratio", damping_ratio, (), zero=True)
         m = _positive("mass", float(np.sum(params.mass)) if mass is None else mass)
-        span = float(_positive("duration", duration))
         speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
         impulse = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
         if min_impulse is not None:
@@ -149,8 +149,12 @@ def kelvin_voigt(
             _positive("slip_speed", slip_speed),
         )
         impact = _Impact(
-            system, params, state, jax.tree.map(jnp.asarray, law),
-            _positive("stop_speed", speed, zero=True), impulse,
+            system,
+            params,
+            state,
+            jax.tree.map(jnp.asarray, law),
+            _positive("stop_speed", speed, zero=True),
+            impulse,
         )
         tolerances = {
             "rtol": float(_positive("rtol", rtol)),

@@ -184,6 +184,4 @@ def _misfit(
 def lane_status(results: LaneResults) -> jax.Array:
     """Status bits (n,) of the samples."""
     limit = 1e-6 if jnp.finfo(results.residual.dtype).bits >= 64 else 1e-3
-    return flag(~(results.residual <= limit), Status.STALLED) | flag(
-        results.collides, Status.UNTERMINATED
-    )
+    return flag(~(results.residual <= limit), Status.STALLED) | flag(results.collides, Status.UNTERMINATED)

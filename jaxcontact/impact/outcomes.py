@@ -25,9 +25,7 @@ def outcome_labels(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
     sliding = np.einsum("ctv,nv->nct", np.asarray(terms.J_t), np.asarray(samples.v_plus))
     slip = np.linalg.norm(sliding, axis=-1)
     before = np.asarray(samples.v_minus)
-    speeds = np.concatenate(
-        [np.asarray(terms.J_n) @ before, (np.asarray(terms.J_t) @ before).ravel()]
-    )
+    speeds = np.concatenate([np.asarray(terms.J_n) @ before, (np.asarray(terms.J_t) @ before).ravel()])
     # Single precision leaves more noise on a velocity that should be zero.
     fraction = max(1e-6, 100.0 * float(np.finfo(normal.dtype).eps))
     small = fraction * max(float(np.max(np.abs(speeds))), 1e-300)

@@ -96,9 +96,7 @@ def approximate_set(
         rows = unfinished[begin : begin + chunk]
         padded = np.resize(rows, chunk)
         caps = jnp.full((chunk, 1, nc), closing, v_plus.dtype)
-        closed, _, _ = routh.resolve_many(
-            terms, jnp.asarray(v_plus[padded]), caps, one_selection, 8, False
-        )
+        closed, _, _ = routh.resolve_many(terms, jnp.asarray(v_plus[padded]), caps, one_selection, 8, False)
         v_plus[rows] = np.asarray(closed)[: rows.size]
     failed = np.asarray(samples.status) & ~np.uint32(int(Status.UNTERMINATED)) != 0
     return PostImpactSet(

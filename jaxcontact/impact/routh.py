@@ -122,9 +122,7 @@ def routh_step(
     return v_next, info
 
 
-def routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def routh_step_all(terms: ContactTerms, v: jax.Array, impulse_max: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Every distinct solution of one step (`routh_step`), by enumerating contact modes.
 
     Exhaustive for planar systems of up to five contacts. Outcomes closer than 1e-7 |v|_M are one.
@@ -149,9 +147,7 @@ def routh_step_all(
 
 
 @jax.jit
-def _routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _routh_step_all(terms: ContactTerms, v: jax.Array, impulse_max: jax.Array) -> tuple[jax.Array, jax.Array]:
     terms, v, status = inputs.prepare(terms, v)
     status = status | _impulse_status(impulse_max)
     space = contact_space(terms)
@@ -219,9 +215,7 @@ def resolve_many(
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
     """`resolve` for v (n, nv) and caps (n, N, nc), unchecked, first solutions, with the path if asked."""
 
-    def one(
-        v: jax.Array, caps: jax.Array
-    ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
+    def one(v: jax.Array, caps: jax.Array) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
         picks = jnp.zeros(caps.shape[0], v.dtype)
         v_plus, info, path = _resolve(terms, v, caps, picks, selection, num_directions)
         return v_plus, info, path if keep_path else None

@@ -177,8 +177,16 @@ class _Runner:
             padded = np.zeros(chunk, np.uint32)
             padded[: len(piece)] = piece
             part = run_lanes(
-                space, table, draws, v, step, jnp.asarray(padded), jnp.int32(len(piece)),
-                max_steps=self.max_steps, tile=tile, keep_path=self.keep_path,
+                space,
+                table,
+                draws,
+                v,
+                step,
+                jnp.asarray(padded),
+                jnp.int32(len(piece)),
+                max_steps=self.max_steps,
+                tile=tile,
+                keep_path=self.keep_path,
             )
             met = np.asarray(part.visited)
             kept = jax.tree.map(functools.partial(_first, size=len(piece)), part)
@@ -320,9 +328,7 @@ def _by_pivoting(
         parts.append(routh.resolve_many(terms, start, caps, "lemke", num_directions, keep_path))
         if progress is not None:
             progress(min(begin + chunk, num_samples), num_samples)
-    v_plus, info, path = jax.tree.map(
-        lambda *leaves: jnp.concatenate(leaves)[:num_samples], *parts
-    )
+    v_plus, info, path = jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[:num_samples], *parts)
     return ImpactSamples(
         v_minus=v,
         v_plus=v_plus,

@@ -66,9 +66,7 @@ def ramone() -> Model:
     trailing = -math.acos((drop - thigh * math.cos(pitch + hip_angle)) / shank)
     trailing_knee = trailing - pitch - hip_angle
     # The trunk turns about the point of contact of the trailing foot.
-    foot_x = (
-        trunk_to_hip * math.sin(pitch) + thigh * math.sin(pitch + hip_angle) + shank * math.sin(trailing)
-    )
+    foot_x = trunk_to_hip * math.sin(pitch) + thigh * math.sin(pitch + hip_angle) + shank * math.sin(trailing)
     return Model(
         system=RAMONE,
         params=Params(

@@ -246,9 +246,7 @@ class Lemke(Record):
                 [scaled.W, cover[:, None], scaled.w[:, None], perturbation[:, None]], axis=1
             ),
             basic=jnp.arange(n, dtype=jnp.int32),
-            nonbasic=jnp.concatenate(
-                [jnp.arange(n, 2 * n + 1, dtype=jnp.int32), jnp.full(2, -1, jnp.int32)]
-            ),
+            nonbasic=jnp.concatenate([jnp.arange(n, 2 * n + 1, dtype=jnp.int32), jnp.full(2, -1, jnp.int32)]),
             entering=jnp.int32(2 * n),
             outcome=jnp.int32(_RUNNING),
             pivots=jnp.int32(0),
@@ -308,9 +306,7 @@ def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.
         raise ValueError(f"solve_lcp: w must have shape {W.shape[:1]} to match W, got {w.shape}")
     for name, array in (("W", W), ("w", w)):
         if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise TypeError(
-                f"solve_lcp: {name} must be of a real floating dtype, got {array.dtype}"
-            )
+            raise TypeError(f"solve_lcp: {name} must be of a real floating dtype, got {array.dtype}")
     if W.dtype != w.dtype:
         raise TypeError(f"solve_lcp: W and w must have one dtype, got {W.dtype} and {w.dtype}")
     if solver.max_pivots is not None and solver.max_pivots < 1:

@@ -61,9 +61,7 @@ def mode_codes(num_contacts: int, capped: bool) -> np.ndarray:
     return np.array(list(itertools.product(codes, repeat=num_contacts)), np.int32).T
 
 
-def mode_table(
-    delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool
-) -> ModeTable:
+def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool) -> ModeTable:
     """Tabulate all contact modes of a planar problem.
 
     The problem: lam with u' = u + D lam and, per contact, 0 <= lam_n, u'_n >= 0, complementary (rest or
@@ -99,9 +97,7 @@ def mode_table(
 
     equation_n = jnp.where(rests, d_n, unit_n)
     source_n = jnp.where(rests, -u_n, jnp.where(caps, cap_row, 0.0))
-    equation_t = jnp.where(
-        separate, unit_t, jnp.where(sticks, d_t, (unit_t + slide * mu_row * unit_n) * ray)
-    )
+    equation_t = jnp.where(separate, unit_t, jnp.where(sticks, d_t, (unit_t + slide * mu_row * unit_n) * ray))
     source_t = jnp.where(sticks, -u_t, 0.0)
     equations = jnp.stack([equation_n, equation_t], axis=2).reshape(-1, 2 * m, 2 * m)
     sources = jnp.stack([source_n, source_t], axis=2).reshape(-1, 2 * m, length)
@@ -194,13 +190,9 @@ def choose(
             return jnp.minimum(index[place], number - 1), count
 
         few_enough = jnp.sum(met, dtype=jnp.int32) <= _FEW
-        mode, count = lax.cond(
-            few_enough, among_few, lambda: _choose_keyed(keyed, pick, merge)
-        )
+        mode, count = lax.cond(few_enough, among_few, lambda: _choose_keyed(keyed, pick, merge))
     lost = count == 0
-    best = lax.cond(
-        jnp.any(lost), lambda: jnp.argmin(violation, axis=0).astype(jnp.int32), lambda: mode
-    )
+    best = lax.cond(jnp.any(lost), lambda: jnp.argmin(violation, axis=0).astype(jnp.int32), lambda: mode)
     return jnp.where(lost, best, mode), count
 
 
@@ -208,9 +200,7 @@ _FEW = 256  # modes that a tile is expected to meet at most
 _REMEMBERED = 4  # distinct outcomes found in one sweep; more cost a second one
 
 
-def _choose_keyed(
-    keyed: jax.Array, pick: jax.Array, merge: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _choose_keyed(keyed: jax.Array, pick: jax.Array, merge: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mode and number of outcomes, from scores that are inf where a mode is not valid."""
 
     def next_outcome(after: jax.Array) -> jax.Array:
@@ -218,9 +208,7 @@ def _choose_keyed(
 
     def sweep(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         lowest, count, remembered = carry
-        place = count[None] == jnp.arange(_REMEMBERED, dtype=jnp.int32).reshape(
-            (-1,) + (1,) * count.ndim
-        )
+        place = count[None] == jnp.arange(_REMEMBERED, dtype=jnp.int32).reshape((-1,) + (1,) * count.ndim)
         remembered = jnp.where(place, lowest[None], remembered)
         more = jnp.isfinite(lowest)
         return next_outcome(lowest + merge), count + more.astype(jnp.int32), remembered

@@ -70,7 +70,7 @@ def plot_impact_set(
     mujoco: Any = None,
     names: Sequence[str] | None = None,
     title: str | None = None,
-    zoom: bool | None = None,
+    zoom: bool = True,
     max_paths: int = 250,
     width: float = 7.2,
 ) -> Figure:
@@ -92,8 +92,7 @@ def plot_impact_set(
         mujoco: (nv,) one outcome of a simulator, drawn as a star.
         names: of the nc contacts; default A, B, C, ...
         title: of the figure.
-        zoom: whether to repeat the panels with limits close about the outcomes; default for one or two
-            contacts.
+        zoom: whether to repeat the panels below, with limits close about the outcomes.
         max_paths: largest number of trajectories drawn.
         width: of the figure, inches.
 
@@ -118,7 +117,6 @@ def plot_impact_set(
     shown = shown if shown.size else np.arange(nc)
     curves = _curves(samples, terms, shown, simultaneous, sequences, mujoco, labels, max_paths)
     panels = _panels([int(i) for i in shown])
-    zoom = shown.size <= 2 if zoom is None else zoom
     views = (False, True) if zoom else (False,)
 
     columns = len(panels) if len(panels) <= 3 else 4
@@ -128,7 +126,7 @@ def plot_impact_set(
     # Panels are square: the height follows from the width, inches.
     side = width / max(columns, 3) - 0.6
     heading = 0.22 * (len(views) - 1) * len(views) + (0.3 if title else 0.0)
-    height = rows * len(views) * (side + 0.5) + heading + 0.2 * math.ceil(len(handles) / legend_columns)
+    height = rows * len(views) * (side + 0.42) + heading + 0.2 * math.ceil(len(handles) / legend_columns)
     figure = Figure(figsize=(width * columns / max(columns, 3), height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.05, h_pad=0.04)  # type: ignore[union-attr]
     grid = figure.add_gridspec(rows * len(views), columns)
@@ -139,14 +137,22 @@ def plot_impact_set(
             axes = figure.add_subplot(grid[view * rows + k // columns, k % columns])
             _frame(axes, panel, window, labels, nt)
             _draw(axes, panel, window, curves)
+            if columns > 3:  # small panels, small markers
+                for line in axes.lines:
+                    line.set_markersize(0.75 * line.get_markersize())
             if k == 0 and len(views) == 2:
                 text = "Outcomes, close up" if close else "Through the impact"
                 axes.set_title(text, loc="left", fontsize=8.5, fontweight="bold")
     if title is not None:
         figure.suptitle(title, fontsize=10)
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=legend_columns, frameon=False, fontsize=8,
-        handlelength=1.6, columnspacing=1.6,
+        handles=handles,
+        loc="outside lower center",
+        ncols=legend_columns,
+        frameon=False,
+        fontsize=8,
+        handlelength=1.6,
+        columnspacing=1.6,
     )
     return figure
 
@@ -261,9 +267,7 @@ def _windows(points: np.ndarray, other: np.ndarray, panels: list[_Panel]) -> lis
     return windows
 
 
-def _frame(
-    axes: Axes, panel: _Panel, window: np.ndarray, labels: tuple[str, ...], nt: int
-) -> None:
+def _frame(axes: Axes, panel: _Panel, window: np.ndarray, labels: tuple[str, ...], nt: int) -> None:
     """Limits, labels, thin spines and the lines of zero velocity."""
     from matplotlib.ticker import MaxNLocator
 
@@ -275,8 +279,14 @@ def _frame(
     else:
         axes.set_box_aspect(1.0)
         axes.text(
-            1.02, 1.0, "different scales", rotation=-90, va="top", transform=axes.transAxes,
-            fontsize=7, color="#555555",
+            1.02,
+            1.0,
+            "different scales",
+            rotation=-90,
+            va="top",
+            transform=axes.transAxes,
+            fontsize=7,
+            color="#555555",
         )
     kinds = ("normal", "tangential" if nt == 1 else "tangential speed")
     for axis, limits, (contact, kind) in zip((axes.xaxis, axes.yaxis), window, panel, strict=True):
@@ -320,9 +330,7 @@ def _draw(axes: Axes, panel: _Panel, window: np.ndarray, curves: _Curves) -> Non
     if curves.paths.shape[0]:
         lines = np.stack(pick(curves.paths), axis=-1)
         axes.add_collection(
-            LineCollection(
-                list(lines), colors=PATH, linewidths=0.35, alpha=0.45, rasterized=True, zorder=1
-            ),
+            LineCollection(list(lines), colors=PATH, linewidths=0.35, alpha=0.45, rasterized=True, zorder=1),
             autolim=False,
         )
     x, y = pick(curves.ends)
@@ -354,28 +362,42 @@ def _line_width(k: int) -> float:
 def _sequence_style(k: int) -> dict[str, Any]:
     colour, marker = SEQUENCES[k % len(SEQUENCES)], MARKERS[k % len(MARKERS)]
     return {
-        "color": colour, "marker": marker, "markersize": 6.0,
-        "markeredgecolor": "black", "markeredgewidth": INK,
+        "color": colour,
+        "marker": marker,
+        "markersize": 6.0,
+        "markeredgecolor": "black",
+        "markeredgewidth": INK,
     }
 
 
 def _ring_style() -> dict[str, Any]:
     return {
-        "color": SIMULTANEOUS, "marker": "o", "markersize": 9.0, "markerfacecolor": "none",
+        "color": SIMULTANEOUS,
+        "marker": "o",
+        "markersize": 9.0,
+        "markerfacecolor": "none",
         "markeredgewidth": 1.6,
     }
 
 
 def _star_style() -> dict[str, Any]:
     return {
-        "color": OTHER, "marker": "*", "markersize": 11.0, "markeredgecolor": "black",
+        "color": OTHER,
+        "marker": "*",
+        "markersize": 11.0,
+        "markeredgecolor": "black",
         "markeredgewidth": INK,
     }
 
 
 def _before_style() -> dict[str, Any]:
-    return {"color": BEFORE, "marker": "X", "markersize": 5.5, "markeredgecolor": "white",
-            "markeredgewidth": 0.5}
+    return {
+        "color": BEFORE,
+        "marker": "X",
+        "markersize": 5.5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.5,
+    }
 
 
 def _legend(curves: _Curves) -> list[Any]:

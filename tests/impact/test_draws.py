@@ -261,9 +261,7 @@ def test_iid_is_uniform_and_independent_over_samples_and_dimensions():
             "key",
         ),
         (
-            lambda: Iid(key=jax.random.key(0, impl="unsafe_rbg")).uniform(
-                numbers(0, 2), 0, 1, "float32"
-            ),
+            lambda: Iid(key=jax.random.key(0, impl="unsafe_rbg")).uniform(numbers(0, 2), 0, 1, "float32"),
             ValueError,
             "threefry2x32 or rbg, got unsafe_rbg",
         ),

@@ -53,9 +53,7 @@ def test_known_answer(name):
     W, w, z = (jnp.asarray(x, jnp.float64) for x in KNOWN[name])
     got, info = solve_lcp(W, w)
     np.testing.assert_allclose(got, z, rtol=1e-14, atol=1e-14)
-    assert (
-        info.status == 0 and info.status.dtype == jnp.uint32 and info.num_pivots.dtype == jnp.int32
-    )
+    assert info.status == 0 and info.status.dtype == jnp.uint32 and info.num_pivots.dtype == jnp.int32
     assert (info.num_pivots == 0) == bool(jnp.all(w >= 0))
     assert info.residual <= 1e-14
 
@@ -181,11 +179,7 @@ def test_status_nonfinite_leaves_other_lanes_alone(bad):
     rest = np.array([0, 1, 3, 4, 6, 7])
     for lane in (2, 5):
         assert info_b.status[lane] == Status.NONFINITE
-        assert (
-            np.all(z_b[lane] == 0)
-            and info_b.num_pivots[lane] == 0
-            and np.isinf(info_b.residual[lane])
-        )
+        assert np.all(z_b[lane] == 0) and info_b.num_pivots[lane] == 0 and np.isinf(info_b.residual[lane])
     np.testing.assert_array_equal(z_b[rest], z[rest])
     np.testing.assert_array_equal(info_b.status[rest], info.status[rest])
 

@@ -1,0 +1,1 @@
+"""Benchmarks: cases are data, one runner, correctness beside every speed."""

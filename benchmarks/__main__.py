@@ -1,0 +1,44 @@
+"""`python -m benchmarks [-k REGEX] [--json FILE] [--list]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+import jax
+
+from benchmarks import impact, lcp, runner
+
+
+def main() -> int:
+    """Run the cases whose names match and print a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("-k", default="", metavar="REGEX", help="only cases whose name matches")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--list", action="store_true", help="only list the cases")
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    cases = [case for case in [*impact.CASES, *lcp.CASES] if re.search(options.k, case.name)]
+    if options.list:
+        print("\n".join(case.name for case in cases))
+        return 0
+    head = runner.header()
+    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    rows = []
+    for case in cases:
+        print(f"  {case.name} ...", file=sys.stderr, flush=True)
+        try:
+            rows.append(runner.measure(case))
+        except ModuleNotFoundError as error:
+            rows.append({"name": case.name, "skipped": f"{error.name} is not installed"})
+    print(runner.as_table(rows))
+    if options.json:
+        options.json.write_text(json.dumps({"header": head, "results": rows}, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,429 @@
+"""Pictures of a mechanism: its bodies, joints, ground and contacts, and how fast the contacts move.
+
+Drawings need no description of their own. Joints are found from the kinematics: two bodies share a joint
+where one point of both always moves alike.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact import geometry
+from jaxcontact.geometry import Box, Disc, HalfSpace, Point
+from jaxcontact.system import Params, State, Structure, System, body_frames, tangent_jacobian
+from jaxcontact.terms import contact_terms
+
+if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BODIES = ("#e8c872", "#9fc5e0", "#a9d6c0", "#e3b3cc", "#c9c3e6")  # fills, by body
+OUTLINE, GROUND, HATCH, CENTRE = "#333333", "#e6e6e6", "#9a9a9a", "#777777"
+BEFORE, AFTER = "#000000", ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#f0b400")
+LINK = 5.0  # line width of a link, pt
+STILL = 1e-6  # m/s; slower contacts get no arrow
+ARROW = 0.22  # length of the longest arrow relative to the size of the mechanism
+
+
+class _Scene(NamedTuple):
+    """A planar mechanism in world coordinates."""
+
+    structure: Structure
+    constants: Mapping[str, Any]
+    positions: np.ndarray  # (nb, 2)
+    angles: np.ndarray  # (nb,)
+    rotations: np.ndarray  # (nb, 2, 2)
+    joints: list[tuple[int, int, np.ndarray]]  # two bodies, the second -1 for the world, and the place
+    contacts: np.ndarray  # (nc, 2)
+    normals: np.ndarray  # (nc, 2)
+    tangents: np.ndarray  # (nc, 2)
+    J_n: np.ndarray  # (nc, nv)
+    J_t: np.ndarray  # (nc, nv)
+
+
+def plot_mechanism(
+    system: System,
+    params: Params,
+    state: State,
+    *,
+    v: Any = None,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+    width: float = 7.2,
+) -> Figure:
+    """A planar mechanism and its contact velocities, one panel before the impact and one per outcome.
+
+    As Figs. 1, 4, 5 and 14 of Halm & Posa. Arrows are velocities of contacts, of the first body relative
+    to the second, all panels to one scale; one arrow per panel of outcomes is named by its label.
+
+    Args:
+        system: a planar mechanism.
+        params: its numbers.
+        state: configuration, and velocity before.
+        v: velocities after: (nv,), or several by label.
+        names: of the contacts; default A, B, C, ...
+        title: of the figure.
+        width: of the figure, inches.
+
+    Returns:
+        A matplotlib figure that belongs to no window; save it by `savefig`.
+
+    Raises:
+        ValueError: a spatial mechanism, velocities of the wrong length, too few names.
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    scene = _scene(system, params, state)
+    outcomes = _outcomes(scene, v)
+    labels = _labels(scene, names)
+    velocities = {"before": np.asarray(state.v, float), **outcomes}
+    fastest = max(
+        float(np.max(np.linalg.norm(_contact_velocities(scene, w), axis=1))) for w in velocities.values()
+    )
+    low, high = _extent(scene)
+    size = float(np.max(high - low))
+    metres = ARROW * size / fastest if fastest > STILL else 0.0
+
+    count = len(velocities)
+    columns = min(count, 3 if high[0] - low[0] < 1.6 * (high[1] - low[1]) else 2)
+    rows = math.ceil(count / columns)
+    span = high - low + 2.0 * _margin(scene)
+    panel = min(width / columns, 3.6)
+    tall = (panel - 0.55) * span[1] / span[0] + 0.62
+    figure = Figure(
+        figsize=(panel * columns, tall * rows + 0.3 + (0.3 if title else 0.0)), layout="constrained"
+    )
+    for k, (label, w) in enumerate(velocities.items()):
+        axes = figure.add_subplot(rows, columns, k + 1)
+        colour = BEFORE if k == 0 else AFTER[(k - 1) % len(AFTER)]
+        _draw(axes, scene, labels, _contact_velocities(scene, w), metres, colour)
+        if count > 1:
+            axes.set_title(label, fontsize=8.5, fontweight="bold", color=colour)
+    if metres > 0.0:
+        _scale(figure, axes, fastest, metres)
+    if title is not None:
+        figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def draw_mechanism(
+    axes: Axes,
+    system: System,
+    params: Params,
+    state: State,
+    *,
+    v: Any = None,
+    names: Sequence[str] | None = None,
+    color: str = BEFORE,
+    arrow_scale: float | None = None,
+) -> None:
+    """Draw a planar mechanism into axes, with arrows for the contact velocities.
+
+    Args:
+        axes: matplotlib axes; limits, labels and aspect are set.
+        system: a planar mechanism.
+        params: its numbers.
+        state: its configuration and velocity.
+        v: (nv,) velocity to show instead of the state's.
+        names: of the contacts; default A, B, C, ...
+        color: of the arrows.
+        arrow_scale: length of arrows, m per m/s; default such that the longest is about a fifth of the
+            mechanism.
+
+    Raises:
+        ValueError: a spatial mechanism, a velocity of the wrong length, too few names.
+    """
+    scene = _scene(system, params, state)
+    velocity = np.asarray(state.v, float) if v is None else next(iter(_outcomes(scene, v).values()))
+    u = _contact_velocities(scene, velocity)
+    fastest = float(np.max(np.linalg.norm(u, axis=1)))
+    if arrow_scale is None:
+        low, high = _extent(scene)
+        arrow_scale = ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
+    _draw(axes, scene, _labels(scene, names), u, arrow_scale, color)
+
+
+def _scene(system: System, params: Params, state: State) -> _Scene:
+    structure = system.structure
+    if structure.dim != 2:
+        raise ValueError("system: only planar mechanisms (dim = 2) can be drawn, got a spatial one")
+    terms = contact_terms(system, params, state)
+    positions, rotations = body_frames(system, params, state.q)
+    found = geometry.candidates(
+        2, structure.bodies, structure.shape_table, structure.pairs, positions, rotations, params.constants
+    )
+    return _Scene(
+        structure=structure,
+        constants=params.constants,
+        positions=np.asarray(positions),
+        angles=np.asarray(system.poses(structure, state.q, params)[1]),
+        rotations=np.asarray(rotations),
+        joints=_joints(system, params, state),
+        contacts=np.asarray(found.point),
+        normals=np.asarray(found.normal),
+        tangents=np.asarray(found.tangents)[:, 0],
+        J_n=np.asarray(terms.J_n),
+        J_t=np.asarray(terms.J_t)[:, 0],
+    )
+
+
+def _joints(system: System, params: Params, state: State) -> list[tuple[int, int, np.ndarray]]:
+    """Revolute joints: places c where two bodies, or a body and the world, always move alike.
+
+    Solves J_i + w_i perp(c - p_i) = J_j + w_j perp(c - p_j) for c, over all generalized velocities.
+    """
+    structure = system.structure
+    positions, _ = body_frames(system, params, state.q)
+    places = np.asarray(positions)
+    linear = np.asarray(tangent_jacobian(system, lambda q: system.poses(structure, q, params)[0], state.q))
+    turning = np.asarray(tangent_jacobian(system, lambda q: system.poses(structure, q, params)[1], state.q))
+    count = len(structure.bodies)
+    # perp(r) = (-r_y, r_x); velocities at the origin, moved there from the centres of mass
+    perp = np.stack([-places[:, 1], places[:, 0]], axis=1)
+    at_origin = linear - perp[:, :, None] * turning[:, None, :]
+    at_origin = np.concatenate([at_origin, np.zeros_like(at_origin[:1])])
+    turning = np.concatenate([turning, np.zeros_like(turning[:1])])
+    tolerance = 1e-9 if places.dtype == np.float64 else 1e-4
+    found: list[tuple[int, int, np.ndarray]] = []
+    for i in range(count):
+        for j in [*range(i + 1, count), count]:
+            spin, drift = turning[i] - turning[j], at_origin[i] - at_origin[j]
+            square = float(spin @ spin)
+            if square <= tolerance:
+                continue
+            x, y = -(drift[1] @ spin) / square, (drift[0] @ spin) / square
+            rest = drift + np.stack([-y * spin, x * spin])
+            if np.max(np.abs(rest)) <= tolerance * max(1.0, float(np.max(np.abs(linear)))):
+                found.append((i, -1 if j == count else j, np.array([x, y])))
+    return found
+
+
+def _labels(scene: _Scene, names: Sequence[str] | None) -> tuple[str, ...]:
+    labels = tuple(string.ascii_uppercase if names is None else names)
+    if len(labels) < len(scene.contacts):
+        raise ValueError(f"names: expected {len(scene.contacts)}, one per contact, got {len(labels)}")
+    return labels
+
+
+def _outcomes(scene: _Scene, v: Any) -> dict[str, np.ndarray]:
+    nv = scene.structure.num_velocities
+    given = {} if v is None else dict(v) if isinstance(v, Mapping) else {"after": v}
+    found = {}
+    for label, value in given.items():
+        array = np.asarray(value, float)
+        if array.shape != (nv,) or not np.all(np.isfinite(array)):
+            raise ValueError(f"v: expected finite ({nv},) for {label!r}, got shape {array.shape}")
+        found[label] = array
+    return found
+
+
+def _contact_velocities(scene: _Scene, v: np.ndarray) -> np.ndarray:
+    """(nc, 2) relative velocities in the world."""
+    return (scene.J_n @ v)[:, None] * scene.normals + (scene.J_t @ v)[:, None] * scene.tangents
+
+
+def _box(scene: _Scene, shape: Box) -> np.ndarray:
+    """Corners (4, 2) of a box, counter-clockwise."""
+    body = scene.structure.bodies.index(shape.body)
+    half = np.asarray(scene.constants[shape.size]) / 2.0
+    corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
+    return np.asarray(scene.positions[body] + corners @ scene.rotations[body].T)
+
+
+def _ball(scene: _Scene, shape: Disc | Point) -> tuple[np.ndarray, float]:
+    """Centre in the world and radius."""
+    local = np.zeros(2) if shape.at is None else np.asarray(scene.constants[shape.at])
+    radius = float(scene.constants[shape.radius]) if isinstance(shape, Disc) else 0.0
+    if shape.body is None:
+        return local, radius
+    body = scene.structure.bodies.index(shape.body)
+    return scene.positions[body] + scene.rotations[body] @ local, radius
+
+
+def _extent(scene: _Scene) -> tuple[np.ndarray, np.ndarray]:
+    """Lower left and upper right of all that moves."""
+    points = [scene.positions, scene.contacts, *(place[None] for *_, place in scene.joints)]
+    for shape in scene.structure.shapes:
+        if isinstance(shape, Box):
+            points.append(_box(scene, shape))
+        elif isinstance(shape, Disc | Point):
+            centre, radius = _ball(scene, shape)
+            points += [centre[None] - radius, centre[None] + radius]
+    every = np.concatenate(points)
+    return every.min(axis=0), every.max(axis=0)
+
+
+def _margin(scene: _Scene) -> float:
+    low, high = _extent(scene)
+    return (ARROW + 0.06) * float(np.max(high - low))
+
+
+def _draw(
+    axes: Axes,
+    scene: _Scene,
+    labels: tuple[str, ...],
+    velocities: np.ndarray,
+    metres: float,
+    colour: str,
+) -> None:
+    low, high = _extent(scene)
+    size, margin = float(np.max(high - low)), _margin(scene)
+    axes.set_xlim(low[0] - margin, high[0] + margin)
+    axes.set_ylim(low[1] - margin, high[1] + margin)
+    axes.set_aspect("equal", adjustable="box")
+    axes.set_xlabel("x (m)", fontsize=8, labelpad=2.0)
+    axes.set_ylabel("y (m)", fontsize=8, labelpad=2.0)
+    axes.tick_params(labelsize=7.5, width=0.6, length=2.5, pad=2.0)
+    axes.locator_params(nbins=5)
+    for side, spine in axes.spines.items():
+        spine.set_linewidth(0.6)
+        spine.set_visible(side in ("left", "bottom"))
+    _draw_ground(axes, scene, depth=0.1 * size, length=4.0 * (size + margin))
+    for body in range(len(scene.structure.bodies)):
+        _draw_body(axes, scene, body, BODIES[body % len(BODIES)], 0.012 * size)
+    for first, second, place in scene.joints:
+        marker = "o" if second >= 0 else "^"
+        axes.plot(
+            *place,
+            marker,
+            markersize=5.0,
+            color="white",
+            markeredgecolor=OUTLINE,
+            markeredgewidth=0.8,
+            zorder=6,
+        )
+        del first
+    _draw_contacts(axes, scene, labels, velocities, metres, colour, 0.055 * size)
+
+
+def _draw_ground(axes: Axes, scene: _Scene, depth: float, length: float) -> None:
+    from matplotlib.patches import Polygon
+
+    middle = (scene.contacts.min(axis=0) + scene.contacts.max(axis=0)) / 2.0
+    for shape in scene.structure.shapes:
+        if not isinstance(shape, HalfSpace):
+            continue
+        normal = np.array(shape.normal)
+        along = np.array([normal[1], -normal[0]])
+        offset = 0.0 if shape.offset is None else float(scene.constants[shape.offset])
+        origin = middle + (offset - normal @ middle) * normal
+        top = np.stack([origin - length * along, origin + length * along])
+        # The edge lies below all fills, so that it ends where another half-plane begins.
+        axes.plot(*top.T, color=OUTLINE, linewidth=1.6, zorder=1)
+        corners = np.concatenate([top, top[::-1] - depth * normal])
+        axes.add_patch(
+            Polygon(corners, facecolor=GROUND, edgecolor=HATCH, hatch="////", linewidth=0.0, zorder=1.1)
+        )
+
+
+def _draw_body(axes: Axes, scene: _Scene, body: int, fill: str, dot: float) -> None:
+    """A box or disc as it is; any other body as a link from its joints and shapes to its centre of mass."""
+    from matplotlib.patches import Circle, Polygon
+
+    centre = scene.positions[body]
+    shapes = [s for s in scene.structure.shapes if getattr(s, "body", None) == scene.structure.bodies[body]]
+    solid = False
+    ends = [place for i, j, place in scene.joints if body in (i, j)]
+    discs = []
+    for shape in shapes:
+        if isinstance(shape, Box):
+            axes.add_patch(
+                Polygon(_box(scene, shape), facecolor=fill, edgecolor=OUTLINE, linewidth=0.8, zorder=3)
+            )
+            solid = True
+        elif isinstance(shape, Disc | Point):
+            place, radius = _ball(scene, shape)
+            around = bool(np.linalg.norm(place - centre) <= radius)
+            solid = solid or around
+            discs.append((place, radius, around))
+            if not around:
+                ends.append(place)
+    if not solid:
+        for end in ends or [centre]:
+            pair = np.stack([end, centre]).T
+            axes.plot(*pair, color=OUTLINE, linewidth=LINK + 1.6, solid_capstyle="round", zorder=3.0)
+        for end in ends or [centre]:
+            pair = np.stack([end, centre]).T
+            axes.plot(*pair, color=fill, linewidth=LINK, solid_capstyle="round", zorder=3.1)
+    for place, radius, around in discs:
+        if radius == 0.0:
+            continue
+        axes.add_patch(
+            Circle((place[0], place[1]), radius, facecolor=fill, edgecolor=OUTLINE, linewidth=0.8, zorder=3.2)
+        )
+        if around:
+            rim = place + radius * scene.rotations[body] @ np.array([0.0, 1.0])
+            axes.plot(*np.stack([place, rim]).T, color=OUTLINE, linewidth=0.8, zorder=3.3)
+    axes.plot(*centre, "o", markersize=3.5, color=OUTLINE, zorder=5)
+    del dot
+
+
+def _draw_contacts(
+    axes: Axes,
+    scene: _Scene,
+    labels: tuple[str, ...],
+    velocities: np.ndarray,
+    metres: float,
+    colour: str,
+    gap: float,
+) -> None:
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.5, foreground="white")]
+    for place, normal, tangent, label, u in zip(
+        scene.contacts, scene.normals, scene.tangents, labels, velocities, strict=False
+    ):
+        axes.plot(
+            *place, "o", markersize=4.0, color=colour, markeredgecolor="white", markeredgewidth=0.6, zorder=8
+        )
+        # Into the second body, and aside of an arrow that goes there too.
+        away = -normal * gap
+        if metres > 0.0 and np.linalg.norm(u) > STILL and -(u @ normal) > 0.5 * np.linalg.norm(u):
+            away = (tangent - 0.6 * normal) * gap
+        axes.text(
+            *(place + away),
+            label,
+            fontsize=9,
+            fontweight="bold",
+            ha="center",
+            va="center",
+            zorder=10,
+            path_effects=halo,
+        )
+        if metres > 0.0 and np.linalg.norm(u) > STILL:
+            axes.annotate(
+                "",
+                xy=tuple(place + metres * u),
+                xytext=tuple(place),
+                zorder=9,
+                arrowprops={
+                    "arrowstyle": "-|>,head_length=0.45,head_width=0.22",
+                    "color": colour,
+                    "linewidth": 1.6,
+                    "shrinkA": 0.0,
+                    "shrinkB": 0.0,
+                    "mutation_scale": 10.0,
+                },
+            )
+
+
+def _scale(figure: Figure, axes: Axes, fastest: float, metres: float) -> None:
+    """A bar of a round speed below the panels."""
+    power = 10.0 ** math.floor(math.log10(fastest))
+    speed = max(k * power for k in (1.0, 2.0, 5.0) if k * power <= fastest * (1.0 + 1e-9))
+    from matplotlib.lines import Line2D
+
+    del axes, metres
+    figure.legend(
+        handles=[Line2D([], [], color=BEFORE, linewidth=1.6, label=f"{speed:g} m/s")],
+        loc="outside lower center",
+        frameon=False,
+        fontsize=8,
+    )
