@@ -261,9 +261,12 @@ def _write(
     if settings["selection"] == "visited":
         path_settings["selection"] = "all"
     through = impact.sample(terms, model.state.v, **path_settings)
-    peer = mujoco_outcome(name, model)
-    picture = viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=name)
-    drawing = viz.plot_mechanism(model.system, model.params, model.state)
+    peer = mujoco_outcome(name, friction=np.asarray(terms.mu))
+    title = name.replace("_", " ").capitalize()
+    picture = viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=title)
+    drawing = viz.plot_mechanism(
+        model.system, model.params, model.state, v=_classical_outcomes(terms, model.state.v), title=title
+    )
     files = [folder / f"{name}_{kind}" for kind in ("impact.png", "mechanism.png", "impact.npz")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -279,6 +282,18 @@ def _write(
     except OSError as error:
         raise _UsageError(f"--out: cannot write to {folder}: {error.strerror or error}") from None
     return files
+
+
+def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarray]:
+    """Simultaneous solutions, and both orders of two contacts, by label."""
+    velocities, valid = impact.anitescu_potra_all(terms, v)
+    solutions = np.asarray(velocities)[np.asarray(valid)]
+    numbers = [f" {i + 1}" for i in range(len(solutions))] if len(solutions) > 1 else [""]
+    found = {f"simultaneous{number}": each for number, each in zip(numbers, solutions, strict=True)}
+    if terms.phi.shape[0] == 2:
+        for label, order in (("A first", (0, 1)), ("B first", (1, 0))):
+            found[label] = np.asarray(impact.sequential(terms, v, order, max_impacts=10)[0])
+    return found
 
 
 def _exit_status(samples: impact.ImpactSamples) -> int:

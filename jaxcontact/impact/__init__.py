@@ -4,6 +4,8 @@ from jaxcontact.impact.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.anitescu_potra import anitescu_potra_all as anitescu_potra_all
 from jaxcontact.impact.anitescu_potra import sequential as sequential
 from jaxcontact.impact.contact_space import ImpactInfo as ImpactInfo
+from jaxcontact.impact.kelvin_voigt import CompliantInfo as CompliantInfo
+from jaxcontact.impact.kelvin_voigt import kelvin_voigt as kelvin_voigt
 from jaxcontact.impact.pointed import pointed_cone as pointed_cone
 from jaxcontact.impact.post_impact_set import PostImpactSet as PostImpactSet
 from jaxcontact.impact.post_impact_set import approximate_set as approximate_set

@@ -252,11 +252,13 @@ class _Impact:
         from scipy import integrate  # here, as its import takes long
 
         def rate(_: float, y: np.ndarray) -> np.ndarray:
-            return np.asarray(_rate(*self.problem, y))
+            out: np.ndarray = np.asarray(_rate(*self.problem, y))
+            return out
 
         def jacobian(_: float, y: np.ndarray) -> np.ndarray:
             # The solvers shrink their step on a rate that is not finite, but not on such a Jacobian.
-            return np.nan_to_num(np.asarray(_rate_jacobian(*self.problem, y)))
+            out: np.ndarray = np.nan_to_num(np.asarray(_rate_jacobian(*self.problem, y)))
+            return out
 
         times, rows, status = [0.0], [self.start], Status.SUCCESS
         if self.over(self.start):

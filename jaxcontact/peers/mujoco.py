@@ -32,7 +32,7 @@ def mujoco_outcome(
     dampratio: float = 1.0,
     impratio: float = 1.0,
     cone: str = "elliptic",
-    friction: float | None = None,
+    friction: float | np.ndarray | None = None,
     tolerance: float = 1e-6,
 ) -> np.ndarray | None:
     """The one post-impact velocity that MuJoCo finds for the impact of a model, or None without MuJoCo.
@@ -108,7 +108,7 @@ def mjcf(
     dampratio: float = 1.0,
     impratio: float = 1.0,
     cone: str = "elliptic",
-    friction: float | None = None,
+    friction: float | np.ndarray | None = None,
 ) -> str:
     """The MJCF text of a model; arguments as `mujoco_outcome`."""
     model: Model = getattr(models, model_name)()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
 
 BODIES = ("#e8c872", "#9fc5e0", "#a9d6c0", "#e3b3cc", "#c9c3e6")  # fills, by body
 OUTLINE, GROUND, HATCH, CENTRE = "#333333", "#e6e6e6", "#9a9a9a", "#777777"
-BEFORE, AFTER = "#000000", ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#f0b400")
+BEFORE, AFTER = "#000000", "#0072b2"  # arrows
 LINK = 5.0  # line width of a link, pt
 STILL = 1e-6  # m/s; slower contacts get no arrow
 ARROW = 0.22  # length of the longest arrow relative to the size of the mechanism
@@ -59,8 +59,8 @@ def plot_mechanism(
 ) -> Figure:
     """A planar mechanism and its contact velocities, one panel before the impact and one per outcome.
 
-    As Figs. 1, 4, 5 and 14 of Halm & Posa. Arrows are velocities of contacts, of the first body relative
-    to the second, all panels to one scale; one arrow per panel of outcomes is named by its label.
+    After Figs. 1, 4, 5 and 14 of Halm & Posa. Arrows are velocities of contacts, of the first body relative
+    to the second; the arrow above a panel is its scale, the same for all panels after the impact.
 
     Args:
         system: a planar mechanism.
@@ -83,31 +83,29 @@ def plot_mechanism(
     scene = _scene(system, params, state)
     outcomes = _outcomes(scene, v)
     labels = _labels(scene, names)
-    velocities = {"before": np.asarray(state.v, float), **outcomes}
-    fastest = max(
-        float(np.max(np.linalg.norm(_contact_velocities(scene, w), axis=1))) for w in velocities.values()
-    )
+    before = _contact_velocities(scene, np.asarray(state.v, float))
+    after = {label: _contact_velocities(scene, w) for label, w in outcomes.items()}
     low, high = _extent(scene)
-    size = float(np.max(high - low))
-    metres = ARROW * size / fastest if fastest > STILL else 0.0
-
-    count = len(velocities)
-    columns = min(count, 3 if high[0] - low[0] < 1.6 * (high[1] - low[1]) else 2)
-    rows = math.ceil(count / columns)
     span = high - low + 2.0 * _margin(scene)
+    count = 1 + len(after)
+    columns = _columns(count, float(span[0] / span[1]))
+    rows = math.ceil(count / columns)
     panel = min(width / columns, 3.6)
-    tall = (panel - 0.55) * span[1] / span[0] + 0.62
-    figure = Figure(
-        figsize=(panel * columns, tall * rows + 0.3 + (0.3 if title else 0.0)), layout="constrained"
-    )
-    for k, (label, w) in enumerate(velocities.items()):
+    tall = (panel - 0.4) * span[1] / span[0] + 0.5
+    figure = Figure(figsize=(panel * columns, tall * rows + (0.3 if title else 0.0)), layout="constrained")
+    scale = _arrow_scale(scene, *after.values())
+    for k, (label, u) in enumerate([("before", before), *after.items()]):
         axes = figure.add_subplot(rows, columns, k + 1)
-        colour = BEFORE if k == 0 else AFTER[(k - 1) % len(AFTER)]
-        _draw(axes, scene, labels, _contact_velocities(scene, w), metres, colour)
+        if k == 0:
+            _draw(axes, scene, labels, u, _arrow_scale(scene, u), BEFORE)
+        else:
+            _draw(axes, scene, labels, u, scale, AFTER)
+        if k + columns < count:
+            axes.set_xlabel("")
+        if k % columns:
+            axes.set_ylabel("")
         if count > 1:
-            axes.set_title(label, fontsize=8.5, fontweight="bold", color=colour)
-    if metres > 0.0:
-        _scale(figure, axes, fastest, metres)
+            axes.set_title(label, fontsize=8.5, fontweight="bold")
     if title is not None:
         figure.suptitle(title, fontsize=10)
     return figure
@@ -143,11 +141,21 @@ def draw_mechanism(
     scene = _scene(system, params, state)
     velocity = np.asarray(state.v, float) if v is None else next(iter(_outcomes(scene, v).values()))
     u = _contact_velocities(scene, velocity)
-    fastest = float(np.max(np.linalg.norm(u, axis=1)))
-    if arrow_scale is None:
-        low, high = _extent(scene)
-        arrow_scale = ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
-    _draw(axes, scene, _labels(scene, names), u, arrow_scale, color)
+    scale = _arrow_scale(scene, u) if arrow_scale is None else arrow_scale
+    _draw(axes, scene, _labels(scene, names), u, scale, color)
+
+
+def _columns(count: int, aspect: float) -> int:
+    """Panels side by side: few rows, no row with one panel left over where that can be helped."""
+    most = 4 if aspect < 0.8 else 3 if aspect < 1.6 else 2
+    return 2 if most == 3 and count == 4 else min(count, most)
+
+
+def _arrow_scale(scene: _Scene, *velocities: np.ndarray) -> float:
+    """Length of arrows, m per m/s; 0 where nothing moves."""
+    fastest = max((float(np.max(np.linalg.norm(u, axis=1))) for u in velocities), default=0.0)
+    low, high = _extent(scene)
+    return ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
 
 
 def _scene(system: System, params: Params, state: State) -> _Scene:
@@ -287,8 +295,8 @@ def _draw(
         spine.set_visible(side in ("left", "bottom"))
     _draw_ground(axes, scene, depth=0.1 * size, length=4.0 * (size + margin))
     for body in range(len(scene.structure.bodies)):
-        _draw_body(axes, scene, body, BODIES[body % len(BODIES)], 0.012 * size)
-    for first, second, place in scene.joints:
+        _draw_body(axes, scene, body, BODIES[body % len(BODIES)])
+    for _, second, place in scene.joints:
         marker = "o" if second >= 0 else "^"
         axes.plot(
             *place,
@@ -299,22 +307,29 @@ def _draw(
             markeredgewidth=0.8,
             zorder=6,
         )
-        del first
     _draw_contacts(axes, scene, labels, velocities, metres, colour, 0.055 * size)
+    if metres > 0.0:
+        _draw_scale(axes, scene, metres, colour)
 
 
 def _draw_ground(axes: Axes, scene: _Scene, depth: float, length: float) -> None:
+    """A hatched band inside every half-plane, cut off where it is deep inside another."""
     from matplotlib.patches import Polygon
 
     middle = (scene.contacts.min(axis=0) + scene.contacts.max(axis=0)) / 2.0
-    for shape in scene.structure.shapes:
-        if not isinstance(shape, HalfSpace):
-            continue
+    planes = [shape for shape in scene.structure.shapes if isinstance(shape, HalfSpace)]
+    offsets = [0.0 if s.offset is None else float(scene.constants[s.offset]) for s in planes]
+    for shape, offset in zip(planes, offsets, strict=True):
         normal = np.array(shape.normal)
         along = np.array([normal[1], -normal[0]])
-        offset = 0.0 if shape.offset is None else float(scene.constants[shape.offset])
         origin = middle + (offset - normal @ middle) * normal
-        top = np.stack([origin - length * along, origin + length * along])
+        ends = [-length, length]
+        for other, beyond in zip(planes, offsets, strict=True):
+            slope = float(np.array(other.normal) @ along)
+            if abs(slope) > 1e-9:  # origin + t along is no deeper than `depth` on one side of t
+                t = float(beyond - depth - np.array(other.normal) @ origin) / slope
+                ends = [max(ends[0], t), ends[1]] if slope > 0 else [ends[0], min(ends[1], t)]
+        top = np.stack([origin + t * along for t in ends])
         # The edge lies below all fills, so that it ends where another half-plane begins.
         axes.plot(*top.T, color=OUTLINE, linewidth=1.6, zorder=1)
         corners = np.concatenate([top, top[::-1] - depth * normal])
@@ -323,7 +338,7 @@ def _draw_ground(axes: Axes, scene: _Scene, depth: float, length: float) -> None
         )
 
 
-def _draw_body(axes: Axes, scene: _Scene, body: int, fill: str, dot: float) -> None:
+def _draw_body(axes: Axes, scene: _Scene, body: int, fill: str) -> None:
     """A box or disc as it is; any other body as a link from its joints and shapes to its centre of mass."""
     from matplotlib.patches import Circle, Polygon
 
@@ -362,7 +377,6 @@ def _draw_body(axes: Axes, scene: _Scene, body: int, fill: str, dot: float) -> N
             rim = place + radius * scene.rotations[body] @ np.array([0.0, 1.0])
             axes.plot(*np.stack([place, rim]).T, color=OUTLINE, linewidth=0.8, zorder=3.3)
     axes.plot(*centre, "o", markersize=3.5, color=OUTLINE, zorder=5)
-    del dot
 
 
 def _draw_contacts(
@@ -398,32 +412,42 @@ def _draw_contacts(
             path_effects=halo,
         )
         if metres > 0.0 and np.linalg.norm(u) > STILL:
-            axes.annotate(
-                "",
-                xy=tuple(place + metres * u),
-                xytext=tuple(place),
-                zorder=9,
-                arrowprops={
-                    "arrowstyle": "-|>,head_length=0.45,head_width=0.22",
-                    "color": colour,
-                    "linewidth": 1.6,
-                    "shrinkA": 0.0,
-                    "shrinkB": 0.0,
-                    "mutation_scale": 10.0,
-                },
-            )
+            _arrow(axes, place, metres * u, colour)
 
 
-def _scale(figure: Figure, axes: Axes, fastest: float, metres: float) -> None:
-    """A bar of a round speed below the panels."""
-    power = 10.0 ** math.floor(math.log10(fastest))
-    speed = max(k * power for k in (1.0, 2.0, 5.0) if k * power <= fastest * (1.0 + 1e-9))
-    from matplotlib.lines import Line2D
-
-    del axes, metres
-    figure.legend(
-        handles=[Line2D([], [], color=BEFORE, linewidth=1.6, label=f"{speed:g} m/s")],
-        loc="outside lower center",
-        frameon=False,
+def _draw_scale(axes: Axes, scene: _Scene, metres: float, colour: str) -> None:
+    """An arrow of a round speed, above the mechanism on the left."""
+    low, high = _extent(scene)
+    margin = _margin(scene)
+    longest = ARROW * float(np.max(high - low)) / metres
+    power = 10.0 ** math.floor(math.log10(longest))
+    speed = max(k * power for k in (1.0, 2.0, 5.0) if k * power <= longest * (1.0 + 1e-9))
+    start = np.array([low[0] - 0.85 * margin, high[1] + 0.78 * margin])
+    end = start + np.array([metres * speed, 0.0])
+    _arrow(axes, start, end - start, colour)
+    axes.annotate(
+        f"{speed:g} m/s",
+        (end[0], end[1]),
+        xytext=(4, 0),
+        textcoords="offset points",
         fontsize=8,
+        va="center",
+    )
+
+
+def _arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None:
+    end = start + along
+    axes.annotate(
+        "",
+        xy=(end[0], end[1]),
+        xytext=(start[0], start[1]),
+        zorder=9,
+        arrowprops={
+            "arrowstyle": "-|>,head_length=0.4,head_width=0.2",
+            "color": colour,
+            "linewidth": 1.5,
+            "shrinkA": 0.0,
+            "shrinkB": 0.0,
+            "mutation_scale": 9.0,
+        },
     )
