@@ -17,6 +17,7 @@ import numpy as np
 from jaxcontact import impact, models, viz
 from jaxcontact.impact.outcomes import contact_names, outcome_shares
 from jaxcontact.impact.sampling import SELECTIONS, Progress
+from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome
 from jaxcontact.solvers.modes import MAX_ENUMERATED
 from jaxcontact.status import Status
@@ -148,7 +149,9 @@ def _impact(options: argparse.Namespace) -> int:
             raise _UsageError(f"--mu: expected 1 or {num_contacts} numbers, got {len(options.mu)}")
         params = params.replace(mu=jax.numpy.broadcast_to(jax.numpy.array(options.mu), (num_contacts,)))
     terms = contact_terms(model.system, params, model.state)
-    default = "all" if num_contacts < MANY_MODES or num_contacts > MAX_ENUMERATED else "visited"
+    default = "all" if num_contacts < MANY_MODES else "visited"
+    if num_contacts > MAX_ENUMERATED or model.system.structure.dim == 3:
+        default = "lemke"
     settings = {
         "step": model.step if options.step is None else options.step,
         "max_steps": model.max_steps if options.max_steps is None else options.max_steps,
@@ -261,24 +264,29 @@ def _write(
     if settings["selection"] == "visited":
         path_settings["selection"] = "all"
     through = impact.sample(terms, model.state.v, **path_settings)
-    peer = mujoco_outcome(name, friction=np.asarray(terms.mu))
     title = name.replace("_", " ").capitalize()
-    picture = viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=title)
-    drawing = viz.plot_mechanism(
-        model.system, model.params, model.state, v=_classical_outcomes(terms, model.state.v), title=title
-    )
-    files = [folder / f"{name}_{kind}" for kind in ("impact.png", "mechanism.png", "impact.npz")]
+    peer = None
+    if name in MUJOCO_MODELS:
+        peer = mujoco_outcome(name, friction=np.asarray(terms.mu))
+    set_picture = viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=title)
+    pictures = {"impact.png": set_picture}
+    if model.system.structure.dim == 2:
+        outcomes = _classical_outcomes(terms, model.state.v)
+        pictures["mechanism.png"] = viz.plot_mechanism(
+            model.system, model.params, model.state, v=outcomes, title=title
+        )
+    files = [folder / f"{name}_{kind}" for kind in (*pictures, "impact.npz")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        picture.savefig(files[0], dpi=150)
-        drawing.savefig(files[1], dpi=150)
+        for path, picture in zip(files, pictures.values(), strict=False):
+            picture.savefig(path, dpi=150)
         arrays = {
             key: np.asarray(getattr(samples, key))
             for key in ("v_minus", "v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual")
         }
         arrays |= {key: np.asarray(getattr(terms, key)) for key in ("M", "J_n", "J_t", "phi", "mu", "active")}
         arrays |= {"model": np.array(name), "settings": np.array(json.dumps(settings))}
-        np.savez_compressed(files[2], allow_pickle=False, **arrays)
+        np.savez_compressed(files[-1], allow_pickle=False, **arrays)
     except OSError as error:
         raise _UsageError(f"--out: cannot write to {folder}: {error.strerror or error}") from None
     return files

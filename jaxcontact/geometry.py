@@ -142,8 +142,9 @@ def candidates(
     dtype = positions.dtype
 
     def world(shape: Any, centre: jax.Array) -> jax.Array:
+        centre = jnp.asarray(centre, dtype)
         if shape.body is None:
-            return jnp.asarray(centre, dtype)
+            return centre
         index = bodies.index(shape.body)
         return positions[index] + orientations[index] @ centre
 

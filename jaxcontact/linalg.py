@@ -48,7 +48,7 @@ def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         return swept, jnp.minimum(worst, pivot)
 
     start = (scaled, jnp.asarray(jnp.inf, matrix.dtype))
-    inverse, worst = lax.fori_loop(0, n, sweep, start, unroll=n <= 6)
+    inverse, worst = lax.fori_loop(0, n, sweep, start)
     # One step of Newton's iteration X (2 I - A X) recovers the digits that unpivoted elimination loses.
     inverse = inverse @ (2.0 * jnp.eye(n, dtype=matrix.dtype) - scaled @ inverse)
     inverse = 0.5 * (inverse + inverse.T)
@@ -96,5 +96,5 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     identity = jnp.eye(n, dtype=dtype)
     ones = jnp.ones(n, dtype)
     start = (matrix, identity, jnp.zeros_like(identity), ones, ones, jnp.int32(0))
-    _, rows, place, _, _, rank = lax.fori_loop(0, n, eliminate, start, unroll=n <= 4)
+    _, rows, place, _, _, rank = lax.fori_loop(0, n, eliminate, start)
     return place @ rows, rank

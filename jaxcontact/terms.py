@@ -109,7 +109,7 @@ def _check_sizes(system: System, params: Params, state: State) -> None:
     if nc == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
     inertia = (nb,) if structure.dim == 2 else (nb, 3)
-    expected = [
+    expected: list[tuple[str, tuple[int, ...], list[tuple[int, ...]]]] = [
         ("state.q", jnp.shape(state.q), [(structure.num_positions,)]),
         ("state.v", jnp.shape(state.v), [(structure.num_velocities,)]),
         ("params.mass", jnp.shape(params.mass), [(nb,)]),
@@ -119,5 +119,5 @@ def _check_sizes(system: System, params: Params, state: State) -> None:
     ]
     for name, shape, allowed in expected:
         if shape not in allowed:
-            wanted = " or ".join(map(str, allowed))
+            wanted = " or ".join(str(each) for each in allowed)
             raise ValueError(f"{name}: expected shape {wanted}, got {shape}")

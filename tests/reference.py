@@ -10,9 +10,10 @@ Equation of motion: M(q) vdot + bias(q, v) = tau + J_n^T lam_n + J_t^T lam_t, wi
 Impact functions take planar terms M (nv,nv), J_n (m,nv), J_t (m,nv), mu (m,) and return contact impulses in N s.
 """
 
+from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 

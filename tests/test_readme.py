@@ -13,7 +13,9 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_example_runs(number: int) -> None:
-    done = subprocess.run([sys.executable, "-c", EXAMPLES[number]], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", EXAMPLES[number]], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 

@@ -9,16 +9,18 @@ chunk and order.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance, mass_norm
 from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.solvers import modes
-from jaxcontact.status import Status, flag
+from jaxcontact.status import Status
 
 
 class LaneResults(Record):
@@ -181,7 +183,10 @@ def _misfit(
     return jnp.max(jnp.where(space.active[:, None], worst, 0.0), axis=0)
 
 
-def lane_status(results: LaneResults) -> jax.Array:
-    """Status bits (n,) of the samples."""
-    limit = 1e-6 if jnp.finfo(results.residual.dtype).bits >= 64 else 1e-3
-    return flag(~(results.residual <= limit), Status.STALLED) | flag(results.collides, Status.UNTERMINATED)
+def lane_status(results: LaneResults) -> Any:
+    """Status bits (n,) uint32 of the samples, in NumPy."""
+    residual = np.asarray(results.residual)
+    limit = 1e-6 if residual.dtype == np.float64 else 1e-3
+    stalled = np.where(residual <= limit, 0, int(Status.STALLED))
+    unterminated = np.where(results.collides, int(Status.UNTERMINATED), 0)
+    return (stalled | unterminated).astype(np.uint32)

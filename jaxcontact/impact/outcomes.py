@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxcontact.impact.sampling import ImpactSamples
+from jaxcontact.impact.stream import ImpactSamples
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 

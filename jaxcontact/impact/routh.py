@@ -37,7 +37,8 @@ from jaxcontact.terms import ContactTerms
 SELECTIONS = ("all", "lemke")
 
 
-def _check_selection(terms: ContactTerms, selection: str, allowed: tuple[str, ...]) -> None:
+def check_selection(terms: ContactTerms, selection: str, allowed: tuple[str, ...]) -> None:
+    """Raise ValueError for an unknown selection, or one that these terms do not allow."""
     if selection not in allowed:
         raise ValueError(f"selection: expected one of {', '.join(allowed)}, got {selection!r}")
     if selection != "lemke":
@@ -114,7 +115,7 @@ def routh_step(
     """
     inputs.check(terms, v)
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
-    _check_selection(terms, selection, SELECTIONS)
+    check_selection(terms, selection, SELECTIONS)
     picks = jnp.reshape(jnp.asarray(pick, v.dtype), (1,))
     v_next, info, _ = _resolve(
         terms, v, impulse_max[None], picks, selection, num_directions, until_separated=False
@@ -199,8 +200,16 @@ def resolve(
     inputs.check_impulse_max(impulse_max, (steps, jnp.shape(terms.phi)[0]))
     if jnp.shape(pick) != (steps,):
         raise ValueError(f"pick: expected shape ({steps},), got {jnp.shape(pick)}")
-    _check_selection(terms, selection, SELECTIONS)
+    check_selection(terms, selection, SELECTIONS)
     v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, num_directions)
+    return v_plus, info
+
+
+def resolve_unchecked(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, pick: jax.Array, selection: str
+) -> tuple[jax.Array, ImpactInfo]:
+    """`resolve` for drivers that have checked their input."""
+    v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, 8)
     return v_plus, info
 
 

@@ -63,8 +63,8 @@ def mujoco_outcome(
         ValueError: an unknown model or cone, a timestep that is not positive.
         RuntimeError: contacts still approach after 20,000 steps.
     """
-    if model_name not in _BODIES:
-        raise ValueError(f"model_name: expected one of {', '.join(_BODIES)}, got {model_name!r}")
+    if model_name not in MODELS:
+        raise ValueError(f"model_name: expected one of {', '.join(MODELS)}, got {model_name!r}")
     if cone not in ("elliptic", "pyramidal"):
         raise ValueError(f"cone: expected elliptic or pyramidal, got {cone!r}")
     if not timestep > 0.0:
@@ -138,7 +138,7 @@ def mjcf(
   <default><geom contype="0" conaffinity="0"/></default>
   <worldbody>
     {" ".join(planes)}
-    {_BODIES[model_name](model)}
+    {MODELS[model_name](model)}
   </worldbody>
   <contact>
     {" ".join(pairs)}
@@ -245,13 +245,14 @@ def _ramone(model: Model) -> str:
 
 def _disk_stack(model: Model) -> str:
     radius = float(model.params.constants["radius"])
+    joints = f"{_slides()} {_hinge()}"
     return " ".join(
-        f"<body>{_slides()} {_hinge()} {_inertial(model, i)} {_ball(f'{name}_rim', (0.0, 0.0), radius)}</body>"
+        f"<body>{joints} {_inertial(model, i)} {_ball(f'{name}_rim', (0.0, 0.0), radius)}</body>"
         for i, name in enumerate(model.system.structure.bodies)
     )
 
 
-_BODIES: dict[str, Callable[[Model], str]] = {
+MODELS: dict[str, Callable[[Model], str]] = {
     "rocking_block": _box,
     "compass_gait": _compass_gait,
     "box_and_wall": _box,

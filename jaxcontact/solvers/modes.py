@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -206,7 +207,7 @@ def _choose_keyed(keyed: jax.Array, pick: jax.Array, merge: jax.Array) -> tuple[
     def next_outcome(after: jax.Array) -> jax.Array:
         return _minimum_over_modes(jnp.where(keyed > after[None], keyed, jnp.inf))
 
-    def sweep(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def sweep(carry: Any) -> Any:
         lowest, count, remembered = carry
         place = count[None] == jnp.arange(_REMEMBERED, dtype=jnp.int32).reshape((-1,) + (1,) * count.ndim)
         remembered = jnp.where(place, lowest[None], remembered)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all, sequential
+from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
+from jaxcontact.impact.contact_space import colliding
 from jaxcontact.solvers.modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
 
@@ -104,6 +105,7 @@ def plot_impact_set(
         ImportError: matplotlib is not installed.
     """
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     nc, nt, nv = np.shape(terms.J_t)
     if np.ndim(samples.v_plus) != 2 or np.shape(samples.v_plus)[1] != nv:
@@ -127,8 +129,8 @@ def plot_impact_set(
     side = width / max(columns, 3) - 0.6
     heading = 0.22 * (len(views) - 1) * len(views) + (0.3 if title else 0.0)
     height = rows * len(views) * (side + 0.42) + heading + 0.2 * math.ceil(len(handles) / legend_columns)
-    figure = Figure(figsize=(width * columns / max(columns, 3), height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.05, h_pad=0.04)  # type: ignore[union-attr]
+    layout = ConstrainedLayoutEngine(w_pad=0.05, h_pad=0.04)
+    figure = Figure(figsize=(width * columns / max(columns, 3), height), layout=layout)
     grid = figure.add_gridspec(rows * len(views), columns)
     for view, close in enumerate(views):
         points = curves.outcomes() if close else curves.everything()
@@ -219,21 +221,36 @@ def _simultaneous(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
 def _sequences(
     samples: ImpactSamples, terms: ContactTerms, shown: np.ndarray, labels: tuple[str, ...]
 ) -> dict[str, np.ndarray]:
-    """Velocities through single impacts one at a time, for either contact first."""
+    """Velocities through single impacts one at a time, as `impact.sequential`, for either contact first.
+
+    In single steps that share one compilation, because the velocities in between are wanted.
+    """
     found: dict[str, np.ndarray] = {}
     first, second = (int(i) for i in shown)
     for order in ((first, second), (second, first)):
-        v, path = samples.v_minus, [np.asarray(samples.v_minus)]
-        cycle = order
+        v, path, place = samples.v_minus, [np.asarray(samples.v_minus)], 0
         for _ in range(MAX_IMPACTS):
-            v, info = sequential(terms, v, cycle, max_impacts=1)
-            if int(info.num_solves) == 0:
+            approaching = np.asarray(colliding(terms, v))
+            if not approaching.any():
                 break
+            contact = order[place] if approaching[order[place]] else order[1 - place]
+            place = 1 - order.index(contact)
+            v, _info = anitescu_potra(_only(terms, contact), v)
             path.append(np.asarray(v))
-            hit = int(np.argmax(np.asarray(info.impulse)[:, 0]))
-            cycle = (second, first) if hit == first else (first, second)
         found[f"one at a time, {labels[order[0]]} first"] = np.stack(path)
     return found
+
+
+def _only(terms: ContactTerms, contact: int) -> ContactTerms:
+    """The terms of one contact."""
+    one = slice(contact, contact + 1)
+    return terms.replace(
+        J_n=terms.J_n[one],
+        J_t=terms.J_t[one],
+        phi=terms.phi[one],
+        mu=terms.mu[one],
+        active=terms.active[one],
+    )
 
 
 def _panels(shown: list[int]) -> list[_Panel]:
@@ -306,9 +323,13 @@ def _frame(axes: Axes, panel: _Panel, window: np.ndarray, labels: tuple[str, ...
             draw(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
 
 
-def _in_powers(power: int) -> Callable[[float, int | None], str]:
+def _in_powers(power: int) -> Callable[[float, float], str]:
     """Tick labels in units of 10^power, with a proper minus sign."""
-    return lambda value, _=None: f"{round(value / 10.0**power, 6):g}".replace("-", "\u2212")
+
+    def text(value: float, _: float) -> str:
+        return f"{round(value / 10.0**power, 6):g}".replace("-", "\u2212")
+
+    return text
 
 
 def _thin(x: np.ndarray, y: np.ndarray, window: np.ndarray) -> np.ndarray:
@@ -317,8 +338,9 @@ def _thin(x: np.ndarray, y: np.ndarray, window: np.ndarray) -> np.ndarray:
     column = np.floor((x - low[0]) / size[0]).astype(np.int64)
     row = np.floor((y - low[1]) / size[1]).astype(np.int64)
     inside = np.flatnonzero((column >= 0) & (column < CELLS) & (row >= 0) & (row < CELLS))
-    _, first = np.unique(column[inside] * CELLS + row[inside], return_index=True)
-    return inside[first]
+    first = np.full(CELLS * CELLS, -1)
+    first[(column[inside] * CELLS + row[inside])[::-1]] = inside[::-1]  # the last to be written stays
+    return first[first >= 0]
 
 
 def _draw(axes: Axes, panel: _Panel, window: np.ndarray, curves: _Curves) -> None:

@@ -11,7 +11,6 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
@@ -91,8 +90,8 @@ def plot_mechanism(
     columns = _columns(count, float(span[0] / span[1]))
     rows = math.ceil(count / columns)
     panel = min(width / columns, 3.6)
-    tall = (panel - 0.4) * span[1] / span[0] + 0.5
-    figure = Figure(figsize=(panel * columns, tall * rows + (0.3 if title else 0.0)), layout="constrained")
+    tall = (panel - 0.4) * span[1] / span[0] + 0.55
+    figure = Figure(figsize=(panel * columns, tall * rows + (0.35 if title else 0.1)), layout="constrained")
     scale = _arrow_scale(scene, *after.values())
     for k, (label, u) in enumerate([("before", before), *after.items()]):
         axes = figure.add_subplot(rows, columns, k + 1)
@@ -147,7 +146,7 @@ def draw_mechanism(
 
 def _columns(count: int, aspect: float) -> int:
     """Panels side by side: few rows, no row with one panel left over where that can be helped."""
-    most = 4 if aspect < 0.8 else 3 if aspect < 1.6 else 2
+    most = 4 if aspect < 1.1 else 3 if aspect < 1.6 else 2
     return 2 if most == 3 and count == 4 else min(count, most)
 
 
@@ -307,7 +306,7 @@ def _draw(
             markeredgewidth=0.8,
             zorder=6,
         )
-    _draw_contacts(axes, scene, labels, velocities, metres, colour, 0.055 * size)
+    _draw_contacts(axes, scene, labels, velocities, metres, colour)
     if metres > 0.0:
         _draw_scale(axes, scene, metres, colour)
 
@@ -331,7 +330,7 @@ def _draw_ground(axes: Axes, scene: _Scene, depth: float, length: float) -> None
                 ends = [max(ends[0], t), ends[1]] if slope > 0 else [ends[0], min(ends[1], t)]
         top = np.stack([origin + t * along for t in ends])
         # The edge lies below all fills, so that it ends where another half-plane begins.
-        axes.plot(*top.T, color=OUTLINE, linewidth=1.6, zorder=1)
+        axes.plot(*top.T, color=OUTLINE, linewidth=1.6, solid_capstyle="butt", zorder=1)
         corners = np.concatenate([top, top[::-1] - depth * normal])
         axes.add_patch(
             Polygon(corners, facecolor=GROUND, edgecolor=HATCH, hatch="////", linewidth=0.0, zorder=1.1)
@@ -386,7 +385,6 @@ def _draw_contacts(
     velocities: np.ndarray,
     metres: float,
     colour: str,
-    gap: float,
 ) -> None:
     from matplotlib.patheffects import withStroke
 
@@ -398,12 +396,14 @@ def _draw_contacts(
             *place, "o", markersize=4.0, color=colour, markeredgecolor="white", markeredgewidth=0.6, zorder=8
         )
         # Into the second body, and aside of an arrow that goes there too.
-        away = -normal * gap
+        away = -normal
         if metres > 0.0 and np.linalg.norm(u) > STILL and -(u @ normal) > 0.5 * np.linalg.norm(u):
-            away = (tangent - 0.6 * normal) * gap
-        axes.text(
-            *(place + away),
+            away = tangent - 0.6 * normal
+        axes.annotate(
             label,
+            (place[0], place[1]),
+            xytext=(9.0 * away[0], 9.0 * away[1]),
+            textcoords="offset points",
             fontsize=9,
             fontweight="bold",
             ha="center",

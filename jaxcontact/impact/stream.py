@@ -1,0 +1,282 @@
+"""Samples in chunks of fixed size, in order, computed ahead on all devices.
+
+Owns how a long run is cut up: chunks, worker threads, devices and processes, and the growing mode table of
+the selection "visited". A sample depends on its number alone, so none of this shows in the results.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.impact import routh
+from jaxcontact.impact.contact_space import ContactSpace, contact_space
+from jaxcontact.impact.draws import Iid, Sobol
+from jaxcontact.impact.lanes import LaneResults, lane_status, run_lanes
+from jaxcontact.solvers import modes
+from jaxcontact.terms import ContactTerms
+
+CHUNK = 2**14  # samples per call of the kernel and per report
+MANY_MODES = 512  # tables above it get few lanes, and many small calls per chunk
+PILOT = 512  # samples that fill the first table of "visited"
+GROWTH = 8  # each block of "visited" ends at this many times the sample number of the one before
+
+
+class ImpactSamples(Record):
+    """Samples of the outcomes of one impact; axis 0 is the sample.
+
+    Attributes:
+        v_minus: (nv,) velocity before.
+        v_plus: (n, nv) velocities after.
+        impulse: (n, nc, 1 + nt) total contact impulse (n, t1, t2), N s.
+        status: (n,) uint32 bits of `Status`; 0 is success.
+        num_solves: (n,) steps taken.
+        energy_ratio: (n,) kinetic energy after / before.
+        residual: (n,) worst residual of any step, as in `ImpactInfo`.
+        path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
+            repeat v_plus.
+        complete: whether all solutions of every step were candidates.
+    """
+
+    v_minus: jax.Array
+    v_plus: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+    num_solves: jax.Array
+    energy_ratio: jax.Array
+    residual: jax.Array
+    path: jax.Array | None = None
+    complete: bool = static(default=False)
+
+
+class Chunk(NamedTuple):
+    """Samples number begin, ..., end - 1, as NumPy arrays, and the modes met up to there."""
+
+    begin: int
+    end: int
+    samples: ImpactSamples
+    visited: np.ndarray
+
+
+class Stream:
+    """A source of samples of one impact; see `sample` for the arguments."""
+
+    def __init__(
+        self,
+        terms: ContactTerms,
+        v: jax.Array,
+        draws: Sobol | Iid,
+        step: jax.Array,
+        max_steps: int,
+        *,
+        selection: str,
+        keep_path: bool = False,
+        num_directions: int = 8,
+        devices: Sequence[jax.Device] | None = None,
+    ) -> None:
+        self.terms, self.v, self.draws, self.step = terms, v, draws, step
+        self.max_steps, self.keep_path = max_steps, keep_path
+        self.selection, self.num_directions = selection, num_directions
+        self.devices = list(jax.local_devices() if devices is None else devices)
+        self.num_modes = 0
+        if selection != "lemke":
+            self.space, self.table = _tabulate(terms)
+            self.num_modes = self.table.regular.shape[0]
+
+    def chunks(
+        self,
+        total: int,
+        *,
+        begin: int = 0,
+        visited: np.ndarray | None = None,
+        share: tuple[int, int] = (0, 1),
+    ) -> Iterator[Chunk]:
+        """Chunks in order, from sample number `begin` on.
+
+        Args:
+            begin: end of an earlier chunk, to resume behind it.
+            visited: modes met before `begin`, from that chunk.
+            share: (i, n) to compute only chunk i, i + n, i + 2n, ... of every block.
+        """
+        met = np.zeros(self.num_modes, bool) if visited is None else np.array(visited)
+        workers = _workers(self.devices)
+        with ThreadPoolExecutor(len(workers)) as pool:
+            for block_begin, block_end in self._blocks(total):
+                if block_end <= begin:
+                    continue
+                # The pilot looks among all modes; later blocks among those met before the block.
+                table = None
+                if self.selection == "visited" and block_begin > 0:
+                    table = _padded(self.table, np.flatnonzero(met))
+                starts = range(max(begin, block_begin), block_end, CHUNK)
+                pieces = [(s, min(s + CHUNK, block_end)) for s in starts][share[0] :: share[1]]
+                jobs: collections.deque[Future[Chunk]] = collections.deque()
+                for number, piece in enumerate(pieces):
+                    device = workers[number % len(workers)]
+                    jobs.append(pool.submit(self._chunk, *piece, table, device))
+                    if number == 0:
+                        jobs[0].result()  # compiles, which two threads would both do
+                    if len(jobs) > 2 * len(workers):
+                        yield self._noted(jobs.popleft(), met)
+                while jobs:
+                    yield self._noted(jobs.popleft(), met)
+
+    @staticmethod
+    def _noted(job: Future[Chunk], met: np.ndarray) -> Chunk:
+        chunk = job.result()
+        met |= chunk.visited
+        return chunk._replace(visited=met.copy())
+
+    def _blocks(self, total: int) -> list[tuple[int, int]]:
+        if self.selection != "visited":
+            return [(0, total)]
+        ends = [0]
+        while ends[-1] < total:
+            ends.append(min(total, PILOT * GROWTH ** (len(ends) - 1)))
+        return list(itertools.pairwise(ends))
+
+    def _chunk(self, begin: int, end: int, table: modes.ModeTable | None, device: jax.Device) -> Chunk:
+        numbers = np.arange(begin, end, dtype=np.uint32)
+        if self.selection == "lemke":
+            samples = self._by_pivoting(numbers, device)
+            return Chunk(begin, end, samples, np.zeros(0, bool))
+        results, visited = self._lanes(numbers, self.table if table is None else table, device)
+        if table is not None:
+            # The table knows only modes met before: samples that leave it are repeated with all.
+            lost = np.flatnonzero(results.missed)
+            visited = np.zeros(self.num_modes, bool)
+            if lost.size:
+                again, visited = self._lanes(numbers[lost], self.table, device)
+                for name in ("impulse", "num_solves", "residual", "missed", "collides", "path"):
+                    array = getattr(results, name)
+                    if array is not None:
+                        array[..., lost] = getattr(again, name)
+        samples = _physical(self.terms, self.space, self.v, results, self.selection == "all")
+        return Chunk(begin, end, samples, visited)
+
+    def _lanes(
+        self, numbers: np.ndarray, table: modes.ModeTable, device: jax.Device
+    ) -> tuple[LaneResults, np.ndarray]:
+        num_modes = table.regular.shape[0]
+        size = CHUNK if num_modes <= MANY_MODES else CHUNK // 16
+        placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
+        parts, visited = [], np.zeros(num_modes, bool)
+        for begin in range(0, len(numbers), size):
+            piece = numbers[begin : begin + size]
+            padded = jax.device_put(np.resize(piece, size), device)
+            part = run_lanes(
+                *placed,
+                padded,
+                jax.device_put(np.int32(piece.size), device),
+                max_steps=self.max_steps,
+                tile=tile_size(num_modes, device.platform),
+                keep_path=self.keep_path,
+            )
+            visited |= np.asarray(part.visited)
+            part = part.replace(visited=part.visited[:0])
+            parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
+        joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
+        return joined, visited
+
+    def _by_pivoting(self, numbers: np.ndarray, device: jax.Device) -> ImpactSamples:
+        """One Lemke solution per step, a padded batch at a time."""
+        nc, size = self.terms.phi.shape[0], 1024
+        terms, draws, step, v = jax.device_put((self.terms, self.draws, self.step, self.v), device)
+        parts = []
+        for begin in range(0, len(numbers), size):
+            piece = numbers[begin : begin + size]
+            padded = jax.device_put(np.resize(piece, size), device)
+            drawn = draws.uniform(padded, 0, self.max_steps * (nc + 1), v.dtype).T
+            caps = drawn.reshape(size, self.max_steps, nc + 1)[..., :nc] * step[None, None]
+            start = jnp.broadcast_to(v, (size, v.shape[0]))
+            part = routh.resolve_many(terms, start, caps, "lemke", self.num_directions, self.keep_path)
+            parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
+        v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        return ImpactSamples(
+            v_minus=self.v,
+            v_plus=v_plus,
+            impulse=info.impulse,
+            status=info.status,
+            num_solves=info.num_solves,
+            energy_ratio=info.energy_ratio,
+            residual=info.residual,
+            path=path,
+        )
+
+
+def _first(leaf: jax.Array, size: int) -> np.ndarray:
+    return np.array(leaf[..., :size])
+
+
+@jax.jit
+def _tabulate(terms: ContactTerms) -> tuple[ContactSpace, modes.ModeTable]:
+    space = contact_space(terms)
+    return space, modes.mode_table(space.delassus, space.mu, space.active, capped=True)
+
+
+def _workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
+    """One entry per worker thread: a kernel call keeps a GPU busy, but only one CPU core."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    per_device = max(1, cores // len(devices)) if devices[0].platform == "cpu" else 1
+    return list(devices) * per_device
+
+
+def _padded(table: modes.ModeTable, kept: np.ndarray) -> modes.ModeTable:
+    """The table of the modes `kept`, padded to a power of two so that few sizes are ever compiled."""
+    size = 1 << max(kept.size - 1, 0).bit_length()
+    part = table.take(np.resize(kept, size))
+    return part.replace(regular=part.regular & (np.arange(size) < kept.size))
+
+
+def tile_size(num_modes: int, platform: str) -> int:
+    """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
+    if platform != "cpu":
+        return int(np.clip(2**24 // num_modes, 2**10, 2**14))
+    return 256 if num_modes <= 64 else 128 if num_modes <= 2**12 else 32
+
+
+def _physical(
+    terms: ContactTerms, space: ContactSpace, v: jax.Array, results: Any, complete: bool
+) -> ImpactSamples:
+    """Physical units, samples first. In NumPy, elementwise: the same bits for any number of samples."""
+    response, scale, start = (np.asarray(a) for a in (space.response, space.scale, v))
+    nc = terms.phi.shape[0]
+
+    def velocities(impulse: Any) -> Any:
+        total = np.broadcast_to(start, (*impulse.shape[1:], start.size)).copy()
+        for row in range(impulse.shape[0]):
+            total += impulse[row][..., None] * response[:, row]
+        return total
+
+    v_plus = velocities(results.impulse)
+    mass = np.asarray(terms.M)
+    energy = np.zeros(v_plus.shape[0], v_plus.dtype)
+    for i in range(start.size):
+        for j in range(start.size):
+            energy += mass[i, j] * v_plus[:, i] * v_plus[:, j]
+    path: Any = None
+    if results.path is not None:
+        through = velocities(np.moveaxis(results.path, 1, 0))  # (N + 1, n, nv)
+        rows = np.minimum(np.arange(through.shape[0])[:, None], results.num_solves[None, :])
+        path = np.moveaxis(through[rows, np.arange(rows.shape[1])[None, :]], 0, 1)
+    return ImpactSamples(
+        v_minus=v,
+        v_plus=v_plus,
+        impulse=(results.impulse * scale[:, None]).T.reshape(-1, nc, 2),
+        status=lane_status(results),
+        num_solves=results.num_solves,
+        energy_ratio=energy / (start @ mass @ start),
+        residual=results.residual,
+        path=path,
+        complete=complete,
+    )

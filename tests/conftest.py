@@ -1,0 +1,39 @@
+"""Settings of every test: double precision, strict shapes, fixed seeds.
+
+JAXCONTACT_FLOAT32=1 turns double precision off and keeps only the tests marked `float32`.
+"""
+
+import os
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import settings
+
+FLOAT32 = os.environ.get("JAXCONTACT_FLOAT32", "0") == "1"
+
+jax.config.update("jax_enable_x64", not FLOAT32)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+settings.register_profile("jaxcontact", derandomize=True, deadline=None, database=None)
+settings.load_profile("jaxcontact")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not FLOAT32:
+        return
+    left_out = [item for item in items if item.get_closest_marker("float32") is None]
+    items[:] = [item for item in items if item.get_closest_marker("float32") is not None]
+    config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture
+def rng():
+    """A generator that gives every test the same numbers."""
+    return np.random.default_rng(20240611)
+
+
+@pytest.fixture
+def tolerance():
+    """`tolerance(double, single)`: the first in double precision, the second in single."""
+    return lambda double, single: single if FLOAT32 else double

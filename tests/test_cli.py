@@ -1,0 +1,122 @@
+"""The command line, as a person uses it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxcontact.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(list(arguments))
+    except SystemExit as stop:  # argparse
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_models_are_listed_with_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "models")
+    lines = out.splitlines()
+    assert code == 0
+    names = [line.split()[0] for line in lines]
+    assert {"rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack"} <= set(names)
+    assert all(len(line.split()) > 5 for line in lines)
+
+
+def test_summary_picture_and_data(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    code, out, _ = run(capsys, "impact", "rocking_block", "--samples", "2^10", "--out", str(folder))
+    assert code == 0
+    for needed in (
+        "A lifts, B sticks",
+        "normal",
+        "tangential",
+        "kinetic energy",
+        "terminated       100.00 %",
+        "LCPs per sample  2.4",
+        "s to compile",
+        "us per sample",
+    ):
+        assert needed in out
+    for name in ("rocking_block_impact.png", "rocking_block_mechanism.png", "rocking_block_impact.npz"):
+        assert str(folder / name) in out
+        assert (folder / name).stat().st_size > 1000
+    data = np.load(folder / "rocking_block_impact.npz")
+    assert data["v_plus"].shape == (1024, 3)
+    assert json.loads(str(data["settings"]))["step"] == 0.3
+    # The data are those of the library with the same settings.
+    assert np.all(data["status"] == 0)
+    assert np.max(data["v_plus"] @ data["J_n"].T) <= 0.21 * np.sqrt(2 * 9.81 * 0.01) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("model", ["compass_gait", "box_and_wall", "ramone", "disk_stack"])
+def test_every_model_runs(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "impact", model, "--samples", "64", "--json", "--out", str(tmp_path))
+    summary = json.loads(out)
+    assert code == 0
+    assert summary["model"] == model
+    assert summary["samples"] == 64
+    assert summary["failures"] == "SUCCESS"
+    assert abs(sum(summary["outcomes"].values()) - 1) < 1e-12
+    assert all(Path(path).is_file() for path in summary["files"])
+
+
+def test_options_reach_the_sampler(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["impact", "rocking_block", "--samples", "32", "--out", str(tmp_path), "--json"]
+    options = [
+        "--mu",
+        "0.1",
+        "0.2",
+        "--step",
+        "0.05",
+        "--max-steps",
+        "3",
+        "--seed",
+        "7",
+        "--selection",
+        "lemke",
+    ]
+    code, out, _ = run(capsys, *arguments, *options)
+    summary = json.loads(out)
+    assert code == 0
+    assert (summary["step"], summary["max_steps"], summary["seed"]) == (0.05, 3, 7)
+    assert summary["selection"] == "lemke"
+    assert not summary["complete"]
+    assert summary["terminated"] == 0.0  # three small steps do not end this impact
+    assert list(np.load(tmp_path / "rocking_block_impact.npz")["mu"]) == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["impact", "rocking_blok"], "did you mean 'rocking_block'"),
+        (["impact", "xyzzy"], "models: box_and_wall"),
+        (["impact", "rocking_block", "--samples", "many"], "2^14"),
+        (["impact", "rocking_block", "--samples", "0"], "at least 1"),
+        (["impact", "rocking_block", "--mu", "1", "2", "3"], "--mu: expected 1 or 2"),
+        (["impact", "rocking_block", "--mu", "-1"], "terms.mu"),
+        (["impact", "rocking_block", "--step", "-1"], "step"),
+        (["impact", "rocking_block", "--seed", "-1"], "seed"),
+        (["impact", "rocking_block", "--selection", "best"], "invalid choice"),
+        (["impact", "rocking_block", "--samples", "8", "--out", "/dev/null/x"], "--out: cannot write"),
+        ([], "COMMAND"),
+    ],
+)
+def test_mistakes_are_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jaxcontact", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "impact" in done.stdout

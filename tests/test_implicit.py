@@ -1,0 +1,191 @@
+"""The rule of differentiation against jnp.linalg, finite differences and closed forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxcontact import implicit
+
+N = 4
+
+
+@pytest.fixture
+def smooth(rng):
+    """Smooth A(s), S(s) symmetric positive definite, b(s) of three numbers s, and a point s."""
+    parts = [jnp.array(x) for x in rng.normal(size=(4, N, N))]
+    right = [jnp.array(x) for x in rng.normal(size=(4, N))]
+
+    def square(s):
+        return 4.0 * jnp.eye(N) + parts[0] + s[0] * parts[1] + s[1] ** 2 * parts[2] + jnp.sin(s[2]) * parts[3]
+
+    def spd(s):
+        root = square(s)
+        return root @ root.T + jnp.eye(N)
+
+    def rhs(s):
+        return right[0] + s[0] * right[1] + s[1] * s[2] * right[2] + jnp.cos(s[2]) * right[3]
+
+    return square, spd, rhs, jnp.array([0.3, -0.5, 0.8])
+
+
+def compiled(derivative, *functions):
+    return [jax.jit(derivative(f)) for f in functions]
+
+
+def differences(f, s, h=1e-6):
+    return np.stack([(f(s + h * e) - f(s - h * e)) / (2 * h) for e in np.eye(len(s))], axis=-1)
+
+
+def test_solve_spd_against_linalg(smooth):
+    _, spd, rhs, s = smooth
+
+    def ours(s):
+        return implicit.solve_spd(spd(s), jnp.stack([rhs(s), 2.0 - rhs(s)], axis=1))
+
+    def theirs(s):
+        return jnp.linalg.solve(spd(s), jnp.stack([rhs(s), 2.0 - rhs(s)], axis=1))
+
+    np.testing.assert_allclose(ours(s), theirs(s), rtol=1e-12)
+    for derivative in (jax.jacfwd, jax.jacrev, jax.hessian):
+        ours_at, theirs_at = compiled(derivative, ours, theirs)
+        np.testing.assert_allclose(ours_at(s), theirs_at(s), rtol=1e-9, atol=1e-12)
+    slope = jax.jit(jax.jacfwd(ours))(s)
+    np.testing.assert_allclose(slope, differences(jax.jit(ours), s), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.float32
+def test_refine_against_linalg(smooth, tolerance):
+    square, _, rhs, s = smooth
+
+    def ours(s):
+        return implicit.refine(square(s), rhs(s), jnp.zeros(N))
+
+    def theirs(s):
+        return jnp.linalg.solve(square(s), rhs(s))
+
+    rtol = tolerance(1e-10, 1e-3)
+    np.testing.assert_allclose(ours(s), theirs(s), rtol=rtol, atol=rtol)
+    for derivative in (jax.jacfwd, jax.jacrev, jax.hessian):
+        ours_at, theirs_at = compiled(derivative, ours, theirs)
+        np.testing.assert_allclose(ours_at(s), theirs_at(s), rtol=10 * rtol, atol=10 * rtol)
+
+
+def test_refine_against_finite_differences_in_both_modes(smooth, rng):
+    square, _, rhs, s = smooth
+    weight, direction = jnp.array(rng.normal(size=N)), jnp.array(rng.normal(size=3))
+
+    @jax.jit
+    def f(s):
+        return implicit.refine(square(s), rhs(s), jnp.ones(N))
+
+    slope = differences(f, s)
+    forward = jax.jit(lambda s, ds: jax.jvp(f, (s,), (ds,))[1])
+    np.testing.assert_allclose(forward(s, direction), slope @ direction, rtol=1e-7)
+    gradient = jax.jit(jax.grad(lambda s: weight @ f(s)))
+    np.testing.assert_allclose(gradient(s), weight @ slope, rtol=1e-7)
+    over, under = jax.jit(jax.jacfwd(gradient))(s), jax.jit(jax.jacrev(gradient))(s)
+    np.testing.assert_allclose(over, differences(gradient, s), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(under, over, rtol=1e-11, atol=1e-14)
+
+
+def test_refine_repairs_any_guess_and_takes_no_derivative_from_it(smooth, rng):
+    square, _, rhs, s = smooth
+    exact = np.linalg.solve(square(s), rhs(s))
+    for size in (0.0, 1e-6, 1e3):
+        guess = jnp.array(exact + size * rng.normal(size=N))
+        x = implicit.refine(square(s), rhs(s), guess)
+        np.testing.assert_allclose(x, exact, rtol=1e-10)
+    slope = jax.jacfwd(lambda g: implicit.refine(square(s), rhs(s), g))(jnp.array(exact))
+    np.testing.assert_array_equal(slope, np.zeros((N, N)))
+
+
+def test_refine_with_an_inverse_handed_over(smooth):
+    square, _, rhs, s = smooth
+
+    def f(s, inverse):
+        return implicit.refine(square(s), rhs(s), jnp.zeros(N), inverse)
+
+    inverse = jnp.linalg.inv(square(s))
+    plain = jax.jacfwd(lambda s: implicit.refine(square(s), rhs(s), jnp.zeros(N)))(s)
+    np.testing.assert_allclose(jax.jacfwd(f)(s, inverse), plain, rtol=1e-10)
+    np.testing.assert_array_equal(jax.jacfwd(f, argnums=1)(s, inverse), np.zeros((N, N, N)))
+
+
+def projector(angle):
+    """The projector on the line at that angle, and its derivative: v v^T and v v'^T + v' v^T."""
+    v, w = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
+    return np.outer(v, v), np.outer(v, w) + np.outer(w, v)
+
+
+def test_rank_deficient_projector_in_closed_form():
+    c = jnp.array([1.5, -0.7])
+
+    def line(t):
+        v = jnp.stack([jnp.cos(t), jnp.sin(t)])
+        return v[:, None] * v[None, :]
+
+    def determined(t, guess):
+        # P x = P c leaves x free across the line; P x is determined.
+        return line(t) @ implicit.refine(line(t), line(t) @ c, guess)
+
+    forward, reverse, second = (
+        jax.jit(derivative(determined))
+        for derivative in (jax.jacfwd, jax.jacrev, lambda f: jax.jacfwd(jax.jacrev(f)))
+    )
+    for angle in (0.0, 0.4, np.pi / 2, 2.5):
+        P, dP = projector(angle)
+        for guess in (np.zeros(2), P @ c, np.array([3.0, 5.0])):
+            g = jnp.array(guess)
+            np.testing.assert_allclose(jax.jit(determined)(angle, g), P @ c, atol=1e-14)
+            np.testing.assert_allclose(forward(angle, g), dP @ c, atol=1e-13)
+            np.testing.assert_allclose(reverse(angle, g), dP @ c, atol=1e-13)
+            # P'' = 2 (w w^T - v v^T) = 2 (1 - 2 P)
+            np.testing.assert_allclose(second(angle, g), 2 * (np.eye(2) - 2 * P) @ c, atol=1e-12)
+
+
+def test_rank_deficient_systems_keep_the_solvers_choice(rng):
+    B = rng.normal(size=(N, 2))
+    A, c = B @ B.T, rng.normal(size=N)
+    x = implicit.refine(jnp.array(A), jnp.array(A @ c), jnp.array(c))
+    np.testing.assert_allclose(x, c, atol=1e-13)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_rank_deficient_derivatives_of_what_is_determined(rank, rng):
+    parts = [jnp.array(x) for x in rng.normal(size=(3, N, rank))]
+    target = [jnp.array(x) for x in rng.normal(size=(3, N))]
+    guess = jnp.array(rng.normal(size=N))
+
+    def root(s):  # redundant contacts: the Delassus matrix B B^T has rank nv < nc
+        return parts[0] + s[0] * parts[1] + s[1] ** 2 * parts[2]
+
+    def c(s):
+        return target[0] + s[1] * target[1] + jnp.sin(s[0]) * target[2]
+
+    def ours(s):
+        B = root(s)
+        return B.T @ implicit.refine(B @ B.T, B @ (B.T @ c(s)), guess)
+
+    def closed(s):
+        return root(s).T @ c(s)
+
+    s = jnp.array([0.2, -0.4])
+    np.testing.assert_allclose(ours(s), closed(s), rtol=1e-11, atol=1e-12)
+    for derivative in (jax.jacfwd, jax.jacrev, jax.hessian):
+        ours_at, closed_at = compiled(derivative, ours, closed)
+        np.testing.assert_allclose(ours_at(s), closed_at(s), rtol=1e-8, atol=1e-10)
+
+
+def test_batches_give_what_single_calls_give(smooth, rng):
+    square, spd, rhs, s = smooth
+    points = jnp.array(np.asarray(s) + 0.1 * rng.normal(size=(5, 3)))
+
+    def f(s):
+        return implicit.refine(square(s), rhs(s), jnp.zeros(N)) + implicit.solve_spd(
+            spd(s), rhs(s)[:, None]
+        ).reshape(-1)
+
+    gradient = jax.jit(jax.grad(lambda s: jnp.sum(f(s) ** 2)))
+    together = jax.jit(jax.vmap(gradient))(points)
+    np.testing.assert_allclose(together, np.stack([gradient(p) for p in points]), rtol=1e-11)
