@@ -238,7 +238,8 @@ def _text(summary: dict[str, Any]) -> str:
     lines += [
         f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
         f"  terminated       {100 * summary['terminated']:.2f} %",
-        f"  LCPs per sample  {summary['lcps_per_sample']:.3f}, worst residual {summary['worst_residual']:.1e}",
+        f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
+        f"  worst residual   {summary['worst_residual']:.1e}",
         f"  time             {summary['compile_seconds']:.1f} s to compile, then "
         f"{summary['microseconds_per_sample']:.2f} us per sample ({summary['seconds']:.2f} s)",
         *(f"  wrote            {path}" for path in summary["files"]),
@@ -279,7 +280,7 @@ def _write(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, picture in zip(files, pictures.values(), strict=False):
-            picture.savefig(path, dpi=150)
+            picture.savefig(path, dpi=150, bbox_inches="tight")
         arrays = {
             key: np.asarray(getattr(samples, key))
             for key in ("v_minus", "v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual")

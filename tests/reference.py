@@ -33,7 +33,7 @@ class Mechanism(NamedTuple):
     max_steps: int | None = None
 
 
-# ---------------------------------------------------------------------------------- one rigid body in the plane
+# --- one rigid body in the plane
 
 
 def body_mass_matrix(q, m, inertia):
@@ -96,7 +96,7 @@ def box_and_wall(w=1.0, m=1.0, tilt=np.deg2rad(10.0), speed=1.0, mu=1.0):
     )
 
 
-# ----------------------------------------------------------------------------------------- planar trees of links
+# --- planar trees of links
 
 
 def tree_mass_matrix(q, D, m, inertia, A):
@@ -209,7 +209,7 @@ def three_link_walker(
     )
 
 
-# ------------------------------------------------------------------------------------------------------- disks
+# --- disks
 
 
 def disks_mass_matrix(q, mass=1.0, r=1.0):
@@ -261,7 +261,7 @@ def disk_stack(mass=1.0, r=1.0, speed=1.0, mu=np.sqrt(3.0)):
 MODELS = {f.__name__: f for f in (rocking_block, compass_gait, box_and_wall, ramone, disk_stack)}
 
 
-# ------------------------------------------------------------------------------------------- a free box in space
+# --- a free box in space
 
 BOX_SIGNS = np.array(list(product((-1.0, 1.0), repeat=3)))  # the eight corners, x slowest, z fastest
 
@@ -304,7 +304,7 @@ def box3d_contacts(q, size=(1.0, 0.6, 0.4)):
     return q[2] + r @ R[2], J[:, 2], J[:, :2]
 
 
-# ----------------------------------------------------------------------------------------- contact-space algebra
+# --- contact-space algebra
 
 
 def energy(M, v):
@@ -391,7 +391,7 @@ def distinct(M, J, d, v, lam, sep=1e-7):
     return v_plus[order], lam[order, :m], lam[order, m:]
 
 
-# ---------------------------------------------------------------------- every solution, over all LCP index sets
+# --- every solution, over all LCP index sets
 
 
 def brute_bases(M, J_n, J_t, mu, capped):
@@ -421,7 +421,7 @@ def step_solutions(M, J_n, J_t, mu, v, lam_max, tol=1e-9, bases=None):
     return distinct(M, J, d, v, lam)
 
 
-# -------------------------------------------------------------------------- every solution, over contact modes
+# --- every solution, over contact modes
 
 CAPPED_MODES = ((None, 0),) + tuple(
     product(("capped", "rest"), (0, 1, -1))
@@ -485,7 +485,7 @@ def mode_anitescu_potra_solutions(M, J_n, J_t, mu, v, tol=1e-9):
     return mode_step_solutions(M, J_n, J_t, mu, v, np.full(len(J_n), np.inf), tol, maps)
 
 
-# ------------------------------------------------------------------------------------------------------ impacts
+# --- impacts
 
 
 def simulate_routh(M, J_n, J_t, mu, v, lam_max, pick, stop=1e-8, maps=None):

@@ -20,7 +20,7 @@ TRACES = {"walker": 0}
 SIZE = (1.0, 0.6, 0.4)
 
 
-# ------------------------------------------------------------------------------------- the three-link walker
+# --- the three-link walker
 
 
 def walker_poses(structure, q, params):
@@ -71,7 +71,7 @@ def walker_params(stiffness=0.0):
     )
 
 
-# --------------------------------------------------------------------------------------- a free box in space
+# --- a free box in space
 
 
 def free_poses(structure, q, params):
@@ -129,7 +129,7 @@ mass_matrix_of = jax.jit(jc.mass_matrix, static_argnums=0)
 bias_of = jax.jit(jc.bias, static_argnums=0)
 
 
-# ------------------------------------------------------------------------------------------------ mass and bias
+# --- mass and bias
 
 
 @pytest.mark.float32
@@ -162,7 +162,7 @@ def test_forces_enter_the_bias_once_and_with_their_sign(rng):
     )
 
 
-# --------------------------------------------------------------------------------------------- velocity and q
+# --- velocity and q
 
 
 def test_velocity_map_of_a_quaternion(rng):
@@ -226,7 +226,7 @@ def test_retract_turns_about_body_axes_and_keeps_the_length(rng):
     np.testing.assert_allclose(np.linalg.norm(moved[3:]), 1.0, rtol=1e-15)
 
 
-# ------------------------------------------------------------------------------------------------------ energy
+# --- energy
 
 
 def flow(system, params, potential, steps, dt):
@@ -284,7 +284,7 @@ def test_a_spinning_box_conserves_energy_and_angular_momentum(rng):
     assert np.abs(v_end[3:] - v[3:]).max() > 0.1  # it tumbles: the gyroscopic term is at work
 
 
-# --------------------------------------------------------------------------------------- structures and systems
+# --- structures and systems
 
 
 def test_equal_constructions_compile_once():

@@ -38,7 +38,7 @@ def random_disks(rng):
     return q
 
 
-# --------------------------------------------------------------------------------- mechanisms built by hand
+# --- mechanisms built by hand
 
 
 def test_walker_contacts(rng):
@@ -77,7 +77,7 @@ def test_corners_are_numbered_by_their_bits():
     np.testing.assert_array_equal(some.J_n, terms.J_n[jnp.array([6, 1])])
 
 
-# ------------------------------------------------------------------------------------------- spheres in space
+# --- spheres in space
 
 RADII = (0.5, 0.8)
 
@@ -185,7 +185,7 @@ def test_tangents_exist_for_every_normal():
         assert np.linalg.det(frame) > 0
 
 
-# ------------------------------------------------------------------------------------------- the five models
+# --- the five models
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -225,7 +225,7 @@ def test_disk_stack_of_another_mass():
     np.testing.assert_allclose(terms.M, expected.mass_matrix(expected.q0), rtol=1e-15)
 
 
-# --------------------------------------------------------------------------------- what holds for every system
+# --- what holds for every system
 
 SYSTEMS = {
     "walker": (walker, walker_params, lambda rng: rng.normal(size=5)),
@@ -349,7 +349,7 @@ def test_batches_give_what_single_calls_give(rng):
         )
 
 
-# ------------------------------------------------------------------------------------------- error messages
+# --- error messages
 
 WRONG_SIZES = [
     ("state", "q", (4,), r"state.q: expected shape \(5,\), got \(4,\)"),

@@ -47,7 +47,7 @@ def model(name):
     return jc.contact_terms(found.system, found.params, found.state), found.state.v
 
 
-# ---------------------------------------------------------------------------------------- one contact in the plane
+# --- one contact in the plane
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_falling_rod_is_that_of_the_reference(mu):
         np.testing.assert_allclose(after, expected[0], rtol=0, atol=1e-10)
 
 
-# ----------------------------------------------------------------------------------------------------- in space
+# --- in space
 
 
 def directions_of(angles, speed, drop):
@@ -200,7 +200,7 @@ def test_number_of_friction_directions_is_checked(k):
         anitescu_potra(sphere(0.2), jnp.zeros(6), num_directions=k)
 
 
-# ----------------------------------------------------------------------------------------------- every solution
+# --- every solution
 
 
 def test_compass_gait_has_three_outcomes_and_pivoting_finds_one_of_them():
@@ -236,7 +236,7 @@ def test_what_is_not_enumerated_is_refused_with_an_alternative():
     assert int(anitescu_potra(six, jnp.array([0.0, -1.0]))[1].status) == 0
 
 
-# -------------------------------------------------------------------------------------------- batches and status
+# --- batches and status
 
 
 def test_a_loop_and_a_batch_agree():
@@ -295,7 +295,7 @@ def test_mistakes_are_named(change, error, message):
         anitescu_potra(*change(point(0.5), jnp.array([0.2, -1.0])))
 
 
-# -------------------------------------------------------------------------------------------------- in sequence
+# --- in sequence
 
 
 def sliders(count):

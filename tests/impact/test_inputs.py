@@ -57,7 +57,7 @@ LAWS = {
 ENUMERATING = set(LAWS) - {"anitescu_potra", "sequential"}
 CAPPED = ("routh_step", "routh_step_all", "resolve")
 
-# ------------------------------------------------------------------------------------------ errors seen at once
+# --- errors seen at once
 
 SHAPES = {
     "M": ((3, 2), r"terms.M: expected shape \(3, 3\), got \(3, 2\)"),
@@ -245,7 +245,7 @@ def test_friction_cones_in_space_need_an_even_number_of_sides(number):
         impact.anitescu_potra(terms, v, num_directions=number)
 
 
-# ----------------------------------------------------------------------------- status bits, one world at a time
+# --- status bits, one world at a time
 
 
 def spoiled(name, bad):

@@ -50,7 +50,7 @@ def approaches(terms, v):
     return bool(np.min(np.asarray(terms.J_n) @ np.asarray(v)) < -1e-8)
 
 
-# ----------------------------------------------------------------------------------------------------- one contact
+# --- one contact
 
 
 @pytest.mark.parametrize("selection", ["all", "lemke"])
@@ -112,7 +112,7 @@ def test_resolve_in_space_ends_after_enough_impulse():
     np.testing.assert_allclose(info.impulse, [[2.0, -0.6, 0.0]], atol=1e-13)
 
 
-# -------------------------------------------------------------------------------------------------- limits of a step
+# --- limits of a step
 
 
 def test_no_impulse_no_change(gait):
@@ -137,7 +137,7 @@ def test_without_a_cap_the_solutions_are_those_of_the_simultaneous_law(name):
         assert np.abs(expected - np.asarray(v_next)).max(axis=1).min() < 1e-12
 
 
-# ------------------------------------------------------------------------------------------------------------- picks
+# --- picks
 
 
 def test_picks_reach_every_solution_in_the_order_of_routh_step_all(gait):
@@ -174,7 +174,7 @@ def test_solutions_of_a_step_differ_and_obey_the_law(gait):
     assert int(np.asarray(valid).sum()) == 3
 
 
-# ----------------------------------------------------------------------------------------------------- whole samples
+# --- whole samples
 
 
 @pytest.mark.parametrize("selection", ["all", "lemke"])
@@ -228,7 +228,7 @@ def test_an_inactive_contact_takes_no_impulse(gait, draws):
     np.testing.assert_allclose(v_plus, expected[0], rtol=0, atol=1e-12)
 
 
-# ------------------------------------------------------------------------------------------------ batches and errors
+# --- batches and errors
 
 
 def test_a_loop_and_a_batch_agree(gait, draws):

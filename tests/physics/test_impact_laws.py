@@ -81,7 +81,7 @@ def drawn(case, count):
     return case.model.step * x[..., :nc], x[..., nc]
 
 
-# ---------------------------------------- laws of the samples
+# --- laws of the samples
 
 
 def test_energy_never_rises_in_any_step(case):
@@ -202,7 +202,7 @@ def test_visited_obeys_the_laws_and_counts_the_same_steps(case):
     assert np.mean(np.asarray(samples.num_solves)) == pytest.approx(SOLVES[case.name], rel=0.02)
 
 
-# ---------------------------------------- the reference, with the very same draws
+# --- the reference, with the very same draws
 
 
 @pytest.mark.parametrize("name", ["rocking_block", "box_and_wall"])
@@ -261,7 +261,7 @@ def test_solutions_of_a_step_are_drawn_equally_often(name):
     assert np.abs(share - 1 / 3).max() < 4 * np.sqrt(2 / 9 / counts.sum())
 
 
-# ---------------------------------------- families of outcomes
+# --- families of outcomes
 
 
 @pytest.mark.parametrize("name", ["compass_gait", "ramone"])
@@ -307,7 +307,7 @@ def test_box_may_slide_faster_than_in_the_sequential_outcome():
     assert slide.max() > 1.05 * (J_t[0] @ np.asarray(v_plus)) > 0
 
 
-# ---------------------------------------- in sequence, and all at once
+# --- in sequence, and all at once
 
 
 @pytest.mark.parametrize("name", NAMES)
