@@ -1,7 +1,8 @@
 """Impact laws as functions of one flat vector (v, q, params, impulse caps), and their differences.
 
-Every planar case is padded to the same two contacts, seven velocities and six steps, so that each law
-compiles once for the whole file; the functions here are left outside of jit for the same reason.
+Every planar case is padded to the same two contacts, seven velocities and six steps, and every input is
+made to depend on whatever is differentiated by, so that each law compiles once per kind of derivative for
+the whole file; the functions here are left outside of jit for the same reason.
 """
 
 import functools
@@ -17,20 +18,32 @@ from jaxcontact import impact
 NV, NC, STEPS, CHUNK = 7, 2, 6, 16
 PICKS = (0.4, 0.1, 0.8, 0.3, 0.6, 0.9)
 
+
+@jax.jit
+def _depend(tree):
+    """The same numbers, every one of them with a tangent if any has one."""
+    nothing = 0.0 * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(tree) if leaf.dtype != bool)
+    return jax.tree.map(lambda leaf: leaf if leaf.dtype == bool else leaf + nothing, tree)
+
+
+def _law(function):
+    return lambda terms, v, caps: function(*_depend((terms, v, caps)))
+
+
 LAWS = {
-    "anitescu_potra": lambda t, v, caps: impact.anitescu_potra(t, v),
-    "routh_step": lambda t, v, caps: impact.routh_step(t, v, caps[0], pick=0.4),
-    "sequential": lambda t, v, caps: impact.sequential(t, v, (0, 1), max_impacts=8),
-    "resolve": lambda t, v, caps: impact.resolve(t, v, caps, jnp.asarray(PICKS)),
-    "routh_path": lambda t, v, caps: impact.routh_path(t, v, caps[0], max_events=12),
+    "anitescu_potra": _law(lambda t, v, caps: impact.anitescu_potra(t, v)),
+    "routh_step": _law(lambda t, v, caps: impact.routh_step(t, v, caps[0], pick=0.4)),
+    "sequential": _law(lambda t, v, caps: impact.sequential(t, v, (0, 1), max_impacts=8)),
+    "resolve": _law(lambda t, v, caps: impact.resolve(t, v, caps, jnp.asarray(PICKS))),
+    "routh_path": _law(lambda t, v, caps: impact.routh_path(t, v, caps[0], max_events=12)),
 }
 
 
 def pad(terms, v):
-    """The same planar impact with NC contacts (the new ones inactive) and NV velocities (at rest)."""
+    """The same impact with NC contacts (the new ones inactive) and NV velocities (at rest)."""
     nc, _, nv = terms.J_t.shape
     more, wide = NC - nc, NV - nv
-    mass = jnp.eye(NV).at[:nv, :nv].set(terms.M)
+    mass = jnp.eye(NV, dtype=terms.M.dtype).at[:nv, :nv].set(terms.M)
     terms = terms.replace(
         M=mass,
         J_n=jnp.pad(terms.J_n, ((0, more), (0, wide))),
@@ -71,29 +84,35 @@ def model_case(name, seed, *, mu=None, shift=0.03):
     return x, arguments
 
 
-def forward(function, x, directions=None):
-    """Jacobian of `function` at x, one column per direction, by jvp in chunks of one shape."""
-    directions = np.eye(x.size) if directions is None else np.asarray(directions)
+def _pushed(function, x, directions):
+    return jax.vmap(lambda d: jax.jvp(function, (x,), (d,))[1])(directions)
+
+
+def forward(function, x):
+    """Jacobian (..., len(x)) of `function` at x by jvp, in chunks of one shape."""
+    directions = np.eye(x.size)
     count = len(directions)
     directions = np.concatenate([directions, np.zeros((-count % CHUNK, x.size))]).reshape(-1, CHUNK, x.size)
+    columns = np.concatenate([_pushed(function, x, jnp.asarray(d)) for d in directions])[:count]
+    return np.moveaxis(columns, 0, -1)
 
-    def along(d):
-        return jax.jvp(function, (x,), (d,))[1]
 
-    return np.concatenate([jax.vmap(along)(jnp.asarray(d)) for d in directions])[:count].T
+def pulled(function, x):
+    """The same Jacobian by vjp, traceable."""
+    value, pullback = jax.vjp(function, x)
+    return jax.vmap(pullback)(jnp.eye(value.size))[0]
 
 
 def reverse(function, x):
     """The same Jacobian by vjp."""
-    value, pullback = jax.vjp(function, x)
-    return np.asarray(jax.vmap(pullback)(jnp.eye(value.size))[0])
+    return np.asarray(pulled(function, x))
 
 
 def differences(function, x, steps=None):
-    """Fourth-order central differences, and which columns are smooth: equal from both sides.
+    """Fourth-order central differences, and which columns are smooth.
 
-    A kink inside the stencil shows as one-sided differences that do not approach each other, so nothing
-    here relies on what the package says about modes.
+    Second differences over one and two steps are as 1 to 4 unless there is a kink or a jump inside the
+    stencil, so nothing here relies on what the package says about modes.
     """
     x = np.asarray(x)
     steps = np.maximum(3e-4 * np.abs(x), 1e-6) if steps is None else np.full(x.size, steps)
@@ -106,9 +125,9 @@ def differences(function, x, steps=None):
             np.asarray(function(jnp.asarray(x + k * e))) for k in (1.0, -1.0, 2.0, -2.0)
         )
         columns.append((8 * (near_up - near_down) - (up - down)) / (12 * h))
-        jump = max(abs(near_up - 2 * here + near_down).max(), abs(up - 2 * here + down).max() / 4) / h
-        smooth.append(jump <= 0.01 * (1 + abs(columns[-1]).max()))
-    return np.array(columns).T, np.array(smooth)
+        misfit = abs((up - 2 * here + down) - 4 * (near_up - 2 * here + near_down)).max() / h
+        smooth.append(misfit <= 1e-7 * (1 + abs(columns[-1]).max()))
+    return np.moveaxis(np.array(columns), 0, -1), np.array(smooth)
 
 
 @functools.cache

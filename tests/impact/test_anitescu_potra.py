@@ -120,7 +120,7 @@ def directions_of(angles, speed, drop):
 
 @pytest.mark.parametrize("k", [4, 8, 32])
 def test_sliding_point_mass_converges_to_the_true_cone(k):
-    """Friction points to a corner of the polygon within pi / k of the direction opposite to sliding."""
+    """Friction is on the boundary of the polygon and within pi / k of the direction opposite to sliding."""
     mu, speed, drop = 0.3, 2.0, 1.0
     terms = make(MASS * np.eye(3), [[0, 0, 1]], [[[1, 0, 0], [0, 1, 0]]], [mu])
     angles = np.linspace(0.01, 2 * np.pi, 200)
@@ -130,17 +130,17 @@ def test_sliding_point_mass_converges_to_the_true_cone(k):
     assert not np.any(info.status)
     lam = np.asarray(info.impulse)[:, 0]
     np.testing.assert_allclose(lam[:, 0], MASS * drop, rtol=1e-13)
-    np.testing.assert_allclose(np.linalg.norm(lam[:, 1:], axis=1), mu * MASS * drop, rtol=1e-12)
+    middle = 2 * np.pi * (np.arange(k) + 0.5) / k  # of the sides of the polygon
+    side = (lam[:, 1:] @ np.stack([np.cos(middle), np.sin(middle)])).max(axis=1)
+    np.testing.assert_allclose(side, mu * MASS * drop * np.cos(np.pi / k), rtol=1e-12)
     exact = directions_of(angles, speed - mu * drop, 0.0)
     error = np.linalg.norm(np.asarray(v_plus) - exact, axis=1).max()
     bound = 2 * np.sin(np.pi / (2 * k)) * mu * drop
-    assert 0.7 * bound < error < bound * 1.2
+    assert 0.5 * bound < error < 1.01 * bound
     slip = np.asarray(v_plus)[:, :2]
     opposite = -np.einsum("nk,nk->n", slip, lam[:, 1:])
     sizes = np.linalg.norm(slip, axis=1) * np.linalg.norm(lam[:, 1:], axis=1)
     assert (opposite / sizes).min() >= np.cos(np.pi / k) - 1e-12
-    corner = np.arctan2(lam[:, 2], lam[:, 1]) * k / (2 * np.pi)
-    np.testing.assert_allclose(corner, np.round(corner), atol=1e-9)
     assert np.max(info.energy_ratio) < 1.0
 
 
@@ -209,7 +209,7 @@ def test_compass_gait_has_three_outcomes_and_pivoting_finds_one_of_them():
     assert outcomes.shape == (16, 4)
     assert valid.tolist() == [True] * 3 + [False] * 13
     one, _ = anitescu_potra(terms, v)
-    assert np.abs(outcomes[:3] - one).max(axis=1).min() < 1e-12
+    assert np.abs(np.asarray(outcomes)[:3] - np.asarray(one)).max(axis=1).min() < 1e-12
     # A nudge upwards of the trailing foot leaves one outcome.
     lifting = v + jnp.linalg.solve(terms.M, terms.J_n[1]) * 1.0
     assert int(anitescu_potra_all(terms, lifting)[1].sum()) == 1
@@ -225,7 +225,7 @@ def test_duplicated_contacts_add_no_outcome():
         assert np.abs(np.asarray(outcomes)[np.asarray(valid)] - v_plus).max(axis=1).min() < 1e-10
     one, info = anitescu_potra(twice, v)
     assert int(info.status) == 0
-    assert np.abs(single[:3] - one).max(axis=1).min() < 1e-10
+    assert np.abs(np.asarray(single)[:3] - np.asarray(one)).max(axis=1).min() < 1e-10
 
 
 def test_what_is_not_enumerated_is_refused_with_an_alternative():

@@ -48,7 +48,7 @@ LAWS = {
     "routh_step": lambda terms, v, cap=CAP: impact.routh_step(terms, v, cap),
     "routh_step_all": lambda terms, v, cap=CAP: impact.routh_step_all(terms, v, cap),
     "resolve": lambda terms, v, cap=CAP: impact.resolve(
-        terms, v, jnp.broadcast_to(cap, (3, 2)) * jnp.array([[1.0], [0.5], [2.0]]), jnp.full(3, 0.4)
+        terms, v, jnp.broadcast_to(cap, (3, 2)) * jnp.array([[1.0], [0.5], [20.0]]), jnp.full(3, 0.4)
     ),
     "routh_path": lambda terms, v: impact.routh_path(terms, v, CAP, max_events=8),
     "sample": functools.partial(impact.sample, **SAMPLING),
@@ -227,6 +227,43 @@ def test_mistakes_in_the_settings_of_sampling_are_named(law, changes, message):
         LAWS[law](block_terms(), V, **changes)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: impact.routh_step(t, V, CAP, pick=np.nan),
+        lambda t: impact.routh_step(t, V, CAP, pick=1.0),
+        lambda t: impact.routh_step(t, V, CAP, pick=-0.1),
+        lambda t: impact.resolve(t, V, np.ones((2, 2)), np.array([0.5, np.nan])),
+    ],
+)
+@pytest.mark.xfail(strict=True, reason="picks are not checked yet: NaN and numbers outside [0, 1) pass")
+def test_picks_out_of_range_are_named(call):
+    with pytest.raises(ValueError, match="pick"):
+        call(block_terms())
+
+
+@pytest.mark.parametrize(
+    ("order", "max_impacts", "message"), [((0.5, 1), 3, "order"), ((0, 1), 1.5, "max_impacts")]
+)
+@pytest.mark.xfail(strict=True, reason="fractions are cut off instead of refused")
+def test_fractions_where_integers_are_meant_are_named(order, max_impacts, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        impact.sequential(block_terms(), V, order, max_impacts=max_impacts)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: impact.anitescu_potra(t, list(V)), "^v: "),
+        (lambda t: impact.routh_step(t, V, list(CAP)), "^impulse_max: "),
+    ],
+)
+@pytest.mark.xfail(strict=True, reason="a list fails inside jit without a word on which argument it was")
+def test_lists_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call(block_terms())
+
+
 def test_sampling_says_that_it_is_no_traceable_function():
     with pytest.raises(ValueError, match="sample: a driver for the host, not traceable; use resolve"):
         jax.jit(lambda v: LAWS["sample"](block_terms(), v).v_plus)(V)
@@ -338,7 +375,10 @@ def test_bad_worlds_are_told_apart_and_leave_the_others_alone(law):
     bad = bits != 0
 
     np.testing.assert_array_equal(clean_info.status, 0)
-    told = {str(n): Status.describe(s) for n, s in zip(names, info.status, strict=True)}
+    # Without a usable cap no step is taken: `resolve` may add that the contacts still approach.
+    no_cap = np.isin(names, list(BAD_CAPS))
+    status = np.where(no_cap, info.status & ~np.uint32(Status.UNTERMINATED), info.status)
+    told = {str(n): Status.describe(s) for n, s in zip(names, status, strict=True)}
     assert told == {str(n): Status.describe(s) for n, s in zip(names, bits, strict=True)}
     np.testing.assert_array_equal(v_plus[bad], batch["v"][bad])  # as it came, NaN and all
     np.testing.assert_array_equal(info.impulse[bad], 0.0)
