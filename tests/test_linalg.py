@@ -101,7 +101,7 @@ def test_spd_inverse_of_an_ill_conditioned_matrix_is_as_good_as_lapack():
     exact = np.round(lapack)  # the inverse of a Hilbert matrix has integer entries
     inverse, pivot = spd_inverse_of(jnp.array(hilbert))
     assert np.abs(np.asarray(inverse) / exact - 1).max() < 2 * np.abs(lapack / exact - 1).max() < 1e-8
-    assert 0 < pivot < 1e-5
+    assert 0 < pivot < 1e-3
 
 
 def test_worst_pivot_tells_definite_from_indefinite():

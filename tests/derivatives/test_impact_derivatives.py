@@ -72,6 +72,7 @@ def test_by_v_q_params_and_caps(law, name, seed, mu):
         assert np.any(jacobian)
 
 
+@pytest.mark.slow
 def test_five_contacts():
     x, arguments = model_case("disk_stack", 1)
 
@@ -393,7 +394,7 @@ def test_spatial_point_mass_against_the_polygon(angle, speed):
 # -------------------------------------------------------------------------------------------- second derivatives
 
 
-@pytest.mark.parametrize("law", ["anitescu_potra", "resolve"])
+@pytest.mark.parametrize("law", ["anitescu_potra", pytest.param("resolve", marks=pytest.mark.slow)])
 def test_second_derivatives(law):
     """Forward over reverse against differences of reverse: v, q, mass, inertia, mu, geometry and caps."""
     x, arguments = model_case("rocking_block", 3)

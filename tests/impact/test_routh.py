@@ -103,6 +103,15 @@ def test_step_in_space():
         np.testing.assert_allclose(info.impulse[:, 0, 0], cap, rtol=1e-13)
 
 
+def test_step_in_space_with_a_cap_just_below_the_need():
+    """2 N s would stop it; within a part in 200 of that the cap still binds."""
+    caps = MASS - jnp.logspace(-7, -1, 50)[:, None]
+    step = jax.vmap(lambda t, v, cap: routh_step(t, v, cap, selection="lemke"), in_axes=(None, None, 0))
+    v_next, info = step(point(0.3, 3), jnp.array([1.0, 0.0, -1.0]), caps)
+    assert not np.any(info.status)
+    np.testing.assert_allclose(v_next[:, 2], caps[:, 0] / MASS - 1.0, rtol=0, atol=1e-9)
+
+
 def test_resolve_in_space_ends_after_enough_impulse():
     caps = jnp.full((5, 1), 0.6)
     v = jnp.array([1.0, 0.0, -1.0])
