@@ -77,7 +77,7 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         row_hit = (jnp.arange(n) == best // n).astype(dtype)
         col_hit = (jnp.arange(n) == best % n).astype(dtype)
         pivot = jnp.sum(a * row_hit[:, None] * col_hit[None, :])
-        good = jnp.abs(pivot) > threshold
+        good = jnp.max(candidates) > threshold  # not |pivot|: with all used up, argmax is arbitrary
         safe = jnp.where(good, pivot, 1.0)
         a_row = jnp.sum(a * row_hit[:, None], axis=0) / safe
         r_row = jnp.sum(rows * row_hit[:, None], axis=0) / safe

@@ -130,22 +130,21 @@ def all_outcomes(
     violation = modes.evaluate(table, x)
     feasible = violation <= modes.feasibility_tolerance(v.dtype) * speed
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
-    score = jnp.sum(table.score * x[:, None], axis=0)
-
-    # Equal outcomes are neighbours in the order of their scores; compare them by |dv|_M.
-    order = jnp.argsort(jnp.where(feasible, score, jnp.inf))
-    impulses, feasible = impulses[order], feasible[order]
-    step = impulses - jnp.roll(impulses, 1, axis=0)
-    square = jnp.einsum("ki,ij,kj->k", step, fixed.delassus, step)
-    # sqrt(eps) and not less: a square of distances cannot resolve more.
-    same = square <= (10.0 * jnp.finfo(v.dtype).eps + (1e-7) ** 2) * speed**2
-    new = feasible & ~(same & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0))
-    first = jnp.argsort(~new, stable=True)
     directions = friction_directions(1, 2)
     velocities = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max)[0])(
-        jnp.where(new[first][:, None], impulses[first], 0.0)
+        jnp.where(feasible[:, None], impulses, 0.0)
     )
-    return velocities, new[first] & (status == 0)
+    # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
+    found = lax.stop_gradient(velocities)
+    generic = jnp.cos(jnp.arange(2 * space.mu.shape[0]) * 1.7 + 0.3).astype(v.dtype)
+    order = jnp.argsort(jnp.where(feasible, (found @ fixed.jacobian.T) @ generic, jnp.inf))
+    velocities, found, feasible = velocities[order], found[order], feasible[order]
+    apart = found - jnp.roll(found, 1, axis=0)
+    square = jnp.einsum("ki,ij,kj->k", apart, fixed.mass, apart)
+    same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
+    new = feasible & ~same
+    first = jnp.argsort(~new, stable=True)
+    return velocities[first], new[first] & (status == 0)
 
 
 def sequential(
@@ -177,7 +176,8 @@ def sequential(
     Status: UNTERMINATED where a contact of `order` still approaches after max_impacts; the bits of
         `anitescu_potra`.
 
-    Derivative: through the modes of every single impact; the sequence is piecewise constant.
+    Derivative: through the modes of every single impact; the sequence is piecewise constant. Without an
+        approaching contact v_plus is v, and the derivative the identity.
     """
     inputs.check(terms, v)
     nc = terms.phi.shape[0]

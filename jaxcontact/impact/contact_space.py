@@ -100,7 +100,8 @@ def friction_directions(num_tangents: int, num_directions: int) -> np.ndarray:
     if num_directions < 4 or num_directions % 2:
         raise ValueError(f"num_directions: expected an even number >= 4, got {num_directions}")
     angle = 2.0 * np.pi * np.arange(num_directions) / num_directions
-    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    fan = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return np.where(np.abs(fan) < 1e-15, 0.0, fan)
 
 
 def collision_tolerance(dtype: jnp.dtype) -> float:
@@ -227,11 +228,12 @@ def residual(
     """How far a scaled impulse (r,) is from the law; see `ImpactInfo.residual`. No derivative."""
     space, v, impulse = lax.stop_gradient((space, v, impulse))
     nc, nt = space.mu.shape[0], space.num_tangents
-    speed = jnp.maximum(mass_norm(space.mass, v), jnp.finfo(v.dtype).tiny)
+    speed = mass_norm(space.mass, v)
+    per_speed = jnp.where(speed > 0, 1.0 / jnp.where(speed > 0, speed, 1.0), 0.0)  # at rest all is 0
     out = (space.jacobian @ v + space.delassus @ impulse).reshape(nc, 1 + nt)
     lam = impulse.reshape(nc, 1 + nt)
     cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)
-    normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], 0.0, cap)) / speed
+    normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], 0.0, cap)) * per_speed
     fan = jnp.asarray(directions, v.dtype)
     reach = float(np.cos(np.pi / len(directions))) if nt == 2 else 1.0
     # |lam_t| in the polyhedral norm whose unit ball is conv(directions)
@@ -241,7 +243,8 @@ def residual(
     scale_t = space.scale.reshape(nc, 1 + nt)[:, 1]
     cone = jnp.maximum(used - limit, 0.0) * scale_t / (jnp.maximum(limit, 0.0) * scale_t + 1.0)
     best = jnp.max(-jnp.sum(fan[None] * out[:, None, 1:], axis=-1), axis=1)
-    dissipation = jnp.abs(jnp.sum(lam[:, 1:] * out[:, 1:], axis=1) + limit * best) / speed**2
+    dissipation = jnp.sum(lam[:, 1:] * out[:, 1:], axis=1) + limit * best
+    dissipation = jnp.abs(dissipation) * per_speed * per_speed
     worst = jnp.max(jnp.maximum(jnp.maximum(normal, cone), dissipation) * space.active)
     return jnp.where(jnp.isfinite(worst), worst, jnp.inf)
 

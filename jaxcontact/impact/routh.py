@@ -59,8 +59,9 @@ def _step(
     v: jax.Array,
     impulse_max: jax.Array,
     pick: jax.Array,
+    needed: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """v_next, scaled impulse (r,), residual and solver status of one step."""
+    """v_next, scaled impulse (r,), residual and solver status of one step; zero impulse if not needed."""
     rows = 1 + space.num_tangents
     cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
     fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
@@ -73,6 +74,7 @@ def _step(
         score = jnp.sum(table.score * x[:, None], axis=0)
         mode, _ = modes.choose(violation, score, pick, speed)
         guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
+    guess = jnp.where(needed, guess, 0.0)
     v_next, impulse, worst = outcome(space, v, guess, directions, cap)
     return v_next, impulse, worst, status
 
@@ -191,7 +193,8 @@ def resolve(
     Status: UNTERMINATED where a contact still approaches after N steps; the bits of `routh_step`.
 
     Derivative: through the contact modes of every step, by v, impulse_max and all terms, any order;
-        modes, picks and the number of steps are piecewise constant.
+        modes, picks and the number of steps are piecewise constant. Without an approaching contact v_plus
+        is v, and contacts at rest stay at rest: a block standing on two corners has dv_plus/dv = 0.
     """
     inputs.check(terms, v)
     if jnp.ndim(impulse_max) != 2 or jnp.shape(impulse_max)[0] < 1:
@@ -253,9 +256,12 @@ def _resolve(
     def step(carry: Any, draw: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
         v, impulse, status, worst, count = carry
         needed = jnp.any(colliding(terms, v)) if until_separated else jnp.array(True)
-        v_next, change, misfit, solver = _step(space, table, directions, v, *draw)
+        v_next, change, misfit, solver = _step(space, table, directions, v, *draw, needed)
         solver = solver | residual_status(misfit)
-        v = jnp.where(needed, v_next, v)
+        # Without an approaching contact v stays as it is, but what rests stays at rest to first order.
+        held = v_next - v
+        held = v + (held - lax.stop_gradient(held))
+        v = jnp.where(needed, v_next, held)
         return (
             v,
             jnp.where(needed, impulse + change, impulse),

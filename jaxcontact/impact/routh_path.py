@@ -57,7 +57,8 @@ def routh_path(
         nothing else moves; STALLED where no mode continues the path.
 
     Derivative: forward and reverse by v, rates and terms along the sequence of events found; event
-        times move with their arguments. At a kink that of the sequence taken.
+        times move with their arguments. At a kink that of the sequence taken; where two contacts reach
+        an event together (a block landing flat) there is no derivative, and AD gives neither side.
     """
     inputs.check(terms, v)
     inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, "routh_path")
@@ -109,16 +110,19 @@ def _routh_path(
         mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
         stuck = ~valid[mode]
         kept = codes[:, mode]
-        rate = mode_impulse(
+        in_modes = functools.partial(
+            mode_impulse,
             space,
-            jnp.zeros_like(u),
-            cap,
             separates=kept == modes.SEPARATE,
             capped=kept >= modes.CAP_STICK,
             free=((kept == modes.REST_STICK) | (kept == modes.CAP_STICK))[:, None, None].astype(dtype),
             direction=jnp.where(plus[:, mode], -1.0, 1.0)[:, None].astype(dtype),
-            guess=table.impulse[:, :, mode] @ x,
         )
+        rate = in_modes(jnp.zeros_like(u), cap, guess=table.impulse[:, :, mode] @ x)
+        # Contacts that rest or stick stay so: no change of value, but the end of their derivative.
+        hold = in_modes(u, jnp.zeros_like(cap), guess=jnp.zeros_like(u))
+        hold = hold - lax.stop_gradient(hold)
+        u = u + space.delassus @ hold
         slope = space.delassus @ rate
         # The next event: a velocity that is away from zero reaches it.
         steady = jnp.abs(lax.stop_gradient(slope)) <= tolerance
@@ -131,7 +135,7 @@ def _routh_path(
         u_next = jnp.where(jnp.arange(u.size) == event, 0.0, u + length * slope)
         return (
             jnp.where(go, u_next, u),
-            jnp.where(go, impulse + length * rate, impulse),
+            jnp.where(go, impulse + hold + length * rate, impulse),
             status | flag(needed & stuck, Status.STALLED),
             jnp.maximum(worst, jnp.where(needed, violation[mode], 0.0)),
             count + go.astype(jnp.int32),

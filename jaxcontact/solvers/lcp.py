@@ -80,7 +80,10 @@ def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.
     """Geometric-mean scaling of rows and columns by powers of two, in turn; also returns R / size."""
     dtype = W.dtype
     size = jnp.abs(W)
-    present = size > 0
+    # Round-off in place of a zero must not set the scale: small in its row and in its column.
+    least = 4 * float(jnp.finfo(dtype).eps)
+    present = size > least * jnp.max(size, axis=1, keepdims=True)
+    present |= size > least * jnp.max(size, axis=0, keepdims=True)
     logs = jnp.log2(jnp.where(present, size, 1.0))
 
     def balance(_: int, exponents: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
