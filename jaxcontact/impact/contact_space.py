@@ -148,10 +148,12 @@ def outcome(
     dtype = v.dtype
     fan = jnp.asarray(directions, dtype)
     u = space.jacobian @ v
-    speed = jnp.maximum(mass_norm(space.mass, v), jnp.finfo(dtype).tiny)
-    tolerance = float(jnp.finfo(dtype).eps) ** 0.575 * speed
-
     guess = lax.stop_gradient(guess)
+    eps = float(jnp.finfo(dtype).eps)
+    # Relative to |v|_M, and above the round-off of D lam: jammed contacts press with any impulse.
+    noise = 64.0 * eps * jnp.max(jnp.abs(guess))
+    tolerance = jnp.maximum(eps**0.575 * mass_norm(space.mass, v), noise)
+
     out = (lax.stop_gradient(u) + lax.stop_gradient(space.delassus) @ guess).reshape(nc, 1 + nt)
     separates = (out[:, 0] > tolerance) | ~space.active
     capped = (out[:, 0] < -tolerance) & space.active
@@ -229,7 +231,7 @@ def residual(
     space, v, impulse = lax.stop_gradient((space, v, impulse))
     nc, nt = space.mu.shape[0], space.num_tangents
     speed = mass_norm(space.mass, v)
-    per_speed = jnp.where(speed > 0, 1.0 / jnp.where(speed > 0, speed, 1.0), 0.0)  # at rest all is 0
+    per_speed = 1.0 / jnp.where(speed > 0, speed, 1.0)  # at rest every impulse is wrong, in any unit
     out = (space.jacobian @ v + space.delassus @ impulse).reshape(nc, 1 + nt)
     lam = impulse.reshape(nc, 1 + nt)
     cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)

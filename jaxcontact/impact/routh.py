@@ -74,7 +74,8 @@ def _step(
         score = jnp.sum(table.score * x[:, None], axis=0)
         mode, _ = modes.choose(violation, score, pick, speed)
         guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
-    guess = jnp.where(needed, guess, 0.0)
+    # At rest contacts may press against each other with any impulse; none is the one to take.
+    guess = jnp.where(needed & (mass_norm(space.mass, v) > 0), guess, 0.0)
     v_next, impulse, worst = outcome(space, v, guess, directions, cap)
     return v_next, impulse, worst, status
 
@@ -258,10 +259,10 @@ def _resolve(
         needed = jnp.any(colliding(terms, v)) if until_separated else jnp.array(True)
         v_next, change, misfit, solver = _step(space, table, directions, v, *draw, needed)
         solver = solver | residual_status(misfit)
-        # Without an approaching contact v stays as it is, but what rests stays at rest to first order.
+        # If no contact approaches at all, v stays, but what rests stays at rest to first order.
         held = v_next - v
         held = v + (held - lax.stop_gradient(held))
-        v = jnp.where(needed, v_next, held)
+        v = jnp.where(needed, v_next, jnp.where(count == 0, held, v))
         return (
             v,
             jnp.where(needed, impulse + change, impulse),

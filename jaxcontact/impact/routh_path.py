@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.impact import inputs
@@ -64,7 +65,7 @@ def routh_path(
     inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, "routh_path")
     if jnp.shape(rates) != jnp.shape(terms.phi):
         raise ValueError(f"rates: expected shape {jnp.shape(terms.phi)}, got {jnp.shape(rates)}")
-    if inputs.is_concrete(rates) and not (jnp.all(jnp.isfinite(rates)) and jnp.all(rates >= 0)):
+    if inputs.is_concrete(rates) and not np.all((np.asarray(rates) >= 0) & np.isfinite(rates)):
         raise ValueError(f"rates: expected finite numbers >= 0, got {rates}")
     return _routh_path(terms, v, rates, max_events)
 
