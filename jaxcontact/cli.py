@@ -237,7 +237,8 @@ def _text(summary: dict[str, Any]) -> str:
     low, high = summary["energy_ratio"] or (float("nan"), float("nan"))
     lines += [
         f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
-        f"  terminated       {100 * summary['terminated']:.2f} %",
+        f"  terminated       {100 * summary['terminated']:.2f} %"
+        + ("" if summary["terminated"] else "; no outcome to draw: raise --step or --max-steps"),
         f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
         f"  worst residual   {summary['worst_residual']:.1e}",
         f"  time             {summary['compile_seconds']:.1f} s to compile, then "
@@ -260,21 +261,13 @@ def _write(
     samples: impact.ImpactSamples,
     settings: dict[str, Any],
 ) -> list[Path]:
-    few = 256 if terms.phi.shape[0] < MANY_MODES else 64
-    path_settings = settings | {"num_samples": few, "keep_path": True}
-    if settings["selection"] == "visited":
-        path_settings["selection"] = "all"
-    through = impact.sample(terms, model.state.v, **path_settings)
-    title = name.replace("_", " ").capitalize()
-    peer = None
-    if name in MUJOCO_MODELS:
-        peer = mujoco_outcome(name, friction=np.asarray(terms.mu))
-    set_picture = viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=title)
-    pictures = {"impact.png": set_picture}
+    pictures = {}
+    if np.any(np.asarray(samples.status) == 0):
+        pictures["impact.png"] = _set_picture(name, model, terms, samples, settings)
     if model.system.structure.dim == 2:
         outcomes = _classical_outcomes(terms, model.state.v)
         pictures["mechanism.png"] = viz.plot_mechanism(
-            model.system, model.params, model.state, v=outcomes, title=title
+            model.system, model.params, model.state, v=outcomes, title=_title(name)
         )
     files = [folder / f"{name}_{kind}" for kind in (*pictures, "impact.npz")]
     try:
@@ -291,6 +284,22 @@ def _write(
     except OSError as error:
         raise _UsageError(f"--out: cannot write to {folder}: {error.strerror or error}") from None
     return files
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _set_picture(
+    name: str, model: Model, terms: ContactTerms, samples: impact.ImpactSamples, settings: dict[str, Any]
+) -> Any:
+    few = 256 if terms.phi.shape[0] < MANY_MODES else 64
+    path_settings = settings | {"num_samples": few, "keep_path": True}
+    if settings["selection"] == "visited":
+        path_settings["selection"] = "all"
+    through = impact.sample(terms, model.state.v, **path_settings)
+    peer = mujoco_outcome(name, friction=np.asarray(terms.mu)) if name in MUJOCO_MODELS else None
+    return viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=_title(name))
 
 
 def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarray]:

@@ -385,3 +385,10 @@ def test_a_system_without_pairs_is_named():
     )
     with pytest.raises(ValueError, match=r"system: the structure has no candidate contacts"):
         jc.contact_terms(system, box_params(), state(np.ones(7), np.zeros(6)))
+
+
+def test_a_missing_constant_is_named():
+    model = jc.models.rocking_block()
+    params = model.params.replace(constants={"width": 1.0})
+    with pytest.raises(ValueError, match=r"no 'size', the size of shape 'corners'; there are \['width'\]"):
+        jc.contact_terms(model.system, params, model.state)

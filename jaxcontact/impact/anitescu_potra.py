@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.impact import inputs
@@ -181,11 +182,10 @@ def sequential(
     """
     inputs.check(terms, v)
     nc = terms.phi.shape[0]
-    if not order or any(not 0 <= i < nc for i in order):
+    if not order or any(not isinstance(i, int | np.integer) or not 0 <= i < nc for i in order):
         raise ValueError(f"order: expected contact indices in 0..{nc - 1}, got {tuple(order)}")
-    if max_impacts < 1:
-        raise ValueError(f"max_impacts: expected at least 1, got {max_impacts}")
-    return _sequential(terms, v, tuple(order), max_impacts, num_directions)
+    inputs.check_count("max_impacts", max_impacts)
+    return _sequential(terms, v, tuple(map(int, order)), int(max_impacts), num_directions)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))

@@ -85,8 +85,7 @@ def extreme(
         ("num_starts", num_starts),
         ("num_iterations", num_iterations),
     ):
-        if not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name}: expected an integer >= 1, got {number!r}")
+        inputs.check_count(name, number)
     if not (np.isfinite(step) and step > 0):
         raise ValueError(f"step: expected a finite number > 0, got {step}")
     routh.check_selection(terms, selection, routh.SELECTIONS)

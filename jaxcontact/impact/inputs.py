@@ -25,8 +25,25 @@ def is_concrete(*trees: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
+def check_array(name: str, value: Any) -> None:
+    """Raise TypeError for what is not an array of floating dtype: lists, integers."""
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{name}: expected a floating dtype, got {value.dtype}")
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise ValueError for what is not an integer >= 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+
+
 def check_shapes(terms: ContactTerms, v: jax.Array) -> None:
     """Raise ValueError or TypeError if the arrays do not fit together."""
+    arrays = {f"terms.{n}": getattr(terms, n) for n in ("M", "J_n", "J_t", "phi", "mu")} | {"v": v}
+    for name, array in arrays.items():
+        check_array(name, array)
     if jnp.ndim(terms.J_n) != 2 or jnp.ndim(terms.J_t) != 3:
         raise ValueError(
             "terms: expected J_n (nc, nv) and J_t (nc, nt, nv), got "
@@ -44,10 +61,6 @@ def check_shapes(terms: ContactTerms, v: jax.Array) -> None:
             raise ValueError(f"terms.{name}: expected shape {shape}, got {jnp.shape(getattr(terms, name))}")
     if jnp.shape(v) != (nv,):
         raise ValueError(f"v: expected shape ({nv},), got {jnp.shape(v)}; use vmap for batches")
-    arrays = {f"terms.{n}": getattr(terms, n) for n in ("M", "J_n", "J_t", "phi", "mu")} | {"v": v}
-    for name, array in arrays.items():
-        if not jnp.issubdtype(jnp.asarray(array).dtype, jnp.floating):
-            raise TypeError(f"{name}: expected a floating dtype, got {jnp.asarray(array).dtype}")
     if jnp.asarray(terms.active).dtype != jnp.bool_:
         raise TypeError(f"terms.active: expected bool, got {jnp.asarray(terms.active).dtype}")
 
@@ -79,12 +92,23 @@ def check_values(terms: ContactTerms, v: jax.Array) -> None:
 
 def check_impulse_max(impulse_max: jax.Array, shape: tuple[int, ...]) -> None:
     """Raise if the cap on the normal impulse has the wrong shape, or a known value is bad."""
+    check_array("impulse_max", impulse_max)
     if jnp.shape(impulse_max) != shape:
         raise ValueError(f"impulse_max: expected shape {shape}, got {jnp.shape(impulse_max)}")
     if is_concrete(impulse_max):
         values = np.asarray(impulse_max)
         if not np.all(np.isfinite(values)) or np.any(values < 0):
             raise ValueError("impulse_max: expected finite numbers >= 0 (N s)")
+
+
+def check_pick(pick: jax.Array | float, shape: tuple[int, ...]) -> None:
+    """Raise if the choice among solutions has the wrong shape, or a known value is not in [0, 1)."""
+    if jnp.shape(pick) != shape:
+        raise ValueError(f"pick: expected shape {shape}, got {jnp.shape(pick)}")
+    if is_concrete(pick):
+        values = np.asarray(pick)
+        if not np.all((values >= 0) & (values < 1)):
+            raise ValueError(f"pick: expected numbers in [0, 1), got {values}")
 
 
 def check(terms: ContactTerms, v: jax.Array) -> None:

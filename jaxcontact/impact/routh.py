@@ -119,6 +119,7 @@ def routh_step(
     inputs.check(terms, v)
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
     check_selection(terms, selection, SELECTIONS)
+    inputs.check_pick(pick, ())
     picks = jnp.reshape(jnp.asarray(pick, v.dtype), (1,))
     v_next, info, _ = _resolve(
         terms, v, impulse_max[None], picks, selection, num_directions, until_separated=False
@@ -191,7 +192,8 @@ def resolve(
     Raises:
         ValueError, TypeError: as `routh_step`.
 
-    Status: UNTERMINATED where a contact still approaches after N steps; the bits of `routh_step`.
+    Status: UNTERMINATED where a contact still approaches after N steps; the bits of `routh_step`;
+        inside jit INVALID for a pick outside of [0, 1).
 
     Derivative: through the contact modes of every step, by v, impulse_max and all terms, any order;
         modes, picks and the number of steps are piecewise constant. Without an approaching contact v_plus
@@ -202,8 +204,7 @@ def resolve(
         raise ValueError(f"impulse_max: expected shape (N, nc) with N >= 1, got {jnp.shape(impulse_max)}")
     steps = jnp.shape(impulse_max)[0]
     inputs.check_impulse_max(impulse_max, (steps, jnp.shape(terms.phi)[0]))
-    if jnp.shape(pick) != (steps,):
-        raise ValueError(f"pick: expected shape ({steps},), got {jnp.shape(pick)}")
+    inputs.check_pick(pick, (steps,))
     check_selection(terms, selection, SELECTIONS)
     v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, num_directions)
     return v_plus, info
@@ -248,8 +249,9 @@ def _resolve(
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
-    status = status | _impulse_status(impulse_max)
+    status = status | _impulse_status(impulse_max) | flag(~jnp.all((pick >= 0) & (pick < 1)), Status.INVALID)
     impulse_max = jnp.where(status == 0, impulse_max, 0.0)
+    pick = jnp.where(status == 0, pick, 0.0)
     directions = friction_directions(terms.J_t.shape[1], num_directions)
     space = contact_space(terms)
     table = _mode_table(space, selection)

@@ -63,11 +63,13 @@ def routh_path(
     """
     inputs.check(terms, v)
     inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, "routh_path")
+    inputs.check_array("rates", rates)
     if jnp.shape(rates) != jnp.shape(terms.phi):
         raise ValueError(f"rates: expected shape {jnp.shape(terms.phi)}, got {jnp.shape(rates)}")
     if inputs.is_concrete(rates) and not np.all((np.asarray(rates) >= 0) & np.isfinite(rates)):
         raise ValueError(f"rates: expected finite numbers >= 0, got {rates}")
-    return _routh_path(terms, v, rates, max_events)
+    inputs.check_count("max_events", max_events)
+    return _routh_path(terms, v, rates, int(max_events))
 
 
 @functools.partial(jax.jit, static_argnums=3)

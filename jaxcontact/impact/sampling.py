@@ -83,9 +83,8 @@ def sample(
     sizes = np.asarray(step, float)
     if sizes.shape not in ((), (nc,)) or not np.all(np.isfinite(sizes)) or np.any(sizes <= 0):
         raise ValueError(f"step: expected a finite number > 0, or ({nc},) of them, got {step}")
-    for name, value in (("max_steps", max_steps), ("num_samples", num_samples)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+    inputs.check_count("max_steps", max_steps)
+    inputs.check_count("num_samples", num_samples)
     if selection not in SELECTIONS:
         raise ValueError(f"selection: expected one of {', '.join(SELECTIONS)}, got {selection!r}")
     v = jnp.asarray(v)

@@ -236,7 +236,6 @@ def test_mistakes_in_the_settings_of_sampling_are_named(law, changes, message):
         lambda t: impact.resolve(t, V, np.ones((2, 2)), np.array([0.5, np.nan])),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="picks are not checked yet: NaN and numbers outside [0, 1) pass")
 def test_picks_out_of_range_are_named(call):
     with pytest.raises(ValueError, match="pick"):
         call(block_terms())
@@ -245,7 +244,6 @@ def test_picks_out_of_range_are_named(call):
 @pytest.mark.parametrize(
     ("order", "max_impacts", "message"), [((0.5, 1), 3, "order"), ((0, 1), 1.5, "max_impacts")]
 )
-@pytest.mark.xfail(strict=True, reason="fractions are cut off instead of refused")
 def test_fractions_where_integers_are_meant_are_named(order, max_impacts, message):
     with pytest.raises((ValueError, TypeError), match=message):
         impact.sequential(block_terms(), V, order, max_impacts=max_impacts)
@@ -258,7 +256,6 @@ def test_fractions_where_integers_are_meant_are_named(order, max_impacts, messag
         (lambda t: impact.routh_step(t, V, list(CAP)), "^impulse_max: "),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="a list fails inside jit without a word on which argument it was")
 def test_lists_are_named(call, message):
     with pytest.raises(TypeError, match=message):
         call(block_terms())
