@@ -176,7 +176,10 @@ def test_enumeration_is_for_few_planar_contacts(law):
         (lambda t: impact.sequential(t, V, (), max_impacts=3), r"order: expected contact indices in 0..1"),
         (lambda t: impact.sequential(t, V, (0, 2), max_impacts=3), r"order: .* got \(0, 2\)"),
         (lambda t: impact.sequential(t, V, (-1,), max_impacts=3), r"order: .* got \(-1,\)"),
-        (lambda t: impact.sequential(t, V, (0,), max_impacts=0), "max_impacts: expected an integer >= 1, got 0"),
+        (
+            lambda t: impact.sequential(t, V, (0,), max_impacts=0),
+            "max_impacts: expected an integer >= 1, got 0",
+        ),
         (lambda t: impact.routh_step(t, V, np.ones(3)), r"impulse_max: expected shape \(2,\), got \(3,\)"),
         (lambda t: impact.routh_step(t, V, -CAP), "impulse_max: expected finite numbers >= 0"),
         (lambda t: impact.routh_step(t, V, CAP * np.nan), "impulse_max: expected finite numbers >= 0"),
