@@ -76,6 +76,7 @@ def run_lanes(
     slowest = -collision_tolerance(dtype) * space.scale[normal]
     cone_unit = space.scale[tangent]
     speed_lanes = jnp.full(tile, speed)
+    nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
     def store(array: jax.Array, slot: jax.Array, value: jax.Array) -> jax.Array:
         return array.at[..., slot].set(value, mode="drop", unique_indices=True)
@@ -104,11 +105,11 @@ def run_lanes(
             visited=out.visited | jnp.any(valid & live[None], axis=1),
             path=None
             if out.path is None
-            else out.path.at[steps, :, jnp.where(live, slot, n)].set(
+            else out.path.at[steps, :, jnp.where(live, slot, nowhere)].set(
                 impulse.T, mode="drop", unique_indices=True
             ),
         )
-        where = jnp.where(done, slot, n)
+        where = jnp.where(done, slot, nowhere)
         out = out.replace(
             impulse=store(out.impulse, where, impulse),
             num_solves=store(out.num_solves, where, steps),
