@@ -22,6 +22,7 @@ from jaxcontact.system import bias as bias
 from jaxcontact.system import mass_matrix as mass_matrix
 from jaxcontact.system import retract as retract
 from jaxcontact.system import velocity_map as velocity_map
+from jaxcontact.terms import ConstraintTerms as ConstraintTerms
 from jaxcontact.terms import ContactTerms as ContactTerms
 from jaxcontact.terms import contact_terms as contact_terms
 

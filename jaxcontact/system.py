@@ -109,6 +109,7 @@ class Params(Record):
         mu: friction coefficient, a number or (nc,).
         gravity: (dim,) m/s^2.
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
+        law: how constraints yield, a `compliant.Law`; None where nothing reads it.
     """
 
     mass: jax.Array
@@ -116,6 +117,7 @@ class Params(Record):
     mu: jax.Array
     gravity: jax.Array
     constants: Mapping[str, Any]
+    law: Any = None
 
 
 class State(Record):

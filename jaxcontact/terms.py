@@ -6,13 +6,14 @@ as well as one from a mechanism.
 
 from __future__ import annotations
 
+import enum
 import functools
 
 import jax
 import jax.numpy as jnp
 
 from jaxcontact import geometry
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import Record, static
 from jaxcontact.system import (
     Params,
     State,
@@ -43,6 +44,40 @@ class ContactTerms(Record):
     phi: jax.Array
     mu: jax.Array
     active: jax.Array
+
+
+class Kind(enum.IntEnum):
+    """What a row of `ConstraintTerms` is; it decides the sign of its force."""
+
+    BILATERAL = 0  # a joint: force of either sign
+    LIMIT = 1  # phi >= 0, force >= 0, no friction
+    NORMAL = 2  # phi >= 0, force >= 0, followed by the tangents of its contact
+    TANGENT = 3  # friction, bounded by mu times the normal force before it
+
+
+BILATERAL, LIMIT, NORMAL, TANGENT = Kind
+
+
+class ConstraintTerms(Record):
+    """Joints, limits and contacts at one configuration, as rows: G^T lam is the generalized force.
+
+    Rows are ordered: every bilateral row, every limit, then each contact as (n, t1) in the plane or
+    (n, t1, t2) in space. The number of rows is fixed; a row far from contact has phi > 0.
+
+    Attributes:
+        G: (nr, nv) velocity Jacobian (dphi/dq) N(q); G v > 0 separates on limits and normals, and is the
+            tangential velocity of a relative to b on tangents.
+        phi: (nr,) deviation or gap, m or rad; 0 on tangents.
+        gdot_v: (nr,) the part of d(G v)/dt that does not come from vdot, m/s^2.
+        mu: (nc,) friction coefficient of each contact.
+        kind: (nr,) the `Kind` of each row (static).
+    """
+
+    G: jax.Array
+    phi: jax.Array
+    gdot_v: jax.Array
+    mu: jax.Array
+    kind: tuple[Kind, ...] = static()
 
 
 @functools.partial(jax.jit, static_argnums=0)
