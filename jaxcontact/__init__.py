@@ -1,6 +1,7 @@
 """Rigid-body contact that tells which outcomes are possible, how sensitive each is, and its derivative."""
 
 from jaxcontact import impact as impact
+from jaxcontact import joints as joints
 from jaxcontact import models as models
 from jaxcontact import rotations as rotations
 from jaxcontact import viz as viz
@@ -8,6 +9,7 @@ from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Disc as Disc
 from jaxcontact.geometry import HalfSpace as HalfSpace
 from jaxcontact.geometry import Point as Point
+from jaxcontact.geometry import Points as Points
 from jaxcontact.geometry import Sphere as Sphere
 from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
 from jaxcontact.solvers.lcp import Lemke as Lemke
@@ -19,11 +21,13 @@ from jaxcontact.system import State as State
 from jaxcontact.system import Structure as Structure
 from jaxcontact.system import System as System
 from jaxcontact.system import bias as bias
+from jaxcontact.system import free_poses as free_poses
 from jaxcontact.system import mass_matrix as mass_matrix
 from jaxcontact.system import retract as retract
 from jaxcontact.system import velocity_map as velocity_map
 from jaxcontact.terms import ConstraintTerms as ConstraintTerms
 from jaxcontact.terms import ContactTerms as ContactTerms
+from jaxcontact.terms import constraint_terms as constraint_terms
 from jaxcontact.terms import contact_terms as contact_terms
 
 __version__ = "0.1.0"

@@ -132,13 +132,17 @@ class State(Record):
 Poses = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Array]]
 # forces(structure, q, v, params) -> generalized forces (nv,), beside gravity and contact
 Forces = Callable[[Structure, jax.Array, jax.Array, Params], jax.Array]
+# drive(structure, state, params) -> generalized forces (nv,) that also depend on time
+Drive = Callable[[Structure, State, Params], jax.Array]
+# constraints(structure, q, params) -> (deviations (nb,) that joints hold at 0, limits (nl,) kept >= 0)
+Constraints = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Array]]
 
 
 @dataclasses.dataclass(frozen=True)
 class System:
     """A mechanism: its structure and pure functions of (structure, q, params).
 
-    Write `poses` and `forces` as module-level functions: two systems built from the same ones are
+    Write them as module-level functions: two systems built from the same ones are
     equal and compile once, while a fresh closure would compile again at every call.
 
     Attributes:
@@ -146,16 +150,23 @@ class System:
         poses: (structure, q, params) -> positions (nb, dim) of the centres of mass, and angles (nb,)
             in the plane or body-to-world rotation matrices (nb, 3, 3) in space.
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
+        constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
+            (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual ones.
+        drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
     """
 
     structure: Structure
     poses: Poses
     forces: Forces | None = None
+    constraints: Constraints | None = None
+    drive: Drive | None = None
 
     @property
     def fingerprint(self) -> str:
         """A hash of structure and function names that is the same in every process."""
         names = [f"{f.__module__}.{f.__qualname__}" for f in (self.poses, self.forces) if f is not None]
+        later = {"constraints": self.constraints, "drive": self.drive}
+        names += [f"{key}={f.__module__}.{f.__qualname__}" for key, f in later.items() if f is not None]
         return hashlib.sha256(repr((self.structure, names)).encode()).hexdigest()[:16]
 
 
@@ -190,20 +201,59 @@ def velocity_map(system: System, q: jax.Array) -> jax.Array:
     return jax.scipy.linalg.block_diag(*blocks)
 
 
+def position_rate(system: System, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Qdot = N(q) v (nq,), without forming N."""
+    return _by_quaternion(
+        system.structure, q, v, lambda _, speed: speed, lambda x, w: rotations.quaternion_rate_map(x) @ w
+    )
+
+
 def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
     """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,)."""
-    structure = system.structure
+
+    def turn(quaternion: jax.Array, angle: jax.Array) -> jax.Array:
+        turned = rotations.quaternion_product(quaternion, rotations.quaternion_exp(angle))
+        return turned / jnp.sqrt(jnp.sum(turned**2))
+
+    return _by_quaternion(system.structure, q, delta, jnp.add, turn)
+
+
+def _by_quaternion(
+    structure: Structure,
+    q: jax.Array,
+    delta: jax.Array,
+    plain: Callable[[jax.Array, jax.Array], jax.Array],
+    turn: Callable[[jax.Array, jax.Array], jax.Array],
+) -> jax.Array:
+    """(nq,): `turn`(quaternion (4,), its delta (3,)) for quaternions, `plain`(q, delta) for the rest."""
+    starts = sorted(structure.quaternions)
+    if not starts:
+        return plain(q, delta)
+    before = range(len(starts))  # a quaternion makes delta one shorter than q
+    turned = jax.vmap(turn)(
+        jnp.stack([q[i : i + 4] for i in starts]),
+        jnp.stack([delta[i - k : i - k + 3] for k, i in zip(before, starts, strict=True)]),
+    )
     pieces, i, j = [], 0, 0
-    while i < structure.num_positions:
-        if i in structure.quaternions:
-            turn = rotations.quaternion_exp(delta[j : j + 3])
-            turned = rotations.quaternion_product(q[i : i + 4], turn)
-            pieces.append(turned / jnp.sqrt(jnp.sum(turned**2)))
-            i, j = i + 4, j + 3
-        else:
-            pieces.append(q[i : i + 1] + delta[j : j + 1])
-            i, j = i + 1, j + 1
+    for k, start in zip(before, starts, strict=True):
+        if start > i:
+            pieces.append(plain(q[i:start], delta[j : j + start - i]))
+        pieces.append(turned[k])
+        i, j = start + 4, start - k + 3
+    pieces.append(plain(q[i:], delta[j:]))
     return jnp.concatenate(pieces)
+
+
+def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
+    """Poses of bodies that move freely: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in turn.
+
+    Give it as `poses` of a `System`; the structure then needs the quaternions 3, 10, 17, ...
+    """
+    if structure.dim == 2:
+        bodies = q.reshape(-1, 3)
+        return bodies[:, :2], bodies[:, 2]
+    bodies = q.reshape(-1, 7)
+    return bodies[:, :3], jax.vmap(rotations.quaternion_matrix)(bodies[:, 3:])
 
 
 def body_frames(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -239,6 +289,8 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
 
     Derivative: exact, any order, by q and params.
     """
+    if system.poses is free_poses:
+        return jnp.diag(_free_masses(system, params).ravel())
     linear, angular = _body_jacobians(system, params, q)
     inertia = _inertia(system, params)
     return jnp.einsum("b,bdi,bdj->ij", params.mass, linear, linear) + jnp.einsum(
@@ -249,11 +301,23 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
 def bias(system: System, params: Params, state: State) -> jax.Array:
     """The force b(q, v) (nv,) in M vdot + b = tau + J^T lam: Coriolis, gyroscopic, gravity, `forces`.
 
-    By Kane's equations: b = sum J_p^T m (Jdot_p v - g) + J_r^T (I Jdot_r v + w x I w) - forces.
+    By Kane's equations: b = sum J_p^T m (Jdot_p v - g) + J_r^T (I Jdot_r v + w x I w) - forces - drive.
 
     Derivative: exact, any order, by q, v and params.
     """
     q, v = state.q, state.v
+    total = _inertial_bias(system, params, q, v)
+    if system.forces is not None:
+        total = total - system.forces(system.structure, q, v, params)
+    if system.drive is not None:
+        total = total - system.drive(system.structure, state, params)
+    return total
+
+
+def _inertial_bias(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Coriolis, gyroscopic and gravity force (nv,)."""
+    if system.poses is free_poses:
+        return _free_bias(system, params, v)
     linear, angular = _body_jacobians(system, params, q)
 
     def velocities(x: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -267,7 +331,20 @@ def bias(system: System, params: Params, state: State) -> jax.Array:
         spin = angular @ v
         torque = torque + jnp.cross(spin, inertia * spin)
     force = params.mass[:, None] * (acceleration - params.gravity[None, :])
-    total = jnp.einsum("bd,bdi->i", force, linear) + jnp.einsum("br,bri->i", torque, angular)
-    if system.forces is not None:
-        total = total - system.forces(system.structure, q, v, params)
-    return total
+    return jnp.einsum("bd,bdi->i", force, linear) + jnp.einsum("br,bri->i", torque, angular)
+
+
+def _free_masses(system: System, params: Params) -> jax.Array:
+    """Mass and inertia (nb, 3 or 6) along each velocity of free bodies."""
+    dim = system.structure.dim
+    mass = jnp.broadcast_to(params.mass[:, None], (*params.mass.shape, dim))
+    return jnp.concatenate([mass, _inertia(system, params)], axis=1)
+
+
+def _free_bias(system: System, params: Params, v: jax.Array) -> jax.Array:
+    """Gravity and w x I w of free bodies (nv,)."""
+    dim = system.structure.dim
+    force = -params.mass[:, None] * params.gravity[None, :]
+    spin = v.reshape(force.shape[0], -1)[:, dim:]
+    torque = jnp.cross(spin, params.inertia * spin) if dim == 3 else jnp.zeros_like(spin)
+    return jnp.concatenate([force, torque], axis=1).ravel()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import enum
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact._pytree import Record, static
@@ -20,6 +22,7 @@ from jaxcontact.system import (
     System,
     body_frames,
     mass_matrix,
+    position_rate,
     tangent_jacobian,
 )
 
@@ -100,49 +103,142 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
 
     Derivative: exact by q and params, any order; `active` is piecewise constant.
     """
+    if system.structure.num_contacts == 0:
+        raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
+    _check_sizes(system, params, state)
+    phi, rows = _contact_rows(system, params, state.q)
+    return ContactTerms(
+        M=mass_matrix(system, params, state.q),
+        J_n=rows[:, 0],
+        J_t=rows[:, 1:],
+        phi=phi,
+        mu=_friction(system, params, phi.dtype),
+        active=phi <= CONTACT_TOLERANCE,
+    )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def constraint_terms(system: System, params: Params, state: State) -> ConstraintTerms:
+    """Joints, limits and contacts of a mechanism at a state, as rows of one matrix.
+
+    With phi the deviation of a joint, the slack of a limit or the gap of a contact, G = (dphi/dq) N(q) and
+    phidot = G v, phiddot = G vdot + Gdot v (Drumwright, eqs 29-31). Tangent rows have phi = 0 and the sliding
+    velocity of the material points in contact. All candidate contacts are there, however far away.
+
+    Args:
+        system: the mechanism (static).
+        params: its numbers.
+        state: configuration and velocity.
+
+    Returns:
+        ConstraintTerms with the rows of joints, then of limits, then of each contact as (n, t1[, t2]) in the
+        order of `system.structure.pairs`.
+
+    Raises:
+        ValueError: q or v has the wrong length, params do not fit the structure, `constraints` returns
+            something else than two vectors.
+
+    Derivative: exact by q, v and params, any order.
+    """
     structure = system.structure
     _check_sizes(system, params, state)
-    q = state.q
-    positions, orientations = body_frames(system, params, q)
-    found = geometry.candidates(
-        structure.dim,
-        structure.bodies,
-        structure.shape_table,
-        structure.pairs,
-        positions,
-        orientations,
-        params.constants,
+    q, v, dtype = state.q, state.v, state.q.dtype
+    qdot = position_rate(system, q, v)
+    nb, nl = _count_constraints(system, params, q)
+    kind = (BILATERAL,) * nb + (LIMIT,) * nl
+    G, phi, gdot_v = [jnp.zeros((0, structure.num_velocities), dtype)], [jnp.zeros(0, dtype)], []
+    mu = jnp.zeros(0, dtype)
+    if nb + nl:
+
+        def holonomic(x: jax.Array) -> jax.Array:
+            assert system.constraints is not None
+            return jnp.concatenate(system.constraints(structure, x, params))
+
+        def rate(x: jax.Array) -> jax.Array:
+            return jax.jvp(holonomic, (x,), (position_rate(system, x, v),))[1]
+
+        G.append(tangent_jacobian(system, holonomic, q))
+        phi.append(holonomic(q))
+        gdot_v.append(jax.jvp(rate, (q,), (qdot,))[1])
+    if structure.num_contacts:
+        gap, rows = _contact_rows(system, params, q)
+
+        def slip(x: jax.Array) -> jax.Array:
+            return _contact_velocities(system, params, x, v)
+
+        G.append(rows.reshape(-1, structure.num_velocities))
+        phi.append(jnp.zeros((*gap.shape, structure.dim), dtype).at[:, 0].set(gap).ravel())
+        gdot_v.append(jax.jvp(slip, (q,), (qdot,))[1].ravel())
+        kind += (NORMAL, *(TANGENT,) * (structure.dim - 1)) * structure.num_contacts
+        mu = _friction(system, params, dtype)
+    return ConstraintTerms(
+        G=jnp.concatenate(G),
+        phi=jnp.concatenate(phi),
+        gdot_v=jnp.concatenate([jnp.zeros(0, dtype), *gdot_v]),
+        mu=mu,
+        kind=kind,
     )
 
-    def point_jacobian(bodies: tuple[int, ...], points: jax.Array) -> jax.Array:
-        """World velocity (nc, dim, nv) of the material points now at `points`; zero on the world."""
-        index = jnp.array([max(body, 0) for body in bodies])
-        moving = jnp.array([body >= 0 for body in bodies])
-        local = jnp.einsum("cji,cj->ci", orientations[index], points - positions[index])
 
-        def world(x: jax.Array) -> jax.Array:
-            origin, turned = body_frames(system, params, x)
-            return origin[index] + jnp.einsum("cij,cj->ci", turned[index], local)
+def _count_constraints(system: System, params: Params, q: jax.Array) -> tuple[int, int]:
+    """Number of joint and of limit rows, found without computing them."""
+    if system.constraints is None:
+        return 0, 0
+    found = jax.eval_shape(functools.partial(system.constraints, system.structure), q, params)
+    shapes = [each.shape for each in found] if isinstance(found, tuple) else []
+    if len(shapes) != 2 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError(
+            f"system.constraints: expected two vectors (deviations, limits), got shapes {shapes or found}"
+        )
+    return shapes[0][0], shapes[1][0]
 
-        return jnp.where(moving[:, None, None], tangent_jacobian(system, world, q), 0.0)
 
-    relative = point_jacobian(found.body_a, found.point) - point_jacobian(found.body_b, found.point_b)
-    mass = mass_matrix(system, params, q)
-    return ContactTerms(
-        M=mass,
-        J_n=jnp.einsum("cd,cdv->cv", found.normal, relative),
-        J_t=jnp.einsum("ctd,cdv->ctv", found.tangents, relative),
-        phi=found.phi,
-        mu=jnp.broadcast_to(jnp.asarray(params.mu, mass.dtype), found.phi.shape),
-        active=found.phi <= CONTACT_TOLERANCE,
+def _friction(system: System, params: Params, dtype: Any) -> jax.Array:
+    """Friction coefficient (nc,) of every candidate contact."""
+    return jnp.broadcast_to(jnp.asarray(params.mu, dtype), (system.structure.num_contacts,))
+
+
+def _found(system: System, params: Params, frames: tuple[jax.Array, jax.Array]) -> geometry.Candidates:
+    structure = system.structure
+    return geometry.candidates(
+        structure.dim, structure.bodies, structure.shape_table, structure.pairs, *frames, params.constants
     )
+
+
+def _contact_rows(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Gaps (nc,) and velocity Jacobians (nc, dim, nv) in the order n, t1[, t2]."""
+    gap = _found(system, params, body_frames(system, params, q)).phi
+    basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
+    rows = jax.vmap(lambda v: _contact_velocities(system, params, q, v), out_axes=-1)(basis)
+    return gap, rows
+
+
+def _contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
+    qdot = position_rate(system, q, v)
+    frames, (drift, turning) = jax.jvp(lambda x: body_frames(system, params, x), (q,), (qdot,))
+    positions, orientations = frames
+    found = _found(system, params, frames)
+
+    def velocity(bodies: tuple[int, ...], points: jax.Array) -> jax.Array:
+        index = [max(body, 0) for body in bodies]
+        if all(body < 0 for body in bodies):
+            return jnp.zeros_like(points)
+        arm = points - geometry.rows(positions, index)
+        local = jnp.einsum("cji,cj->ci", geometry.rows(orientations, index), arm)
+        moved = geometry.rows(drift, index) + jnp.einsum("cij,cj->ci", geometry.rows(turning, index), local)
+        if min(bodies) >= 0:
+            return moved
+        return jnp.where(np.array([body >= 0 for body in bodies])[:, None], moved, 0.0)
+
+    relative = velocity(found.body_a, found.point) - velocity(found.body_b, found.point_b)
+    frame = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
+    return jnp.einsum("cfd,cd->cf", frame, relative)
 
 
 def _check_sizes(system: System, params: Params, state: State) -> None:
     structure = system.structure
     nb, nc = len(structure.bodies), structure.num_contacts
-    if nc == 0:
-        raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
     inertia = (nb,) if structure.dim == 2 else (nb, 3)
     expected: list[tuple[str, tuple[int, ...], list[tuple[int, ...]]]] = [
         ("state.q", jnp.shape(state.q), [(structure.num_positions,)]),

@@ -2,7 +2,13 @@
 
 from jaxcontact.models.box_and_wall import box_and_wall as box_and_wall
 from jaxcontact.models.box_drop_3d import box_drop_3d as box_drop_3d
+from jaxcontact.models.box_on_foundation import box_on_foundation as box_on_foundation
+from jaxcontact.models.box_on_incline import box_on_incline as box_on_incline
 from jaxcontact.models.compass_gait import compass_gait as compass_gait
 from jaxcontact.models.disk_stack import disk_stack as disk_stack
+from jaxcontact.models.pendulum import pendulum_joint as pendulum_joint
+from jaxcontact.models.pendulum import pendulum_limit as pendulum_limit
 from jaxcontact.models.ramone import ramone as ramone
 from jaxcontact.models.rocking_block import rocking_block as rocking_block
+from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack
+from jaxcontact.models.tossed_cube import tossed_cube as tossed_cube

@@ -1,0 +1,50 @@
+"""Joints as deviations that are zero where they hold, for the `constraints` function of a `System`.
+
+Each takes the poses of two bodies, (position (dim,), rotation (dim, dim)), zeros and identity for the world,
+and points or axes in their body coordinates; concatenate what they return. In the plane `ball` is a pin.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.geometry import tangent_frame
+
+Pose = tuple[jax.Array, jax.Array]
+
+
+def point(pose: Pose, at: jax.Array) -> jax.Array:
+    """World coordinates (dim,) of a point `at` in body coordinates, m."""
+    position, rotation = pose
+    return position + rotation @ at
+
+
+def ball(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
+    """Two points coincide: (dim,) distances in m along the world axes; a pin joint in the plane."""
+    return point(a, at_a) - point(b, at_b)
+
+
+def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Array) -> jax.Array:
+    """A massless rod of `length` > 0 between two points: (1,) in m. Its negative, as a limit, is a rope.
+
+    The squares are compared, (d^2 - l^2) / (2 l): equal to d - l to first order, and smooth at d = 0.
+    """
+    square = jnp.sum((point(a, at_a) - point(b, at_b)) ** 2)
+    return (0.5 * (square - length**2) / length)[None]
+
+
+def hinge(
+    a: Pose, at_a: jax.Array, axis_a: jax.Array, b: Pose, at_b: jax.Array, axis_b: jax.Array
+) -> jax.Array:
+    """A pin joint in space: points coincide (3,), unit axes are parallel (2,), the latter as sines."""
+    across = tangent_frame(axis_b) @ b[1].T @ a[1] @ axis_a
+    return jnp.concatenate([ball(a, at_a, b, at_b), across])
+
+
+def weld(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
+    """Points coincide and body axes are parallel: (3,) in the plane, (6,) in space; small angles in rad."""
+    relative = b[1].T @ a[1]
+    skew = 0.5 * (relative - relative.T)
+    angles = skew[1:, 0] if skew.shape[0] == 2 else jnp.stack([skew[2, 1], skew[0, 2], skew[1, 0]])
+    return jnp.concatenate([ball(a, at_a, b, at_b), angles])

@@ -1,0 +1,63 @@
+"""Spheres dropped in line, that come to rest as a stack (Drumwright, section 6.5)."""
+
+from __future__ import annotations
+
+import functools
+
+import jax.numpy as jnp
+
+from jaxcontact.geometry import HalfSpace, Sphere
+from jaxcontact.system import Model, Params, State, Structure, System, free_poses
+
+RADIUS, MASS, SPACE = 0.1, 1.0, 0.01  # m, kg, m between one sphere and the next
+
+
+@functools.cache
+def _system(number: int) -> System:
+    names = [f"sphere_{i}" for i in range(number)]
+    return System(
+        Structure(
+            dim=3,
+            bodies=tuple(names),
+            num_positions=7 * number,
+            quaternions=tuple(range(3, 7 * number, 7)),
+            shapes=(
+                *(Sphere(name=name, body=name, radius="radius") for name in names),
+                HalfSpace(name="floor", normal=(0.0, 0.0, 1.0)),
+            ),
+            pairs=((names[0], "floor"), *zip(names[1:], names[:-1], strict=True)),
+        ),
+        free_poses,
+    )
+
+
+def sphere_stack(n: int = 10, offset: float = 0.0) -> Model:
+    """Spheres of 1 kg and 0.1 m radius, one above the other with gaps of 1 cm, at rest (Drumwright, Fig. 10).
+
+    q = (x, y, z, qw, qx, qy, qz) of each, from the lowest up; contacts are floor and lowest, then each with
+    the one below. E* = 1e11 N/m^2, B = 1 N s/m; the paper gives neither size, mass nor friction (here 0.5).
+
+    Args:
+        n: number of spheres, at least 1.
+        offset: m, how far every other sphere is moved along x.
+
+    Raises:
+        ValueError: n is not positive.
+    """
+    if n < 1:
+        raise ValueError(f"n: expected at least 1, got {n}")
+    index = jnp.arange(n)
+    q = jnp.zeros((n, 7)).at[:, 3].set(1.0)
+    q = q.at[:, 0].set(offset * (index % 2)).at[:, 2].set(RADIUS + SPACE + index * (2.0 * RADIUS + SPACE))
+    return Model(
+        system=_system(n),
+        params=Params(
+            mass=jnp.full(n, MASS),
+            inertia=jnp.full((n, 3), 0.4 * MASS * RADIUS**2),
+            mu=jnp.full(n, 0.5),
+            gravity=jnp.array([0.0, 0.0, -9.81]),
+            constants={"radius": jnp.array(RADIUS)},
+        ),
+        state=State(q=q.ravel(), v=jnp.zeros(6 * n), t=jnp.array(0.0)),
+        dt=0.01,
+    )
