@@ -1,4 +1,4 @@
-"""(System, Params, State) -> ContactTerms: the only place where mechanics becomes linear algebra.
+"""Mechanics becomes linear algebra here and nowhere else: (System, Params, State) -> Contact/ConstraintTerms.
 
 Everything below this module (impact laws, solvers) sees matrices only, so a record built by hand serves
 as well as one from a mechanism.
