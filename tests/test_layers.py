@@ -14,7 +14,7 @@ ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_pytree", "status"),
     ("linalg", "rotations", "cones", "implicit"),
-    ("geometry", "joints", "system"),
+    ("geometry", "joints", "law", "system"),
     ("terms",),
     ("solvers",),
     ("impact", "compliant", "ess"),
@@ -25,7 +25,7 @@ LAYERS = (
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
-ONLY = {"models": {"rotations", "geometry", "joints", "system"}}  # mechanisms know nothing of methods
+ONLY = {"models": {"rotations", "geometry", "joints", "law", "system"}}  # mechanisms know nothing of methods
 VAGUE = {"utils", "helpers", "common", "base"}
 FILES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts): p for p in sorted(ROOT.rglob("*.py"))}
 MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}

@@ -1,0 +1,70 @@
+"""How constraints yield: stiffness, damping, friction and elastic potentials, per constraint.
+
+Constraints count in the order of `ConstraintTerms`: every bilateral row, every limit, then each contact
+(whose normal and tangents share one entry). A law is a pytree; any of its numbers may be differentiated by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact._pytree import Record
+
+FRICTION_DAMPING = 1e8  # N s/m; 1 N of friction creeps at 1e-8 m/s, under 1e-6 m in 100 s
+
+
+class Law(Record):
+    """Springs and dampers of the constraints; a number is shared by all of them.
+
+    With d = -phi the depth and u the rate of phi at the end of the step, a bilateral row pushes with
+    K d - B u, a limit or the normal of a contact with max(0, K d - B u + potential'(d)), and friction with
+    -friction_damping u_t inside the cone |lam_t| <= mu lam_n. Zero K, B and potential: no force.
+
+    Attributes:
+        stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
+        damping: B >= 0 of each constraint, a number or (nk,), N s/m.
+        friction: mu of each contact, a number or (nc,); None, the default, reads `Params.mu`.
+        friction_damping: of each contact, a number or (nc,), N s/m. It stands for stiction: as large as it
+            can be, so that the cone and not the damper limits friction.
+        potential: energy (J) of each limit and contact at depth (nu,), convex, any callable pytree; None is
+            none. It acts beside the spring.
+    """
+
+    stiffness: Any = 0.0
+    damping: Any = 0.0
+    friction: Any = None
+    friction_damping: Any = FRICTION_DAMPING
+    potential: Callable[[jax.Array], jax.Array] | None = None
+
+
+class Hertz(Record):
+    """Potential of a sphere pressed into an elastic half-space, (8/15) E* sqrt(r) d^2.5 for d > 0.
+
+    The force is (4/3) E* sqrt(r) d^1.5. (Drumwright, eq (121), lacks the 4/3 and makes d^1.5 the gap.)
+
+    Attributes:
+        modulus: effective modulus E*, 1/E* = (1 - nu_1^2)/E_1 + (1 - nu_2^2)/E_2, N/m^2.
+        radius: of the sphere, m; of two spheres, 1/r = 1/r_1 + 1/r_2.
+    """
+
+    modulus: Any
+    radius: Any
+
+    def __call__(self, depth: jax.Array) -> jax.Array:
+        """Energy (nu,) in J at depth (nu,) in m."""
+        return (8.0 / 15.0) * self.modulus * jnp.sqrt(self.radius) * jnp.maximum(depth, 0.0) ** 2.5
+
+
+def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
+    """Stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
+
+    Args:
+        modulus: Young's modulus E, N/m^2.
+        area: of one element, m^2.
+        depth: of the foundation, m.
+    """
+    return modulus * area / depth
