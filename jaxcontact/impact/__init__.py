@@ -3,6 +3,7 @@
 from jaxcontact.impact.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.anitescu_potra import anitescu_potra_all as anitescu_potra_all
 from jaxcontact.impact.anitescu_potra import sequential as sequential
+from jaxcontact.impact.checkpoint import load_samples as load_samples
 from jaxcontact.impact.contact_space import ImpactInfo as ImpactInfo
 from jaxcontact.impact.containment import Containment as Containment
 from jaxcontact.impact.containment import contains as contains

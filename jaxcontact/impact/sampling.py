@@ -5,29 +5,68 @@ The host-side driver of the sampling kernel: draws, choice of contact modes, chu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import contextlib
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Required, TypedDict, TypeVar, Unpack, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.impact import inputs
-from jaxcontact.impact.contact_space import colliding
+from jaxcontact.impact import checkpoint as checkpoints
+from jaxcontact.impact import inputs, processes
 from jaxcontact.impact.draws import Iid, sobol
-from jaxcontact.impact.stream import ImpactSamples, Stream
+from jaxcontact.impact.stream import PIECE, Chunk, ImpactSamples, Stream
 from jaxcontact.solvers import modes
 from jaxcontact.terms import ContactTerms
 
 SELECTIONS = ("all", "visited", "lemke")
+CHECKPOINT_CHUNK = 2**16  # each chunk waits for the disk once
 Progress = Callable[[int, int], None]
+Reduced = TypeVar("Reduced")
+
+
+class _Settings(TypedDict, total=False):
+    """The settings of `sample`, for its two return types."""
+
+    step: Required[float | jax.Array | np.ndarray]
+    max_steps: Required[int]
+    num_samples: Required[int]
+    seed: int
+    selection: str
+    key: jax.Array | None
+    keep_path: bool
+    num_directions: int
+    chunk: int | None
+    devices: Sequence[jax.Device] | None
+    checkpoint: str | os.PathLike[str] | None
+    about: Mapping[str, str] | None
+    progress: Progress | None
+
+
+@overload
+def sample(
+    terms: ContactTerms, v: jax.Array, *, reduce: None = None, **settings: Unpack[_Settings]
+) -> ImpactSamples: ...
+
+
+@overload
+def sample(
+    terms: ContactTerms,
+    v: jax.Array,
+    *,
+    reduce: Callable[[Any, ImpactSamples], Reduced],
+    **settings: Unpack[_Settings],
+) -> Reduced: ...
 
 
 def sample(
     terms: ContactTerms,
     v: jax.Array,
     *,
-    step: float | jax.Array,
+    step: float | jax.Array | np.ndarray,
     max_steps: int,
     num_samples: int,
     seed: int = 0,
@@ -36,7 +75,10 @@ def sample(
     keep_path: bool = False,
     num_directions: int = 8,
     reduce: Callable[[Any, ImpactSamples], Any] | None = None,
+    chunk: int | None = None,
     devices: Sequence[jax.Device] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Any:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
@@ -61,15 +103,31 @@ def sample(
         num_directions: sides of the friction cone in space; no effect in the plane.
         reduce: (accumulated, ImpactSamples of one chunk) -> accumulated, called in order, at first with
             None; `sample` then returns the last value, in memory that does not grow.
+        chunk: samples per call of `reduce` and `progress` and per entry of a checkpoint; default 2^14, with
+            a checkpoint 2^16. Any number gives the same samples. Above 2^14 the work of a chunk is still
+            spread over all devices, and only memory grows: about six chunks are held. Below, each call
+            of the kernel does less for its fixed cost of about a millisecond.
         devices: to compute on; default all local ones.
-        progress: called with (samples done, num_samples) now and then.
+        checkpoint: a folder that takes the samples as they come, see `load_samples` for its files. An
+            interrupted run, called again alike, goes on where it stood and ends with the same bits;
+            `reduce` sees the stored chunks first.
+        about: names to keep in the checkpoint, {"model": ...}; a run about something else is refused.
+        progress: called with (samples done, num_samples) after every chunk.
 
     Returns:
-        ImpactSamples, or what `reduce` accumulated.
+        ImpactSamples, or what `reduce` accumulated. With a checkpoint the arrays are memory-mapped files.
+
+    With several processes of `jax.distributed`, all of which must make the same call, each computes its
+    share on its local devices. Each returns all samples, the same bits as in one process; with `reduce`
+    each accumulates over its own share only, and `progress` counts that. Devices work without `jax.sharding`,
+    one thread each on separate chunks: a sample is computed by one device, no device waits for another, and
+    the samples cannot depend on how many there are.
 
     Raises:
         ValueError, TypeError: bad terms or v (as `anitescu_potra`), step not positive and finite,
-            max_steps or num_samples < 1, an unknown selection, a selection not offered for these terms.
+            max_steps, num_samples or chunk < 1, an unknown selection, a selection not offered for these
+            terms; a checkpoint that is damaged, of another run, or in use.
+        OSError: the checkpoint cannot be written, as on a full disk; what it holds stays good.
 
     Status: per sample, UNTERMINATED where a contact still approaches after max_steps; STALLED for a
         residual above 1e-6.
@@ -80,9 +138,7 @@ def sample(
     if not inputs.is_concrete(terms, v):
         raise ValueError("sample: a driver for the host, not traceable; use resolve inside jit or vmap")
     nc = terms.phi.shape[0]
-    sizes = np.asarray(step, float)
-    if sizes.shape not in ((), (nc,)) or not np.all(np.isfinite(sizes)) or np.any(sizes <= 0):
-        raise ValueError(f"step: expected a finite number > 0, or ({nc},) of them, got {step}")
+    sizes = _step_sizes(step, nc)
     inputs.check_count("max_steps", max_steps)
     inputs.check_count("num_samples", num_samples)
     if selection not in SELECTIONS:
@@ -91,15 +147,17 @@ def sample(
     steps = jnp.broadcast_to(jnp.asarray(sizes, v.dtype), (nc,))
     if selection != "lemke":
         inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, f'selection="{selection}"')
+    if chunk is not None:
+        inputs.check_count("chunk", chunk)
+    share = processes.share()
+    if checkpoint is not None and share[1] > 1:
+        raise ValueError("checkpoint: written by one process, got several of jax.distributed; use reduce")
     total, limit = int(num_samples), int(max_steps)
-    if not bool(jnp.any(colliding(terms, v))):
-        nothing = _nothing(terms, v, total, limit, keep_path)
-        return nothing if reduce is None else reduce(None, nothing)
-    draws = sobol(limit * (nc + 1), seed) if key is None else Iid(key=key)
+    size = int(chunk) if chunk is not None else PIECE if checkpoint is None else CHECKPOINT_CHUNK
     stream = Stream(
         terms,
         v,
-        draws,
+        sobol(limit * (nc + 1), seed) if key is None else Iid(key=key),
         steps,
         limit,
         selection=selection,
@@ -107,32 +165,60 @@ def sample(
         num_directions=num_directions,
         devices=devices,
     )
-    if reduce is not None:
-        reduced: Any = None
-        for chunk in stream.chunks(total):
-            reduced = reduce(reduced, chunk.samples)
+    if checkpoint is None:
+        chunks = stream.chunks(total, size, share=share, exchange=processes.union)
+    else:
+        manifest = checkpoints.describe(stream, total, seed if key is None else key, about or {})
+        chunks = checkpoints.stored(Path(checkpoint), manifest, stream, size)
+    rows = stream.shares(total, size, share[1])
+    own = sum(end - begin for begin, end in (block[share[0]] for block in rows))
+    with contextlib.closing(_reported(chunks, own, progress)) as reported:
+        if reduce is not None:
+            reduced: Any = None
+            for samples in reported:
+                reduced = reduce(reduced, samples.samples)
+            return reduced
+        if checkpoint is None:
+            return _gather(reported, stream, total, rows)
+        for _ in reported:
+            pass
+    return checkpoints.load_samples(checkpoint)
+
+
+def _step_sizes(step: Any, num_contacts: int) -> np.ndarray:
+    try:
+        sizes = np.asarray(step, float)
+    except (TypeError, ValueError):
+        sizes = np.array(np.nan)
+    if sizes.shape not in ((), (num_contacts,)) or not np.all(np.isfinite(sizes)) or np.any(sizes <= 0):
+        raise ValueError(f"step: expected a finite number > 0, or ({num_contacts},) of them, got {step!r}")
+    return sizes
+
+
+def _reported(chunks: Generator[Chunk], total: int, progress: Progress | None) -> Generator[Chunk]:
+    """The chunks, each reported once it has been used."""
+    done = 0
+    with contextlib.closing(chunks):
+        for chunk in chunks:
+            yield chunk
+            done += chunk.end - chunk.begin
             if progress is not None:
-                progress(chunk.end, total)
-        return reduced
-    return _gather(stream, total, progress)
+                progress(done, total)
 
 
-def _gather(stream: Stream, total: int, progress: Progress | None) -> ImpactSamples:
+def _gather(
+    chunks: Iterator[Chunk], stream: Stream, total: int, rows: list[list[tuple[int, int]]]
+) -> ImpactSamples:
     """All chunks in one record, written in place: little memory beyond the result."""
-    whole: ImpactSamples | None = None
-    for chunk in stream.chunks(total):
-        if whole is None:
-            whole = jax.tree.map(
-                lambda leaf: _aligned_empty((total, *leaf.shape[1:]), leaf.dtype),
-                chunk.samples.replace(v_minus=None),
-            )
-        for to, part in zip(
-            jax.tree.leaves(whole), jax.tree.leaves(chunk.samples.replace(v_minus=None)), strict=True
-        ):
+    whole = jax.tree.map(
+        lambda leaf: _aligned_empty((total, *leaf.shape[1:]), leaf.dtype),
+        stream.unmoved(0).replace(v_minus=None),
+    )
+    for chunk in chunks:
+        parts = jax.tree.leaves(chunk.samples.replace(v_minus=None))
+        for to, part in zip(jax.tree.leaves(whole), parts, strict=True):
             to[chunk.begin : chunk.end] = part
-        if progress is not None:
-            progress(chunk.end, total)
-    assert whole is not None
+    processes.fill(jax.tree.leaves(whole), rows)
     return jax.tree.map(jnp.asarray, whole).replace(v_minus=stream.v)
 
 
@@ -142,21 +228,3 @@ def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     raw = np.empty(size + 64, np.uint8)
     offset = -raw.ctypes.data % 64
     return raw[offset : offset + size].view(dtype).reshape(shape)
-
-
-def _nothing(
-    terms: ContactTerms, v: jax.Array, num_samples: int, max_steps: int, keep_path: bool
-) -> ImpactSamples:
-    """No contact approaches: every sample is v."""
-    nc, nt, nv = terms.J_t.shape
-    return ImpactSamples(
-        v_minus=v,
-        v_plus=jnp.broadcast_to(v, (num_samples, nv)),
-        impulse=jnp.zeros((num_samples, nc, 1 + nt), v.dtype),
-        status=jnp.zeros(num_samples, jnp.uint32),
-        num_solves=jnp.zeros(num_samples, jnp.int32),
-        energy_ratio=jnp.ones(num_samples, v.dtype),
-        residual=jnp.zeros(num_samples, v.dtype),
-        path=jnp.broadcast_to(v, (num_samples, max_steps + 1, nv)) if keep_path else None,
-        complete=True,
-    )

@@ -10,7 +10,7 @@ import collections
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -20,15 +20,16 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import routh
-from jaxcontact.impact.contact_space import ContactSpace, contact_space
+from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
 from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.impact.lanes import LaneResults, lane_status, run_lanes
 from jaxcontact.solvers import modes
 from jaxcontact.terms import ContactTerms
 
-CHUNK = 2**14  # samples per call of the kernel and per report
+PIECE = 2**14  # samples per call of the kernel
 MANY_MODES = 512  # tables above it get few lanes, and many small calls per chunk
 PILOT = 512  # samples that fill the first table of "visited"
+_NONE = np.empty(0, np.uint32)
 GROWTH = 8  # each block of "visited" ends at this many times the sample number of the one before
 
 
@@ -60,7 +61,10 @@ class ImpactSamples(Record):
 
 
 class Chunk(NamedTuple):
-    """Samples number begin, ..., end - 1, as NumPy arrays, and the modes met up to there."""
+    """Samples number begin, ..., end - 1, as NumPy arrays, and the modes (K,) bool that they met.
+
+    Behind the pilot of "visited" only modes outside of the table in use are looked for.
+    """
 
     begin: int
     end: int
@@ -89,53 +93,76 @@ class Stream:
         self.selection, self.num_directions = selection, num_directions
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.num_modes = 0
-        if selection != "lemke":
+        self.collides = bool(jnp.any(colliding(terms, v)))
+        self.enumerates = self.collides and selection != "lemke"
+        self.complete = selection == "all" or not self.collides
+        if self.enumerates:
             self.space, self.table = _tabulate(terms)
             self.num_modes = self.table.regular.shape[0]
 
     def chunks(
         self,
         total: int,
+        size: int = PIECE,
         *,
-        begin: int = 0,
-        visited: np.ndarray | None = None,
+        done: Sequence[tuple[int, np.ndarray]] = (),
         share: tuple[int, int] = (0, 1),
-    ) -> Iterator[Chunk]:
-        """Chunks in order, from sample number `begin` on.
+        exchange: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    ) -> Generator[Chunk]:
+        """Chunks of at most `size` samples, in order.
 
         Args:
-            begin: end of an earlier chunk, to resume behind it.
-            visited: modes met before `begin`, from that chunk.
-            share: (i, n) to compute only chunk i, i + n, i + 2n, ... of every block.
+            done: (end, visited) of the chunks computed before, in order, to go on behind them.
+            share: (i, n) to compute only the i-th of n equal parts of every block.
+            exchange: the modes met in this share -> those met in all n shares.
         """
-        met = np.zeros(self.num_modes, bool) if visited is None else np.array(visited)
+        met = np.zeros(self.num_modes, bool)
+        begin = done[-1][0] if done else 0
         workers = _workers(self.devices)
-        with ThreadPoolExecutor(len(workers)) as pool:
+        pool = ThreadPoolExecutor(len(workers))
+        try:
             for block_begin, block_end in self._blocks(total):
-                if block_end <= begin:
-                    continue
                 # The pilot looks among all modes; later blocks among those met before the block.
                 table = None
-                if self.selection == "visited" and block_begin > 0:
+                if self.enumerates and self.selection == "visited" and block_begin > 0:
                     table = _padded(self.table, np.flatnonzero(met))
-                starts = range(max(begin, block_begin), block_end, CHUNK)
-                pieces = [(s, min(s + CHUNK, block_end)) for s in starts][share[0] :: share[1]]
-                jobs: collections.deque[Future[Chunk]] = collections.deque()
-                for number, piece in enumerate(pieces):
-                    device = workers[number % len(workers)]
-                    jobs.append(pool.submit(self._chunk, *piece, table, device))
-                    if number == 0:
-                        jobs[0].result()  # compiles, which two threads would both do
-                    if len(jobs) > 2 * len(workers):
-                        yield self._noted(jobs.popleft(), met)
-                while jobs:
-                    yield self._noted(jobs.popleft(), met)
+                for end, visited in done:
+                    if block_begin < end <= block_end:
+                        met |= visited
+                cuts = _cuts(*_parts(max(begin, block_begin), block_end, size, share[1])[share[0]], size)
+                parts = self._in_order(pool, workers, [p for cut in cuts for p in _cuts(*cut, PIECE)], table)
+                for cut in cuts:
+                    chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, PIECE)))))
+                    met |= chunk.visited
+                    yield chunk
+                met = exchange(met)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
-    @staticmethod
-    def _noted(job: Future[Chunk], met: np.ndarray) -> Chunk:
-        chunk = job.result()
-        met |= chunk.visited
-        return chunk._replace(visited=met.copy())
+    def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
+        """(begin, end) of the part of each block that each of `count` processes computes."""
+        return [_parts(begin, end, size, count) for begin, end in self._blocks(total)]
+
+    def _in_order(
+        self,
+        pool: ThreadPoolExecutor,
+        workers: list[jax.Device],
+        pieces: list[tuple[int, int]],
+        table: modes.ModeTable | None,
+    ) -> Iterator[Chunk]:
+        """The pieces, in order, each computed by the next worker, a few ahead."""
+        if pieces and self.enumerates:
+            # No samples: compiles where that is still to be done, which two threads would both do.
+            list(pool.map(lambda device: self._lanes(_NONE, table, device), dict.fromkeys(workers)))
+        jobs: collections.deque[Future[Chunk]] = collections.deque()
+        for number, piece in enumerate(pieces):
+            jobs.append(pool.submit(self._chunk, *piece, table, workers[number % len(workers)]))
+            if number == 0 and not self.enumerates:
+                jobs[0].result()
+            if len(jobs) > 2 * len(workers):
+                yield jobs.popleft().result()
+        while jobs:
+            yield jobs.popleft().result()
 
     def _blocks(self, total: int) -> list[tuple[int, int]]:
         if self.selection != "visited":
@@ -147,31 +174,34 @@ class Stream:
 
     def _chunk(self, begin: int, end: int, table: modes.ModeTable | None, device: jax.Device) -> Chunk:
         numbers = np.arange(begin, end, dtype=np.uint32)
-        if self.selection == "lemke":
+        if not self.enumerates:
+            if not self.collides:
+                return Chunk(begin, end, self.unmoved(end - begin), np.zeros(0, bool))
             samples = self._by_pivoting(numbers, device)
             return Chunk(begin, end, samples, np.zeros(0, bool))
-        results, visited = self._lanes(numbers, self.table if table is None else table, device)
+        results, visited = self._lanes(numbers, table, device)
         if table is not None:
             # The table knows only modes met before: samples that leave it are repeated with all.
             lost = np.flatnonzero(results.missed)
             visited = np.zeros(self.num_modes, bool)
             if lost.size:
-                again, visited = self._lanes(numbers[lost], self.table, device)
+                again, visited = self._lanes(numbers[lost], None, device)
                 for name in ("impulse", "num_solves", "residual", "missed", "collides", "path"):
                     array = getattr(results, name)
                     if array is not None:
                         array[..., lost] = getattr(again, name)
-        samples = _physical(self.terms, self.space, self.v, results, self.selection == "all")
+        samples = _physical(self.terms, self.space, self.v, results, self.complete)
         return Chunk(begin, end, samples, visited)
 
     def _lanes(
-        self, numbers: np.ndarray, table: modes.ModeTable, device: jax.Device
+        self, numbers: np.ndarray, table: modes.ModeTable | None, device: jax.Device
     ) -> tuple[LaneResults, np.ndarray]:
+        table = self.table if table is None else table
         num_modes = table.regular.shape[0]
-        size = CHUNK if num_modes <= MANY_MODES else CHUNK // 16
+        size = PIECE if num_modes <= MANY_MODES else PIECE // 16
         placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
         parts, visited = [], np.zeros(num_modes, bool)
-        for begin in range(0, len(numbers), size):
+        for begin in range(0, max(1, len(numbers)), size):
             piece = numbers[begin : begin + size]
             padded = jax.device_put(np.resize(piece, size), device)
             part = run_lanes(
@@ -187,6 +217,22 @@ class Stream:
             parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
         joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
         return joined, visited
+
+    def unmoved(self, n: int) -> ImpactSamples:
+        """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
+        nc, nt, nv = self.terms.J_t.shape
+        v = np.asarray(self.v)
+        arrays: dict[str, Any] = {
+            "v_plus": np.broadcast_to(v, (n, nv)),
+            "impulse": np.zeros((n, nc, 1 + nt), v.dtype),
+            "status": np.zeros(n, np.uint32),
+            "num_solves": np.zeros(n, np.int32),
+            "energy_ratio": np.ones(n, v.dtype),
+            "residual": np.zeros(n, v.dtype),
+        }
+        if self.keep_path:
+            arrays["path"] = np.broadcast_to(v, (n, self.max_steps + 1, nv))
+        return ImpactSamples(v_minus=self.v, complete=self.complete, **arrays)
 
     def _by_pivoting(self, numbers: np.ndarray, device: jax.Device) -> ImpactSamples:
         """One Lemke solution per step, a padded batch at a time."""
@@ -212,6 +258,31 @@ class Stream:
             residual=info.residual,
             path=path,
         )
+
+
+def _cuts(begin: int, end: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, end)) for start in range(begin, end, size)]
+
+
+def _parts(begin: int, end: int, size: int, count: int) -> list[tuple[int, int]]:
+    """The range cut into `count` parts of nearly as many whole chunks."""
+    begin = min(begin, end)
+    chunks = -(-(end - begin) // size)
+    edges = [begin + size * (chunks * i // count) for i in range(count)] + [end]
+    return list(itertools.pairwise(edges))
+
+
+def _joined(parts: list[Chunk]) -> Chunk:
+    if len(parts) == 1:
+        return parts[0]
+    bare = [part.samples.replace(v_minus=None) for part in parts]
+    samples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *bare)
+    return Chunk(
+        parts[0].begin,
+        parts[-1].end,
+        samples.replace(v_minus=parts[0].samples.v_minus),
+        np.logical_or.reduce([part.visited for part in parts]),
+    )
 
 
 def _first(leaf: jax.Array, size: int) -> np.ndarray:
