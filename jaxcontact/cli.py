@@ -112,6 +112,11 @@ def _models(_: argparse.Namespace) -> int:
     return 0
 
 
+def _impacts() -> str:
+    names = [name for name, factory in _catalogue().items() if factory().step is not None]
+    return f"models of impacts: {', '.join(names)}"
+
+
 def _find_model(name: str) -> Model:
     catalogue = _catalogue()
     if name not in catalogue:
@@ -144,6 +149,13 @@ def _impact(options: argparse.Namespace) -> int:
     model = _find_model(options.model)
     params = model.params
     num_contacts = model.system.structure.num_contacts
+    if num_contacts == 0:
+        raise _UsageError(f"{options.model} has no contacts, so no impact; {_impacts()}")
+    if None in (options.step or model.step, options.max_steps or model.max_steps):
+        raise _UsageError(
+            f"{options.model} is an example of motion in time, not set up for an impact; give --step and "
+            f"--max-steps, or {_impacts()}"
+        )
     if options.mu is not None:
         if len(options.mu) not in (1, num_contacts):
             raise _UsageError(f"--mu: expected 1 or {num_contacts} numbers, got {len(options.mu)}")

@@ -277,10 +277,3 @@ def test_constraints_that_are_no_two_vectors_are_named(function, shapes):
     system = jc.System(model.system.structure, model.system.poses, constraints=function)
     with pytest.raises(ValueError, match=rf"system.constraints: expected two vectors .*{shapes}"):
         jc.constraint_terms(system, model.params, model.state)
-
-
-def test_a_wrong_number_of_elements_is_named():
-    with pytest.raises(ValueError, match="num_elements: expected a square number such as 100 or 900, got 99"):
-        jc.models.box_on_foundation(99)
-    with pytest.raises(ValueError, match="n: expected at least 1, got 0"):
-        jc.models.sphere_stack(0)

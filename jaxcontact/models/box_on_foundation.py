@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxcontact import rotations
 from jaxcontact.geometry import Box, HalfSpace
+from jaxcontact.law import Law, foundation_stiffness
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
 
 SIDE, DENSITY, DEPTH, TURNING = 1.0, 8.0, 1.0, 10.0  # m, kg/m^3, m, rad/s
@@ -79,6 +80,12 @@ def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load
                 "elements": elements,
                 "load": jnp.asarray(load, elements.dtype),
             },
+            law=Law(
+                stiffness=foundation_stiffness(
+                    jnp.asarray(youngs_modulus, elements.dtype), SIDE**2 / num_elements, DEPTH
+                ),
+                damping=jnp.array(1.0),
+            ),
         ),
         state=State(
             q=jnp.array([0.0, 0.0, SIDE / 2.0, 1.0, 0.0, 0.0, 0.0]), v=jnp.zeros(6), t=jnp.array(0.0)

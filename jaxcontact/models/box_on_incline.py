@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.geometry import Box, HalfSpace
+from jaxcontact.law import Hertz, Law
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
 
 SLOPE = math.radians(15.0)
@@ -48,6 +49,10 @@ def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
             mu=jnp.broadcast_to(jnp.asarray(mu, size.dtype), (4,)),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": size},
+            law=Law(
+                damping=jnp.array(1.0),
+                potential=Hertz(modulus=jnp.array(1e11), radius=jnp.array(0.01)),
+            ),
         ),
         state=State(
             q=jnp.array([height * NORMAL[0], 0.0, height * NORMAL[2], *TURN]),

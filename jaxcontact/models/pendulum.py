@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from jaxcontact import joints, rotations
 from jaxcontact.geometry import Disc
+from jaxcontact.law import Law
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
 
 MASS, LENGTH, RADIUS, GRAVITY = 1.0, 1.0, 0.1, 9.81
@@ -37,13 +38,14 @@ PENDULUM_LIMIT = System(
 )
 
 
-def _params(**constants: jax.Array) -> Params:
+def _params(law: Law, **constants: jax.Array) -> Params:
     return Params(
         mass=jnp.array([MASS]),
         inertia=jnp.array([0.5 * MASS * RADIUS**2]),
         mu=jnp.array(0.0),
         gravity=jnp.array([0.0, -GRAVITY]),
         constants={"radius": jnp.array(RADIUS), **constants},
+        law=law,
     )
 
 
@@ -55,7 +57,9 @@ def pendulum_joint() -> Model:
     """
     return Model(
         system=PENDULUM_JOINT,
-        params=_params(hanger=jnp.array([0.0, LENGTH])),
+        params=_params(
+            Law(stiffness=jnp.array(1e15), damping=jnp.array(1.0)), hanger=jnp.array([0.0, LENGTH])
+        ),
         state=State(q=jnp.array([LENGTH, 0.0, math.pi / 2]), v=jnp.zeros(3), t=jnp.array(0.0)),
         dt=1e-4,
     )
@@ -68,7 +72,7 @@ def pendulum_limit() -> Model:
     """
     return Model(
         system=PENDULUM_LIMIT,
-        params=_params(length=jnp.array(LENGTH)),
+        params=_params(Law(stiffness=jnp.array(1e12), damping=jnp.array(0.0)), length=jnp.array(LENGTH)),
         state=State(q=jnp.array([math.pi / 2]), v=jnp.zeros(1), t=jnp.array(0.0)),
         dt=1e-6,
     )

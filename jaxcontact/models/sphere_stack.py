@@ -7,6 +7,7 @@ import functools
 import jax.numpy as jnp
 
 from jaxcontact.geometry import HalfSpace, Sphere
+from jaxcontact.law import Hertz, Law
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
 
 RADIUS, MASS, SPACE = 0.1, 1.0, 0.01  # m, kg, m between one sphere and the next
@@ -57,6 +58,10 @@ def sphere_stack(n: int = 10, offset: float = 0.0) -> Model:
             mu=jnp.full(n, 0.5),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"radius": jnp.array(RADIUS)},
+            law=Law(
+                damping=jnp.array(1.0),
+                potential=Hertz(modulus=jnp.array(1e11), radius=jnp.full(n, RADIUS / 2.0).at[0].set(RADIUS)),
+            ),
         ),
         state=State(q=q.ravel(), v=jnp.zeros(6 * n), t=jnp.array(0.0)),
         dt=0.01,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jaxcontact.geometry import Box, HalfSpace
+from jaxcontact.law import Law
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
 
 TOSSED_CUBE = System(
@@ -37,6 +38,7 @@ def tossed_cube() -> Model:
             mu=jnp.full(8, 0.25),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": jnp.full(3, side)},
+            law=Law(stiffness=jnp.array(1e4), damping=jnp.array(30.0)),
         ),
         state=State(
             q=jnp.array([0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0]),
