@@ -58,7 +58,8 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         total, dtype = int(manifest["num_samples"]), np.dtype(manifest["dtype"])
         v_minus = np.array(manifest["v"], dtype)
-        complete, with_path = bool(manifest["complete"]), bool(manifest["keep_path"])
+        complete, independent = bool(manifest["complete"]), bool(manifest["independent"])
+        with_path = bool(manifest["keep_path"])
         with open(folder / JOURNAL, "rb") as journal:
             entries, _ = _entries(folder, journal.read())
     except FileNotFoundError as error:
@@ -72,7 +73,7 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
         _read(folder, entry, arrays)
     end = entries[-1]["end"]
     found = {name: array[:end] for name, array in arrays.items()}
-    return ImpactSamples(v_minus=v_minus, complete=complete, **found)  # type: ignore[arg-type]
+    return ImpactSamples(v_minus=v_minus, complete=complete, independent=independent, **found)  # type: ignore[arg-type]
 
 
 def describe(
@@ -93,6 +94,8 @@ def describe(
         "num_samples": num_samples,
         "selection": stream.selection,
         "complete": stream.complete,
+        "independent": stream.independent,
+        "density": getattr(stream.draws, "fingerprint", None),
         "seed": int(draws) if isinstance(draws, np.integer) else draws,
         "max_steps": stream.max_steps,
         "step": np.asarray(stream.step).tolist(),

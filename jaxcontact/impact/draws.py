@@ -10,7 +10,7 @@ whole, whatever the tile, the device count or a resume; a lane may be at its own
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ class Sobol(Record):
 
     directions: jax.Array
     shift: jax.Array
+    independent: ClassVar[bool] = False
 
     def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
         """Coordinates start, ..., start + count - 1 of the points numbered `index`.
@@ -109,6 +110,7 @@ class Iid(Record):
     """
 
     key: jax.Array
+    independent: ClassVar[bool] = True
 
     def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
         """Coordinates start, ..., start + count - 1 of the samples numbered `index`.

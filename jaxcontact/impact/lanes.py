@@ -18,6 +18,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance, mass_norm
+from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.solvers import modes
 from jaxcontact.status import Status
@@ -49,7 +50,7 @@ class LaneResults(Record):
 def run_lanes(
     space: ContactSpace,
     table: modes.ModeTable,
-    draws: Sobol | Iid,
+    draws: Sobol | Iid | Shaped,
     v: jax.Array,
     step: jax.Array,
     indices: jax.Array,

@@ -29,7 +29,7 @@ from jaxcontact.impact.contact_space import (
     outcome,
     residual_status,
 )
-from jaxcontact.impact.pivoting import solve_by_pivoting
+from jaxcontact.impact.pivoting import random_cover, solve_by_pivoting
 from jaxcontact.solvers import modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -66,7 +66,9 @@ def _step(
     cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
     fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
     if table is None:
-        guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed)
+        # In the plane variety is what "all" is for; "lemke" is the one solver with its bias.
+        cover = random_cover(space, directions, pick) if space.num_tangents == 2 else None
+        guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, cover=cover)
     else:
         x = jnp.concatenate([fixed.jacobian @ v_fixed, cap_fixed])
         speed = mass_norm(space.mass, v)
@@ -100,7 +102,8 @@ def routh_step(
         impulse_max: (nc,) largest normal impulse, N s.
         pick: in [0, 1), chooses among the distinct solutions of the step.
         selection: "all" enumerates contact modes (planar, nc <= 5), so that every solution is a
-            candidate; "lemke" takes the one that pivoting finds.
+            candidate; "lemke" takes the one that pivoting finds. For spatial contacts `pick` then seeds
+            the covering vector of Lemke's method (0: all ones), and so finds others in part of the steps.
         num_directions: sides of the friction cone in space; no effect in the plane.
 
     Returns:
@@ -226,15 +229,17 @@ def resolve_many(
     selection: str,
     num_directions: int,
     keep_path: bool,
+    pick: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-    """`resolve` for v (n, nv) and caps (n, N, nc), unchecked, first solutions, with the path if asked."""
+    """`resolve` for v (n, nv), caps (n, N, nc), pick (n, N) or 0; unchecked, with the path if asked."""
 
-    def one(v: jax.Array, caps: jax.Array) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-        picks = jnp.zeros(caps.shape[0], v.dtype)
+    def one(
+        v: jax.Array, caps: jax.Array, picks: jax.Array
+    ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
         v_plus, info, path = _resolve(terms, v, caps, picks, selection, num_directions)
         return v_plus, info, path if keep_path else None
 
-    return jax.vmap(one)(v, impulse_max)
+    return jax.vmap(one)(v, impulse_max, jnp.zeros(impulse_max.shape[:2], v.dtype) if pick is None else pick)
 
 
 @functools.partial(jax.jit, static_argnums=(4, 5), static_argnames=("until_separated",))

@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxcontact.impact import checkpoint as checkpoints
 from jaxcontact.impact import inputs, processes
+from jaxcontact.impact.density import Density, shaped
 from jaxcontact.impact.draws import Iid, sobol
 from jaxcontact.impact.stream import PIECE, Chunk, ImpactSamples, Stream
 from jaxcontact.solvers import modes
@@ -37,6 +38,7 @@ class _Settings(TypedDict, total=False):
     seed: int
     selection: str
     key: jax.Array | None
+    density: Density | None
     keep_path: bool
     num_directions: int
     chunk: int | None
@@ -72,6 +74,7 @@ def sample(
     seed: int = 0,
     selection: str = "all",
     key: jax.Array | None = None,
+    density: Density | None = None,
     keep_path: bool = False,
     num_directions: int = 8,
     reduce: Callable[[Any, ImpactSamples], Any] | None = None,
@@ -83,8 +86,9 @@ def sample(
 ) -> Any:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
 
-    Every step draws a largest normal impulse per contact, uniform in (0, step), and one solution of
-    `routh_step`, until no contact approaches. Sample i is a function of the seed and i alone.
+    Every step draws a largest normal impulse per contact, uniform in (0, step) unless a density is given,
+    and one solution of `routh_step`, until no contact approaches. Sample i is a function of the seed and i
+    alone.
 
     Args:
         terms: contact terms, nc contacts.
@@ -96,9 +100,14 @@ def sample(
         selection: "all": uniform among the distinct solutions of each step, found by enumerating
             contact modes (planar, nc <= 5). "visited": the same among the modes that earlier samples
             met, much faster for many contacts; samples that leave the table are repeated with
-            "all". "lemke": the one solution that pivoting finds; the only one for spatial
-            contacts. Where steps have several solutions it misses whole families of outcomes.
+            "all". "lemke": the one solution that pivoting finds. Where steps have several solutions it
+            misses whole families of outcomes. The only one for spatial contacts; there the covering
+            vector of Lemke's method is random in every step, which finds others too.
         key: a JAX random key; draws are then independent instead of quasi-random, `seed` is ignored.
+        density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)
+            fractions of `step` in [0, 1], traceable by JAX; `lambda x: x**2` prefers small impulses. What
+            changes is the measure on the set of outcomes, not the set, as long as its fractions are
+            dense in the unit cube. A module-level function compiles once, a fresh lambda each time.
         keep_path: also return the velocities through the impact.
         num_directions: sides of the friction cone in space; no effect in the plane.
         reduce: (accumulated, ImpactSamples of one chunk) -> accumulated, called in order, at first with
@@ -126,7 +135,8 @@ def sample(
     Raises:
         ValueError, TypeError: bad terms or v (as `anitescu_potra`), step not positive and finite,
             max_steps, num_samples or chunk < 1, an unknown selection, a selection not offered for these
-            terms; a checkpoint that is damaged, of another run, or in use.
+            terms; a density of the wrong shape or outside of [0, 1]; a checkpoint that is damaged, of another
+            run, or in use.
         OSError: the checkpoint cannot be written, as on a full disk; what it holds stays good.
 
     Status: per sample, UNTERMINATED where a contact still approaches after max_steps; STALLED for a
@@ -157,7 +167,7 @@ def sample(
     stream = Stream(
         terms,
         v,
-        sobol(limit * (nc + 1), seed) if key is None else Iid(key=key),
+        shaped(sobol(limit * (nc + 1), seed) if key is None else Iid(key=key), density, nc),
         steps,
         limit,
         selection=selection,

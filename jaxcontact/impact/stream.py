@@ -21,6 +21,7 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import routh
 from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
+from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.impact.lanes import LaneResults, lane_status, run_lanes
 from jaxcontact.solvers import modes
@@ -47,6 +48,8 @@ class ImpactSamples(Record):
         path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
             repeat v_plus.
         complete: whether all solutions of every step were candidates.
+        independent: whether the samples are independent draws of one distribution: made with a `key`, and
+            not with "visited", where a sample depends on the modes that earlier ones met.
     """
 
     v_minus: jax.Array
@@ -58,6 +61,7 @@ class ImpactSamples(Record):
     residual: jax.Array
     path: jax.Array | None = None
     complete: bool = static(default=False)
+    independent: bool = static(default=False)
 
 
 class Chunk(NamedTuple):
@@ -79,7 +83,7 @@ class Stream:
         self,
         terms: ContactTerms,
         v: jax.Array,
-        draws: Sobol | Iid,
+        draws: Sobol | Iid | Shaped,
         step: jax.Array,
         max_steps: int,
         *,
@@ -96,6 +100,7 @@ class Stream:
         self.collides = bool(jnp.any(colliding(terms, v)))
         self.enumerates = self.collides and selection != "lemke"
         self.complete = selection == "all" or not self.collides
+        self.independent = (draws.independent and selection != "visited") or not self.collides
         if self.enumerates:
             self.space, self.table = _tabulate(terms)
             self.num_modes = self.table.regular.shape[0]
@@ -177,7 +182,7 @@ class Stream:
         if not self.enumerates:
             if not self.collides:
                 return Chunk(begin, end, self.unmoved(end - begin), np.zeros(0, bool))
-            samples = self._by_pivoting(numbers, device)
+            samples = self._by_pivoting(numbers, device).replace(independent=self.independent)
             return Chunk(begin, end, samples, np.zeros(0, bool))
         results, visited = self._lanes(numbers, table, device)
         if table is not None:
@@ -191,7 +196,7 @@ class Stream:
                     if array is not None:
                         array[..., lost] = getattr(again, name)
         samples = _physical(self.terms, self.space, self.v, results, self.complete)
-        return Chunk(begin, end, samples, visited)
+        return Chunk(begin, end, samples.replace(independent=self.independent), visited)
 
     def _lanes(
         self, numbers: np.ndarray, table: modes.ModeTable | None, device: jax.Device
@@ -232,7 +237,7 @@ class Stream:
         }
         if self.keep_path:
             arrays["path"] = np.broadcast_to(v, (n, self.max_steps + 1, nv))
-        return ImpactSamples(v_minus=self.v, complete=self.complete, **arrays)
+        return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
 
     def _by_pivoting(self, numbers: np.ndarray, device: jax.Device) -> ImpactSamples:
         """One Lemke solution per step, a padded batch at a time."""
@@ -243,9 +248,10 @@ class Stream:
             piece = numbers[begin : begin + size]
             padded = jax.device_put(np.resize(piece, size), device)
             drawn = draws.uniform(padded, 0, self.max_steps * (nc + 1), v.dtype).T
-            caps = drawn.reshape(size, self.max_steps, nc + 1)[..., :nc] * step[None, None]
+            drawn = drawn.reshape(size, self.max_steps, nc + 1)
+            caps, picks = drawn[..., :nc] * step[None, None], drawn[..., nc]
             start = jnp.broadcast_to(v, (size, v.shape[0]))
-            part = routh.resolve_many(terms, start, caps, "lemke", self.num_directions, self.keep_path)
+            part = routh.resolve_many(terms, start, caps, "lemke", self.num_directions, self.keep_path, picks)
             parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
         v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(

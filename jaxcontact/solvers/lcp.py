@@ -159,17 +159,21 @@ class Lemke(Record):
     scaling_sweeps: int = static(default=3)
     tolerance: float | None = static(default=None)
 
-    def __call__(self, W: jax.Array, w: jax.Array) -> tuple[jax.Array, LcpInfo]:
+    def __call__(
+        self, W: jax.Array, w: jax.Array, cover: jax.Array | None = None
+    ) -> tuple[jax.Array, LcpInfo]:
         """Solve one problem; see `solve_lcp`."""
         W, w = _checked(W, w, self)
+        if cover is not None and jnp.shape(cover) != w.shape:
+            raise ValueError(f"solve_lcp: cover must have shape {w.shape} to match w, got {jnp.shape(cover)}")
         if w.shape[0] == 0:
             zero = jnp.zeros((), w.dtype)
             return w, LcpInfo(status=jnp.uint32(0), residual=zero, num_pivots=jnp.int32(0))
-        z, info = self._solve(W, w)
+        z, info = self._solve(W, w, cover)
         return z, info
 
     @jax.jit  # so that calls outside of jit, too, trace once per size and options
-    def _solve(self, W: jax.Array, w: jax.Array) -> tuple[jax.Array, LcpInfo]:
+    def _solve(self, W: jax.Array, w: jax.Array, cover: jax.Array | None) -> tuple[jax.Array, LcpInfo]:
         n, dtype = w.shape[0], w.dtype
         tolerance = float(jnp.finfo(dtype).eps) ** 0.6 if self.tolerance is None else self.tolerance
         finite = jnp.all(jnp.isfinite(W)) & jnp.all(jnp.isfinite(w))
@@ -177,7 +181,7 @@ class Lemke(Record):
 
         fixed_W, fixed_w = lax.stop_gradient((W, w))
         scaled, rows = _equilibrate(fixed_W, fixed_w, self.scaling_sweeps)
-        best = self._attempts(scaled, tolerance)
+        best = self._attempts(scaled, tolerance, cover)
 
         # The answer once more, as the solution of the equations of its index set: this has the derivative.
         columns = scaled.columns
@@ -199,7 +203,7 @@ class Lemke(Record):
         )
         return z, LcpInfo(status=status, residual=residual, num_pivots=best.pivots)
 
-    def _attempts(self, scaled: _Scaled, tolerance: float) -> _Best:
+    def _attempts(self, scaled: _Scaled, tolerance: float, cover: jax.Array | None) -> _Best:
         """Attempts with new covering vectors until the residual is good or retries are used up."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
         attempts = self.retries + 1
@@ -207,6 +211,9 @@ class Lemke(Record):
         generic = np.random.default_rng(20240229).uniform(0.5, 1.5, (2, attempts, n))
         generic[0, 0] = 1.0
         covers, perturbations = jnp.asarray(generic, dtype)
+        if cover is not None:
+            usable = jnp.all(jnp.isfinite(cover) & (cover > 0))
+            covers = covers.at[0].set(jnp.where(usable, lax.stop_gradient(cover).astype(dtype), 1.0))
 
         def body(best: _Best) -> _Best:
             d = self._pivots(scaled, covers[best.attempt], perturbations[best.attempt])
@@ -319,7 +326,13 @@ def _checked(W: jax.Array, w: jax.Array, solver: Lemke) -> tuple[jax.Array, jax.
     return W, w
 
 
-def solve_lcp(W: jax.Array, w: jax.Array, *, solver: Lemke = Lemke()) -> tuple[jax.Array, LcpInfo]:  # noqa: B008
+def solve_lcp(
+    W: jax.Array,
+    w: jax.Array,
+    *,
+    cover: jax.Array | None = None,
+    solver: Lemke = Lemke(),  # noqa: B008
+) -> tuple[jax.Array, LcpInfo]:
     """Solve the linear complementarity problem 0 <= z, W z + w >= 0, z . (W z + w) = 0.
 
     Source: Cottle, Pang & Stone, The Linear Complementarity Problem, chapters 1 and 4. Lemke's method
@@ -329,6 +342,8 @@ def solve_lcp(W: jax.Array, w: jax.Array, *, solver: Lemke = Lemke()) -> tuple[j
     Args:
         W: (n, n), any units.
         w: (n,), of the same dtype as W.
+        cover: (n,) > 0, covering vector of the first attempt, in the equilibrated problem; default ones.
+            Where there are several solutions it decides which one is found. Unusable numbers count as ones.
         solver: a `Lemke` with its options.
 
     Returns:
@@ -358,4 +373,4 @@ def solve_lcp(W: jax.Array, w: jax.Array, *, solver: Lemke = Lemke()) -> tuple[j
     >>> [round(float(x), 4) for x in solve_lcp(W, w)[0]]
     [1.3333, 2.3333]
     """
-    return solver(W, w)
+    return solver(W, w, cover)

@@ -327,3 +327,18 @@ print(int((np.asarray(status) == 0).sum()), bool(np.isfinite(g).all()))
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert done.stdout.split() == ["8192", "True"]
+
+
+def test_the_covering_vector_decides_among_solutions():
+    """W = [[1, 2], [2, 1]], w = (-1, -1) has the solutions (1, 0), (0, 1) and (1/3, 1/3)."""
+    W, w = jnp.array([[1.0, 2.0], [2.0, 1.0]]), jnp.array([-1.0, -1.0])
+    found = {
+        tuple(np.round(np.asarray(solve_lcp(W, w, cover=jnp.asarray(cover))[0]), 6))
+        for cover in ([1.0, 3.0], [3.0, 1.0])
+    }
+    assert found == {(1.0, 0.0), (0.0, 1.0)}
+    ones, _ = solve_lcp(W, w)
+    for bad in ([1.0, 0.0], [-1.0, 1.0], [np.nan, 1.0]):
+        assert np.array_equal(solve_lcp(W, w, cover=jnp.asarray(bad))[0], ones)
+    with pytest.raises(ValueError, match=r"cover must have shape \(2,\)"):
+        solve_lcp(W, w, cover=jnp.ones(3))
