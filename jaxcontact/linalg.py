@@ -96,3 +96,58 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     start = (matrix, identity, jnp.zeros_like(identity), ones, ones, jnp.int32(0))
     _, rows, place, _, _, rank = lax.fori_loop(0, n, eliminate, start)
     return place @ rows, rank
+
+
+UNROLLED = 12  # largest matrix whose factorisation is written out pivot by pivot
+
+
+def cholesky_lanes(matrix: jax.Array) -> jax.Array:
+    """Lower triangular L (n, n, ...) with L L^T = A for symmetric positive definite A, batch axes last.
+
+    A pivot that round-off has made non-positive is replaced by a tiny one: no NaN, but a useless direction.
+    """
+    n = matrix.shape[0]
+    tiny = jnp.finfo(matrix.dtype).tiny ** 0.5
+
+    def column(a: jax.Array, k: int | jax.Array) -> jax.Array:
+        pivot = jnp.maximum(a[k, k], tiny)
+        return a[:, k] * lax.rsqrt(pivot)
+
+    if n <= UNROLLED:
+        columns, rest = [], matrix
+        for k in range(n):
+            found = column(rest, 0)
+            columns.append(jnp.concatenate([jnp.zeros((k, *found.shape[1:]), found.dtype), found]))
+            rest = rest[1:, 1:] - found[1:, None] * found[None, 1:]
+            rest = lax.optimization_barrier(rest)  # else the compiler repeats it inside every use
+        return jnp.stack(columns, axis=1)
+    index = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
+
+    def eliminate(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        rest, factor = carry
+        found = jnp.where(index >= k, column(rest, k), 0.0)
+        return rest - found[:, None] * found[None, :], factor.at[:, k].set(found)
+
+    return lax.fori_loop(0, n, eliminate, (matrix, jnp.zeros_like(matrix)))[1]
+
+
+def cholesky_solve_lanes(factor: jax.Array, rhs: jax.Array) -> jax.Array:
+    """Solution x (n, ...) of L L^T x = b, batch axes last."""
+    n = factor.shape[0]
+    if n <= UNROLLED:
+        x = [rhs[k] for k in range(n)]
+        for k in range(n):
+            x[k] = (x[k] - sum((factor[k, j] * x[j] for j in range(k)), 0.0)) / factor[k, k]
+        for k in reversed(range(n)):
+            x[k] = (x[k] - sum((factor[j, k] * x[j] for j in range(k + 1, n)), 0.0)) / factor[k, k]
+        return jnp.stack(x)
+
+    def forward(k: jax.Array, x: jax.Array) -> jax.Array:
+        done = x.at[k].set((x[k] - jnp.sum(factor[k] * x, axis=0) + factor[k, k] * x[k]) / factor[k, k])
+        return done
+
+    def backward(i: jax.Array, x: jax.Array) -> jax.Array:
+        k = n - 1 - i
+        return x.at[k].set((x[k] - jnp.sum(factor[:, k] * x, axis=0) + factor[k, k] * x[k]) / factor[k, k])
+
+    return lax.fori_loop(0, n, backward, lax.fori_loop(0, n, forward, rhs))

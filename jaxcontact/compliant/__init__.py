@@ -1,5 +1,11 @@
 """Stiff constraints as springs and dampers, integrated implicitly by one convex problem per step."""
 
+from jaxcontact.compliant.problem import Problem as Problem
+from jaxcontact.compliant.solve import Newton as Newton
+from jaxcontact.compliant.solve import StepInfo as StepInfo
+from jaxcontact.compliant.solve import solve as solve
+from jaxcontact.compliant.step import rollout as rollout
+from jaxcontact.compliant.step import step as step
 from jaxcontact.law import Hertz as Hertz
 from jaxcontact.law import Law as Law
 from jaxcontact.law import foundation_stiffness as foundation_stiffness

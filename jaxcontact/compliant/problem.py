@@ -1,0 +1,158 @@
+"""One step of compliant constraints as algebra, and its translation into a convex program.
+
+With h = dt, A = G M^-1 G^T, D = h^2 K + h B and c = -K phi - (h K + B)(G v + h G M^-1 f + h Gdot v), the
+forces of springs and dampers evaluated at the end of the step satisfy (I + D A) lam = c (Drumwright, eqs
+53-62, without his M_hat terms). D = 0 means lam = 0; D^-1 is never formed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.law import Law
+from jaxcontact.solvers.cone_program import ConeProgram
+from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
+
+
+class Problem(Record):
+    """What a step needs to know: algebra only.
+
+    Attributes:
+        M: (nv, nv) mass matrix.
+        v: (nv,) velocity at the start of the step.
+        f: (nv,) generalized force other than of the constraints, tau - bias.
+        terms: rows G, gaps phi, Gdot v, friction and kinds.
+        law: stiffness, damping and friction of the constraints.
+        dt: h, s.
+    """
+
+    M: jax.Array
+    v: jax.Array
+    f: jax.Array
+    terms: ConstraintTerms
+    law: Law
+    dt: Any
+
+
+class RowLaw(Record):
+    """A law spread over the rows: the force at the end of a step is base - rate u, u = G v+.
+
+    Attributes:
+        base: (nr,) force at u = 0, N.
+        rate: (nr,) h K + B, N s/m.
+        mu: (nc,).
+    """
+
+    base: jax.Array
+    rate: jax.Array
+    mu: jax.Array
+
+
+def count_rows(kind: tuple[Kind, ...]) -> tuple[int, int, int, int]:
+    """Numbers of bilateral rows, limits and contacts, and of rows per contact.
+
+    Raises:
+        ValueError: the rows are not in the order of `ConstraintTerms`.
+    """
+    nb, nl, nc = kind.count(BILATERAL), kind.count(LIMIT), kind.count(NORMAL)
+    axes = (len(kind) - nb - nl) // nc if nc else 2
+    if kind != (BILATERAL,) * nb + (LIMIT,) * nl + (NORMAL, *(TANGENT,) * (axes - 1)) * nc or axes == 1:
+        raise ValueError(
+            "terms.kind: expected all bilateral rows, all limits, then contacts as (n, t1) or (n, t1, t2), "
+            f"got {tuple(Kind(k).name for k in kind)}"
+        )
+    return nb, nl, nc, axes
+
+
+def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
+    """`value`, a number or (count,), as (count,).
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    array = jnp.asarray(value, dtype)
+    if array.shape not in ((), (count,)):
+        raise ValueError(f"{name}: expected a number or shape ({count},), got {array.shape}")
+    return jnp.broadcast_to(array, (count,))
+
+
+def row_law(problem: Problem, u: jax.Array | None = None) -> RowLaw:
+    """The law on every row; an elastic potential is linearised at the rates `u` (nr,), default G v."""
+    terms, law, h = problem.terms, problem.law, problem.dt
+    nb, nl, nc, axes = count_rows(terms.kind)
+    dtype, singles = terms.G.dtype, nb + nl
+    stiffness = spread("law.stiffness", law.stiffness, singles + nc, dtype)
+    damping = spread("law.damping", law.damping, singles + nc, dtype)
+    rubbing = spread("law.friction_damping", law.friction_damping, nc, dtype)
+    mu = terms.mu if law.friction is None else spread("law.friction", law.friction, nc, dtype)
+    heads = jnp.concatenate([jnp.arange(singles), singles + axes * jnp.arange(nc)])
+    phi = terms.phi[heads]
+    # The rate of phi at the end of the step is u = G v+ + h Gdot v.
+    drift = h * terms.gdot_v[heads]
+    rate = h * stiffness + damping
+    base = -stiffness * phi - rate * drift
+    if law.potential is not None:
+        force, slope, at = _potential(problem, heads[nb:], u)
+        base = base.at[nb:].add(force + slope * (at - h * terms.gdot_v[heads[nb:]]))
+        rate = rate.at[nb:].add(slope)
+    tangents = [-rubbing * h * terms.gdot_v[singles + k :: axes] for k in range(1, axes)]
+    rates = [rubbing] * (axes - 1)
+
+    def weave(single: jax.Array, tangent: list[jax.Array]) -> jax.Array:
+        contact = jnp.stack([single[singles:], *tangent], axis=1).ravel()
+        return jnp.concatenate([single[:singles], contact])
+
+    return RowLaw(base=weave(base, tangents), rate=weave(rate, rates), mu=mu)
+
+
+def _potential(
+    problem: Problem, rows: jax.Array, u: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Force (nu,), its loss per rate of phi (nu,), and the rates (nu,) where the potential is linearised."""
+    terms, h = problem.terms, problem.dt
+    assert problem.law.potential is not None
+    energy = problem.law.potential
+    at = (terms.G[rows] @ problem.v if u is None else u[rows]) + h * terms.gdot_v[rows]
+    at = lax.stop_gradient(at)
+    depth = -terms.phi[rows] - h * at
+
+    def force(d: jax.Array) -> jax.Array:
+        return jax.grad(lambda x: jnp.sum(energy(x)))(d)
+
+    pushed, stiffness = jax.jvp(force, (depth,), (jnp.ones_like(depth),))
+    return pushed, h * stiffness, at
+
+
+def slope_cap(dtype: Any) -> float:
+    """Largest slope, times the mobility of its row, that a program gets: eps^-0.375, 7.5e5 in double."""
+    return float(jnp.finfo(dtype).eps) ** -0.375
+
+
+def convex_program(problem: Problem, row: RowLaw, *, pyramid: bool = False) -> ConeProgram:
+    """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse."""
+    terms, h, G = problem.terms, problem.dt, problem.terms.G
+    nb, nl, _, _ = count_rows(terms.kind)
+    stiff = h * row.rate
+    # Exact for free bodies, and of the right order elsewhere.
+    mobility = jnp.sum(G**2 / jnp.diagonal(problem.M)[None, :], axis=1)
+    product = lax.stop_gradient(stiff * mobility)
+    cap = slope_cap(G.dtype)
+    share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
+    return ConeProgram(
+        M=problem.M,
+        v=problem.v,
+        push=h * problem.f,
+        G=G,
+        offset=share * (h * row.base),
+        slope=share * stiff,
+        keep=1.0 - share,
+        mu=row.mu,
+        num_equalities=nb,
+        num_limits=nl,
+        pyramid=pyramid,
+    )
