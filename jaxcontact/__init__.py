@@ -1,6 +1,7 @@
 """Rigid-body contact that tells which outcomes are possible, how sensitive each is, and its derivative."""
 
 from jaxcontact import compliant as compliant
+from jaxcontact import ess as ess
 from jaxcontact import impact as impact
 from jaxcontact import joints as joints
 from jaxcontact import models as models

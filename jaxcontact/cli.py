@@ -21,7 +21,7 @@ from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome
 from jaxcontact.solvers.modes import MAX_ENUMERATED
 from jaxcontact.status import Status
-from jaxcontact.system import Model
+from jaxcontact.system import Model, System
 from jaxcontact.terms import ContactTerms, contact_terms
 
 MANY_MODES = 4  # contacts from which "visited" is the default: 7^4 modes cost a while
@@ -147,6 +147,8 @@ def _reporter(wait: float = 2.0, every: float = 1.0) -> Progress:
 
 def _impact(options: argparse.Namespace) -> int:
     model = _find_model(options.model)
+    if not isinstance(model.system, System):
+        raise _UsageError(f"{options.model} is not a mechanism: it has no impact")
     params = model.params
     num_contacts = model.system.structure.num_contacts
     if num_contacts == 0:

@@ -174,14 +174,16 @@ class Model(Record):
     """A ready mechanism at the state its example starts from, with the example's settings.
 
     Attributes:
+        system: a mechanism; or an event-selected system, with its own pytree of `params` and the vector
+            that it starts from as `state`.
         step: largest normal impulse of one step of the impact law, N s.
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
     """
 
-    system: System = static()
-    params: Params
-    state: State
+    system: Any = static()
+    params: Any
+    state: Any
     step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)

@@ -15,6 +15,7 @@ LAYERS = (
     ("_pytree", "status"),
     ("linalg", "rotations", "cones", "implicit"),
     ("geometry", "joints", "law", "system"),
+    ("geometry", "event_system", "system"),
     ("terms",),
     ("solvers",),
     ("impact", "compliant", "ess"),
@@ -26,6 +27,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
 ONLY = {"models": {"rotations", "geometry", "joints", "law", "system"}}  # mechanisms know nothing of methods
+ONLY = {"models": {"rotations", "geometry", "event_system", "system"}}  # mechanisms know nothing of methods
 VAGUE = {"utils", "helpers", "common", "base"}
 FILES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts): p for p in sorted(ROOT.rglob("*.py"))}
 MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}

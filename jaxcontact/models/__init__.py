@@ -1,13 +1,16 @@
 """Ready mechanisms, each at the state its example starts from."""
 
+from jaxcontact.models.affine_3d import affine_3d as affine_3d
 from jaxcontact.models.box_and_wall import box_and_wall as box_and_wall
 from jaxcontact.models.box_drop_3d import box_drop_3d as box_drop_3d
 from jaxcontact.models.box_on_foundation import box_on_foundation as box_on_foundation
 from jaxcontact.models.box_on_incline import box_on_incline as box_on_incline
 from jaxcontact.models.compass_gait import compass_gait as compass_gait
 from jaxcontact.models.disk_stack import disk_stack as disk_stack
+from jaxcontact.models.hopper_1d import hopper_1d as hopper_1d
 from jaxcontact.models.pendulum import pendulum_joint as pendulum_joint
 from jaxcontact.models.pendulum import pendulum_limit as pendulum_limit
+from jaxcontact.models.plate_on_springs import plate_on_springs as plate_on_springs
 from jaxcontact.models.ramone import ramone as ramone
 from jaxcontact.models.rocking_block import rocking_block as rocking_block
 from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack

@@ -1,0 +1,121 @@
+"""The steps of a plan again, as a function one can differentiate, forward and reverse, to any order.
+
+Owns the derivative of a run: smooth steps end at fixed times, a step that met a band ends on its level
+set by the implicit rule, a straight step is an explicit formula. Step sizes, the number of steps and
+the order of crossings carry no derivative.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.ess import band
+from jaxcontact.ess.plan import CROSS, ENTER, UNUSED, Plan
+from jaxcontact.event_system import EventSystem
+from jaxcontact.solvers import ode
+
+
+class Inputs(NamedTuple):
+    """What the outcome of a run can be differentiated by."""
+
+    params: Any
+    control: Any
+    x0: jax.Array
+    t0: jax.Array
+    t1: jax.Array
+
+
+def one_step(
+    es: EventSystem,
+    params: Any,
+    control: Any,
+    t: jax.Array,
+    x: jax.Array,
+    crossed: jax.Array,
+    row: tuple[jax.Array, ...],
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Repeat one step (kind, guard, level, end, whole) of a plan from (t, x, crossed).
+
+    Derivative: of the discrete step, by t, x, params and control.
+    """
+    kind, guard, level, end, whole = row
+
+    def unused(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return t, x, crossed
+
+    def across(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        f = es.xdot(t, x, crossed, control, params)
+        done = band.cross(es, params, t, x, f, crossed, guard)
+        return done.t, done.x, done.crossed
+
+    def smooth(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        f = functools.partial(_field, es, params, control, crossed)
+        trial = ode.step(f, t, x, whole - t, f(t, x))
+        t_e, x_e = lax.cond(
+            kind == ENTER,
+            lambda trial: band.enter(es, params, control, trial, t, end, crossed, guard, level),
+            lambda trial: (end, trial.x1),
+            trial,
+        )
+        return t_e, x_e, crossed
+
+    branch = jnp.where(kind == UNUSED, 0, jnp.where(kind == CROSS, 1, 2))
+    return lax.switch(branch, (unused, across, smooth), t, x)
+
+
+def _field(
+    es: EventSystem, params: Any, control: Any, crossed: jax.Array, t: jax.Array, x: jax.Array
+) -> jax.Array:
+    return es.xdot(t, x, crossed, control, params)
+
+
+def rows(plan: Plan) -> tuple[jax.Array, ...]:
+    """The steps of a plan as the rows of a scan."""
+    return plan.kind, plan.guard, plan.level, plan.end, plan.whole
+
+
+@functools.partial(jax.checkpoint, static_argnums=0)
+def _repeat(es: EventSystem, inputs: Inputs, carry: Any, row: Any) -> Any:
+    t, x, crossed = carry
+    return one_step(es, inputs.params, inputs.control, t, x, crossed, row)
+
+
+def replay(
+    es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """The end x1 (n,) of a run, and t (N + 1,), x (N + 1, n), crossed (N + 1, m) of all its rows."""
+
+    def body(carry: Any, row: Any) -> tuple[Any, Any]:
+        new = _repeat(es, inputs, carry, row)
+        return new, new
+
+    start = (inputs.t0, inputs.x0, crossed0)
+    (t, x, crossed), (ts, xs, masks) = lax.scan(body, start, rows(plan))
+    # The last step ends at the number t1; this makes the end depend on t1 without changing its value.
+    f = es.xdot(t, x, crossed, inputs.control, inputs.params)
+    reached = plan.t == lax.stop_gradient(inputs.t1)
+    x1 = x + f * jnp.where(reached, inputs.t1 - lax.stop_gradient(inputs.t1), 0.0)
+    return (
+        x1,
+        jnp.concatenate([inputs.t0[None], ts]),
+        jnp.concatenate([inputs.x0[None], xs]),
+        jnp.concatenate([crossed0[None], masks]),
+    )
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def end_state(es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan) -> jax.Array:
+    """The end of a run as the plan has it, with the derivative of its replay."""
+    return plan.x
+
+
+@end_state.defjvp
+def _end_state_jvp(es: EventSystem, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    inputs, crossed0, plan = primals
+    _, tangent = jax.jvp(lambda i: replay(es, i, crossed0, plan)[0], (inputs,), (tangents[0],))
+    return end_state(es, inputs, crossed0, plan), tangent

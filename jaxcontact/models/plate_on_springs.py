@@ -1,0 +1,73 @@
+"""A plate in the plane falls onto a bed of vertical springs (Anderson & Revzen, 2024, section 5.2)."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.geometry import HalfSpace, Point
+from jaxcontact.system import Model, Params, State, Structure, System
+
+GRAVITY = 9.81
+SPAN = 4.0  # m, from the first spring to the last
+
+
+def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
+    """The plate, and above each spring the massless roller on which the plate would rest."""
+    x, z, theta = q
+    places = params.constants["places"]
+    rollers = jnp.stack([places, z + jnp.tan(theta) * (places - x)], axis=-1)
+    angles = jnp.concatenate([theta[None], jnp.zeros_like(places)])
+    return jnp.concatenate([q[None, :2], rollers]), angles
+
+
+@functools.cache
+def _system(n: int) -> System:
+    rollers = tuple(f"roller_{i}" for i in range(n))
+    points = tuple(Point(name=f"tip_{i}", body=rollers[i]) for i in range(n))
+    return System(
+        Structure(
+            dim=2,
+            bodies=("plate", *rollers),
+            num_positions=3,
+            shapes=(*points, HalfSpace(name="springs", normal=(0.0, 1.0), offset="rest_length")),
+            pairs=tuple((point.name, "springs") for point in points),
+        ),
+        _poses,
+    )
+
+
+def plate_on_springs(n: int = 6) -> Model:
+    """A plate of 1 kg and 4 m above n vertical springs of 1 m, dropped from rest; q = (x, z, theta).
+
+    Anderson & Revzen, section 5.2: contact i closes where the plate's height above spring i,
+    z + tan(theta) (x_i - x), falls to the rest length; rolling without friction. The gap and its gradient are
+    those of -h_i there. Springs share a stiffness of 1000 N/m and a damping of 2 N s/m, n springs
+    together; the paper gives no numbers. Contact i is that of spring i, left to right.
+
+    Raises:
+        ValueError: n is not an integer >= 1.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n: expected a number of springs >= 1, got {n!r}")
+    places = jnp.linspace(-0.5 * SPAN, 0.5 * SPAN, n) if n > 1 else jnp.zeros(1)
+    none = jnp.zeros(n)
+    return Model(
+        system=_system(n),
+        params=Params(
+            mass=jnp.concatenate([jnp.ones(1), none]),
+            inertia=jnp.concatenate([jnp.array([SPAN**2 / 12.0]), none]),
+            mu=jnp.array(0.0),
+            gravity=jnp.array([0.0, -GRAVITY]),
+            constants={
+                "places": places,
+                "rest_length": jnp.array(1.0),
+                "stiffness": jnp.array(1000.0 / n),
+                "damping": jnp.array(2.0 / n),
+            },
+        ),
+        state=State(q=jnp.array([0.0, 2.0, 0.05]), v=jnp.zeros(3), t=jnp.array(0.0)),
+        dt=1e-3,
+    )

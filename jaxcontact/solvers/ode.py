@@ -1,0 +1,113 @@
+"""Dormand & Prince's method of order 5: one step, its error, its dense output, its step-size control.
+
+Owns ordinary differential equations between events. The field is a function f(t, x); the loop over
+steps belongs to the caller, who knows where a step must stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact._pytree import Record
+
+# Hairer, Norsett & Wanner, Solving Ordinary Differential Equations I, table 5.2; rows are stages.
+NODES = np.array([0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1])
+STAGES = np.array(
+    [
+        [0, 0, 0, 0, 0, 0, 0],
+        [1 / 5, 0, 0, 0, 0, 0, 0],
+        [3 / 40, 9 / 40, 0, 0, 0, 0, 0],
+        [44 / 45, -56 / 15, 32 / 9, 0, 0, 0, 0],
+        [19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729, 0, 0, 0],
+        [9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656, 0, 0],
+        [35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0],
+    ]
+)
+ERROR = np.array([71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40])
+# The interpolant of order 4 (their II.6): its last coefficient.
+DENSE = np.array(
+    [
+        -12715105075 / 11282082432,
+        0,
+        87487479700 / 32700410799,
+        -10690763975 / 1880347072,
+        701980252875 / 199316789632,
+        -1453857185 / 822651844,
+        69997945 / 29380423,
+    ]
+)
+SHRINK, GROW, SAFETY = 0.2, 5.0, 0.9
+
+
+class DormandPrince(Record):
+    """Settings of the conventional integration: adaptive, or with a fixed step.
+
+    Attributes:
+        rtol, atol: error allowed per step, |error_i| <= atol + rtol |x_i| in the root mean square.
+        dt: fixed step, s; None chooses steps by `rtol` and `atol`.
+    """
+
+    rtol: jax.Array | float = 1e-8
+    atol: jax.Array | float = 1e-10
+    dt: jax.Array | float | None = None
+
+
+class Step(NamedTuple):
+    """One trial step: start x0 (n,), end x1 (n,), length h, stages k (7, n)."""
+
+    x0: jax.Array
+    x1: jax.Array
+    h: jax.Array
+    k: jax.Array
+
+
+def step(
+    f: Callable[[jax.Array, jax.Array], jax.Array], t: jax.Array, x: jax.Array, h: jax.Array, k0: jax.Array
+) -> Step:
+    """One step of length h from (t, x) with k0 = f(t, x); `k[6]` is the field at its end.
+
+    Derivative: exact derivative of the discrete step by t, x, h and what f depends on.
+    """
+    # One stage per turn of a loop: the field is compiled once, not six times.
+    a = jnp.asarray(STAGES[1:], x.dtype)
+    c = jnp.asarray(NODES[1:], x.dtype)
+    start = jnp.zeros((7, x.shape[0]), x.dtype).at[0].set(k0)
+
+    def stage(k: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        weights, node, i = row
+        y = x + h * jnp.sum(weights[:, None] * k, axis=0)
+        return k.at[i].set(f(t + node * h, y)), y
+
+    k, ys = lax.scan(stage, start, (a, c, jnp.arange(1, 7)))
+    return Step(x, ys[-1], h, k)
+
+
+def error_ratio(trial: Step, ode: DormandPrince) -> jax.Array:
+    """Estimated error of a step over what is allowed; at most 1 is good, NaN where the field was."""
+    error = trial.h * jnp.sum(jnp.asarray(ERROR, trial.x0.dtype)[:, None] * trial.k, axis=0)
+    allowed = ode.atol + ode.rtol * jnp.maximum(jnp.abs(trial.x0), jnp.abs(trial.x1))
+    return jnp.sqrt(jnp.mean((error / allowed) ** 2))
+
+
+def interpolate(trial: Step, theta: jax.Array) -> jax.Array:
+    """The state (n,) at the share `theta` in [0, 1] of a step, by the interpolant of order 4."""
+    x0, x1, h, k = trial
+    rise = x1 - x0
+    bend = h * k[0] - rise
+    twist = rise - h * k[6] - bend
+    last = h * jnp.sum(jnp.asarray(DENSE, x0.dtype)[:, None] * k, axis=0)
+    back = 1.0 - theta
+    return x0 + theta * (rise + back * (bend + theta * (twist + back * last)))
+
+
+def next_size(size: jax.Array, ratio: jax.Array) -> jax.Array:
+    """The next step's length after one of length `size` with that `error_ratio`."""
+    safe = jnp.where(ratio > 0, ratio, 1.0)
+    factor = jnp.where(ratio > 0, jnp.clip(SAFETY * safe**-0.2, SHRINK, GROW), GROW)
+    return size * jnp.where(jnp.isfinite(ratio), factor, SHRINK)
