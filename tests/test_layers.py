@@ -14,8 +14,7 @@ ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_pytree", "status"),
     ("linalg", "rotations", "cones", "implicit"),
-    ("geometry", "joints", "law", "system"),
-    ("geometry", "event_system", "system"),
+    ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),
     ("solvers",),
     ("impact", "compliant", "ess"),
@@ -26,8 +25,8 @@ LAYERS = (
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
-ONLY = {"models": {"rotations", "geometry", "joints", "law", "system"}}  # mechanisms know nothing of methods
-ONLY = {"models": {"rotations", "geometry", "event_system", "system"}}  # mechanisms know nothing of methods
+# Mechanisms know nothing of methods.
+ONLY = {"models": {"rotations", "geometry", "joints", "law", "event_system", "system"}}
 VAGUE = {"utils", "helpers", "common", "base"}
 FILES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts): p for p in sorted(ROOT.rglob("*.py"))}
 MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}

@@ -57,7 +57,8 @@ def find_entry(
     Returns:
         The entry, and which guards are ready at the end of the step.
     """
-    ready = armed & (ready | (values[0] < -eps))
+    away = -(1.0 + TIE) * eps  # a little beyond the band, or an entry refused would be met again
+    ready = armed & (ready | (values[0] < away))
     hidden = armed & ~ready & (rate < 0) & (values[0] <= TIE * eps) & (values[1] >= 0)
     found = jnp.zeros_like(armed)
     low = jnp.zeros_like(rate)
@@ -70,7 +71,7 @@ def find_entry(
         low = jnp.where(first, SAMPLES[k - 1], low)
         level = jnp.where(first & enters, -eps, level)
         found |= first
-        ready |= armed & (above < -eps)
+        ready |= armed & (above < away)
     theta = jnp.where(found, _root(values, level, low), jnp.inf)
     guard = jnp.argmin(theta).astype(jnp.int32)
     return Entry(theta[guard], guard, level[guard], jnp.any(hidden)), ready

@@ -119,8 +119,9 @@ def integrate(
 
     Status: MAX_ITERS after max_steps, UNTERMINATED after max_events; NONFINITE for NaN, also from the
     field; STALLED where steps become too small, with ZENO if guards are met ever faster; INVALID for
-    what raises above, inside jit; GRAZING where a guard is not crossed with growing h before and after
-    (`grazed` says which first); SIMULTANEOUS where two guards are met together whose jumps give
+    what raises above, inside jit; GRAZING where liveness fails: inside the band of a guard the rate of h falls
+    below half of what it was at the entry, or h does not grow after the crossing, or another crossing
+    turns it round (`grazed` says which guard first; it is then located by smooth steps instead); SIMULTANEOUS where two guards are met together whose jumps give
     different states in different order. The result then ends where the trouble is.
 
     Derivative: that of the steps taken, by x0, t0, t1, params and control, forward and reverse; at a tie of

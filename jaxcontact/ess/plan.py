@@ -40,7 +40,7 @@ class Plan(Record):
         whole: (N,) time to which the trial step behind a step of kinds 1 and 2 reached, s.
         num_steps: rows used.
         num_events: crossings.
-        grazed: the first guard that was met without being crossed properly, -1 if none.
+        grazed: the guard of the first GRAZING, -1 if none.
         residual: largest |h| that a crossing left behind, in units of its guard.
         status: bits of `Status`.
     """
@@ -125,7 +125,7 @@ def make_plan(
 
     def turn(c: _State) -> _State:
         h, rate = es.guard_rates(c.x, c.f, s.params)
-        c = c._replace(ready=c.ready | (~c.crossed & (h < -s.eps)))
+        c = c._replace(ready=c.ready | (~c.crossed & (h < -(1.0 + band.TIE) * s.eps)))
         forced = jnp.arange(h.shape[0]) == c.entered
         candidate = ~c.crossed & (c.ready | forced)
         inside = candidate & ((h >= -s.eps) | forced)
@@ -246,7 +246,7 @@ def _cross(
     left, rate_old = es.guard_rates(done.before, f_old, s.params)
     live = rate_old[k] >= band.LIVE * rate[k]
     hit = jnp.arange(h.shape[0]) == k
-    refused = _graze(c, hit & (rate_old <= 0))._replace(ready=c.ready & ~(inside | hit))
+    refused = _graze(c, hit)._replace(ready=c.ready & ~(inside | hit))
 
     taken = _record(c, CROSS, k, jnp.zeros((), c.x.dtype), done.t, done.t)
     if es.jump is None:  # the field on the far side must lead on

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.geometry import HalfSpace, Point
+from jaxcontact.law import Law
 from jaxcontact.system import Model, Params, State, Structure, System
 
 GRAVITY = 9.81
@@ -61,12 +62,8 @@ def plate_on_springs(n: int = 6) -> Model:
             inertia=jnp.concatenate([jnp.array([SPAN**2 / 12.0]), none]),
             mu=jnp.array(0.0),
             gravity=jnp.array([0.0, -GRAVITY]),
-            constants={
-                "places": places,
-                "rest_length": jnp.array(1.0),
-                "stiffness": jnp.array(1000.0 / n),
-                "damping": jnp.array(2.0 / n),
-            },
+            constants={"places": places, "rest_length": jnp.array(1.0)},
+            law=Law(stiffness=jnp.array(1000.0 / n), damping=jnp.array(2.0 / n)),
         ),
         state=State(q=jnp.array([0.0, 2.0, 0.05]), v=jnp.zeros(3), t=jnp.array(0.0)),
         dt=1e-3,

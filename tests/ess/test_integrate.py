@@ -1,0 +1,303 @@
+"""The integrator: exactness, order, re-arming, located entry, status and bad input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.linalg import expm
+from scipy.optimize import brentq
+from ess_systems import BALL, CORNER, HOPPER, HOPPER_PARAMS, TIGHT, corner_params
+
+import jaxcontact as jc
+from jaxcontact.ess import DormandPrince, EventSystem, flow, integrate
+from jaxcontact.models.affine_3d import AFFINE_3D
+
+FINE = {"ode": DormandPrince(rtol=1e-10, atol=1e-11), "max_steps": 2048}
+
+
+def exact_affine(x0, t1, fields, normals, m):
+    """Piecewise affine flow by matrix exponentials and root finding, one guard crossed at a time.
+
+    fields(mask) -> (A, b); guards are normals @ x, all of them crossed once.
+    """
+    x, t, crossed, order = np.asarray(x0, float), 0.0, np.zeros(m, bool), []
+
+    def advance(x, A, b, s):
+        n = len(x)
+        block = np.zeros((n + 1, n + 1))
+        block[:n, :n], block[:n, n] = A * s, b * s
+        return (expm(block) @ np.append(x, 1.0))[:n]
+
+    while True:
+        A, b = fields(crossed)
+        times = np.full(m, np.inf)
+        for k in np.flatnonzero(~crossed):
+            grid = np.linspace(0.0, t1 - t, 200)
+            values = [normals[k] @ advance(x, A, b, s) for s in grid]
+            rises = [i for i in range(199) if values[i] < 0 <= values[i + 1]]
+            if rises:
+                i = rises[0]
+                times[k] = brentq(
+                    lambda s: normals[k] @ advance(x, A, b, s), grid[i], grid[i + 1], xtol=1e-15, rtol=1e-14
+                )
+        k = int(np.argmin(times))
+        if not np.isfinite(times[k]):
+            return advance(x, A, b, t1 - t), order
+        x, t = advance(x, A, b, times[k]), t + times[k]
+        crossed[k] = True
+        order.append(k)
+
+
+@pytest.fixture(scope="module")
+def table_1():
+    """The model, its exact end by matrix exponentials, and flows over a range of eps."""
+    model = jc.models.affine_3d()
+    p = {k: np.asarray(v) for k, v in model.params.items()}
+
+    def fields(crossed):
+        piece = int(crossed[0]) + 2 * int(crossed[1])
+        x, y, z = p["x_rate"][piece], p["y_rate"][piece], p["z_rate"][int(crossed[2])]
+        A = np.array([[x[0], x[1], 0], [y[0], y[1], 0], [0, 0, z[0]]])
+        return A, np.array([x[2], y[2], z[1]])
+
+    end, order = exact_affine(model.state, 0.5, fields, np.diag([1.0, 1.0, -1.0]), 3)
+    widths = jnp.logspace(-6, -2, 17)
+    run = jax.jit(jax.vmap(lambda e: flow(model.system, model.params, model.state, 0.0, 0.5, eps=e, ode=TIGHT)))
+    ends, info = run(widths)
+    return np.asarray(widths), np.sqrt(np.mean((np.asarray(ends) - end) ** 2, axis=1)), order, info
+
+
+def test_the_affine_system_of_table_1_converges_with_order_two(table_1):
+    widths, error, order, info = table_1
+    assert np.all(np.asarray(info.status) == 0)
+    assert np.all(np.asarray(info.order)[:, :3] == order) and order == [1, 2, 0]
+    fitted = (widths >= 0.99e-4) & (widths <= 1.01e-2)
+    slope = np.polyfit(np.log(widths[fitted]), np.log(error[fitted]), 1)[0]
+    assert 1.99 <= slope <= 2.05
+    # No flat tail: the error still falls with eps^2 at 1e-5, down to the tolerance of the smooth steps.
+    ratio = error / widths**2
+    assert np.all(np.abs(ratio[widths > 3e-6] / ratio[-1] - 1.0) < 0.05)
+    assert error[0] < 5e-12
+
+
+def test_a_band_thinner_than_any_step_is_not_jumped_over():
+    model = jc.models.affine_3d()
+    loose = DormandPrince(dt=0.1)
+    x1, info = flow(model.system, model.params, model.state, 0.0, 0.5, eps=1e-9, ode=loose)
+    tight, _ = flow(model.system, model.params, model.state, 0.0, 0.5, eps=1e-9, ode=TIGHT)
+    assert int(info.status) == 0 and int(info.num_events) == 3 and int(info.num_steps) <= 14
+    assert np.abs(x1 - tight).max() < 1e-4
+
+
+@pytest.mark.float32
+@pytest.mark.parametrize(("n", "m"), [(2, 2), (4, 6)])
+def test_piecewise_constant_fields_are_integrated_exactly(rng, tolerance, n, m):
+    params = corner_params(rng, n, m)
+    params["offsets"] = 0.3 * rng.random(m)
+    fields = lambda crossed: (
+        np.zeros((n, n)), params["b"] + np.where(crossed, 1.0, -1.0) @ params["b_k"],
+    )  # fmt: skip
+    x = rng.uniform(-0.4, -0.2, n)
+    t, crossed = 0.0, np.zeros(m, bool)
+    end = x.copy()
+    while True:  # by hand: from plane to plane
+        f = fields(crossed)[1]
+        wait = np.where(crossed, np.inf, -(params["normals"] @ end - params["offsets"]) / (params["normals"] @ f))
+        k = int(np.argmin(wait))
+        if t + wait[k] > 1.0:
+            end = end + (1.0 - t) * f
+            break
+        end, t = end + wait[k] * f, t + wait[k]
+        crossed[k] = True
+    assert crossed.all()
+    numbers = jax.tree.map(jnp.asarray, params)
+    for eps in (0.2, 1e-3):
+        x1, info = flow(CORNER, numbers, jnp.asarray(x), 0.0, 1.0, eps=eps)
+        assert int(info.status) == 0 and int(info.num_events) == m
+        assert np.abs(np.asarray(x1) - end).max() <= tolerance(2e-15, 1e-6)
+
+
+def hopper_exact(t1, k=200.0, m=1.0, g=9.81, z0=2.0):
+    """Height and speed of the undamped hopper at t1, dropped at rest from z0, rest length 1."""
+    w, fall = np.sqrt(k / m), np.sqrt(2 * (z0 - 1.0) / g)
+    v = -g * fall
+    shift, amplitude = 1.0 - m * g / k, np.hypot(m * g / k, v / w)
+    # z = shift + A cos(w s + phase) from touch-down to lift-off
+    phase = np.arctan2(-v / w, m * g / k)
+    stance = (2 * np.pi - 2 * phase) / w
+    period = 2 * fall + stance
+    s = t1 % period
+    if s < fall:
+        return np.array([z0 - 0.5 * g * s**2, -g * s])
+    s -= fall
+    if s < stance:
+        return np.array([shift + amplitude * np.cos(w * s + phase), -amplitude * w * np.sin(w * s + phase)])
+    s -= stance
+    return np.array([1.0 - v * s - 0.5 * g * s**2, -v - g * s])
+
+
+def test_the_hopper_hops_as_in_closed_form():
+    x0 = jnp.array([2.0, 0.0])
+    trajectory = integrate(HOPPER, HOPPER_PARAMS, x0, 0.0, 12.0, eps=1e-5, **FINE)
+    assert int(trajectory.status) == 0
+    count = int(trajectory.num_events)
+    assert count == 21 and np.array_equal(trajectory.order[:count], np.arange(count) % 2)
+    rows = int(trajectory.num_rows)
+    exact = np.array([hopper_exact(t) for t in np.asarray(trajectory.t[:rows])])
+    assert np.abs(np.asarray(trajectory.x[:rows]) - exact).max() < 1e-7
+    # Energy, apart from what the straight steps cost.
+    assert trajectory.crossed.shape == (2049, 2) and np.all(trajectory.t[rows:] == 12.0)
+    at = np.asarray(trajectory.event_rows[:count])
+    assert np.abs(np.asarray(trajectory.x)[at, 0] - 1.0).max() < 1e-9
+
+
+def test_flow_is_the_end_of_integrate():
+    arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 12.0)
+    x1, info = flow(*arguments, eps=1e-5, **FINE)
+    trajectory = integrate(*arguments, eps=1e-5, **FINE)
+    assert np.array_equal(x1, trajectory.x[-1])
+    assert np.array_equal(info.order, trajectory.order)
+    at = np.asarray(trajectory.event_rows[: int(info.num_events)])
+    assert np.array_equal(info.event_times[: len(at)], trajectory.t[at])
+    # Chained pieces, one starting in the middle of a stance, one at a touch-down.
+    for middle in (float(info.event_times[4]) + 0.05, float(info.event_times[6])):
+        half, first = flow(*arguments[:4], middle, eps=1e-5, **FINE)
+        whole, second = flow(
+            *arguments[:2], half, middle, 12.0, eps=1e-5, **FINE, crossed0=first.crossed
+        )
+        assert int(second.status) == 0 and np.abs(whole - x1).max() < 1e-6
+        assert int(first.num_events) + int(second.num_events) == 21
+
+
+def test_events_and_steps_are_bounded_and_say_so():
+    arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 12.0)
+    _, info = flow(*arguments, eps=1e-5, **FINE, max_events=5)
+    assert int(info.status) == int(jc.Status.UNTERMINATED) and int(info.num_events) == 5
+    trajectory = integrate(*arguments, eps=1e-5, ode=TIGHT, max_steps=40)
+    assert int(trajectory.status) == int(jc.Status.MAX_ITERS)
+    assert float(trajectory.t[-1]) < 12.0
+
+
+def test_a_ball_bounces_with_self_re_arming_and_zeno_is_cut_short():
+    params = {"g": 9.81, "e": 0.8}
+    x1, info = flow(BALL, params, jnp.array([1.0, 0.0]), 0.0, 1.0, eps=1e-4, ode=TIGHT)
+    fall = np.sqrt(2 / 9.81)
+    v = 0.8 * 9.81 * fall
+    s = 1.0 - fall
+    assert int(info.status) == 0 and int(info.num_events) == 1
+    assert np.abs(np.asarray(x1) - [v * s - 0.5 * 9.81 * s**2, v - 9.81 * s]).max() < 1e-7
+    _, info = flow(BALL, params, jnp.array([1.0, 0.0]), 0.0, 6.0, eps=1e-4, max_events=64)
+    assert int(info.status) & int(jc.Status.UNTERMINATED | jc.Status.STALLED | jc.Status.MAX_ITERS)
+
+
+def oscillator_field(t, x, signs, control, params):
+    return jnp.stack([x[1], -x[0]])
+
+
+def oscillator_guards(x, params):
+    return x[:1] - params
+
+
+OSCILLATOR = EventSystem(oscillator_field, oscillator_guards)
+
+
+def test_grazing_names_its_guard():
+    x0 = jnp.array([0.0, 1.0])
+    for height, crossings, grazes in ((0.5, 1, False), (1.0 + 5e-4, 0, True), (1.1, 0, False)):
+        _, info = flow(OSCILLATOR, jnp.array(height), x0, 0.0, 3.0, eps=1e-3, ode=TIGHT)
+        assert int(info.num_events) == crossings
+        assert int(info.status) == (int(jc.Status.GRAZING) if grazes else 0)
+        assert int(info.grazed) == (0 if grazes else -1)
+
+
+def sliding_field(t, x, signs, control, params):
+    return jnp.stack([-signs[0]])
+
+
+def first_guard(x, params):
+    return x[:1]
+
+
+def test_a_reversed_crossing_grazes():
+    es = EventSystem(sliding_field, first_guard)
+    _, info = flow(es, None, jnp.array([-0.5]), 0.0, 1.0, eps=1e-3)
+    assert int(info.status) == int(jc.Status.GRAZING) and int(info.grazed) == 0
+
+
+def nan_field(t, x, signs, control, params):
+    return jnp.where(x > 0.1, jnp.nan, 1.0)
+
+
+def test_bad_numbers_never_come_back_as_success():
+    es = EventSystem(nan_field, first_guard)
+    _, info = flow(es, None, jnp.array([-0.5]), 0.0, 1.0, eps=1e-3)
+    assert int(info.status) & int(jc.Status.NONFINITE)
+    with pytest.raises(ValueError, match="x0: expected finite"):
+        flow(es, None, jnp.array([jnp.nan]), 0.0, 1.0, eps=1e-3)
+    run = jax.jit(lambda x, t1, eps: flow(es, None, x, 0.0, t1, eps=eps)[1].status)
+    assert int(run(jnp.array([jnp.nan]), 1.0, 1e-3)) & int(jc.Status.NONFINITE)
+    assert int(run(jnp.array([-0.5]), -1.0, 1e-3)) & int(jc.Status.INVALID)
+    assert int(run(jnp.array([-0.5]), 0.1, -1e-3)) & int(jc.Status.INVALID)
+    assert int(run(jnp.array([0.0]), 0.1, 1e-3)) & int(jc.Status.INVALID)  # on its guard
+
+
+def test_named_errors():
+    x0, p = jnp.array([2.0, 0.0]), HOPPER_PARAMS
+    cases = [
+        (ValueError, "t1: expected t1 >= t0", (HOPPER, p, x0, 1.0, 0.5), {}),
+        (ValueError, "eps: expected one number or shape", (HOPPER, p, x0, 0.0, 0.5), {"eps": jnp.ones(3)}),
+        (ValueError, "eps: expected numbers > 0", (HOPPER, p, x0, 0.0, 0.5), {"eps": 0.0}),
+        (ValueError, "x0: expected shape", (HOPPER, p, x0[None], 0.0, 0.5), {}),
+        (TypeError, "x0: expected a floating", (HOPPER, p, [2.0, 0.0], 0.0, 0.5), {}),
+        (ValueError, "field: expected", (HOPPER, p, jnp.ones(3), 0.0, 0.5), {}),
+        (TypeError, "es: expected an EventSystem", (jc.models.hopper_1d().system, p, x0, 0.0, 0.5), {}),
+        (ValueError, "crossed0: expected", (HOPPER, p, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2)}),
+        (ValueError, "crossed0: guard 1", (HOPPER, p, x0, 0.0, 0.5), {"crossed0": jnp.zeros(2, bool)}),
+        (ValueError, "x0: guard 0 is zero there", (HOPPER, p, jnp.array([1.0, -1.0]), 0.0, 0.5), {}),
+        (ValueError, "max_events", (HOPPER, p, x0, 0.0, 0.5), {"max_events": 0}),
+    ]
+    for kind, message, arguments, options in cases:
+        with pytest.raises(kind, match=message):
+            flow(*arguments, **({"eps": 1e-3} | options))
+    for rearm, message in (([[True]], "re-arm itself"), ([[0]], "booleans"), ([True], "square")):
+        with pytest.raises(ValueError, match=message):
+            EventSystem(sliding_field, first_guard, rearm=rearm)
+    with pytest.raises(ValueError, match="rearm: expected shape"):
+        es = EventSystem(sliding_field, first_guard, rearm=np.zeros((2, 2), bool))
+        flow(es, None, jnp.array([-0.5]), 0.0, 1.0, eps=1e-3)
+    with pytest.raises(TypeError, match="guards: expected a function"):
+        EventSystem(sliding_field, None)
+
+
+def test_a_start_inside_a_band_is_legal():
+    x0 = jnp.array([1.0, -4.0])  # exactly at touch-down
+    flight, info = flow(
+        HOPPER, HOPPER_PARAMS, x0, 0.0, 0.3, eps=1e-3, ode=TIGHT, crossed0=jnp.array([False, True])
+    )
+    stance, after = flow(
+        HOPPER, HOPPER_PARAMS, x0, 0.0, 0.3, eps=1e-3, ode=TIGHT, crossed0=jnp.array([True, False])
+    )
+    assert int(info.status) == int(after.status) == 0
+    assert int(info.num_events) == int(after.num_events) + 1
+    assert np.abs(flight - stance).max() < 1e-12
+
+
+def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
+    again = EventSystem(AFFINE_3D.field, AFFINE_3D.guards)
+    assert again == AFFINE_3D and hash(again) == hash(AFFINE_3D)
+    traced = 0
+    model = jc.models.affine_3d()
+
+    @jax.jit
+    def run(x):
+        nonlocal traced
+        traced += 1
+        return flow(again, model.params, x, 0.0, 0.5, eps=1e-3, max_steps=128)
+
+    starts = np.asarray(model.state) + 0.01 * np.asarray(np.random.default_rng(0).normal(size=(2000, 3)))
+    starts = jnp.asarray(starts)
+    many, info = jax.vmap(run)(starts)
+    assert np.all(np.asarray(info.status) == 0) and np.all(np.asarray(info.num_events) == 3)
+    one, two = run(starts[3])[0], run(starts[77])[0]
+    assert traced == 1
+    assert np.abs(one - many[3]).max() < 1e-13 and np.abs(two - many[77]).max() < 1e-13
