@@ -7,8 +7,7 @@ import pytest
 from ess_systems import HOPPER, HOPPER_PARAMS
 from jax.flatten_util import ravel_pytree
 
-import jaxcontact as jc
-from jaxcontact.ess import DormandPrince, flow, integrate
+from jaxcontact.ess import DormandPrince, flow
 
 FINE = DormandPrince(rtol=1e-11, atol=1e-12)
 STEP = 1e-5
@@ -26,13 +25,13 @@ def differences(function, x):
 @pytest.fixture(scope="module")
 def hopper():
     """End of 21 crossings by (x0, params, control, t1) as one vector, and its Jacobians."""
-    start = {"x": jnp.array([2.0, 0.0]), "p": HOPPER_PARAMS, "u": jnp.array(0.02), "t": jnp.array(6.0)}
+    start = {"x": jnp.array([2.0, 0.0]), "p": HOPPER_PARAMS, "u": jnp.array(0.02), "t": jnp.array(12.0)}
     start["p"] = jax.tree.map(jnp.asarray, start["p"])
     vector, unravel = ravel_pytree(start)
 
     def end(z):
         s = unravel(z)
-        options = {"eps": 1e-5, "ode": FINE, "control": s["u"], "max_steps": 3000}
+        options = {"eps": 1e-5, "ode": FINE, "control": s["u"], "max_steps": 4000}
         return flow(HOPPER, s["p"], s["x"], 0.0, s["t"], **options)
 
     run = jax.jit(lambda z: end(z)[0])
@@ -41,7 +40,7 @@ def hopper():
 
 def test_forward_reverse_and_differences_agree_through_twenty_events(hopper):
     vector, run, ahead, back, info = hopper
-    assert int(info.status) == 0 and int(info.num_events) >= 10
+    assert int(info.status) == 0 and int(info.num_events) >= 20
     scale = np.abs(ahead).max()
     assert np.abs(ahead - back).max() <= 1e-10 * scale
     estimate = differences(run, vector)
