@@ -1,7 +1,7 @@
 """What happens at guards: where a step enters a band, and the straight steps inside.
 
-Owns the event-selected step of Anderson & Revzen (2024), section 3: within the band |h_k| <= eps_k of a guard the
-field counts as constant and the guards as planes, so that the next crossing is the least of
+Owns the event-selected step of Anderson & Revzen (2024), section 3: within the band |h_k| <= eps_k of a
+guard the field counts as constant and the guards as planes, so that the next crossing is the least of
 -h_k / (Dh_k f). Two things differ from their listing 1: the mask of crossed guards is carried along
 instead of being read off signs of h on a guard, and the entry into a band is located inside the step,
 which makes the error exactly of second order in eps.

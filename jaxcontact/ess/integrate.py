@@ -119,10 +119,11 @@ def integrate(
 
     Status: MAX_ITERS after max_steps, UNTERMINATED after max_events; NONFINITE for NaN, also from the
     field; STALLED where steps become too small, with ZENO if guards are met ever faster; INVALID for
-    what raises above, inside jit; GRAZING where liveness fails: inside the band of a guard the rate of h falls
-    below half of what it was at the entry, or h does not grow after the crossing, or another crossing
-    turns it round (`grazed` says which guard first; it is then located by smooth steps instead); SIMULTANEOUS where two guards are met together whose jumps give
-    different states in different order. The result then ends where the trouble is.
+    what raises above, inside jit; GRAZING where liveness fails: inside the band of a guard the rate of h
+    falls below half of what it was at the entry, or h does not grow after the crossing, or another
+    crossing turns it round (`grazed` says which guard first; if it is crossed later, smooth steps locate
+    that); SIMULTANEOUS where two guards are met together whose jumps give different states in different
+    order. After a failure the result ends where the trouble is.
 
     Derivative: that of the steps taken, by x0, t0, t1, params and control, forward and reverse; at a tie of
     two guards that of the order taken (the lower index first), for both sides see `b_derivative`.
@@ -324,8 +325,8 @@ def _check_values(es: EventSystem, inputs: Inputs, eps: jax.Array, crossed0: jax
         h = np.asarray(es.guards(inputs.x0, inputs.params))
         if crossed0 is None:
             raise ValueError(
-                f"x0: guard {int(np.argmin(np.abs(h) / np.asarray(eps)))} is zero there, so it could count as "
-                "crossed or not; say which by crossed0"
+                f"x0: guard {int(np.argmin(np.abs(h) / np.asarray(eps)))} is zero there, so it could count "
+                "as crossed or not; say which by crossed0"
             )
         worst = int(np.argmax(np.where(np.asarray(crossed0), -np.inf, h)))
         raise ValueError(f"crossed0: guard {worst} is not crossed, but h = {h[worst]:g} lies behind its band")

@@ -276,7 +276,7 @@ def tied(wait: jax.Array, h: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.
 
 
 def _jumps_differ(es: EventSystem, s: Setting, x: jax.Array, others: jax.Array, k: jax.Array) -> jax.Array:
-    """Whether guard k and one of `others`, crossed together at x, lead to different states in different order."""
+    """Whether the jumps of guard k and one of `others` at x give different states in different order."""
     m = others.shape[0]
 
     def difference(i: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ess_systems import BALL, CORNER, HOPPER, HOPPER_PARAMS, TIGHT, corner_params
 from scipy.linalg import expm
 from scipy.optimize import brentq
-from ess_systems import BALL, CORNER, HOPPER, HOPPER_PARAMS, TIGHT, corner_params
 
 import jaxcontact as jc
 from jaxcontact.ess import DormandPrince, EventSystem, flow, integrate
@@ -62,7 +62,9 @@ def table_1():
 
     end, order = exact_affine(model.state, 0.5, fields, np.diag([1.0, 1.0, -1.0]), 3)
     widths = jnp.logspace(-6, -2, 17)
-    run = jax.jit(jax.vmap(lambda e: flow(model.system, model.params, model.state, 0.0, 0.5, eps=e, ode=TIGHT)))
+    run = jax.jit(
+        jax.vmap(lambda e: flow(model.system, model.params, model.state, 0.0, 0.5, eps=e, ode=TIGHT))
+    )
     ends, info = run(widths)
     return np.asarray(widths), np.sqrt(np.mean((np.asarray(ends) - end) ** 2, axis=1)), order, info
 
@@ -94,15 +96,14 @@ def test_a_band_thinner_than_any_step_is_not_jumped_over():
 def test_piecewise_constant_fields_are_integrated_exactly(rng, tolerance, n, m):
     params = corner_params(rng, n, m)
     params["offsets"] = 0.3 * rng.random(m)
-    fields = lambda crossed: (
-        np.zeros((n, n)), params["b"] + np.where(crossed, 1.0, -1.0) @ params["b_k"],
-    )  # fmt: skip
     x = rng.uniform(-0.4, -0.2, n)
     t, crossed = 0.0, np.zeros(m, bool)
     end = x.copy()
     while True:  # by hand: from plane to plane
-        f = fields(crossed)[1]
-        wait = np.where(crossed, np.inf, -(params["normals"] @ end - params["offsets"]) / (params["normals"] @ f))
+        f = params["b"] + np.where(crossed, 1.0, -1.0) @ params["b_k"]
+        wait = np.where(
+            crossed, np.inf, -(params["normals"] @ end - params["offsets"]) / (params["normals"] @ f)
+        )
         k = int(np.argmin(wait))
         if t + wait[k] > 1.0:
             end = end + (1.0 - t) * f
@@ -161,9 +162,7 @@ def test_flow_is_the_end_of_integrate():
     # Chained pieces, one starting in the middle of a stance, one at a touch-down.
     for middle in (float(info.event_times[4]) + 0.05, float(info.event_times[6])):
         half, first = flow(*arguments[:4], middle, eps=1e-5, **FINE)
-        whole, second = flow(
-            *arguments[:2], half, middle, 12.0, eps=1e-5, **FINE, crossed0=first.crossed
-        )
+        whole, second = flow(*arguments[:2], half, middle, 12.0, eps=1e-5, **FINE, crossed0=first.crossed)
         assert int(second.status) == 0 and np.abs(whole - x1).max() < 1e-6
         assert int(first.num_events) + int(second.num_events) == 21
 
