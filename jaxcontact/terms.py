@@ -21,6 +21,7 @@ from jaxcontact.system import (
     State,
     System,
     body_frames,
+    free_poses,
     mass_matrix,
     position_rate,
     tangent_jacobian,
@@ -207,10 +208,47 @@ def _found(system: System, params: Params, frames: tuple[jax.Array, jax.Array]) 
 
 def _contact_rows(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Gaps (nc,) and velocity Jacobians (nc, dim, nv) in the order n, t1[, t2]."""
-    gap = _found(system, params, body_frames(system, params, q)).phi
+    frames = body_frames(system, params, q)
+    found = _found(system, params, frames)
+    if system.poses is free_poses:
+        return found.phi, _free_contact_rows(system, found, *frames)
+    gap = found.phi
     basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
     rows = jax.vmap(lambda v: _contact_velocities(system, params, q, v), out_axes=-1)(basis)
     return gap, rows
+
+
+def _free_contact_rows(
+    system: System, found: geometry.Candidates, positions: jax.Array, orientations: jax.Array
+) -> jax.Array:
+    """Velocity Jacobians (nc, dim, nv) of bodies that move freely: only the two in contact have entries."""
+    nb, dim = len(system.structure.bodies), system.structure.dim
+    nc = found.phi.shape[0]
+    frame = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
+
+    def own(bodies: tuple[int, ...], points: jax.Array) -> jax.Array:
+        """(nc, dim, 3 or 6): f . (p' + R (w x arm)) = f . p' + w . (arm x R^T f), arm in body axes."""
+        index = [max(body, 0) for body in bodies]
+        arm = points - geometry.rows(positions, index)
+        if dim == 2:
+            around = arm[:, None, 0] * frame[:, :, 1] - arm[:, None, 1] * frame[:, :, 0]
+            return jnp.concatenate([frame, around[:, :, None]], axis=2)
+        turn = geometry.rows(orientations, index)
+        local = jnp.einsum("cji,cj->ci", turn, arm)
+        around = jnp.cross(local[:, None, :], jnp.einsum("cfj,cji->cfi", frame, turn))
+        return jnp.concatenate([frame, around], axis=2)
+
+    rows = jnp.zeros((nc, dim, nb, 3 * dim - 3), frame.dtype)
+    for sign, bodies, points in ((1.0, found.body_a, found.point), (-1.0, found.body_b, found.point_b)):
+        moving = np.array([i for i, body in enumerate(bodies) if body >= 0], int)
+        if moving.size == 0:
+            continue
+        block = sign * own(bodies, points)
+        if nb == 1:
+            rows = rows + jnp.where((np.array(bodies) >= 0)[:, None, None, None], block[:, :, None], 0.0)
+        else:
+            rows = rows.at[moving, :, np.array(bodies)[moving]].add(block[moving])
+    return rows.reshape(nc, dim, -1)
 
 
 def _contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:

@@ -240,6 +240,16 @@ def test_free_bodies_have_the_mass_and_bias_of_any_other(dim, rng, tolerance):
     np.testing.assert_allclose(jc.bias(free, params, here), jc.bias(generic, params, here), rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("name", ["box", "spheres", "disks"])
+def test_free_bodies_have_the_rows_of_any_other(name, rng):
+    """The shortcut for free bodies against derivatives of their poses."""
+    system, params, here = case(name, rng)
+    free = jc.System(system.structure, jc.free_poses)
+    assert system.poses is not jc.free_poses
+    found = [jc.constraint_terms(each, params, here) for each in (free, system)]
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13), *found)
+
+
 def push(structure, state, params):
     return jnp.array([1.0, 2.0, 3.0]) * jnp.cos(state.t)
 
