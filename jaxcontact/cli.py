@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import inspect
 import json
 import sys
@@ -15,20 +16,26 @@ import jax
 import numpy as np
 
 from jaxcontact import impact, models, viz
-from jaxcontact.impact.outcomes import contact_names, outcome_shares
+from jaxcontact.impact.checkpoint import num_finished
 from jaxcontact.impact.sampling import SELECTIONS, Progress
+from jaxcontact.impact.tally import Tally, tally
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome
+from jaxcontact.report import as_text, summarise
 from jaxcontact.solvers.modes import MAX_ENUMERATED
 from jaxcontact.status import Status
 from jaxcontact.system import Model, System
 from jaxcontact.terms import ContactTerms, contact_terms
 
+SHOWN = 2**18  # samples of a checkpoint that its picture shows
 MANY_MODES = 4  # contacts from which "visited" is the default: 7^4 modes cost a while
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status: 0 good, 1 failed samples, 2 wrong usage."""
+    """Run the command line; returns the exit status.
+
+    0 good, 1 failed samples, 2 wrong usage or files that cannot be used, 130 interrupted.
+    """
     parser = _parser()
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
@@ -37,6 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
     except _UsageError as error:
         print(f"jaxcontact: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        kept = "; the same command goes on" if getattr(options, "checkpoint", None) else ""
+        print(f"\njaxcontact: interrupted{kept}", file=sys.stderr)
+        return 130
 
 
 class _UsageError(Exception):
@@ -72,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         help="sample the outcomes of a simultaneous impact",
         description="Sample the outcomes of a simultaneous impact over random impulse orders, print a "
         "summary, and write a picture and an .npz file. Defaults are the settings of Halm & Posa.",
-        epilog="example: jaxcontact impact compass_gait --samples 2^18 --out results",
+        epilog="example: jaxcontact impact compass_gait --samples 2^18 --out results. A long run: jaxcontact "
+        "impact disk_stack --samples 2^24 --checkpoint run; interrupted, the same command goes on.",
     )
     run.add_argument("model", metavar="MODEL", help="a mechanism; `jaxcontact models` lists them")
     run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
@@ -95,6 +107,13 @@ def _parser() -> argparse.ArgumentParser:
         help="friction, one number or one per contact [the model's]",
     )
     run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
+    run.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="keep the samples in DIR as they come, in bounded memory, instead of an .npz file at the end; a "
+        "run that was interrupted, at any moment, goes on and ends with the same bits",
+    )
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.set_defaults(run=_impact)
     return parser
@@ -127,29 +146,38 @@ def _find_model(name: str) -> Model:
     return model
 
 
-def _reporter(wait: float = 2.0, every: float = 1.0) -> Progress:
-    """Progress on standard error once a run takes longer than `wait` seconds."""
-    start = shown = time.perf_counter()
+def _reporter(stored: int, wait: float = 2.0, every: float = 1.0) -> Progress:
+    """Progress on standard error once a run takes longer than `wait` seconds.
+
+    Rate and time left are those of the chunks behind `stored` samples and the first one, which compiles.
+    """
+    begin = shown = time.perf_counter()
+    start: tuple[float, int] | None = None
 
     def report(done: int, total: int) -> None:
-        nonlocal shown
+        nonlocal shown, start
         now = time.perf_counter()
-        if now - start < wait or (now - shown < every and done < total):
+        if start is None and done > stored:
+            start = now, done
+        if now - begin < wait or (now - shown < every and done < total):
             return
         shown = now
-        left = (now - start) * (total - done) / done
-        print(f"\r  {done:>9} of {total} samples, {left:.0f} s left ", end="", file=sys.stderr, flush=True)
+        text = f"{done:>9} of {total} samples"
+        if start is not None and done > start[1]:
+            rate = (done - start[1]) / (now - start[0])
+            text += f", {rate:,.0f} per second, {(total - done) / rate:.0f} s left"
+        print(f"\r  {text:<70}", end="", file=sys.stderr, flush=True)
         if done == total:
             print(file=sys.stderr)
 
     return report
 
 
-def _impact(options: argparse.Namespace) -> int:
+def _impact_model(options: argparse.Namespace) -> Model:
+    """The model, with the friction asked for, if it can have an impact."""
     model = _find_model(options.model)
     if not isinstance(model.system, System):
         raise _UsageError(f"{options.model} is not a mechanism: it has no impact")
-    params = model.params
     num_contacts = model.system.structure.num_contacts
     if num_contacts == 0:
         raise _UsageError(f"{options.model} has no contacts, so no impact; {_impacts()}")
@@ -158,142 +186,110 @@ def _impact(options: argparse.Namespace) -> int:
             f"{options.model} is an example of motion in time, not set up for an impact; give --step and "
             f"--max-steps, or {_impacts()}"
         )
-    if options.mu is not None:
-        if len(options.mu) not in (1, num_contacts):
-            raise _UsageError(f"--mu: expected 1 or {num_contacts} numbers, got {len(options.mu)}")
-        params = params.replace(mu=jax.numpy.broadcast_to(jax.numpy.array(options.mu), (num_contacts,)))
-    terms = contact_terms(model.system, params, model.state)
-    default = "all" if num_contacts < MANY_MODES else "visited"
-    if num_contacts > MAX_ENUMERATED or model.system.structure.dim == 3:
-        default = "lemke"
+    if options.mu is None:
+        return model
+    if len(options.mu) not in (1, num_contacts):
+        raise _UsageError(f"--mu: expected 1 or {num_contacts} numbers, got {len(options.mu)}")
+    mu = jax.numpy.broadcast_to(jax.numpy.array(options.mu), (num_contacts,))
+    return model.replace(params=model.params.replace(mu=mu))
+
+
+def _impact(options: argparse.Namespace) -> int:
+    model = _impact_model(options)
+    terms = contact_terms(model.system, model.params, model.state)
     settings = {
         "step": model.step if options.step is None else options.step,
         "max_steps": model.max_steps if options.max_steps is None else options.max_steps,
-        "selection": default if options.selection is None else options.selection,
+        "selection": _default_selection(model) if options.selection is None else options.selection,
         "seed": options.seed,
     }
-    v = model.state.v
+    stored = num_finished(options.checkpoint) if options.checkpoint else 0
+    if stored:
+        print(f"  {options.checkpoint} holds {stored} samples", file=sys.stderr)
+    run = {"terms": terms, "v": model.state.v, **settings}
+    full = run | {"num_samples": options.samples, "progress": _reporter(stored)}
+    compiled = None
     try:
         begin = time.perf_counter()
-        warm = 1 if settings["selection"] != "visited" else min(512, options.samples)
-        impact.sample(terms, v, num_samples=warm, **settings)
-        compiled = time.perf_counter() - begin
-        begin = time.perf_counter()
-        samples = impact.sample(terms, v, num_samples=options.samples, progress=_reporter(), **settings)
-        jax.block_until_ready(samples.v_plus)
+        if options.checkpoint:
+            about = {"model": options.model, "system": model.system.fingerprint}
+            reduce = functools.partial(_gathered, terms)
+            found, parts = impact.sample(**full, checkpoint=options.checkpoint, about=about, reduce=reduce)
+            samples = _joined(parts)
+        else:
+            warm = 1 if settings["selection"] != "visited" else min(512, options.samples)
+            impact.sample(**run, num_samples=warm)
+            compiled = time.perf_counter() - begin
+            begin = time.perf_counter()
+            samples = jax.block_until_ready(impact.sample(**full))
+            found = tally(samples, terms)
         seconds = time.perf_counter() - begin
     except ValueError as error:
         raise _UsageError(str(error)) from None
-    summary = _summary(options.model, terms, samples, settings, compiled, seconds)
-    paths = _write(options.out, options.model, model.replace(params=params), terms, samples, settings)
-    summary["files"] = [str(path) for path in paths]
-    print(json.dumps(summary, indent=2) if options.json else _text(summary))
-    return _exit_status(samples)
+    except OSError as error:
+        raise _UsageError(error.strerror or str(error)) from None
+    summary = summarise(options.model, terms, found, settings, samples.complete, compiled, seconds, stored)
+    summary["files"] = [str(path) for path in _write(options, model, terms, samples, settings)]
+    print(json.dumps(summary, indent=2) if options.json else as_text(summary))
+    return _exit_status(found)
 
 
-def _summary(
-    name: str,
-    terms: ContactTerms,
-    samples: impact.ImpactSamples,
-    settings: dict[str, Any],
-    compiled: float,
-    seconds: float,
-) -> dict[str, Any]:
-    status = np.asarray(samples.status)
-    number = status.size
-    v_plus = np.asarray(samples.v_plus)
-    normal = v_plus @ np.asarray(terms.J_n).T
-    sliding = np.einsum("ctv,nv->nct", np.asarray(terms.J_t), v_plus)
-    ended = status & np.uint32(int(Status.UNTERMINATED)) == 0
-    contacts = {}
-    for i, contact in enumerate(contact_names(terms.phi.shape[0])):
-        if not bool(terms.active[i]) or not np.any(ended):
-            continue
-        rows = {"normal": normal[ended, i]}
-        rows |= {f"tangential{k + 1 if k else ''}": sliding[ended, i, k] for k in range(sliding.shape[2])}
-        contacts[contact] = {key: [float(x.min()), float(x.max())] for key, x in rows.items()}
-    energy = np.asarray(samples.energy_ratio)[ended]
-    return {
-        "model": name,
-        "samples": number,
-        **settings,
-        "complete": samples.complete,
-        "outcomes": dict(outcome_shares(samples, terms)),
-        "contact_velocity": contacts,
-        "energy_ratio": [float(energy.min()), float(energy.max())] if energy.size else [],
-        "terminated": float(np.mean(ended)),
-        "failures": Status.describe(status & ~np.uint32(int(Status.UNTERMINATED))),
-        "lcps_per_sample": float(np.mean(np.asarray(samples.num_solves))),
-        "worst_residual": float(np.max(np.asarray(samples.residual))),
-        "compile_seconds": compiled,
-        "seconds": seconds,
-        "microseconds_per_sample": 1e6 * seconds / number,
-    }
+def _default_selection(model: Model) -> str:
+    contacts = model.system.structure.num_contacts
+    if contacts > MAX_ENUMERATED or model.system.structure.dim == 3:
+        return "lemke"
+    return "all" if contacts < MANY_MODES else "visited"
 
 
-def _text(summary: dict[str, Any]) -> str:
-    exhaustive = "every solution of every step" if summary["complete"] else "not exhaustive"
-    lines = [
-        f"{summary['model']}: {summary['samples']} samples, steps of at most {summary['step']:g} N s, "
-        f"at most {summary['max_steps']} of them",
-        f"  selection        {summary['selection']} ({exhaustive})",
-        "  outcomes         share of the terminated samples",
-    ]
-    shares = list(summary["outcomes"].items())
-    lines += [f"    {100 * share:6.2f} %       {label}" for label, share in shares[:8]]
-    if len(shares) > 8:
-        rest = 100 * sum(share for _, share in shares[8:])
-        lines.append(f"    {rest:6.2f} %       {len(shares) - 8} other kinds")
-    lines.append("  contact velocities after the impact, m/s")
-    for contact, ranges in summary["contact_velocity"].items():
-        parts = [f"{key} {_tidy(low):8.4f} .. {_tidy(high):7.4f}" for key, (low, high) in ranges.items()]
-        lines.append(f"    {contact}              " + "   ".join(parts))
-    low, high = summary["energy_ratio"] or (float("nan"), float("nan"))
-    lines += [
-        f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
-        f"  terminated       {100 * summary['terminated']:.2f} %"
-        + ("" if summary["terminated"] else "; no outcome to draw: raise --step or --max-steps"),
-        f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
-        f"  worst residual   {summary['worst_residual']:.1e}",
-        f"  time             {summary['compile_seconds']:.1f} s to compile, then "
-        f"{summary['microseconds_per_sample']:.2f} us per sample ({summary['seconds']:.2f} s)",
-        *(f"  wrote            {path}" for path in summary["files"]),
-    ]
-    return "\n".join(lines)
+Parts = tuple[Tally, list[impact.ImpactSamples]]
 
 
-def _tidy(value: float) -> float:
-    """No minus sign on what prints as zero."""
-    return 0.0 if abs(value) < 5e-5 else value
+def _gathered(terms: ContactTerms, before: Parts | None, samples: impact.ImpactSamples) -> Parts:
+    """The tally of a long run, and the first samples of it, for the picture."""
+    part = tally(samples, terms)
+    if before is None:
+        return part, [samples]
+    found, first = before
+    return found + part, first + ([samples] if found.number < SHOWN else [])
+
+
+def _joined(parts: list[impact.ImpactSamples]) -> impact.ImpactSamples:
+    bare = [part.replace(v_minus=None) for part in parts]
+    joined: impact.ImpactSamples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *bare)
+    return joined.replace(v_minus=parts[0].v_minus)
 
 
 def _write(
-    folder: Path,
-    name: str,
+    options: argparse.Namespace,
     model: Model,
     terms: ContactTerms,
     samples: impact.ImpactSamples,
     settings: dict[str, Any],
 ) -> list[Path]:
+    """Pictures, and the samples unless a checkpoint has them."""
+    folder, name = options.out, options.model
     pictures = {}
     if np.any(np.asarray(samples.status) == 0):
-        pictures["impact.png"] = _set_picture(name, model, terms, samples, settings)
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings)
     if model.system.structure.dim == 2:
         outcomes = _classical_outcomes(terms, model.state.v)
         pictures["mechanism.png"] = viz.plot_mechanism(
             model.system, model.params, model.state, v=outcomes, title=_title(name)
         )
-    files = [folder / f"{name}_{kind}" for kind in (*pictures, "impact.npz")]
+    files = [folder / f"{name}_{kind}" for kind in pictures]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, picture in zip(files, pictures.values(), strict=False):
+        for path, picture in zip(files, pictures.values(), strict=True):
             picture.savefig(path, dpi=150, bbox_inches="tight")
+        if options.checkpoint:
+            return [*files, options.checkpoint]
         arrays = {
             key: np.asarray(getattr(samples, key))
             for key in ("v_minus", "v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual")
         }
         arrays |= {key: np.asarray(getattr(terms, key)) for key in ("M", "J_n", "J_t", "phi", "mu", "active")}
         arrays |= {"model": np.array(name), "settings": np.array(json.dumps(settings))}
+        files.append(folder / f"{name}_impact.npz")
         np.savez_compressed(files[-1], allow_pickle=False, **arrays)
     except OSError as error:
         raise _UsageError(f"--out: cannot write to {folder}: {error.strerror or error}") from None
@@ -305,15 +301,23 @@ def _title(name: str) -> str:
 
 
 def _set_picture(
-    name: str, model: Model, terms: ContactTerms, samples: impact.ImpactSamples, settings: dict[str, Any]
+    options: argparse.Namespace,
+    model: Model,
+    terms: ContactTerms,
+    samples: impact.ImpactSamples,
+    settings: dict[str, Any],
 ) -> Any:
+    name, number = options.model, samples.status.size
     few = 256 if terms.phi.shape[0] < MANY_MODES else 64
     path_settings = settings | {"num_samples": few, "keep_path": True}
     if settings["selection"] == "visited":
         path_settings["selection"] = "all"
     through = impact.sample(terms, model.state.v, **path_settings)
     peer = mujoco_outcome(name, friction=np.asarray(terms.mu)) if name in MUJOCO_MODELS else None
-    return viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=_title(name))
+    title = _title(name)
+    if number < options.samples:
+        title += f", the first {number:,} of {options.samples:,} samples"
+    return viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=title)
 
 
 def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarray]:
@@ -328,15 +332,15 @@ def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarr
     return found
 
 
-def _exit_status(samples: impact.ImpactSamples) -> int:
+def _exit_status(found: Tally) -> int:
     """1, and a line on standard error, if a sample failed otherwise than by running out of steps."""
-    failed = np.asarray(samples.status) & np.uint32(int(Status.FAILURES & ~Status.UNTERMINATED))
-    if not np.any(failed):
+    if found.first_failed is None:
         return 0
-    first = int(np.flatnonzero(failed)[0])
+    number, step = found.first_failed
     print(
-        f"jaxcontact: {np.count_nonzero(failed)} samples failed with {Status.describe(failed)}, the first is "
-        f"sample {first} in step {int(samples.num_solves[first])}",
+        f"jaxcontact: {found.failed} samples failed with "
+        f"{Status.describe(found.status & int(Status.FAILURES & ~Status.UNTERMINATED))}, the first is "
+        f"sample {number} in step {step}",
         file=sys.stderr,
     )
     return 1

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxcontact.cli import main
+from jaxcontact import impact, viz
+from jaxcontact.cli import _reporter, main
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -122,3 +123,78 @@ def test_as_a_module() -> None:
         [sys.executable, "-m", "jaxcontact", "--help"], capture_output=True, text=True, check=True
     )
     assert "impact" in done.stdout
+
+
+def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    arguments = ["impact", "rocking_block", "--samples", "2^10", "--out", str(tmp_path / "out"), "--json"]
+    _, plain, _ = run(capsys, *arguments)
+    for stored in (0, 1024):
+        code, out, err = run(capsys, *arguments, "--checkpoint", str(folder))
+        assert code == 0
+        summary, expected = json.loads(out), json.loads(plain)
+        for key in ("outcomes", "contact_velocity", "energy_ratio", "lcps_per_sample", "worst_residual"):
+            assert summary[key] == expected[key]
+        assert (f"holds {stored} samples" in err) is bool(stored)
+        assert summary["files"][-1] == str(folder)
+        assert not any(path.endswith(".npz") for path in summary["files"])
+    data = np.load(tmp_path / "out" / "rocking_block_impact.npz")
+    assert np.array_equal(np.load(folder / "v_plus.npy"), data["v_plus"])
+
+    code, _, err = run(capsys, *arguments, "--seed", "1", "--checkpoint", str(folder))
+    assert code == 2
+    assert "left as it is" in err
+    assert "seed (0 there, 1 now)" in err
+    code, _, err = run(capsys, "impact", "ramone", "--checkpoint", str(folder))
+    assert code == 2
+    assert 'about model ("rocking_block" there, "ramone" now)' in err
+    code, _, err = run(capsys, *arguments, "--checkpoint", "/dev/null/x")
+    assert code == 2
+    assert "cannot write to /dev/null/x" in err
+    assert "Traceback" not in err
+
+
+def test_the_picture_of_a_long_run_says_how_much_it_shows(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jaxcontact.cli.SHOWN", 100)
+    monkeypatch.setattr("jaxcontact.impact.sampling.CHECKPOINT_CHUNK", 150)
+    titles = []
+    plot = viz.plot_impact_set
+    monkeypatch.setattr(
+        viz, "plot_impact_set", lambda *a, **k: titles.append((k["title"], a[0].status.size)) or plot(*a, **k)
+    )
+    code, out, _ = run(
+        capsys, "impact", "rocking_block", "--samples", "400", "--json",
+        "--checkpoint", str(tmp_path / "run"), "--out", str(tmp_path),
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(out)["samples"] == 400
+    assert titles == [("Rocking block, the first 150 of 400 samples", 150)]
+
+
+def test_progress_has_a_rate_without_what_was_stored(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter([0.0, 1.0, 3.0, 5.0, 6.0, 15.0])
+    monkeypatch.setattr("jaxcontact.cli.time.perf_counter", lambda: next(clock))
+    report = _reporter(500)
+    for done in (400, 500, 600, 700, 1600):
+        report(done, 2600)
+    lines = [line.strip() for line in capsys.readouterr().err.split("\r") if line.strip()]
+    assert lines == [
+        "500 of 2600 samples",
+        "600 of 2600 samples",
+        "700 of 2600 samples, 100 per second, 19 s left",
+        "1600 of 2600 samples, 100 per second, 10 s left",
+    ]
+
+
+def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(impact, "sample", interrupt)
+    code, _, err = run(capsys, "impact", "rocking_block", "--checkpoint", "nowhere")
+    assert code == 130
+    assert "interrupted; the same command goes on" in err

@@ -21,7 +21,7 @@ LAYERS = (
     ("simulate",),
     ("optimize", "stability"),
     ("models",),
-    ("peers", "viz"),
+    ("peers", "viz", "report"),
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}

@@ -76,6 +76,15 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
     return ImpactSamples(v_minus=v_minus, complete=complete, independent=independent, **found)  # type: ignore[arg-type]
 
 
+def num_finished(directory: str | os.PathLike[str]) -> int:
+    """How many samples a checkpoint lists as finished, unverified; 0 where there is no good list."""
+    try:
+        entries, _ = _entries(Path(directory), (Path(directory) / JOURNAL).read_bytes())
+    except (OSError, ValueError):
+        return 0
+    return int(entries[-1]["end"]) if entries else 0
+
+
 def describe(
     stream: Stream, num_samples: int, seed: int | jax.Array, about: Mapping[str, str]
 ) -> dict[str, Any]:

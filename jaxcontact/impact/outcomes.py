@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from jaxcontact.impact.stream import ImpactSamples
@@ -16,14 +18,23 @@ def contact_names(num_contacts: int) -> list[str]:
     return [chr(ord("A") + i) if i < 26 else f"c{i}" for i in range(num_contacts)]
 
 
+def contact_velocities(samples: ImpactSamples, terms: ContactTerms) -> tuple[np.ndarray, np.ndarray]:
+    """Normal (n, nc) and tangential (n, nc, nt) contact velocities after the impact, m/s."""
+    # Not `@`: its threads would wait for the cores that the sampler keeps busy.
+    v_plus = np.asarray(samples.v_plus)
+    return (
+        np.einsum("cv,nv->nc", np.asarray(terms.J_n), v_plus),
+        np.einsum("ctv,nv->nct", np.asarray(terms.J_t), v_plus),
+    )
+
+
 def outcome_labels(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
     """Index into `LABELS` of every sample and contact: (n, nc).
 
     A velocity below 1e-6 of the largest pre-impact contact velocity counts as zero.
     """
-    normal = np.asarray(samples.v_plus) @ np.asarray(terms.J_n).T
-    sliding = np.einsum("ctv,nv->nct", np.asarray(terms.J_t), np.asarray(samples.v_plus))
-    slip = np.linalg.norm(sliding, axis=-1)
+    normal, sliding = contact_velocities(samples, terms)
+    slip = np.linalg.norm(sliding, axis=-1) if sliding.shape[-1] > 1 else np.abs(sliding[..., 0])
     before = np.asarray(samples.v_minus)
     speeds = np.concatenate([np.asarray(terms.J_n) @ before, (np.asarray(terms.J_t) @ before).ravel()])
     # Single precision leaves more noise on a velocity that should be zero.
@@ -32,22 +43,30 @@ def outcome_labels(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
     return np.select([normal > small, normal < -small, slip > small], [2, 3, 1], 0)
 
 
+def outcome_counts(samples: ImpactSamples, terms: ContactTerms) -> dict[tuple[int, ...], int]:
+    """How many terminated samples are of each kind: a kind is an index into `LABELS` per active contact."""
+    kept = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
+    labels = outcome_labels(samples, terms)[kept][:, np.asarray(terms.active)]
+    # A number per kind: sorting rows is ten times slower.
+    place = len(LABELS) ** np.arange(labels.shape[1], dtype=np.int64 if labels.shape[1] < 32 else object)
+    codes, counts = np.unique(labels @ place, return_counts=True)
+    kinds = codes[:, None] // place % len(LABELS)
+    return {tuple(map(int, kind)): int(n) for kind, n in zip(kinds, counts, strict=True)}
+
+
 def outcome_shares(samples: ImpactSamples, terms: ContactTerms) -> list[tuple[str, float]]:
     """Kinds of outcomes found and their shares of the terminated samples, most frequent first.
 
     Example: [("A lifts, B sticks", 0.49), ("A sticks, B lifts", 0.49), ("A sticks, B sticks", 0.02)].
     """
-    kept = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
-    labels = outcome_labels(samples, terms)[kept][:, np.asarray(terms.active)]
+    return named_shares(outcome_counts(samples, terms), terms)
+
+
+def named_shares(counts: Mapping[tuple[int, ...], int], terms: ContactTerms) -> list[tuple[str, float]]:
+    """`outcome_shares` from the counts of `outcome_counts`."""
     names = np.array(contact_names(terms.phi.shape[0]))[np.asarray(terms.active)]
-    if labels.shape[0] == 0:
-        return []
-    kinds, counts = np.unique(labels, axis=0, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
+    total = sum(counts.values())
     return [
-        (
-            ", ".join(f"{name} {LABELS[k]}" for name, k in zip(names, kinds[i], strict=True)),
-            float(counts[i] / labels.shape[0]),
-        )
-        for i in order
+        (", ".join(f"{name} {LABELS[k]}" for name, k in zip(names, kind, strict=True)), count / total)
+        for kind, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]

@@ -7,7 +7,12 @@ import fcntl
 import hashlib
 import json
 import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -282,3 +287,62 @@ def test_a_disk_too_small_is_told_before_any_work(gait: tuple, tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert {p.name for p in tmp_path.iterdir()} == {"manifest.json", "finished.jsonl"}
     assert jc.impact.sample(*gait, checkpoint=tmp_path, reduce=count, **SETTINGS) == 3000
+
+
+# ------------------------------------------------------------------------------------------- killed processes
+
+RUN = """
+import sys, jax
+jax.config.update("jax_enable_x64", True)
+import jaxcontact as jc
+model = jc.models.compass_gait()
+terms = jc.contact_terms(model.system, model.params, model.state)
+jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=int(sys.argv[2]), chunk=int(sys.argv[3]),
+                 selection=sys.argv[4], checkpoint=sys.argv[1], reduce=lambda a, s: 0)
+"""
+
+
+def kill_until_done(folder: Path, total: int, chunk: int, selection: str, kills: int) -> int:
+    """Kill a run now and then, mostly in the midst of its chunks; returns how often a kill met it."""
+    generator = random.Random(4)
+    journal = folder / "finished.jsonl"
+    cache = {
+        "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    environment = os.environ | cache
+    for attempt in range(100):
+        stands = checkpoint.num_finished(folder)
+        text = journal.read_bytes() if journal.exists() else b""
+        finished = text[: text.rfind(b"\n") + 1]
+        command = [sys.executable, "-c", RUN, str(folder), str(total), str(chunk), selection]
+        run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        if attempt < kills:
+            aim = stands + generator.randrange(1, total // (kills + 1))
+            while run.poll() is None and checkpoint.num_finished(folder) < aim:
+                time.sleep(0.002)
+            time.sleep(generator.random() * 0.02)
+            run.send_signal(signal.SIGKILL)
+        _, errors = run.communicate(timeout=300)
+        assert run.returncode in (0, -signal.SIGKILL), errors
+        assert journal.read_bytes().startswith(finished)  # no finished chunk is lost or done again
+        if run.returncode == 0:
+            assert checkpoint.num_finished(folder) == total
+            return attempt
+    raise AssertionError("never done")
+
+
+def test_killed_several_times_it_ends_with_the_same_bits(gait: tuple, tmp_path: Path) -> None:
+    total = 60_000
+    assert kill_until_done(tmp_path / "run", total, 500, "all", kills=3) == 3
+    whole = jc.impact.sample(*gait, step=0.25, max_steps=5, num_samples=total)
+    assert same_bits(jc.impact.load_samples(tmp_path / "run"), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("selection", ["all", "visited"])
+def test_killed_many_times(gait: tuple, tmp_path: Path, selection: str) -> None:
+    total = 200_000
+    assert kill_until_done(tmp_path / "run", total, 300, selection, kills=25) >= 20
+    whole = jc.impact.sample(*gait, step=0.25, max_steps=5, num_samples=total, selection=selection)
+    assert same_bits(jc.impact.load_samples(tmp_path / "run"), whole)

@@ -1,0 +1,96 @@
+"""The report on a run of the sampler: its numbers ready for JSON, and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxcontact.impact.outcomes import contact_names, named_shares
+from jaxcontact.impact.tally import Tally
+from jaxcontact.status import Status
+from jaxcontact.terms import ContactTerms
+
+
+def summarise(
+    name: str,
+    terms: ContactTerms,
+    found: Tally,
+    settings: dict[str, Any],
+    complete: bool,
+    compiled: float | None,
+    seconds: float,
+    stored: int,
+) -> dict[str, Any]:
+    """The numbers of a run, ready for JSON.
+
+    Args:
+        name: of the mechanism.
+        found: the tally of all samples.
+        settings: of `sample`.
+        complete: whether all solutions of every step were candidates.
+        compiled: seconds spent on compiling before the run, or None where that is part of it.
+        seconds: the run took.
+        stored: how many samples were there before.
+    """
+    contacts = {}
+    for i, contact in enumerate(contact_names(terms.phi.shape[0])):
+        if bool(terms.active[i]) and found.terminated:
+            axes = ("normal", "tangential", "tangential2")[: found.low.shape[1]]
+            contacts[contact] = {
+                axis: [float(found.low[i, k]), float(found.high[i, k])] for k, axis in enumerate(axes)
+            }
+    computed = found.number - stored
+    return {
+        "model": name,
+        "samples": found.number,
+        **settings,
+        "complete": complete,
+        "outcomes": dict(named_shares(found.kinds, terms)),
+        "contact_velocity": contacts,
+        "energy_ratio": list(found.energy) if found.terminated else [],
+        "terminated": found.terminated / found.number,
+        "failures": Status.describe(found.status & ~int(Status.UNTERMINATED)),
+        "lcps_per_sample": found.steps / found.number,
+        "worst_residual": found.worst_residual,
+        "compile_seconds": compiled,
+        "seconds": seconds,
+        "microseconds_per_sample": 1e6 * seconds / computed if computed else 0.0,
+    }
+
+
+def as_text(summary: dict[str, Any]) -> str:
+    """The summary for a person; `files` have been added to it."""
+    exhaustive = "every solution of every step" if summary["complete"] else "not exhaustive"
+    lines = [
+        f"{summary['model']}: {summary['samples']} samples, steps of at most {summary['step']:g} N s, "
+        f"at most {summary['max_steps']} of them",
+        f"  selection        {summary['selection']} ({exhaustive})",
+        "  outcomes         share of the terminated samples",
+    ]
+    shares = list(summary["outcomes"].items())
+    lines += [f"    {100 * share:6.2f} %       {label}" for label, share in shares[:8]]
+    if len(shares) > 8:
+        rest = 100 * sum(share for _, share in shares[8:])
+        lines.append(f"    {rest:6.2f} %       {len(shares) - 8} other kinds")
+    lines.append("  contact velocities after the impact, m/s")
+    for contact, ranges in summary["contact_velocity"].items():
+        parts = [f"{key} {_tidy(low):8.4f} .. {_tidy(high):7.4f}" for key, (low, high) in ranges.items()]
+        lines.append(f"    {contact}              " + "   ".join(parts))
+    compiled = summary["compile_seconds"]
+    before = "" if compiled is None else f"{compiled:.1f} s to compile, then "
+    low, high = summary["energy_ratio"] or (float("nan"), float("nan"))
+    lines += [
+        f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
+        f"  terminated       {100 * summary['terminated']:.2f} %"
+        + ("" if summary["terminated"] else "; no outcome to draw: raise --step or --max-steps"),
+        f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
+        f"  worst residual   {summary['worst_residual']:.1e}",
+        f"  time             {before}{summary['microseconds_per_sample']:.2f} us per sample "
+        f"({summary['seconds']:.2f} s)",
+        *(f"  wrote            {path}" for path in summary["files"]),
+    ]
+    return "\n".join(lines)
+
+
+def _tidy(value: float) -> float:
+    """No minus sign on what prints as zero."""
+    return 0.0 if abs(value) < 5e-5 else value
