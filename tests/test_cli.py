@@ -97,7 +97,7 @@ def test_options_reach_the_sampler(capsys: pytest.CaptureFixture[str], tmp_path:
     ("arguments", "message"),
     [
         (["impact", "rocking_blok"], "did you mean 'rocking_block'"),
-        (["impact", "xyzzy"], "models: box_and_wall"),
+        (["impact", "xyzzy"], ", box_and_wall, "),
         (["impact", "pendulum_joint"], "no contacts, so no impact; models of impacts: box_and_wall"),
         (["impact", "sphere_stack"], "give --step and --max-steps, or models of impacts"),
         (["impact", "rocking_block", "--samples", "many"], "2^14"),
