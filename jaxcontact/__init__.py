@@ -21,6 +21,7 @@ from jaxcontact.system import Model as Model
 from jaxcontact.system import Params as Params
 from jaxcontact.system import State as State
 from jaxcontact.system import Structure as Structure
+from jaxcontact.system import Symmetry as Symmetry
 from jaxcontact.system import System as System
 from jaxcontact.system import bias as bias
 from jaxcontact.system import free_poses as free_poses

@@ -170,6 +170,18 @@ class System:
         return hashlib.sha256(repr((self.structure, names)).encode()).hexdigest()[:16]
 
 
+class Symmetry(Record):
+    """A mirror under which a mechanism at one configuration looks the same.
+
+    Attributes:
+        velocity: S (nv, nv): v goes to S v.
+        contacts: contact i goes to contact contacts[i].
+    """
+
+    velocity: jax.Array
+    contacts: tuple[int, ...] = static()
+
+
 class Model(Record):
     """A ready mechanism at the state its example starts from, with the example's settings.
 
@@ -179,6 +191,7 @@ class Model(Record):
         step: largest normal impulse of one step of the impact law, N s.
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
+        symmetry: a mirror image that the state and its impact are of themselves, or None.
     """
 
     system: Any = static()
@@ -187,6 +200,7 @@ class Model(Record):
     step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
+    symmetry: Symmetry | None = None
 
 
 def velocity_map(system: System, q: jax.Array) -> jax.Array:

@@ -3,10 +3,20 @@
 from jaxcontact.impact.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.anitescu_potra import anitescu_potra_all as anitescu_potra_all
 from jaxcontact.impact.anitescu_potra import sequential as sequential
+from jaxcontact.impact.assumptions import StepExample as StepExample
+from jaxcontact.impact.assumptions import UniqueSteps as UniqueSteps
+from jaxcontact.impact.assumptions import unique_steps as unique_steps
+from jaxcontact.impact.bounds import NetBound as NetBound
+from jaxcontact.impact.bounds import StepBound as StepBound
+from jaxcontact.impact.bounds import dense_sampling as dense_sampling
+from jaxcontact.impact.bounds import net_bound as net_bound
+from jaxcontact.impact.bounds import step_bound as step_bound
 from jaxcontact.impact.checkpoint import load_samples as load_samples
 from jaxcontact.impact.contact_space import ImpactInfo as ImpactInfo
 from jaxcontact.impact.containment import Containment as Containment
 from jaxcontact.impact.containment import contains as contains
+from jaxcontact.impact.coverage import Coverage as Coverage
+from jaxcontact.impact.coverage import coverage as coverage
 from jaxcontact.impact.extreme import Extreme as Extreme
 from jaxcontact.impact.extreme import extreme as extreme
 from jaxcontact.impact.kelvin_voigt import CompliantInfo as CompliantInfo
@@ -20,3 +30,4 @@ from jaxcontact.impact.routh import routh_step_all as routh_step_all
 from jaxcontact.impact.routh_path import routh_path as routh_path
 from jaxcontact.impact.sampling import sample as sample
 from jaxcontact.impact.stream import ImpactSamples as ImpactSamples
+from jaxcontact.impact.symmetry import mirrored as mirrored

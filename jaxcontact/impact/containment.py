@@ -83,7 +83,7 @@ def contains(
     good = np.flatnonzero(np.asarray(samples.status) == 0)
     if not good.size:
         raise ValueError(f"samples: expected at least one with status 0, all {v_plus.shape[0]} failed")
-    root = _root(terms, nv)
+    root = mass_root(terms, nv)
 
     # |dv|_M = |R dv| with M = R^T R; relative to the velocity before, so that no digits are lost.
     start = np.asarray(samples.v_minus, float)
@@ -106,7 +106,7 @@ def contains(
     )
 
 
-def _root(terms: ContactTerms | None, nv: int) -> np.ndarray:
+def mass_root(terms: ContactTerms | None, nv: int) -> np.ndarray:
     """R (nv, nv) with M = R^T R; the identity without terms."""
     if terms is None:
         return np.eye(nv)

@@ -102,7 +102,7 @@ class Stream:
         self.complete = selection == "all" or not self.collides
         self.independent = (draws.independent and selection != "visited") or not self.collides
         if self.enumerates:
-            self.space, self.table = _tabulate(terms)
+            self.space, self.table = tabulate(terms)
             self.num_modes = self.table.regular.shape[0]
 
     def chunks(
@@ -296,7 +296,8 @@ def _first(leaf: jax.Array, size: int) -> np.ndarray:
 
 
 @jax.jit
-def _tabulate(terms: ContactTerms) -> tuple[ContactSpace, modes.ModeTable]:
+def tabulate(terms: ContactTerms) -> tuple[ContactSpace, modes.ModeTable]:
+    """Scaled contact matrices, and all contact modes of a step."""
     space = contact_space(terms)
     return space, modes.mode_table(space.delassus, space.mu, space.active, capped=True)
 

@@ -6,15 +6,19 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact.geometry import Disc, HalfSpace
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.system import Model, Params, State, Structure, Symmetry, System
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     disks = q.reshape(3, 3)
     return disks[:, :2], disks[:, 2]
 
+
+_SWAP = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])  # left and right disk
+_MIRROR = np.array([-1.0, 1.0, -1.0])  # x, y, theta
 
 DISK_STACK = System(
     Structure(
@@ -60,6 +64,7 @@ def disk_stack(mass: float = 1.0) -> Model:
             v=jnp.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0]),
             t=jnp.array(0.0),
         ),
+        symmetry=Symmetry(velocity=jnp.asarray(np.kron(_SWAP, np.diag(_MIRROR))), contacts=(1, 0, 2, 4, 3)),
         step=1.0,
         max_steps=10,
     )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.system import Model, Params, State, Structure, Symmetry, System
 
 GRAVITY = 9.81
 
@@ -52,6 +52,7 @@ def rocking_block() -> Model:
             v=jnp.array([0.0, -math.sqrt(2.0 * GRAVITY * 0.01), 0.0]),
             t=jnp.array(0.0),
         ),
+        symmetry=Symmetry(velocity=jnp.diag(jnp.array([-1.0, 1.0, -1.0])), contacts=(1, 0)),
         step=0.3,
         max_steps=10,
     )

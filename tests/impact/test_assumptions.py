@@ -1,0 +1,73 @@
+"""How many steps have several outcomes: against brute force over all index sets, and the known models."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+from scipy.stats import beta
+
+import jaxcontact as jc
+from jaxcontact.impact import unique_steps
+from jaxcontact.impact.assumptions import _count_outcomes
+from jaxcontact.impact.stream import tabulate
+
+
+def load(name):
+    model = getattr(jc.models, name)()
+    terms = jc.contact_terms(model.system, model.params, model.state)
+    return terms, model.state.v, {"step": model.step, "max_steps": model.max_steps}
+
+
+def plain(terms):
+    return [np.asarray(a) for a in (terms.M, terms.J_n, terms.J_t[:, 0], terms.mu)]
+
+
+def test_unique_where_the_assumption_holds():
+    terms, v, settings = load("rocking_block")
+    found = unique_steps(terms, v, num_samples=2000, **settings)
+    assert (found.num_steps, found.num_several, found.most, found.example) == (2000, 0, 1, None)
+    assert found.share_high == pytest.approx(1 - 0.01 ** (1 / 2000))
+    assert found.share_low == 0.0
+
+
+@pytest.mark.parametrize(("name", "share"), [("compass_gait", 0.89), ("ramone", 1.0)])
+def test_several_outcomes_where_it_fails(name, share):
+    terms, v, settings = load(name)
+    found = unique_steps(terms, v, num_samples=1000, **settings)
+    assert found.share == pytest.approx(share, abs=0.03)
+    assert found.share_low == pytest.approx(beta.ppf(0.01, found.num_several, 1001 - found.num_several))
+    assert found.share_low < found.share <= found.share_high
+    # The example is one: the law in plain NumPy has the same outcomes for it.
+    example = found.example
+    outcomes, _, _ = reference.step_solutions(
+        *plain(terms), np.asarray(example.v), np.asarray(example.impulse_max)
+    )
+    assert len(outcomes) == len(example.outcomes) == found.most
+    gap = np.abs(outcomes[:, None] - np.asarray(example.outcomes)[None]).max(axis=-1)
+    assert np.max(np.min(gap, axis=1)) < 1e-6
+
+
+def test_counts_by_brute_force():
+    """Random velocities and caps of the compass gait: 2^10 index sets of the LCP each."""
+    terms, v, _ = load("compass_gait")
+    rng = np.random.default_rng(3)
+    velocities = np.asarray(v) + 0.1 * rng.normal(size=(60, 4))
+    caps = rng.uniform(0.01, 0.4, (60, 2))
+    counts = _count_outcomes(*tabulate(terms), jnp.asarray(velocities), jnp.asarray(caps))
+    bases = reference.brute_bases(*plain(terms), True)
+    expected = [
+        len(reference.step_solutions(*plain(terms), v, cap, bases=bases)[0])
+        for v, cap in zip(velocities, caps, strict=True)
+    ]
+    assert np.array_equal(counts, expected)
+    assert len(set(expected)) > 1
+
+
+def test_mistakes_are_named():
+    terms, v, settings = load("compass_gait")
+    with pytest.raises(ValueError, match=r"confidence: expected a number in \(0, 1\)"):
+        unique_steps(terms, v, confidence=0.0, **settings)
+    with pytest.raises(ValueError, match="v: expected a contact that approaches"):
+        unique_steps(terms, 0.0 * v, num_samples=8, **settings)
