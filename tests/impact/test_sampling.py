@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact import resolve, sample
+from jaxcontact.impact import resolve, sample, sampling
 from jaxcontact.impact.draws import sobol
 
 NAMES = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack")
@@ -212,6 +212,20 @@ def test_progress_is_reported(gait, disks):
         assert done
         assert done == sorted(done)
         assert done[-1] == count
+
+
+def test_the_result_is_not_copied(gait, monkeypatch):
+    """JAX takes over the memory that the chunks were written to."""
+    made, empty = [], sampling._aligned_empty
+
+    def note(shape, dtype):
+        made.append(empty(shape, dtype))
+        return made[-1]
+
+    monkeypatch.setattr(sampling, "_aligned_empty", note)
+    samples = gait(1000, keep_path=True)
+    arrays = jax.tree.leaves(samples.replace(v_minus=None))
+    assert [a.unsafe_buffer_pointer() for a in arrays] == [a.ctypes.data for a in made]
 
 
 # ---------------------------------------------------------------------------------------------------- selections

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -193,3 +194,37 @@ def test_two_processes_give_the_bits_of_one(
             hashed.update(np.asarray(leaf).tobytes())
         assert [process[k][:3] for process in lines] == [["bits", selection, hashed.hexdigest()]] * 2
         assert sum(int(process[k][3]) for process in lines) == 4000
+
+
+MEMORY = """
+import sys, jax
+jax.config.update("jax_enable_x64", True)
+import jaxcontact as jc
+model = jc.models.compass_gait()
+terms = jc.contact_terms(model.system, model.params, model.state)
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+def run(number, **options):
+    return jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=number, **options)
+run(2**18, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/warm")
+marks = [peak()]
+run(2**21, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/run")
+marks.append(peak())
+samples = run(2**21)
+marks.append(peak())
+print(*marks, sum(leaf.nbytes for leaf in jax.tree.leaves(samples)) / 2**20)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads the peak of memory from /proc")
+def test_memory(tmp_path: Path) -> None:
+    """A streamed run is flat; a run in memory needs little beyond its output. In MiB."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    warm, streamed, in_memory, output = map(float, done.stdout.split())
+    assert output > 170
+    assert streamed < warm + 20
+    assert streamed < 2048
+    assert in_memory < streamed + 1.2 * output
