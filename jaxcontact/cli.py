@@ -21,7 +21,7 @@ from jaxcontact.impact.sampling import SELECTIONS, Progress
 from jaxcontact.impact.tally import Tally, tally
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome
-from jaxcontact.report import as_text, summarise
+from jaxcontact.report import as_text, coverage_summary, summarise
 from jaxcontact.solvers.modes import MAX_ENUMERATED
 from jaxcontact.status import Status
 from jaxcontact.system import Model, System
@@ -113,6 +113,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="keep the samples in DIR as they come, in bounded memory, instead of an .npz file at the end; a "
         "run that was interrupted, at any moment, goes on and ends with the same bits",
+    )
+    run.add_argument(
+        "--coverage",
+        action="store_true",
+        help="also draw as many independent samples, say with 99 % confidence how near they come to how many "
+        "of the outcomes, and draw how that depends on their number",
     )
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.set_defaults(run=_impact)
@@ -229,9 +235,28 @@ def _impact(options: argparse.Namespace) -> int:
     except OSError as error:
         raise _UsageError(error.strerror or str(error)) from None
     summary = summarise(options.model, terms, found, settings, samples.complete, compiled, seconds, stored)
-    summary["files"] = [str(path) for path in _write(options, model, terms, samples, settings)]
+    found_coverage = None
+    if options.coverage:
+        found_coverage = _coverage(options, model, terms, settings)
+        summary["coverage"] = coverage_summary(found_coverage)
+    summary["files"] = [
+        str(path) for path in _write(options, model, terms, samples, settings, found_coverage)
+    ]
     print(json.dumps(summary, indent=2) if options.json else as_text(summary))
     return _exit_status(found)
+
+
+def _coverage(
+    options: argparse.Namespace, model: Model, terms: ContactTerms, settings: dict[str, Any]
+) -> impact.Coverage:
+    # "visited" lets a sample depend on earlier ones.
+    selection = "all" if settings["selection"] == "visited" else settings["selection"]
+    key = jax.random.key(options.seed)
+    independent = settings | {"selection": selection, "num_samples": options.samples, "key": key}
+    try:
+        return impact.coverage(impact.sample(terms, model.state.v, **independent), terms=terms)
+    except ValueError as error:
+        raise _UsageError(f"--coverage: {error}") from None
 
 
 def _default_selection(model: Model) -> str:
@@ -265,6 +290,7 @@ def _write(
     terms: ContactTerms,
     samples: impact.ImpactSamples,
     settings: dict[str, Any],
+    covered: impact.Coverage | None,
 ) -> list[Path]:
     """Pictures, and the samples unless a checkpoint has them."""
     folder, name = options.out, options.model
@@ -276,6 +302,8 @@ def _write(
         pictures["mechanism.png"] = viz.plot_mechanism(
             model.system, model.params, model.state, v=outcomes, title=_title(name)
         )
+    if covered is not None:
+        pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
     files = [folder / f"{name}_{kind}" for kind in pictures]
     try:
         folder.mkdir(parents=True, exist_ok=True)

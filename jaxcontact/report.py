@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from jaxcontact.impact.coverage import Coverage
 from jaxcontact.impact.outcomes import contact_names, named_shares
 from jaxcontact.impact.tally import Tally
 from jaxcontact.status import Status
@@ -86,9 +88,33 @@ def as_text(summary: dict[str, Any]) -> str:
         f"  worst residual   {summary['worst_residual']:.1e}",
         f"  time             {before}{summary['microseconds_per_sample']:.2f} us per sample "
         f"({summary['seconds']:.2f} s)",
+        *_coverage_lines(summary),
         *(f"  wrote            {path}" for path in summary["files"]),
     ]
     return "\n".join(lines)
+
+
+def coverage_summary(found: Coverage) -> dict[str, Any]:
+    """What a coverage statement says about its largest set; distances in kg^(1/2) m/s."""
+    return {
+        "samples": int(found.num_set[-1]),
+        "confidence": found.confidence,
+        "at_most": [float(share) for share in found.shares],
+        "farther_than": [float(r) if math.isfinite(r) else None for r in found.radius[-1]],
+    }
+
+
+def _coverage_lines(summary: dict[str, Any]) -> list[str]:
+    if "coverage" not in summary:
+        return []
+    said = summary["coverage"]
+    lines = [
+        f"  coverage         of {said['samples']} samples, {100 * said['confidence']:g} % confidence each"
+    ]
+    for share, r in zip(said["at_most"], said["farther_than"], strict=True):
+        share_text = f"    at most {100 * share:6.2f} % of the outcomes are farther than "
+        lines.append(share_text + ("?: too few samples" if r is None else f"{r:.2e} kg^(1/2) m/s"))
+    return lines
 
 
 def _tidy(value: float) -> float:

@@ -198,3 +198,20 @@ def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     code, _, err = run(capsys, "impact", "rocking_block", "--checkpoint", "nowhere")
     assert code == 130
     assert "interrupted; the same command goes on" in err
+
+
+def test_coverage_is_stated_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["impact", "rocking_block", "--samples", "1024", "--out", str(tmp_path), "--coverage"]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    assert "of 512 samples, 99 % confidence each" in out
+    assert "at most   1.00 % of the outcomes are farther than" in out
+    assert "0.10 % of the outcomes are farther than ?: too few samples" in out
+    assert (tmp_path / "rocking_block_coverage.png").stat().st_size > 1000
+    code, out, _ = run(capsys, *arguments, "--json")
+    said = json.loads(out)["coverage"]
+    assert said["at_most"] == [0.1, 0.01, 0.001]
+    assert said["farther_than"][0] < said["farther_than"][1] < 0.05
+    assert said["farther_than"][2] is None
+    code, _, err = run(capsys, *arguments[:2], "--samples", "8", "--out", str(tmp_path), "--coverage")
+    assert code == 2 and "--coverage: samples: expected at least 16" in err

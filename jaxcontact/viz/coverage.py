@@ -68,6 +68,6 @@ def plot_coverage(found: Coverage, *, title: str | None = None, width: float = 7
         axes.tick_params(labelsize=8)
         axes.xaxis.label.set_size(9)
         axes.yaxis.label.set_size(9)
-    note = f"each with {100 * found.confidence:g} % confidence, {found.num_test} test samples"
+    note = f"bounds of {100 * found.confidence:g} % confidence, {found.num_test} test samples"
     figure.suptitle(f"{title}: {note}" if title else note, fontsize=10)
     return figure
