@@ -1,8 +1,13 @@
 """Event-selected systems: fast integration through many contacts, and the exact one-sided derivative."""
 
+from jaxcontact.ess.b_derivative import BDerivativeInfo as BDerivativeInfo
+from jaxcontact.ess.b_derivative import b_derivative as b_derivative
 from jaxcontact.ess.integrate import EventTrajectory as EventTrajectory
 from jaxcontact.ess.integrate import FlowInfo as FlowInfo
 from jaxcontact.ess.integrate import flow as flow
 from jaxcontact.ess.integrate import integrate as integrate
+from jaxcontact.ess.saltation import ordering_map as ordering_map
+from jaxcontact.ess.saltation import rescale_guards as rescale_guards
+from jaxcontact.ess.saltation import saltation_matrix as saltation_matrix
 from jaxcontact.event_system import EventSystem as EventSystem
 from jaxcontact.solvers.ode import DormandPrince as DormandPrince

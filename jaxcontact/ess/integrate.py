@@ -128,7 +128,9 @@ def integrate(
     Derivative: that of the steps taken, by x0, t0, t1, params and control, forward and reverse; at a tie of
     two guards that of the order taken (the lower index first), for both sides see `b_derivative`.
     """
-    inputs, crossed0, plan = _run(es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events)
+    inputs, crossed0, plan, _ = run(
+        es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events
+    )
     return _trajectory(es, inputs, crossed0, plan, max_events)
 
 
@@ -167,7 +169,9 @@ def flow(
     first), which no perturbation may see; `b_derivative` is exact there. Reverse mode repeats the run in
     a loop of max_steps turns, so batches of gradients like a small max_steps.
     """
-    inputs, crossed0, plan = _run(es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events)
+    inputs, crossed0, plan, _ = run(
+        es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events
+    )
     return end_state(es, inputs, crossed0, plan), flow_info(plan, max_events)
 
 
@@ -231,7 +235,7 @@ def _planned(
     return crossed, plan
 
 
-def _run(
+def run(
     es: EventSystem,
     params: Any,
     x0: jax.Array,
@@ -243,14 +247,15 @@ def _run(
     ode: DormandPrince | None,
     max_steps: int,
     max_events: int,
-) -> tuple[Inputs, jax.Array, Plan]:
+) -> tuple[Inputs, jax.Array, Plan, jax.Array]:
+    """Inputs, mask at the start, plan and widths (m,) of the bands; raises for what is wrong."""
     inputs, eps = check(es, params, x0, t0, t1, eps, control, crossed0, max_steps, max_events)
     settings = DormandPrince() if ode is None else ode
     settings = lax.stop_gradient(jax.tree.map(lambda a: jnp.asarray(a, inputs.x0.dtype), settings))
     crossed0, plan = _planned(
         es, inputs, lax.stop_gradient(eps), settings, crossed0, jnp.uint32(0), max_steps, max_events
     )
-    return inputs, crossed0, plan
+    return inputs, crossed0, plan, eps
 
 
 def check(

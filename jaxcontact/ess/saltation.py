@@ -1,0 +1,154 @@
+"""First-order maps of crossings: saltation matrices, their products in an order, and rescaled guards.
+
+Owns what one knows about crossings at a point, without integrating: linear maps for a given order of
+crossings, where `b_derivative` finds the order that a direction takes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.event_system import EventSystem
+
+
+def saltation_matrix(
+    es: EventSystem,
+    params: Any,
+    x: jax.Array,
+    guard: Any,
+    crossed: jax.Array,
+    *,
+    t: Any = 0.0,
+    control: Any = None,
+) -> jax.Array:
+    """First-order map (n, n) of one crossing: X = DJ + (f_after - DJ f_before) Dh / (Dh f_before).
+
+    A displacement dx of the state at the time of the crossing becomes X dx after it; J is the jump,
+    the identity without one (Aizerman & Gantmacher 1958; Burden et al. 2016, eq. 43).
+
+    Args:
+        es: the system (static).
+        params: its numbers.
+        x: (n,) state on the guard, before its jump.
+        guard: index of the guard.
+        crossed: (m,) bool, mask before the crossing.
+        t: time, s.
+        control: as for the field.
+
+    Derivative: by x, t, control and params.
+    """
+    t = jnp.asarray(t, x.dtype)
+    basis = jnp.eye(x.shape[0], dtype=x.dtype)
+    after, jumped = jax.vmap(
+        lambda d: jax.jvp(lambda y: es.after(y, guard, params), (x,), (d,)), out_axes=(None, 1)
+    )(basis)
+    gradient = jax.vmap(lambda d: es.guard_rates(x, d, params)[1][guard])(basis)
+    f_before = es.xdot(t, x, crossed, control, params)
+    f_after = es.xdot(t, after, es.cross(crossed, guard), control, params)
+    rise = f_after - jumped @ f_before
+    return jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
+
+
+def ordering_map(
+    es: EventSystem,
+    params: Any,
+    x_corner: jax.Array,
+    order: jax.Array | Sequence[int],
+    *,
+    crossed: jax.Array | None = None,
+    t: Any = 0.0,
+    control: Any = None,
+) -> jax.Array:
+    """First-order map (n, n) of crossing guards at one corner in a given order, the first one first.
+
+    The product of saltation matrices; on the directions that take this order, it is the B-derivative
+    across the corner (Burden et al. 2016; Council, Revzen & Burden 2022).
+
+    Args:
+        es: the system (static).
+        params: its numbers.
+        x_corner: (n,) state on all the guards of `order`, before any jump.
+        order: (k,) distinct guards, each of them not crossed before.
+        crossed: (m,) bool, mask before; default: guards of `order` are not crossed, the others where
+            h >= 0.
+        t: time, s.
+        control: as for the field.
+
+    Raises:
+        ValueError: `order` is not a list of guards.
+
+    Derivative: by x_corner, t, control and params.
+    """
+    order = jnp.asarray(order)
+    if order.ndim != 1 or not jnp.issubdtype(order.dtype, jnp.integer):
+        raise ValueError(f"order: expected (k,) indices of guards, got {order.dtype} of {order.shape}")
+    if crossed is None:
+        behind = es.guards(x_corner, params) >= 0
+        crossed = behind & ~jnp.any(jnp.arange(behind.shape[0])[:, None] == order[None, :], axis=1)
+
+    def across(carry: Any, guard: jax.Array) -> tuple[Any, None]:
+        product, x, mask = carry
+        one = saltation_matrix(es, params, x, guard, mask, t=t, control=control)
+        return (one @ product, es.after(x, guard, params), es.cross(mask, guard)), None
+
+    start = (jnp.eye(x_corner.shape[0], dtype=x_corner.dtype), x_corner, crossed)
+    return lax.scan(across, start, order)[0][0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _ScaledGuards:
+    guards: Callable[[jax.Array, Any], jax.Array]
+    factors: tuple[float, ...]
+
+    def __call__(self, x: jax.Array, params: Any) -> jax.Array:
+        h = self.guards(x, params)
+        return h * jnp.asarray(self.factors, h.dtype)
+
+
+def rescale_guards(
+    es: EventSystem,
+    params: Any,
+    states: jax.Array,
+    *,
+    eps: float,
+    crossed: jax.Array | None = None,
+    t: float = 0.0,
+    control: Any = None,
+) -> EventSystem:
+    """The same system with guards h_k eps / mu_k, mu_k the largest |Dh_k f| over some states.
+
+    Anderson & Revzen, section 2.2, eq. (2.2): then |Dh_k f| <= eps, so that a band of half width eps takes about
+    one unit of time to cross. (Their inequality mixes units; give eps per second for a band that takes a
+    second, eps / 1e-3 for one that takes a millisecond.) A host function; the factors are fixed numbers.
+
+    Args:
+        es: the system.
+        params: its numbers.
+        states: (k, n) states that stand for the region of interest.
+        eps: wanted bound on the rates.
+        crossed: (k, m) bool, masks at the states; default h >= 0.
+        t: time, s.
+        control: as for the field.
+
+    Raises:
+        ValueError: `states` is not (k, n), or a guard does not move at any of them.
+    """
+    if jnp.ndim(states) != 2 or jnp.shape(states)[0] == 0:
+        raise ValueError(f"states: expected shape (k, n), k >= 1, got {jnp.shape(states)}")
+
+    def rates(x: jax.Array, mask: jax.Array) -> jax.Array:
+        return es.guard_rates(x, es.xdot(jnp.asarray(t, x.dtype), x, mask, control, params), params)[1]
+
+    masks = jax.vmap(lambda x: es.guards(x, params) >= 0)(states) if crossed is None else crossed
+    fastest = np.max(np.abs(np.asarray(jax.vmap(rates)(states, masks))), axis=0)
+    if not np.all(fastest > 0):
+        raise ValueError(f"states: guard {int(np.argmin(fastest))} has no rate at any of them")
+    factors = tuple(float(f) for f in eps / fastest)
+    return dataclasses.replace(es, guards=_ScaledGuards(es.guards, factors))
