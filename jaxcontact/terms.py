@@ -165,7 +165,7 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
         gap, rows = _contact_rows(system, params, q)
 
         def slip(x: jax.Array) -> jax.Array:
-            return _contact_velocities(system, params, x, v)
+            return contact_velocities(system, params, x, v)
 
         G.append(rows.reshape(-1, structure.num_velocities))
         phi.append(jnp.zeros((*gap.shape, structure.dim), dtype).at[:, 0].set(gap).ravel())
@@ -214,7 +214,7 @@ def _contact_rows(system: System, params: Params, q: jax.Array) -> tuple[jax.Arr
         return found.phi, _free_contact_rows(system, found, *frames)
     gap = found.phi
     basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
-    rows = jax.vmap(lambda v: _contact_velocities(system, params, q, v), out_axes=-1)(basis)
+    rows = jax.vmap(lambda v: contact_velocities(system, params, q, v), out_axes=-1)(basis)
     return gap, rows
 
 
@@ -251,7 +251,12 @@ def _free_contact_rows(
     return rows.reshape(nc, dim, -1)
 
 
-def _contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+def contact_gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
+    """Gaps (nc,) of all candidate contacts, m."""
+    return _found(system, params, body_frames(system, params, q)).phi
+
+
+def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
     qdot = position_rate(system, q, v)
     frames, (drift, turning) = jax.jvp(lambda x: body_frames(system, params, x), (q,), (qdot,))

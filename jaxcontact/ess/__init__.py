@@ -2,6 +2,9 @@
 
 from jaxcontact.ess.b_derivative import BDerivativeInfo as BDerivativeInfo
 from jaxcontact.ess.b_derivative import b_derivative as b_derivative
+from jaxcontact.ess.from_system import from_system as from_system
+from jaxcontact.ess.from_system import pack as pack
+from jaxcontact.ess.from_system import unpack as unpack
 from jaxcontact.ess.integrate import EventTrajectory as EventTrajectory
 from jaxcontact.ess.integrate import FlowInfo as FlowInfo
 from jaxcontact.ess.integrate import flow as flow

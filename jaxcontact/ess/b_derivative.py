@@ -58,7 +58,7 @@ class Direction(NamedTuple):
 
 
 class Corner(NamedTuple):
-    """What a corner does to a displacement: dx (n,), order (m,) of crossing with -1 beyond, stuck guard or -1."""
+    """A displacement dx (n,) after a corner, the order (m,) of its crossings, a guard never met or -1."""
 
     dx: jax.Array
     order: jax.Array
@@ -116,7 +116,9 @@ def across_corner(
     )  # fmt: skip
     # Most corners have one guard: stop when none is ahead.
     _, (y, s, corner, mask, _, order, stuck) = lax.while_loop(
-        lambda c: (c[0] < m) & jnp.any(c[1][4]), lambda c: (c[0] + 1, crossing(c[0], c[1])), (0, start)
+        lambda c: (c[0] < m) & jnp.any(c[1][4]),
+        lambda c: (c[0] + 1, crossing(c[0], c[1])),
+        (jnp.int32(0), start),
     )
     f = es.xdot(t, corner, mask, control, params)
     return Corner(y - s * f, order, stuck)
@@ -165,9 +167,7 @@ def _along(
 
     def cross(c: _Carry, row: Any) -> _Carry:
         k = row[1]
-        f, df = jax.jvp(
-            lambda x, d: field(c.t, x, c.crossed, d), (c.x, fixed), (c.dx, direction)
-        )
+        f, df = jax.jvp(lambda x, d: field(c.t, x, c.crossed, d), (c.x, fixed), (c.dx, direction))
         done = band.cross(es, inputs.params, c.t, c.x, f, c.crossed, k)
         _, rate = es.guard_rates(c.x, f, inputs.params)
         new = done.t > c.until
@@ -310,9 +310,9 @@ def _tangent(name: str, value: Any, given: Any) -> Any:
             raise ValueError(f"{name}: expected shapes as displaced, {jnp.shape(leaf)}, got {jnp.shape(d)}")
         return jnp.asarray(d, jnp.result_type(leaf))
 
-    leaves, tree = jax.tree.flatten(value)
     if given is None:
-        return jax.tree.unflatten(tree, [like(leaf, None) for leaf in leaves])
-    if jax.tree.structure(given) != tree:
-        raise ValueError(f"{name}: expected a pytree {tree}, got {jax.tree.structure(given)}")
-    return jax.tree.unflatten(tree, [like(a, b) for a, b in zip(leaves, jax.tree.leaves(given), strict=True)])
+        return jax.tree.map(lambda leaf: like(leaf, None), value)
+    expected, got = str(jax.tree.structure(value)), str(jax.tree.structure(given))
+    if expected != got:
+        raise ValueError(f"{name}: expected a pytree {expected}, got {got}")
+    return jax.tree.map(like, value, given)

@@ -67,6 +67,7 @@ class _State(NamedTuple):
     crossed: jax.Array
     ready: jax.Array  # armed guards seen below their band
     entered: jax.Array  # guard met by the last step, -1 if none: it is crossed next
+    fresh: jax.Array  # whether the last step was a crossing
     size: jax.Array  # next trial step, s
     turns: jax.Array
     events: jax.Array
@@ -126,7 +127,11 @@ def make_plan(
     def turn(c: _State) -> _State:
         h, rate = es.guard_rates(c.x, c.f, s.params)
         c = c._replace(ready=c.ready | (~c.crossed & (h < -(1.0 + band.TIE) * s.eps)))
-        forced = jnp.arange(h.shape[0]) == c.entered
+        # Re-armed on its guard and already coming back, turned round by another's jump: crossed again.
+        waits = ~c.crossed & ~c.ready & (rate > 0)
+        c = _graze(c, waits & (h > s.eps))
+        again = waits & c.fresh & (jnp.abs(h) <= band.TIE * s.eps)
+        forced = again | (jnp.arange(h.shape[0]) == c.entered)
         candidate = ~c.crossed & (c.ready | forced)
         inside = candidate & ((h >= -s.eps) | forced)
         receding = inside & (rate <= 0)
@@ -137,7 +142,10 @@ def make_plan(
         near = jnp.any(inside & ~receding) & (c.t + wait[k] <= s.t1)
         # What is inside but not crossed now is left to the smooth steps: met at h = 0, not at -eps.
         c = c._replace(
-            ready=c.ready & ~jnp.where(near, receding, inside), entered=jnp.int32(-1), turns=c.turns + 1
+            ready=c.ready & ~jnp.where(near, receding, inside),
+            entered=jnp.int32(-1),
+            fresh=jnp.asarray(False),
+            turns=c.turns + 1,
         )
         return lax.cond(
             near & (c.events < max_events),
@@ -193,6 +201,7 @@ def _first(
         crossed=crossed0,
         ready=~crossed0 & ((h < -s.eps) | (rate > 0)),
         entered=jnp.int32(-1),
+        fresh=jnp.asarray(False),
         size=size,
         turns=jnp.int32(0),
         events=jnp.int32(0),
@@ -253,7 +262,7 @@ def _cross(
         _, rate_new = es.guard_rates(done.x, f_new, s.params)
         taken = _graze(taken, hit & (rate_new <= 0))
     else:
-        order_matters = _jumps_differ(es, s, done.before, inside & ~hit & tied(wait, h, rate, k, s.eps), k)
+        order_matters = _jumps_differ(es, s, done.before, ~hit & tied(wait, rate, k, s.eps), k)
         taken = taken._replace(status=taken.status | flag(order_matters, Status.SIMULTANEOUS))
     rearmed = jnp.asarray(es.rearm_matrix(h.shape[0]))[k]
     taken = taken._replace(
@@ -263,13 +272,14 @@ def _cross(
         crossed=done.crossed,
         ready=c.ready & ~hit & ~rearmed,
         events=c.events + 1,
+        fresh=jnp.asarray(True),
         residual=jnp.maximum(c.residual, jnp.abs(left[k])),
         status=taken.status | flag(~jnp.all(jnp.isfinite(f_new)), Status.NONFINITE),
     )
     return jax.tree.map(lambda a, b: jnp.where(live, a, b), taken, refused)
 
 
-def tied(wait: jax.Array, h: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.Array) -> jax.Array:
+def tied(wait: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.Array) -> jax.Array:
     """Guards (m,) that come so soon after guard k that errors of order eps^2 could turn their order round."""
     across = eps / jnp.where(rate > 0, rate, 1.0)
     return (rate > 0) & (wait - wait[k] <= band.TIE * across)

@@ -85,6 +85,7 @@ def _repeat(es: EventSystem, inputs: Inputs, carry: Any, row: Any) -> Any:
     return one_step(es, inputs.params, inputs.control, t, x, crossed, row)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def replay(
     es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:

@@ -124,15 +124,15 @@ def rescale_guards(
 ) -> EventSystem:
     """The same system with guards h_k eps / mu_k, mu_k the largest |Dh_k f| over some states.
 
-    Anderson & Revzen, section 2.2, eq. (2.2): then |Dh_k f| <= eps, so that a band of half width eps takes about
-    one unit of time to cross. (Their inequality mixes units; give eps per second for a band that takes a
-    second, eps / 1e-3 for one that takes a millisecond.) A host function; the factors are fixed numbers.
+    Anderson & Revzen, section 2.2: then |Dh_k f| <= eps at these states, and the bands of all guards take
+    equally long to cross. Their inequality mixes units: here `eps` is a rate, so a half width w in
+    `integrate` is crossed in w / eps seconds or more. A host function; the factors are fixed numbers.
 
     Args:
         es: the system.
         params: its numbers.
         states: (k, n) states that stand for the region of interest.
-        eps: wanted bound on the rates.
+        eps: wanted bound on the rates, guard units per second.
         crossed: (k, m) bool, masks at the states; default h >= 0.
         t: time, s.
         control: as for the field.

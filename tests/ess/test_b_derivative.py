@@ -66,7 +66,10 @@ class Affine:
             first = G @ y
             second = G @ first
             third = G @ second
-            return y + w * first + w * w / 2 * second + w**3 / 6 * third, first + w * second + w * w / 2 * third
+            return (
+                y + w * first + w * w / 2 * second + w** 3 / 6 * third,
+                first + w * second + w * w / 2 * third,
+            )
 
         for _ in range(self.m):
             G, waits = self.generator(crossed), {}
@@ -119,3 +122,236 @@ def test_corners_equal_one_sided_differences_in_forty_digits(m):
     back, _ = run(jnp.asarray(-directions))
     assert np.abs(np.asarray(found) + np.asarray(back)).max() > 1e-3
     assert len({tuple(o) for o in orders}) >= min(m * (m - 1), 20)
+
+
+# ------------------------------------------------------------------------------ orders, many guards
+
+
+def straight_corner(rng, n, m):
+    """m guards through the origin of an n-dimensional space, fields constant for each mask."""
+    params = corner_params(rng, n, m, spread=0.5)
+    return params, jax.tree.map(jnp.asarray, params)
+
+
+def test_all_orders_of_six_guards_agree_with_brute_force():
+    n = m = 6
+    params, numbers = straight_corner(np.random.default_rng(7), n, m)
+
+    def field(crossed):
+        return params["b"] + np.where(crossed, 1.0, -1.0) @ params["b_k"]
+
+    orders = np.array(list(itertools.permutations(range(m))))
+    # One direction per order: displaced by well-separated times of arrival at the guards.
+    arrival = np.argsort(orders, axis=1).astype(float)
+    first = params["normals"] @ field(np.zeros(m, bool))
+    directions = np.linalg.solve(params["normals"], (-(arrival + 1.0) * first).T).T
+
+    def polygon(order, d):
+        """End of the displaced polygon relative to the trajectory, and whether it is consistent, for one order."""
+        y, s, crossed, good = d.copy(), 0.0, np.zeros(m, bool), True
+        for k in order:
+            f = field(crossed)
+            wait = -(params["normals"] @ y) / (params["normals"] @ f)
+            good &= bool(np.all(wait[~crossed] >= wait[k] - 1e-12))
+            y, s = y + wait[k] * f, s + wait[k]
+            crossed[k] = True
+        return y - s * field(crossed), good
+
+    x0 = jnp.asarray(-0.1 * field(np.zeros(m, bool)))
+    run = jax.jit(jax.vmap(lambda d: b_derivative(CORNER, numbers, x0, d, 0.0, 0.2, eps=1e-3, max_steps=64)))
+    found, info = run(jnp.asarray(directions))
+    taken = np.asarray(info.order)[:, :m]
+    assert np.all(np.asarray(info.largest_corner) == m)
+    maps = jax.jit(jax.vmap(lambda o: ordering_map(CORNER, numbers, jnp.zeros(n), o)))(jnp.asarray(orders))
+    maps = {tuple(o): np.asarray(a) for o, a in zip(orders, maps)}
+    for d, got, order in zip(directions, np.asarray(found), taken):
+        want, good = polygon(order, d)
+        assert good  # no other guard was passed on the way
+        assert np.abs(got - want).max() < 1e-11
+        assert np.abs(got - maps[tuple(order)] @ d).max() < 1e-11
+    assert len({tuple(o) for o in taken}) >= 600
+    # Brute force: among all 720 orders, those that a direction is consistent with agree with B.
+    for d, got in list(zip(directions, np.asarray(found)))[::90]:
+        consistent = [end for end, good in (polygon(o, d) for o in orders) if good]
+        assert consistent and max(np.abs(end - got).max() for end in consistent) < 1e-11
+
+
+def test_a_hundred_guards_through_one_corner():
+    n = m = 100
+    params, numbers = straight_corner(np.random.default_rng(3), n, m)
+    x0 = jnp.asarray(-0.1 * (params["b"] - params["b_k"].sum(0)))
+    direction = jnp.asarray(np.random.default_rng(4).normal(size=n))
+    dx, info = b_derivative(CORNER, numbers, x0, direction, 0.0, 0.2, eps=1e-3, max_events=128, max_steps=160)
+    assert int(info.status) == 0 and int(info.largest_corner) == m
+    order = np.asarray(info.order)[:m]
+    assert sorted(order) == list(range(m))
+    assert (
+        np.abs(ordering_map(CORNER, numbers, jnp.zeros(n), jnp.asarray(order)) @ direction - dx).max() < 1e-10
+    )
+    r = 1e-7
+    options = {"eps": 1e-3, "max_events": 128, "max_steps": 160}
+    ahead, _ = flow(CORNER, numbers, x0 + r * direction, 0.0, 0.2, **options)
+    here, _ = flow(CORNER, numbers, x0, 0.0, 0.2, **options)
+    assert np.abs((ahead - here) / r - dx).max() < 1e-6
+
+
+# ------------------------------------------------------------------- between corners: jvp, saltation
+
+
+def test_between_corners_it_is_the_derivative_of_the_flow():
+    model = jc.models.affine_3d()
+    d = jnp.array([0.3, -0.5, 0.8])
+    dp = jax.tree.map(lambda a: 0.1 * jnp.ones_like(a), model.params)
+
+    def both(eps):
+        def end(x, p):
+            return flow(model.system, p, x, 0.0, 0.5, eps=eps, ode=TIGHT)[0]
+
+        tangent = jax.jvp(end, (model.state, model.params), (d, dp))[1]
+        one, info = b_derivative(
+            model.system, model.params, model.state, d, 0.0, 0.5, eps=eps, ode=TIGHT, dparams=dp
+        )
+        return tangent, one, info
+
+    widths = np.array([1e-2, 1e-3, 1e-4, 1e-6])
+    tangent, one, info = jax.jit(jax.vmap(both))(jnp.asarray(widths))
+    assert np.all(np.asarray(info.num_corners) == 0) and np.all(np.asarray(info.status) == 0)
+    gap = np.abs(np.asarray(tangent) - np.asarray(one)).max(axis=1)
+    slope = np.polyfit(np.log(widths[:3]), np.log(gap[:3]), 1)[0]
+    assert 1.9 < slope < 2.1
+    assert gap[3] < 1e-8
+
+
+def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
+    n, m = 3, 3
+    params, numbers = straight_corner(rng, n, m)
+    numbers["offsets"] = jnp.array([0.0, 0.1, 0.2])
+    x0 = jnp.asarray(-0.3 * np.ones(n))
+    trajectory = jc.ess.integrate(CORNER, numbers, x0, 0.0, 1.0, eps=1e-6)
+    product = np.eye(n)
+    for k, row in zip(trajectory.order[:m], trajectory.event_rows[:m]):
+        before = trajectory.crossed[row - 1]
+        product = np.asarray(saltation_matrix(CORNER, numbers, trajectory.x[row], k, before)) @ product
+    columns, info = jax.jit(
+        jax.vmap(lambda d: b_derivative(CORNER, numbers, x0, d, 0.0, 1.0, eps=1e-6, max_steps=64))
+    )(jnp.eye(n))
+    assert np.all(np.asarray(info.num_corners) == 0)
+    assert np.abs(np.asarray(columns).T - product).max() < 1e-12
+    jacobian = jax.jit(jax.jacfwd(lambda x: flow(CORNER, numbers, x, 0.0, 1.0, eps=1e-6)[0]))(x0)
+    assert np.abs(np.asarray(jacobian) - product).max() < 1e-12
+
+
+def test_at_a_tie_the_plain_gradient_is_that_of_one_order(rng):
+    params, numbers = straight_corner(rng, 2, 2)
+    x0 = jnp.asarray(-0.1 * (params["b"] - params["b_k"].sum(0)))
+    jacobian = np.asarray(jax.jit(jax.jacrev(lambda x: flow(CORNER, numbers, x, 0.0, 0.2, eps=1e-3)[0]))(x0))
+    maps = [np.asarray(ordering_map(CORNER, numbers, jnp.zeros(2), o)) for o in ([0, 1], [1, 0])]
+    assert min(np.abs(jacobian - a).max() for a in maps) < 1e-12
+    assert np.abs(maps[0] - maps[1]).max() > 1e-2
+
+
+# ------------------------------------------------------------------------------- jumps: elastic balls
+
+
+def balls_field(t, x, signs, control, params):
+    """Two balls on a line, x = (x1, x2, v1, v2), free."""
+    return jnp.concatenate([x[2:], jnp.zeros(2)])
+
+
+def balls_guards(x, params):
+    """Ball 1 (left) meets ball 2 (right); ball 2 meets the wall."""
+    return jnp.stack([x[0] + params["d"] - x[1], x[1] - params["wall"]])
+
+
+def balls_jump(x, k, params):
+    swap = jnp.stack([x[0], x[1], x[3], x[2]])
+    bounce = jnp.stack([x[0], x[1], x[2], -x[3]])
+    return jnp.where(k == 0, swap, bounce)
+
+
+BALLS = EventSystem(balls_field, balls_guards, rearm=np.ones((2, 2), bool), jump=balls_jump)
+ROOM = {"d": 0.2, "wall": 1.0}
+
+
+def test_two_balls_swap_and_so_does_the_derivative():
+    x0 = jnp.array([0.0, 0.6, 1.0, -0.5])
+    t1 = 0.5
+    # Elastic, equal masses: each leaves with the other's velocity; positions: x1(t) follows ball 2's line - d.
+    swap = np.array([[0, 1, 0, t1], [1, 0, t1, 0], [0, 0, 0, 1], [0, 0, 1, 0]], float)
+    end = np.array([0.6 - 0.2 - 0.5 * t1, 0.0 + 0.2 + 1.0 * t1, -0.5, 1.0])
+
+    def run(x, t1, eps):
+        return flow(BALLS, ROOM, x, 0.0, t1, eps=eps, max_steps=32)
+
+    value, ahead = jax.jit(run), jax.jit(jax.jacfwd(lambda *a: run(*a)[0]))
+    back = jax.jit(jax.jacrev(lambda *a: run(*a)[0]))
+    directional = jax.jit(
+        jax.vmap(
+            lambda d, eps: b_derivative(BALLS, ROOM, x0, d, 0.0, t1, eps=eps, max_steps=32)[0], (0, None)
+        )
+    )
+    for eps in (1e-2, 1e-6):
+        x1, info = value(x0, t1, eps)
+        assert int(info.status) == 0 and int(info.num_events) == 1
+        assert abs(float(info.event_times[0]) - 0.4 / 1.5) < 1e-15
+        assert np.abs(np.asarray(x1) - end).max() < 1e-15
+        assert np.abs(np.asarray(ahead(x0, t1, eps)) - swap).max() < 1e-14
+        assert np.abs(np.asarray(back(x0, t1, eps)) - swap).max() < 1e-14
+        assert np.abs(np.asarray(directional(jnp.eye(4), eps)).T - swap).max() < 1e-14
+    # The time of impact, 0.2667 s, is in it: without its derivative this, just after it, would not be the swap.
+    swap[0, 3] = swap[1, 2] = 0.27
+    assert np.abs(np.asarray(ahead(x0, 0.27, 1e-6)) - swap).max() < 1e-13
+
+
+def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
+    speeds = np.random.default_rng(5).uniform(0.3, 1.0, (50, 2))
+    speeds[:, 1] *= np.sign(np.random.default_rng(6).uniform(-1, 1, 50))
+    meet = 0.5  # both guards at once: ball 2 touches the wall as ball 1 touches ball 2
+    speeds[:, 1] = np.abs(speeds[:, 1])
+    speeds[:, 0] += 1.0
+    starts = np.stack([0.8 - speeds[:, 0] * meet, 1.0 - speeds[:, 1] * meet, *speeds.T], axis=1)
+
+    @jax.jit
+    @jax.vmap
+    def run(x):
+        return flow(BALLS, ROOM, x, 0.0, 1.5, eps=1e-4)
+
+    ends, info = run(jnp.asarray(starts))
+
+    def energy(x):
+        return 0.5 * np.sum(np.asarray(x)[:, 2:] ** 2, axis=1)
+
+    assert np.abs(energy(ends) - energy(starts)).max() < 1e-13
+    assert np.all(np.asarray(info.status) & int(jc.Status.SIMULTANEOUS))
+    assert not np.any(np.asarray(info.status) & int(jc.Status.FAILURES))
+    assert np.all(np.asarray(ends)[:, 1] <= 1.0 + 1e-9)
+    # Apart by a little, the two orders end differently; no bit then.
+    apart = starts.copy()
+    apart[:, 0] -= 0.05
+    _, info = run(jnp.asarray(apart))
+    assert not np.any(np.asarray(info.status))
+    dx, info = b_derivative(BALLS, ROOM, jnp.asarray(starts[0]), jnp.ones(4), 0.0, 1.5, eps=1e-4)
+    assert int(info.status) & int(jc.Status.SIMULTANEOUS)
+
+
+def test_named_errors_and_tangents_of_params():
+    model = jc.models.affine_3d()
+    arguments = (model.system, model.params, model.state)
+    with pytest.raises(ValueError, match="dx: expected"):
+        b_derivative(*arguments, jnp.ones(2), 0.0, 0.5, eps=1e-3)
+    with pytest.raises(ValueError, match="dparams: expected"):
+        b_derivative(*arguments, jnp.ones(3), 0.0, 0.5, eps=1e-3, dparams={"x": 1.0})
+    with pytest.raises(ValueError, match="order: expected"):
+        ordering_map(*arguments, [0.5])
+
+
+def test_rescaled_guards():
+    model = jc.models.affine_3d()
+    scaled = jc.ess.rescale_guards(model.system, model.params, model.state[None], eps=1e-3)
+    again = jc.ess.rescale_guards(model.system, model.params, model.state[None], eps=1e-3)
+    assert scaled == again and hash(scaled) == hash(again)
+    mask = model.system.guards(model.state, model.params) >= 0
+    f = scaled.xdot(jnp.array(0.0), model.state, mask, None, model.params)
+    assert np.allclose(np.abs(scaled.guard_rates(model.state, f, model.params)[1]), 1e-3, rtol=1e-12)
+    with pytest.raises(ValueError, match="states: expected"):
+        jc.ess.rescale_guards(model.system, model.params, model.state, eps=1e-3)

@@ -1,0 +1,153 @@
+"""A mechanism with sprung contacts as an event-selected system.
+
+Owns the guards of touch-down and lift-off, the forces of closed contacts, and the translation between
+`State` and the vector x = (q, v).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact import implicit
+from jaxcontact.event_system import EventSystem
+from jaxcontact.law import Law
+from jaxcontact.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.terms import contact_gaps, contact_velocities
+
+
+def from_system(system: System, law: Law | None = None, *, drag: bool = False) -> EventSystem:
+    """A mechanism on springs: x = (q, v), guards 0..nc-1 touch-down, nc..2 nc-1 lift-off of each contact.
+
+    M vdot + b = J_n^T lam (+ J_t^T lam_t) with lam = K d - B u + potential'(d) at a closed contact of
+    depth d = -phi and rate u = phidot, zero at an open one. A contact closes where its gap falls through zero, guard
+    -phi, and opens where its spring and damper no longer push, guard (B u - K d) / K, which is phi itself
+    without damping or stiffness; either re-arms the other. A damped contact opens before its gap is
+    positive, and can close again once it has been.
+
+        es = jc.ess.from_system(model.system, model.params.law)
+        x1, info = jc.ess.flow(es, model.params, jc.ess.pack(model.state), 0.0, 1.0, eps=1e-4)
+
+    Args:
+        system: mechanism with nc candidate contacts.
+        law: springs and dampers as concrete numbers, for params whose own `law` is None. A law in params goes
+            first, so that one can differentiate by it.
+        drag: whether closed contacts also drag with -B_t u_t, B_t the law's `friction_damping`. There is no
+            friction cone: contacts that stick or slide have no field that is smooth across the change.
+
+    Returns:
+        EventSystem with 2 nc guards in metres. Its params are the mechanism's `Params`; its control, a
+        generalized force (nv,) beside the others, may be None.
+
+    Raises:
+        TypeError: `system` is no mechanism, `law` no Law.
+        ValueError: it has no candidate contacts, or neither `law` nor `params.law` is there.
+    """
+    if not isinstance(system, System):
+        raise TypeError(f"system: expected a System, got {type(system).__name__}")
+    if law is not None and not isinstance(law, Law):
+        raise TypeError(f"law: expected a Law or None, got {type(law).__name__}")
+    nc = system.structure.num_contacts
+    if nc == 0:
+        raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
+    none, every = np.zeros((nc, nc), bool), np.eye(nc, dtype=bool)
+    sprung = _Sprung(system, None if law is None else _Numbers.of(law), drag)
+    return EventSystem(_Field(sprung), _Guards(sprung), rearm=np.block([[none, every], [every, none]]))
+
+
+def pack(state: State) -> jax.Array:
+    """The vector x = (q, v) of a state; its time is an argument of the integrator."""
+    return jnp.concatenate([state.q, state.v], axis=-1)
+
+
+def unpack(system: System, x: jax.Array, t: Any) -> State:
+    """The state at time t of a vector x = (q, v); leading batch axes are kept."""
+    nq = system.structure.num_positions
+    return State(q=x[..., :nq], v=x[..., nq:], t=jnp.asarray(t, x.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Numbers:
+    """A pytree of concrete numbers, hashable."""
+
+    leaves: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
+    tree: Any
+
+    @classmethod
+    def of(cls, value: Any) -> _Numbers:
+        leaves, tree = jax.tree.flatten(value)
+        return cls(tuple((np.shape(a), tuple(np.ravel(a).tolist())) for a in leaves), tree)
+
+    def value(self) -> Any:
+        return jax.tree.unflatten(self.tree, [np.reshape(a, shape) for shape, a in self.leaves])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sprung:
+    """A mechanism on springs; hashable, as are the functions made of it."""
+
+    system: System
+    default: _Numbers | None
+    drag: bool
+
+    def law(self, params: Params) -> Law:
+        if params.law is not None:
+            return params.law
+        if self.default is None:
+            raise ValueError("params.law: expected a Law, got None; give one here or to from_system")
+        return self.default.value()
+
+    def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        nq = self.system.structure.num_positions
+        return x[:nq], x[nq:]
+
+    def forces(self, q: jax.Array, v: jax.Array, closed: jax.Array, params: Params) -> jax.Array:
+        """Generalized forces (nv,) of the closed contacts."""
+        law = self.law(params)
+        velocity, pull_back = jax.vjp(lambda w: contact_velocities(self.system, params, q, w), v)
+        depth = -contact_gaps(self.system, params, q)
+        normal = law.stiffness * depth - law.damping * velocity[:, 0]
+        if law.potential is not None:
+            potential = law.potential
+            normal = normal + jax.grad(lambda d: jnp.sum(potential(d)))(depth)
+        force = jnp.zeros_like(velocity).at[:, 0].set(normal)
+        if self.drag:
+            force = force.at[:, 1:].set(-jnp.reshape(law.friction_damping, (-1, 1)) * velocity[:, 1:])
+        return pull_back(jnp.where(closed[:, None], force, 0.0))[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Guards:
+    sprung: _Sprung
+
+    def __call__(self, x: jax.Array, params: Params) -> jax.Array:
+        """Touch-down -phi, then lift-off phi + (B / K) phidot, m."""
+        q, v = self.sprung.split(x)
+        system, law = self.sprung.system, self.sprung.law(params)
+        gap, rate = jax.jvp(lambda y: contact_gaps(system, params, y), (q,), (position_rate(system, q, v),))
+        stiff = jnp.asarray(law.stiffness, x.dtype)
+        lag = jnp.where(stiff > 0, law.damping / jnp.where(stiff > 0, stiff, 1.0), 0.0)
+        return jnp.concatenate([-gap, gap + jnp.broadcast_to(lag, gap.shape) * rate])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    sprung: _Sprung
+
+    def __call__(
+        self, t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Params
+    ) -> jax.Array:
+        """Position rate and acceleration (nq + nv,); a contact pushes if its touch-down came last."""
+        q, v = self.sprung.split(x)
+        system = self.sprung.system
+        nc = system.structure.num_contacts
+        closed = (signs[:nc] > 0) & (signs[nc:] < 0)
+        total = self.sprung.forces(q, v, closed, params) - bias(system, params, State(q=q, v=v, t=t))
+        if control is not None:
+            total = total + control
+        acceleration = implicit.solve_spd(mass_matrix(system, params, q), total[:, None])[:, 0]
+        return jnp.concatenate([position_rate(system, q, v), acceleration])

@@ -1,0 +1,132 @@
+"""Mechanisms on springs: the hopper's closed form, the plate against forces written by hand, naming of laws."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import jaxcontact as jc
+from jaxcontact.ess import DormandPrince, flow, from_system, integrate, pack, unpack
+from jaxcontact.models.plate_on_springs import plate_on_springs
+
+FINE = DormandPrince(rtol=1e-10, atol=1e-12)
+G = 9.81
+
+
+def test_the_hopper_model_hops_as_in_closed_form():
+    model = jc.models.hopper_1d()
+    es = from_system(model.system, model.params.law)
+    trajectory = integrate(es, model.params, pack(model.state), 0.0, 2.0, eps=1e-5, ode=FINE, max_steps=2048)
+    assert int(trajectory.status) == 0
+    rows = int(trajectory.num_rows)
+    t, x = np.asarray(trajectory.t[:rows]), np.asarray(trajectory.x[:rows])
+    k, m, fall = 1000.0, 1.0, np.sqrt(2.0 / G)
+    w, v = np.sqrt(k / m), G * fall
+    amplitude, phase = np.hypot(m * G / k, v / w), np.arctan2(v / w, m * G / k)
+    stance = 2 * (np.pi - phase) / w
+    s = t % (2 * fall + stance)
+    u = s - fall
+    z = np.where(
+        s < fall, 2.0 - 0.5 * G * s**2,
+        np.where(
+            u < stance, 1.0 - m * G / k + amplitude * np.cos(w * u + phase),
+            2.0 - 0.5 * G * (s - 2 * fall - stance) ** 2,
+        ),
+    )  # fmt: skip
+    assert np.abs(x[:, 0] - z).max() < 1e-6
+    assert np.array_equal(trajectory.order[: int(trajectory.num_events)], [0, 1, 0, 1])
+
+
+def plate_by_hand(t, x, places, closed, k, b):
+    """The plate's equations as in the paper: force of spring i on (x, z, theta) along the gradient of its gap."""
+    q, v = x[:3], x[3:]
+    arm, slope = places - q[0], np.tan(q[2])
+    gap = q[1] + slope * arm - 1.0
+    gradient = np.stack([-slope * np.ones_like(arm), np.ones_like(arm), arm / np.cos(q[2]) ** 2], axis=1)
+    force = np.where(closed, -k * gap - b * (gradient @ v), 0.0)
+    push = gradient.T @ force
+    inertia = 16.0 / 12.0
+    return np.concatenate([v, [push[0], push[1] - G, push[2] / inertia]]), gap, gap + b / k * (gradient @ v)
+
+
+def plate_reference(model, t1):
+    """Through touch-downs and lift-offs by SciPy, located by its own root finding."""
+    places = np.asarray(model.params.constants["places"])
+    k, b = float(model.params.law.stiffness), float(model.params.law.damping)
+    n = len(places)
+    x, t = np.asarray(pack(model.state)), 0.0
+    closed, order = np.zeros(n, bool), []
+    while t < t1:
+        events = []
+        for i in range(n):
+
+            def event(s, y, i=i):
+                _, gap, lift = plate_by_hand(s, y, places, closed, k, b)
+                return lift[i] if closed[i] else gap[i]
+
+            event.terminal, event.direction = True, 1 if closed[i] else -1
+            events.append(event)
+        found = solve_ivp(
+            lambda s, y: plate_by_hand(s, y, places, closed, k, b)[0], (t, t1), x,
+            method="DOP853", rtol=1e-12, atol=1e-13, events=events,
+        )  # fmt: skip
+        x, t = found.y[:, -1], found.t[-1]
+        for i, hits in enumerate(found.t_events):
+            if len(hits):
+                order.append(i + n * int(closed[i]))
+                closed[i] ^= True
+    return x, order
+
+
+@pytest.fixture(scope="module")
+def plate():
+    model = jc.models.plate_on_springs(4)
+    return model, from_system(model.system, model.params.law)
+
+
+def test_the_plate_falls_and_rebounds_as_by_hand(plate):
+    model, es = plate
+    exact, order = plate_reference(model, 1.0)
+    error = []
+    for eps in (1e-4, 1e-5):
+        x1, info = flow(es, model.params, pack(model.state), 0.0, 1.0, eps=eps, ode=FINE)
+        assert int(info.status) == 0
+        assert np.array_equal(info.order[: int(info.num_events)], order) and len(order) >= 8
+        error.append(np.abs(np.asarray(x1) - exact).max())
+    assert error[1] < 2e-7 and error[1] < 0.02 * error[0]
+
+
+def test_field_and_guards_of_the_plate(plate, rng):
+    model, es = plate
+    places = np.asarray(model.params.constants["places"])
+    for _ in range(5):
+        x = np.concatenate([rng.normal(size=2) * [0.1, 0.1] + [0, 1], rng.normal(size=4) * 0.2])
+        closed = rng.random(4) < 0.5
+        want, gap, lift = plate_by_hand(0.0, x, places, closed, 250.0, 0.5)
+        crossed = jnp.asarray(np.concatenate([closed, ~closed]))
+        got = es.xdot(jnp.array(0.0), jnp.asarray(x), crossed, None, model.params)
+        assert np.abs(np.asarray(got) - want).max() < 1e-11
+        assert (
+            np.abs(np.asarray(es.guards(jnp.asarray(x), model.params)) - np.concatenate([-gap, lift])).max()
+            < 1e-13
+        )
+
+
+def test_laws_and_states():
+    model = jc.models.plate_on_springs(3)
+    law = model.params.law
+    once, again = from_system(model.system, law), from_system(plate_on_springs(3).system, law)
+    assert once == again and hash(once) == hash(again)
+    bare = model.params.replace(law=None)
+    x = pack(model.state)
+    assert np.array_equal(once.guards(x, bare), once.guards(x, model.params))
+    with pytest.raises(ValueError, match="params.law"):
+        from_system(model.system).guards(x, bare)
+    with pytest.raises(TypeError, match="law: expected"):
+        from_system(model.system, 3.0)
+    with pytest.raises(TypeError, match="system: expected"):
+        from_system(once)
+    back = unpack(model.system, x, 0.5)
+    assert np.array_equal(back.q, model.state.q) and float(back.t) == 0.5
+    with pytest.raises(ValueError, match="n: expected"):
+        plate_on_springs(0)
