@@ -24,10 +24,10 @@ def from_system(system: System, law: Law | None = None, *, drag: bool = False) -
     """A mechanism on springs: x = (q, v), guards 0..nc-1 touch-down, nc..2 nc-1 lift-off of each contact.
 
     M vdot + b = J_n^T lam (+ J_t^T lam_t) with lam = K d - B u + potential'(d) at a closed contact of
-    depth d = -phi and rate u = phidot, zero at an open one. A contact closes where its gap falls through zero, guard
-    -phi, and opens where its spring and damper no longer push, guard (B u - K d) / K, which is phi itself
-    without damping or stiffness; either re-arms the other. A damped contact opens before its gap is
-    positive, and can close again once it has been.
+    depth d = -phi and rate u = phidot, zero at an open one. A contact closes where its gap falls through zero,
+    guard -phi, and opens where its spring and damper no longer push, guard (B u - K d) / K, which is phi
+    itself without damping or stiffness; either re-arms the other. A damped contact opens before its gap
+    is positive, and can close again once it has been.
 
         es = jc.ess.from_system(model.system, model.params.law)
         x1, info = jc.ess.flow(es, model.params, jc.ess.pack(model.state), 0.0, 1.0, eps=1e-4)

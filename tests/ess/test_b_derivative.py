@@ -67,7 +67,7 @@ class Affine:
             second = G @ first
             third = G @ second
             return (
-                y + w * first + w * w / 2 * second + w** 3 / 6 * third,
+                y + w * first + w * w / 2 * second + w**3 / 6 * third,
                 first + w * second + w * w / 2 * third,
             )
 
