@@ -208,10 +208,11 @@ class Stream:
         parts, visited = [], np.zeros(num_modes, bool)
         for begin in range(0, max(1, len(numbers)), size):
             piece = numbers[begin : begin + size]
-            padded = jax.device_put(np.resize(piece, size), device)
+            padded = np.zeros(size, np.uint32)
+            padded[: piece.size] = piece
             part = run_lanes(
                 *placed,
-                padded,
+                jax.device_put(padded, device),
                 jax.device_put(np.int32(piece.size), device),
                 max_steps=self.max_steps,
                 tile=tile_size(num_modes, device.platform),
@@ -292,7 +293,7 @@ def _joined(parts: list[Chunk]) -> Chunk:
 
 
 def _first(leaf: jax.Array, size: int) -> np.ndarray:
-    return np.array(leaf[..., :size])
+    return np.array(np.asarray(leaf)[..., :size])
 
 
 @jax.jit
