@@ -124,8 +124,8 @@ def coverage(
     mirrored = [((v_plus[:half] @ image.T) - start) @ root.T for image in images]
     test = points[half:]
     sizes = np.unique([max(LEAST, half >> k) for k in range(SIZES)])
-    near = _nested_distances(mirrored, test, sizes)
-    far = np.sum(near[:, :, None] > distances[None, None, :], axis=1)
+    near = np.sort(_nested_distances(mirrored, test, sizes), axis=1)
+    far = len(test) - np.stack([np.searchsorted(row, distances, side="right") for row in near])
     band = np.sqrt(np.log(1.0 / (1.0 - confidence)) / (2.0 * len(test)))
     return Coverage(
         r=distances,
@@ -167,13 +167,13 @@ def _nested_distances(images: list[np.ndarray], test: np.ndarray, sizes: np.ndar
     return np.stack(rows)
 
 
-def _radius(near: np.ndarray, shares: np.ndarray, confidence: float) -> np.ndarray:
+def _radius(ordered: np.ndarray, shares: np.ndarray, confidence: float) -> np.ndarray:
     """Upper confidence bounds on the 1 - share quantiles, by order statistics: (s, p)."""
-    ordered = np.sort(near, axis=1)
     # The i-th smallest of n is below the quantile only if i of them are: at most P(Bin(n, 1 - share) >= i).
-    i = np.arange(near.shape[1])
+    n = ordered.shape[1]
+    i = np.arange(n)
     place = [
-        np.searchsorted(betainc(near.shape[1] - i, i + 1.0, share), confidence) for share in shares
+        np.searchsorted(betainc(n - i, i + 1.0, share), confidence) for share in shares
     ]  # the first i with P(Bin(n, 1 - share) <= i) >= confidence, from 0
     padded = np.concatenate([ordered, np.full((len(ordered), 1), np.inf)], axis=1)
     return padded[:, place]
