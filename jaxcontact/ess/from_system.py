@@ -1,6 +1,6 @@
 """A mechanism with sprung contacts as an event-selected system.
 
-Owns the guards of touch-down and lift-off, the forces of closed contacts, and the translation between
+Owns the guards that close and open contacts, the forces of closed contacts, and the translation between
 `State` and the vector x = (q, v).
 """
 
@@ -21,13 +21,13 @@ from jaxcontact.terms import contact_gaps, contact_velocities
 
 
 def from_system(system: System, law: Law | None = None, *, drag: bool = False) -> EventSystem:
-    """A mechanism on springs: x = (q, v), guards 0..nc-1 touch-down, nc..2 nc-1 lift-off of each contact.
+    """A mechanism on springs: x = (q, v), guards 0..nc-1 close, nc..2 nc-1 open a contact.
 
-    M vdot + b = J_n^T lam (+ J_t^T lam_t) with lam = K d - B u + potential'(d) at a closed contact of
-    depth d = -phi and rate u = phidot, zero at an open one. A contact closes where its gap falls through zero,
-    guard -phi, and opens where its spring and damper no longer push, guard (B u - K d) / K, which is phi
-    itself without damping or stiffness; either re-arms the other. A damped contact opens before its gap
-    is positive, and can close again once it has been.
+    M vdot + b = J_n^T lam (+ J_t^T lam_t), lam = K d - B u + potential'(d) at a closed contact of depth
+    d = -phi and rate u = phidot, zero at an open one: the law max(0, lam) of `Law`, each side smooth. A
+    contact closes where lam grows through zero, guard lam / K, and opens where it falls, guard -lam / K;
+    either re-arms the other. Without damping that is where the gap closes (-phi, also where K is zero); with
+    damping a little before, for such a law pushes on what comes near.
 
         es = jc.ess.from_system(model.system, model.params.law)
         x1, info = jc.ess.flow(es, model.params, jc.ess.pack(model.state), 0.0, 1.0, eps=1e-4)
@@ -105,15 +105,19 @@ class _Sprung:
         nq = self.system.structure.num_positions
         return x[:nq], x[nq:]
 
+    def normal(self, law: Law, depth: jax.Array, rate: jax.Array) -> jax.Array:
+        """The law's normal forces (nc,) as if every contact were closed, N."""
+        force = law.stiffness * depth - law.damping * rate
+        if law.potential is not None:
+            potential = law.potential
+            force = force + jax.grad(lambda d: jnp.sum(potential(d)))(depth)
+        return force
+
     def forces(self, q: jax.Array, v: jax.Array, closed: jax.Array, params: Params) -> jax.Array:
         """Generalized forces (nv,) of the closed contacts."""
         law = self.law(params)
         velocity, pull_back = jax.vjp(lambda w: contact_velocities(self.system, params, q, w), v)
-        depth = -contact_gaps(self.system, params, q)
-        normal = law.stiffness * depth - law.damping * velocity[:, 0]
-        if law.potential is not None:
-            potential = law.potential
-            normal = normal + jax.grad(lambda d: jnp.sum(potential(d)))(depth)
+        normal = self.normal(law, -contact_gaps(self.system, params, q), velocity[:, 0])
         force = jnp.zeros_like(velocity).at[:, 0].set(normal)
         if self.drag:
             force = force.at[:, 1:].set(-jnp.reshape(law.friction_damping, (-1, 1)) * velocity[:, 1:])
@@ -125,13 +129,14 @@ class _Guards:
     sprung: _Sprung
 
     def __call__(self, x: jax.Array, params: Params) -> jax.Array:
-        """Touch-down -phi, then lift-off phi + (B / K) phidot, m."""
+        """Closing lam / K, then opening -lam / K, m; -phi and phi where K is zero."""
         q, v = self.sprung.split(x)
         system, law = self.sprung.system, self.sprung.law(params)
         gap, rate = jax.jvp(lambda y: contact_gaps(system, params, y), (q,), (position_rate(system, q, v),))
-        stiff = jnp.asarray(law.stiffness, x.dtype)
-        lag = jnp.where(stiff > 0, law.damping / jnp.where(stiff > 0, stiff, 1.0), 0.0)
-        return jnp.concatenate([-gap, gap + jnp.broadcast_to(lag, gap.shape) * rate])
+        stiff = jnp.broadcast_to(jnp.asarray(law.stiffness, x.dtype), gap.shape)
+        force = self.sprung.normal(law, -gap, rate)
+        closing = jnp.where(stiff > 0, force / jnp.where(stiff > 0, stiff, 1.0), -gap)
+        return jnp.concatenate([closing, -closing])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +146,7 @@ class _Field:
     def __call__(
         self, t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Params
     ) -> jax.Array:
-        """Position rate and acceleration (nq + nv,); a contact pushes if its touch-down came last."""
+        """Position rate and acceleration (nq + nv,); a contact pushes if it closed last."""
         q, v = self.sprung.split(x)
         system = self.sprung.system
         nc = system.structure.num_contacts

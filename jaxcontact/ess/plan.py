@@ -193,7 +193,11 @@ def _first(
     f = es.xdot(t0, x0, crossed0, s.control, s.params)
     h, rate = es.guard_rates(x0, f, s.params)
     finite = jnp.all(jnp.isfinite(x0)) & jnp.all(jnp.isfinite(f)) & jnp.all(jnp.isfinite(h))
-    size = (s.t1 - t0) * FIRST_STEP if s.ode.dt is None else jnp.asarray(s.ode.dt, dtype)
+    size = (
+        jnp.minimum((s.t1 - t0) * FIRST_STEP, s.ode.longest)
+        if s.ode.dt is None
+        else jnp.asarray(s.ode.dt, dtype)
+    )
     return _State(
         t=t0,
         x=x0,
@@ -318,7 +322,7 @@ def _smooth(es: EventSystem, s: Setting, c: _State, h: jax.Array, rate: jax.Arra
     good = finite & ~entry.hidden
     if s.ode.dt is None:
         good &= ratio <= 1.0
-        longer = ode.next_size(size, ratio)
+        longer = jnp.minimum(ode.next_size(size, ratio), s.ode.longest)
         # The last step is cut to size; it must not make later steps of the same run longer than it was.
         grown = jnp.where(last, jnp.maximum(longer, c.size), longer)
     else:

@@ -51,11 +51,13 @@ class DormandPrince(Record):
     Attributes:
         rtol, atol: error allowed per step, |error_i| <= atol + rtol |x_i| in the root mean square.
         dt: fixed step, s; None chooses steps by `rtol` and `atol`.
+        longest: bound on chosen steps, s; for forcing that a long step would overlook, and for pictures.
     """
 
     rtol: jax.Array | float = 1e-8
     atol: jax.Array | float = 1e-10
     dt: jax.Array | float | None = None
+    longest: jax.Array | float = np.inf
 
 
 class Step(NamedTuple):

@@ -299,3 +299,24 @@ def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
     one, two = run(starts[3])[0], run(starts[77])[0]
     assert traced == 1
     assert np.abs(one - many[3]).max() < 1e-13 and np.abs(two - many[77]).max() < 1e-13
+
+
+def test_bands_may_differ_and_steps_may_be_fixed():
+    model = jc.models.affine_3d()
+    arguments = (model.system, model.params, model.state, 0.0, 0.5)
+    tight, _ = flow(*arguments, eps=1e-8, ode=TIGHT)
+    same, _ = flow(*arguments, eps=jnp.full(3, 1e-3), ode=TIGHT)
+    one, _ = flow(*arguments, eps=1e-3, ode=TIGHT)
+    assert np.array_equal(same, one)
+    # Only the guard of z is coarse: its straight step has all of the error.
+    wide, narrow = (
+        np.abs(flow(*arguments, eps=jnp.array([1e-8, 1e-8, e]), ode=TIGHT)[0] - tight).max()
+        for e in (1e-2, 5e-3)
+    )
+    assert 3.9 < wide / narrow < 4.1
+    error = []
+    for dt in (0.02, 0.01):
+        x1, info = flow(*arguments, eps=1e-8, ode=DormandPrince(dt=dt))
+        assert int(info.status) == 0 and int(info.num_steps) <= 0.5 / dt + 8
+        error.append(np.abs(x1 - tight).max())
+    assert error[1] < 0.1 * error[0] < 1e-6
