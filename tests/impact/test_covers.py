@@ -58,6 +58,7 @@ def test_sampling_in_space_is_reproducible_and_varied(walker):
     assert 0.02 < np.mean(np.abs(lift) < 1e-9) < 0.98  # both rest, in part of the samples
 
 
+@pytest.mark.slow
 def test_a_box_dropped_flat_has_one_outcome_per_step():
     """Its law is unique in the velocity: covering vectors that differ by factors of 1e4 change nothing."""
     model = jc.models.box_drop_3d()

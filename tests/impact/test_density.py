@@ -11,6 +11,7 @@ from scipy.stats import kstest
 import jaxcontact as jc
 from jaxcontact.impact.density import shaped
 from jaxcontact.impact.draws import Iid, sobol
+from jaxcontact.impact.stream import Stream
 
 
 def uniform(x):
@@ -38,12 +39,9 @@ def draw(gait, count=2000, **options):
 
 @pytest.mark.float32
 def test_the_identity_changes_no_bit(gait):
-    for options in ({}, {"key": jax.random.key(2)}):
-        plain, same = draw(gait, 500, **options), draw(gait, 500, density=uniform, **options)
-        for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(same), strict=True):
-            assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-    lemke, same = (draw(gait, 100, selection="lemke", density=d) for d in (None, uniform))
-    assert np.array_equal(lemke.v_plus, same.v_plus)
+    plain, same = draw(gait, 500), draw(gait, 500, density=uniform)
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(same), strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
 
 
 def test_fractions_have_the_density_asked_for():
@@ -73,17 +71,26 @@ def test_the_measure_changes_and_the_set_does_not(gait):
 
 
 def test_independence_is_known(gait):
-    key = jax.random.key(0)
+    terms, v = gait
+    quasi, independent = sobol(15, 0), Iid(key=jax.random.key(0))
     expected = [
-        ({}, False),
-        ({"key": key}, True),
-        ({"key": key, "density": small}, True),
-        ({"density": small}, False),
-        ({"key": key, "selection": "visited"}, False),
-        ({"key": key, "selection": "lemke"}, True),
+        (quasi, "all", False),
+        (independent, "all", True),
+        (shaped(independent, small, 2), "all", True),
+        (shaped(quasi, small, 2), "all", False),
+        (independent, "visited", False),
+        (independent, "lemke", True),
     ]
-    for options, independent in expected:
-        assert draw(gait, 20, **options).independent is independent
+    for draws, selection, answer in expected:
+        stream = Stream(terms, v, draws, jnp.full(2, 0.25), 5, selection=selection)
+        assert stream.independent is answer
+        assert stream.unmoved(1).independent is answer
+    # Where nothing moves, samples are equal, and so independent.
+    assert Stream(terms, 0.0 * v, quasi, jnp.full(2, 0.25), 5, selection="all").independent
+    assert jc.impact.sample(
+        terms, v, step=0.25, max_steps=5, num_samples=9, key=jax.random.key(0)
+    ).independent
+    assert not draw(gait, 500).independent
 
 
 @pytest.mark.parametrize(
