@@ -1,5 +1,7 @@
-"""Pictures of impacts and mechanisms; every function returns a matplotlib figure."""
+"""Pictures of impacts, motions and mechanisms; functions named plot return a matplotlib figure."""
 
+from jaxcontact.viz.compliant import plot_curves as plot_curves
+from jaxcontact.viz.compliant import plot_pressure as plot_pressure
 from jaxcontact.viz.coverage import plot_coverage as plot_coverage
 from jaxcontact.viz.ess import plot_corner as plot_corner
 from jaxcontact.viz.ess import plot_order as plot_order
@@ -7,3 +9,5 @@ from jaxcontact.viz.ess import plot_trajectory as plot_trajectory
 from jaxcontact.viz.impact_set import plot_impact_set as plot_impact_set
 from jaxcontact.viz.mechanism import draw_mechanism as draw_mechanism
 from jaxcontact.viz.mechanism import plot_mechanism as plot_mechanism
+from jaxcontact.viz.spatial import draw_bodies as draw_bodies
+from jaxcontact.viz.spatial import look as look

@@ -17,17 +17,14 @@ from jaxcontact import geometry
 from jaxcontact.geometry import Box, Disc, HalfSpace, Point
 from jaxcontact.system import Params, State, Structure, System, body_frames, tangent_jacobian
 from jaxcontact.terms import contact_terms
+from jaxcontact.viz.ink import AFTER, ARROW, BEFORE, BODIES, GROUND, HATCH, OUTLINE, STILL, arrow, outcomes_of
+from jaxcontact.viz.spatial import plot_spatial
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BODIES = ("#e8c872", "#9fc5e0", "#a9d6c0", "#e3b3cc", "#c9c3e6")  # fills, by body
-OUTLINE, GROUND, HATCH, CENTRE = "#333333", "#e6e6e6", "#9a9a9a", "#777777"
-BEFORE, AFTER = "#000000", "#0072b2"  # arrows
 LINK = 5.0  # line width of a link, pt
-STILL = 1e-6  # m/s; slower contacts get no arrow
-ARROW = 0.22  # length of the longest arrow relative to the size of the mechanism
 
 
 class _Scene(NamedTuple):
@@ -56,13 +53,14 @@ def plot_mechanism(
     title: str | None = None,
     width: float = 7.2,
 ) -> Figure:
-    """A planar mechanism and its contact velocities, one panel before the impact and one per outcome.
+    """A mechanism and its contact velocities, one panel before the impact and one per outcome.
 
     After Figs. 1, 4, 5 and 14 of Halm & Posa. Arrows are velocities of contacts, of the first body relative
-    to the second; the arrow above a panel is its scale, the same for all panels after the impact.
+    to the second; the arrow above a panel is its scale, the same for all panels after the impact. A spatial
+    mechanism is drawn in parallel projection.
 
     Args:
-        system: a planar mechanism.
+        system: a mechanism.
         params: its numbers.
         state: configuration, and velocity before.
         v: velocities after: (nv,), or several by label.
@@ -74,13 +72,15 @@ def plot_mechanism(
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ValueError: a spatial mechanism, velocities of the wrong length, too few names.
+        ValueError: velocities of the wrong length, too few names.
         ImportError: matplotlib is not installed.
     """
     from matplotlib.figure import Figure
 
+    if system.structure.dim == 3:
+        return plot_spatial(system, params, state, v=v, names=names, title=title, width=width)
     scene = _scene(system, params, state)
-    outcomes = _outcomes(scene, v)
+    outcomes = outcomes_of(v, system.structure.num_velocities)
     labels = _labels(scene, names)
     before = _contact_velocities(scene, np.asarray(state.v, float))
     after = {label: _contact_velocities(scene, w) for label, w in outcomes.items()}
@@ -138,7 +138,11 @@ def draw_mechanism(
         ValueError: a spatial mechanism, a velocity of the wrong length, too few names.
     """
     scene = _scene(system, params, state)
-    velocity = np.asarray(state.v, float) if v is None else next(iter(_outcomes(scene, v).values()))
+    velocity = (
+        np.asarray(state.v, float)
+        if v is None
+        else next(iter(outcomes_of(v, system.structure.num_velocities).values()))
+    )
     u = _contact_velocities(scene, velocity)
     scale = _arrow_scale(scene, u) if arrow_scale is None else arrow_scale
     _draw(axes, scene, _labels(scene, names), u, scale, color)
@@ -160,7 +164,7 @@ def _arrow_scale(scene: _Scene, *velocities: np.ndarray) -> float:
 def _scene(system: System, params: Params, state: State) -> _Scene:
     structure = system.structure
     if structure.dim != 2:
-        raise ValueError("system: only planar mechanisms (dim = 2) can be drawn, got a spatial one")
+        raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
     terms = contact_terms(system, params, state)
     positions, rotations = body_frames(system, params, state.q)
     found = geometry.candidates(
@@ -217,18 +221,6 @@ def _labels(scene: _Scene, names: Sequence[str] | None) -> tuple[str, ...]:
     if len(labels) < len(scene.contacts):
         raise ValueError(f"names: expected {len(scene.contacts)}, one per contact, got {len(labels)}")
     return labels
-
-
-def _outcomes(scene: _Scene, v: Any) -> dict[str, np.ndarray]:
-    nv = scene.structure.num_velocities
-    given = {} if v is None else dict(v) if isinstance(v, Mapping) else {"after": v}
-    found = {}
-    for label, value in given.items():
-        array = np.asarray(value, float)
-        if array.shape != (nv,) or not np.all(np.isfinite(array)):
-            raise ValueError(f"v: expected finite ({nv},) for {label!r}, got shape {array.shape}")
-        found[label] = array
-    return found
 
 
 def _contact_velocities(scene: _Scene, v: np.ndarray) -> np.ndarray:
@@ -412,7 +404,7 @@ def _draw_contacts(
             path_effects=halo,
         )
         if metres > 0.0 and np.linalg.norm(u) > STILL:
-            _arrow(axes, place, metres * u, colour)
+            arrow(axes, place, metres * u, colour)
 
 
 def _draw_scale(axes: Axes, scene: _Scene, metres: float, colour: str) -> None:
@@ -424,7 +416,7 @@ def _draw_scale(axes: Axes, scene: _Scene, metres: float, colour: str) -> None:
     speed = max(k * power for k in (1.0, 2.0, 5.0) if k * power <= longest * (1.0 + 1e-9))
     start = np.array([low[0] - 0.85 * margin, high[1] + 0.78 * margin])
     end = start + np.array([metres * speed, 0.0])
-    _arrow(axes, start, end - start, colour)
+    arrow(axes, start, end - start, colour)
     axes.annotate(
         f"{speed:g} m/s",
         (end[0], end[1]),
@@ -432,22 +424,4 @@ def _draw_scale(axes: Axes, scene: _Scene, metres: float, colour: str) -> None:
         textcoords="offset points",
         fontsize=8,
         va="center",
-    )
-
-
-def _arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None:
-    end = start + along
-    axes.annotate(
-        "",
-        xy=(end[0], end[1]),
-        xytext=(start[0], start[1]),
-        zorder=9,
-        arrowprops={
-            "arrowstyle": "-|>,head_length=0.4,head_width=0.2",
-            "color": colour,
-            "linewidth": 1.5,
-            "shrinkA": 0.0,
-            "shrinkB": 0.0,
-            "mutation_scale": 9.0,
-        },
     )

@@ -313,7 +313,7 @@ def test_mechanism_refuses_what_it_cannot_draw():
     )
     spatial = jc.System(structure, lambda s, q, p: (q[None, :3], jnp.eye(3)[None]))
     with pytest.raises(ValueError, match="only planar"):
-        jc.viz.plot_mechanism(spatial, model.params, model.state)
+        jc.viz.draw_mechanism(Figure().add_subplot(), spatial, model.params, model.state)
 
 
 def test_no_global_state_of_matplotlib_is_touched():

@@ -1,0 +1,52 @@
+"""What the pictures of mechanisms share: colours, arrows, and the velocities they are asked to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BODIES = ("#e8c872", "#9fc5e0", "#a9d6c0", "#e3b3cc", "#c9c3e6")  # fills, by body
+OUTLINE, GROUND, HATCH, CENTRE = "#333333", "#e6e6e6", "#9a9a9a", "#777777"
+BEFORE, AFTER = "#000000", "#0072b2"  # arrows
+STILL = 1e-6  # m/s; slower contacts get no arrow
+ARROW = 0.22  # length of the longest arrow relative to the size of the mechanism
+
+
+def outcomes_of(v: Any, nv: int) -> dict[str, np.ndarray]:
+    """Velocities (nv,) by label, from None, one of them or several by label.
+
+    Raises:
+        ValueError: one is not finite or has another length.
+    """
+    given = {} if v is None else dict(v) if isinstance(v, Mapping) else {"after": v}
+    found = {}
+    for label, value in given.items():
+        array = np.asarray(value, float)
+        if array.shape != (nv,) or not np.all(np.isfinite(array)):
+            raise ValueError(f"v: expected finite ({nv},) for {label!r}, got shape {array.shape}")
+        found[label] = array
+    return found
+
+
+def arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None:
+    """An arrow in the plane of the axes, with a head of fixed size."""
+    end = start + along
+    axes.annotate(
+        "",
+        xy=(end[0], end[1]),
+        xytext=(start[0], start[1]),
+        zorder=9,
+        arrowprops={
+            "arrowstyle": "-|>,head_length=0.4,head_width=0.2",
+            "color": colour,
+            "linewidth": 1.5,
+            "shrinkA": 0.0,
+            "shrinkB": 0.0,
+            "mutation_scale": 9.0,
+        },
+    )
