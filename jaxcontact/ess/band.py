@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxcontact.event_system import EventSystem
 from jaxcontact.solvers import ode
@@ -72,7 +73,11 @@ def find_entry(
         level = jnp.where(first & enters, -eps, level)
         found |= first
         ready |= armed & (above < away)
-    theta = jnp.where(found, _root(values, level, low), jnp.inf)
+    theta = lax.cond(
+        jnp.any(found),
+        lambda: jnp.where(found, _root(values, level, low), jnp.inf),
+        lambda: jnp.full_like(rate, jnp.inf),
+    )
     guard = jnp.argmin(theta).astype(jnp.int32)
     return Entry(theta[guard], guard, level[guard], jnp.any(hidden)), ready
 

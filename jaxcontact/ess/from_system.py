@@ -115,13 +115,22 @@ class _Sprung:
 
     def forces(self, q: jax.Array, v: jax.Array, closed: jax.Array, params: Params) -> jax.Array:
         """Generalized forces (nv,) of the closed contacts."""
-        law = self.law(params)
-        velocity, pull_back = jax.vjp(lambda w: contact_velocities(self.system, params, q, w), v)
-        normal = self.normal(law, -contact_gaps(self.system, params, q), velocity[:, 0])
-        force = jnp.zeros_like(velocity).at[:, 0].set(normal)
+        system, law = self.system, self.law(params)
+
+        # J_n^T lam from the gaps alone is several times cheaper than contact frames.
+        def gaps(y: jax.Array) -> jax.Array:
+            return contact_gaps(system, params, y)
+
+        qdot, to_velocities = jax.vjp(lambda w: position_rate(system, q, w), v)
+        _, rate = jax.jvp(gaps, (q,), (qdot,))
+        gap, to_positions = jax.vjp(gaps, q)
+        normal = jnp.where(closed, self.normal(law, -gap, rate), 0.0)
+        (total,) = to_velocities(to_positions(normal)[0])
         if self.drag:
-            force = force.at[:, 1:].set(-jnp.reshape(law.friction_damping, (-1, 1)) * velocity[:, 1:])
-        return pull_back(jnp.where(closed[:, None], force, 0.0))[0]
+            slip, pull_back = jax.vjp(lambda w: contact_velocities(system, params, q, w)[:, 1:], v)
+            force = -jnp.reshape(jnp.asarray(law.friction_damping, v.dtype), (-1, 1)) * slip
+            total = total + pull_back(jnp.where(closed[:, None], force, 0.0))[0]
+        return total
 
 
 @dataclasses.dataclass(frozen=True)

@@ -72,11 +72,7 @@ class _State(NamedTuple):
     turns: jax.Array
     events: jax.Array
     rows: jax.Array
-    kind: jax.Array
-    guard: jax.Array
-    level: jax.Array
-    end: jax.Array
-    whole: jax.Array
+    row: jax.Array  # (5,) kind, guard, level, end, whole of this turn's step; kind 0 if none was taken
     grazed: jax.Array
     residual: jax.Array
     status: jax.Array
@@ -118,7 +114,7 @@ def make_plan(
     max_events: int,
 ) -> Plan:
     """Run from (t0, x0) to t1; every turn of the loop is a smooth step, taken or refused, or a crossing."""
-    first = _first(es, s, x0, t0, crossed0, status0, max_steps)
+    first = _first(es, s, x0, t0, crossed0, status0)
 
     def unfinished(c: _State) -> jax.Array:
         failed = (c.status & jnp.uint32(int(Status.FAILURES))) != 0
@@ -146,6 +142,7 @@ def make_plan(
             entered=jnp.int32(-1),
             fresh=jnp.asarray(False),
             turns=c.turns + 1,
+            row=jnp.zeros_like(c.row),
         )
         return lax.cond(
             near & (c.events < max_events),
@@ -159,7 +156,15 @@ def make_plan(
             c,
         )
 
-    last = lax.while_loop(unfinished, turn, first)
+    # The log stays outside of the branches, where XLA would copy it.
+    def logged(carry: tuple[_State, jax.Array]) -> tuple[_State, jax.Array]:
+        c, log = carry
+        after = turn(c)
+        return after, log.at[c.rows].set(after.row)
+
+    log = jnp.zeros((max_steps, 5), x0.dtype)
+    last, log = lax.while_loop(lambda carry: unfinished(carry[0]), logged, (first, log))
+    used = jnp.arange(max_steps) < last.rows
     stuck = (last.t < s.t1) & ((last.status & jnp.uint32(int(Status.FAILURES))) == 0)
     finite = jnp.all(jnp.isfinite(last.x)) & jnp.all(jnp.isfinite(last.f))
     status = last.status | flag(stuck, Status.MAX_ITERS) | flag(~finite, Status.NONFINITE)
@@ -167,11 +172,11 @@ def make_plan(
         x=last.x,
         t=last.t,
         crossed=last.crossed,
-        kind=last.kind,
-        guard=last.guard,
-        level=last.level,
-        end=last.end,
-        whole=last.whole,
+        kind=log[:, 0].astype(jnp.int8),
+        guard=jnp.where(used, log[:, 1], -1.0).astype(jnp.int32),
+        level=log[:, 2],
+        end=log[:, 3],
+        whole=log[:, 4],
         num_steps=last.rows,
         num_events=last.events,
         grazed=last.grazed,
@@ -187,7 +192,6 @@ def _first(
     t0: jax.Array,
     crossed0: jax.Array,
     status0: jax.Array,
-    max_steps: int,
 ) -> _State:
     dtype = x0.dtype
     f = es.xdot(t0, x0, crossed0, s.control, s.params)
@@ -210,11 +214,7 @@ def _first(
         turns=jnp.int32(0),
         events=jnp.int32(0),
         rows=jnp.int32(0),
-        kind=jnp.zeros(max_steps, jnp.int8),
-        guard=jnp.full(max_steps, -1, jnp.int32),
-        level=jnp.zeros(max_steps, dtype),
-        end=jnp.zeros(max_steps, dtype),
-        whole=jnp.zeros(max_steps, dtype),
+        row=jnp.zeros(5, dtype),
         grazed=jnp.int32(-1),
         residual=jnp.zeros((), dtype),
         status=status0 | flag(~finite, Status.NONFINITE),
@@ -230,15 +230,9 @@ def _graze(c: _State, which: jax.Array) -> _State:
 def _record(
     c: _State, kind: Any, guard: jax.Array, level: jax.Array, end: jax.Array, whole: jax.Array
 ) -> _State:
-    i = c.rows
-    return c._replace(
-        kind=c.kind.at[i].set(jnp.asarray(kind, jnp.int8)),
-        guard=c.guard.at[i].set(guard),
-        level=c.level.at[i].set(level),
-        end=c.end.at[i].set(end),
-        whole=c.whole.at[i].set(whole),
-        rows=i + 1,
-    )
+    dtype = c.x.dtype
+    row = jnp.stack([jnp.asarray(a, dtype) for a in (kind, guard, level, end, whole)])
+    return c._replace(row=row, rows=c.rows + 1)
 
 
 def _cross(

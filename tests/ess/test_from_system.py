@@ -146,3 +146,25 @@ def test_the_plate_through_ess_and_through_compliant_steps_agree(plate):
     # The compliant step is of first order: half the step, half the difference, and none is left.
     assert 0.48 < error[1] / error[0] < 0.52
     assert error[1] < 0.02
+
+
+def test_drag_pulls_against_sliding():
+    model = jc.models.rocking_block()
+    state = model.state.replace(q=model.state.q.at[1].add(-0.01), v=jnp.array([0.7, -0.2, 0.1]))
+    law = jc.compliant.Law(stiffness=1e3, damping=5.0, friction_damping=3.0)
+    terms = jc.contact_terms(model.system, model.params, state)
+    closed = jnp.array([True, False])
+    crossed = jnp.concatenate([closed, ~closed])
+    rates = []
+    for drag in (True, False):
+        es = from_system(model.system, law, drag=drag)
+        rates.append(np.asarray(es.xdot(jnp.array(0.0), pack(state), crossed, None, model.params)))
+    J_n, J_t, v = np.asarray(terms.J_n)[0], np.asarray(terms.J_t)[0, 0], np.asarray(state.v)
+    gravity = np.array([0.0, -G, 0.0])
+    push = J_n * (-1e3 * float(terms.phi[0]) - 5.0 * J_n @ v)
+    for rate, pull in zip(rates, (-3.0 * J_t * (J_t @ v), 0.0)):
+        want = gravity + np.linalg.solve(np.asarray(terms.M), push + pull)
+        assert np.abs(rate - np.concatenate([v, want])).max() < 1e-11
+    control = jnp.array([1.0, 0.0, 0.0])
+    forced = from_system(model.system, law).xdot(jnp.array(0.0), pack(state), crossed, control, model.params)
+    assert abs(float(forced[3]) - rates[1][3] - 1.0) < 1e-12
