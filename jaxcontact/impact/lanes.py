@@ -24,6 +24,10 @@ from jaxcontact.solvers import modes
 from jaxcontact.status import Status
 
 
+FEW = 128  # modes that a tile is expected to meet at most
+BLOCK = 128  # modes looked at together
+
+
 class LaneResults(Record):
     """Results per sample, in the order of the indices given; impulses are scaled.
 
@@ -76,7 +80,7 @@ def run_lanes(
     # Approach speeds are compared in m/s.
     slowest = -collision_tolerance(dtype) * space.scale[normal]
     cone_unit = space.scale[tangent]
-    speed_lanes = jnp.full(tile, speed)
+    blocks = _in_blocks(table)
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
     def store(array: jax.Array, slot: jax.Array, value: jax.Array) -> jax.Array:
@@ -89,9 +93,7 @@ def run_lanes(
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        # Evaluated once: without the barrier the compiler repeats it inside every use.
-        violation = lax.optimization_barrier(modes.evaluate(table, x))
-        mode, found = modes.choose(violation, modes.apply(table.score, x), drawn[m], speed_lanes)
+        mode, found, met = _select(table, blocks, x, drawn[m], live, speed)
         change = _impulse(table, mode, x)
         u_next = u + modes.apply(space.delassus.T, change)
         impulse = impulse + change
@@ -101,9 +103,8 @@ def run_lanes(
         collides = jnp.any(u_next[normal] < slowest[:, None], axis=0)
         done = live & (~collides | (steps >= max_steps))
 
-        valid = violation <= modes.feasibility_tolerance(dtype) * speed
         out = out.replace(
-            visited=out.visited | jnp.any(valid & live[None], axis=1),
+            visited=out.visited | met,
             path=None
             if out.path is None
             else out.path.at[steps, :, jnp.where(live, slot, nowhere)].set(
@@ -155,6 +156,64 @@ def run_lanes(
     )
     final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0] < count), body, start)[-1]
     return final
+
+
+def _select(
+    table: modes.ModeTable, blocks: modes.ModeTable, x: jax.Array, pick: jax.Array, live: jax.Array, speed: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Per lane the chosen mode (tile,) and how many outcomes there are; the modes met in any lane (K,)."""
+    limit = modes.feasibility_tolerance(x.dtype) * speed
+    speeds = jnp.full(x.shape[1:], speed)
+    number = table.regular.shape[0]
+    choose = functools.partial(modes.choose, pick=pick, scale=speeds)
+    # What stands in a branch or in a loop is computed once; else the compiler repeats it in every use.
+    if number <= FEW:
+        score = lax.cond(
+            jnp.any(live),
+            lambda: jnp.where(modes.evaluate(table, x) <= limit, modes.apply(table.score, x), jnp.inf),
+            lambda: jnp.full((number, *x.shape[1:]), jnp.inf),
+        )
+        valid = jnp.isfinite(score) & live[None]
+        met = _any_lane(valid)
+        mode, count = choose(valid, score)
+    else:
+        valid = lax.map(lambda block: (modes.evaluate(block, x) <= limit) & live[None], blocks)
+        valid = valid.reshape(-1, x.shape[1])[:number]
+        met = _any_lane(valid)
+        # Of hundreds of modes a tile meets few: look on among those only, unless there are many.
+        index = jnp.nonzero(met, size=FEW, fill_value=number)[0].astype(jnp.int32)
+
+        def among_few() -> tuple[jax.Array, jax.Array]:
+            score = modes.apply(table.score.at[:, index].get(mode="clip"), x)
+            place, count = choose(valid.at[index].get(mode="fill", fill_value=False), score)
+            return index.at[place].get(mode="clip"), count
+
+        few_enough = jnp.sum(met, dtype=jnp.int32) <= FEW
+        mode, count = lax.cond(few_enough, among_few, lambda: choose(valid, modes.apply(table.score, x)))
+    lost = live & (count == 0)
+    least_bad = lax.cond(
+        jnp.any(lost),
+        lambda: jnp.argmin(modes.evaluate(table, x), axis=0).astype(jnp.int32),
+        lambda: mode,
+    )
+    return jnp.minimum(jnp.where(lost, least_bad, mode), number - 1), count, met
+
+
+def _in_blocks(table: modes.ModeTable) -> modes.ModeTable:
+    """The table cut into blocks of BLOCK modes, along a new first axis; the last one is padded."""
+    number = table.regular.shape[0]
+    size = min(BLOCK, number)
+    padded = jax.tree.map(
+        lambda leaf: jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, -number % size)]), table
+    )
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], -1, size), -2, 0), padded)
+
+
+def _any_lane(valid: jax.Array) -> jax.Array:
+    """any(valid, axis=1), eight lanes at a time: a row-wise reduction of booleans is not vectorised."""
+    folded = valid.astype(jnp.uint8).reshape(valid.shape[0], -1, 8)
+    either = functools.reduce(jnp.bitwise_or, [folded[:, i] for i in range(folded.shape[1])])
+    return lax.bitcast_convert_type(either.reshape(-1, 2, 4), jnp.uint32).any(axis=1)
 
 
 def _impulse(table: modes.ModeTable, mode: jax.Array, x: jax.Array) -> jax.Array:

@@ -74,7 +74,9 @@ def _step(
         speed = mass_norm(space.mass, v)
         violation = modes.evaluate(table, x)
         score = jnp.sum(table.score * x[:, None], axis=0)
-        mode, _ = modes.choose(violation, score, pick, speed)
+        valid = violation <= modes.feasibility_tolerance(v.dtype) * speed
+        mode, count = modes.choose(valid, score, pick, speed)
+        mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the least bad
         guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
     # At rest contacts may press against each other with any impulse; none is the one to take.
     guess = jnp.where(needed & (mass_norm(space.mass, v) > 0), guess, 0.0)

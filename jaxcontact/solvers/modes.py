@@ -160,95 +160,59 @@ def evaluate(table: ModeTable, x: jax.Array, skip: jax.Array | None = None) -> j
 
 
 def choose(
-    violation: jax.Array, score: jax.Array, pick: jax.Array, scale: jax.Array
+    valid: jax.Array, score: jax.Array, pick: jax.Array, scale: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Pick uniformly among the distinct valid outcomes, in the order of their score.
 
     Args:
-        violation: (K, *batch) of `evaluate`.
+        valid: (K, *batch) bool.
         score: (K, *batch); outcomes whose scores differ by less than 1e-8 scale are one.
         pick: (*batch) in [0, 1).
         scale: (*batch) size of the velocities, |v|_M.
 
     Returns:
-        mode (*batch) int32, a mode of the chosen outcome (the least bad one if none is valid), and
-        count (*batch) int32 of distinct outcomes.
+        mode (*batch) int32, the first mode of the chosen outcome (K if none is valid), and count (*batch)
+        int32 of distinct outcomes.
     """
-    tolerance = feasibility_tolerance(violation.dtype)
-    merge = 100.0 * tolerance * scale
-    number = violation.shape[0]
-    keyed = jnp.where(violation <= tolerance * scale[None], score, jnp.inf)
-    if number <= 4 * _FEW:
-        mode, count = _choose_keyed(keyed, pick, merge)
-    else:
-        # Of thousands of modes a tile meets few: look on among those only, unless there are many.
-        met = jnp.any(jnp.isfinite(keyed), axis=tuple(range(1, keyed.ndim)))
-        index = jnp.nonzero(met, size=_FEW, fill_value=number)[0].astype(jnp.int32)
-
-        def among_few() -> tuple[jax.Array, jax.Array]:
-            few = keyed.at[index].get(mode="fill", fill_value=jnp.inf)
-            place, count = _choose_keyed(few, pick, merge)
-            return jnp.minimum(index[place], number - 1), count
-
-        few_enough = jnp.sum(met, dtype=jnp.int32) <= _FEW
-        mode, count = lax.cond(few_enough, among_few, lambda: _choose_keyed(keyed, pick, merge))
-    lost = count == 0
-    best = lax.cond(jnp.any(lost), lambda: jnp.argmin(violation, axis=0).astype(jnp.int32), lambda: mode)
-    return jnp.where(lost, best, mode), count
-
-
-_FEW = 256  # modes that a tile is expected to meet at most
-_REMEMBERED = 4  # distinct outcomes found in one sweep; more cost a second one
-
-
-def _choose_keyed(keyed: jax.Array, pick: jax.Array, merge: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mode and number of outcomes, from scores that are inf where a mode is not valid."""
+    number = valid.shape[0]
+    merge = 100.0 * feasibility_tolerance(score.dtype) * scale
+    keyed = jnp.where(valid, score, jnp.inf)
 
     def next_outcome(after: jax.Array) -> jax.Array:
-        return _minimum_over_modes(jnp.where(keyed > after[None], keyed, jnp.inf))
+        # The barrier keeps the compiler from repeating one sweep inside the next.
+        return lax.optimization_barrier(jnp.min(jnp.where(keyed > after[None], keyed, jnp.inf), axis=0))
 
-    def sweep(carry: Any) -> Any:
-        lowest, count, remembered = carry
-        place = count[None] == jnp.arange(_REMEMBERED, dtype=jnp.int32).reshape((-1,) + (1,) * count.ndim)
-        remembered = jnp.where(place, lowest[None], remembered)
-        more = jnp.isfinite(lowest)
-        return next_outcome(lowest + merge), count + more.astype(jnp.int32), remembered
+    lowest = [next_outcome(jnp.full_like(merge, -jnp.inf))]
+    for _ in range(_SWEEPS):
+        lowest.append(next_outcome(lowest[-1] + merge))
+    count = sum((jnp.isfinite(low).astype(jnp.int32) for low in lowest[:-1]), jnp.zeros(merge.shape, jnp.int32))
 
-    first = next_outcome(jnp.full_like(merge, -jnp.inf))
-    memory = jnp.full((_REMEMBERED, *merge.shape), jnp.inf, merge.dtype)
-    _, count, memory = lax.while_loop(
-        lambda carry: jnp.any(jnp.isfinite(carry[0])),
-        sweep,
-        (first, jnp.zeros(merge.shape, jnp.int32), memory),
-    )
+    def count_on() -> jax.Array:
+        def sweep(carry: Any) -> Any:
+            low, more = carry
+            return next_outcome(low + merge), more + jnp.isfinite(low).astype(jnp.int32)
+
+        return lax.while_loop(lambda c: jnp.any(jnp.isfinite(c[0])), sweep, (lowest[-1], count))[1]
+
+    many = jnp.any(jnp.isfinite(lowest[-1]))
+    count = lax.cond(many, count_on, lambda: count)
     rank = jnp.clip((pick * count).astype(jnp.int32), 0, jnp.maximum(count - 1, 0))
-    chosen = memory[-1]
-    for place in range(_REMEMBERED - 1):
-        chosen = jnp.where(rank == place, memory[place], chosen)
+    chosen = lowest[-1]
+    for place in range(_SWEEPS):
+        chosen = jnp.where(rank == place, lowest[place], chosen)
 
     def advance(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        lowest, left = carry
-        return jnp.where(left > 0, next_outcome(lowest + merge), lowest), left - 1
+        low, left = carry
+        return jnp.where(left > 0, next_outcome(low + merge), low), left - 1
 
-    chosen, _ = lax.while_loop(
-        lambda carry: jnp.any(carry[1] > 0), advance, (chosen, rank - (_REMEMBERED - 1))
+    chosen = lax.cond(
+        many,
+        lambda: lax.while_loop(lambda c: jnp.any(c[1] > 0), advance, (chosen, rank - _SWEEPS))[0],
+        lambda: chosen,
     )
-    number = keyed.shape[0]
     iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
-    member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None])
-    mode = _minimum_over_modes(jnp.where(member, iota, number))
-    return jnp.minimum(mode, number - 1), count
+    member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None]) & valid
+    return jnp.min(jnp.where(member, iota, number), axis=0), count
 
 
-def _minimum_over_modes(values: jax.Array) -> jax.Array:
-    """Minimum over axis 0, unrolled so that the lanes, the last axis, are what is vectorised."""
-    while values.shape[0] > 1:
-        rows = values.shape[0]
-        group = min(rows, 64)
-        whole = rows // group * group
-        grouped = values[:whole].reshape(group, rows // group, *values.shape[1:])
-        least = grouped[0]
-        for row in range(1, group):
-            least = jnp.minimum(least, grouped[row])
-        values = jnp.concatenate([least, values[whole:]]) if whole < rows else least
-    return values[0]
+_SWEEPS = 4  # distinct outcomes found without a loop
