@@ -5,7 +5,7 @@ Owns the files of a checkpoint. All of them can be read without this package:
     manifest.json     what is sampled: versions, settings, every number of the contact terms; never changes
     v_plus.npy, ...   one plain array per field of `ImpactSamples`, for all samples, filled from the front
     finished.jsonl    one line per finished chunk: its range, the SHA-256 of its rows in every array, the
-                      contact modes it met, and the SHA-256 of the line
+                      facts that later chunks use (`Chunk`), and the SHA-256 of the line
 
 The space for the arrays is claimed at the start, so a disk that is too small says so before any work. A
 chunk is written, flushed to the disk, and only then entered in finished.jsonl: rows that no line names are
@@ -131,11 +131,10 @@ def stored(folder: Path, manifest: Mapping[str, Any], stream: Stream, size: int)
         arrays = {name: _mapped(folder, name, total, like) for name, like in template.items() if entries}
         done = []
         for entry in entries:
-            visited = np.zeros(stream.num_modes, bool)
-            visited[entry["visited"]] = True
+            facts = np.array(entry["facts"], np.int64)
             samples = stream.unmoved(0).replace(**_read(folder, entry, arrays))
-            yield Chunk(entry["begin"], entry["end"], samples, visited)
-            done.append((entry["end"], visited))
+            yield Chunk(entry["begin"], entry["end"], samples, facts)
+            done.append((entry["end"], facts))
         stands = done[-1][0] if done else 0
         if stands == total:
             return
@@ -147,7 +146,7 @@ def stored(folder: Path, manifest: Mapping[str, Any], stream: Stream, size: int)
         with contextlib.closing(stream.chunks(total, size, done=done)) as chunks:
             for chunk in chunks:
                 with _told(folder, chunk.begin, total):
-                    _append(folder, chunk, stream.selection == "visited", arrays, journal)
+                    _append(folder, chunk, arrays, journal)
                 yield chunk
 
 
@@ -266,7 +265,7 @@ def _create(folder: Path, total: int, template: Mapping[str, np.ndarray]) -> Non
 
 
 def _append(
-    folder: Path, chunk: Chunk, with_modes: bool, arrays: Mapping[str, np.memmap], journal: BinaryIO
+    folder: Path, chunk: Chunk, arrays: Mapping[str, np.memmap], journal: BinaryIO
 ) -> None:
     """Write one chunk: its rows, flushed, then its line in the journal, flushed."""
     digests = {}
@@ -282,7 +281,7 @@ def _append(
         "begin": chunk.begin,
         "end": chunk.end,
         "sha256": digests,
-        "visited": np.flatnonzero(chunk.visited).tolist() if with_modes else [],
+        "facts": chunk.facts.tolist(),
     }
     line = json.dumps(entry | {"line": _line_digest(entry)}) + "\n"
     _write_all(journal, memoryview(line.encode()))

@@ -38,6 +38,7 @@ class LaneResults(Record):
         missed: (n,) bool, some step had no valid mode in the table.
         collides: (n,) bool, a contact still approaches.
         visited: (K,) bool, modes valid in some step of some sample.
+        sets: (N, n) uint32, the signature of the set of valid modes of each step, 0 after the last; or None.
         path: (N + 1, 2m, n) scaled impulse so far after each step, or None.
     """
 
@@ -47,10 +48,11 @@ class LaneResults(Record):
     missed: jax.Array
     collides: jax.Array
     visited: jax.Array
+    sets: jax.Array | None
     path: jax.Array | None
 
 
-@functools.partial(jax.jit, static_argnames=("max_steps", "tile", "keep_path"))
+@functools.partial(jax.jit, static_argnames=("max_steps", "tile", "keep_path", "keep_sets"))
 def run_lanes(
     space: ContactSpace,
     table: modes.ModeTable,
@@ -59,16 +61,20 @@ def run_lanes(
     step: jax.Array,
     indices: jax.Array,
     count: jax.Array,
+    complete: jax.Array | None = None,
     *,
     max_steps: int,
     tile: int,
     keep_path: bool,
+    keep_sets: bool = False,
 ) -> LaneResults:
     """Resolve the first `count` of the samples numbered `indices` (n,).
 
     Args:
         v: (nv,) velocity before the impact, the same for all; some contact approaches.
         step: (nc,) largest normal impulse of a step, N s.
+        complete: (S,) uint32, ascending: signatures of sets of valid modes that lack no mode. A step
+            with another set counts as missed. None where the table holds all modes.
     """
     dtype = v.dtype
     n = indices.shape[0]
@@ -93,12 +99,18 @@ def run_lanes(
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        mode, found, met = _select(table, blocks, x, drawn[m], live, speed)
+        mode, valid_set, met = _select(table, blocks, x, drawn[m], live, speed)
         change = _impulse(table, mode, x)
         u_next = u + modes.apply(space.delassus.T, change)
         impulse = impulse + change
         worst = jnp.maximum(worst, _misfit(space, u_next, change, cap, speed, cone_unit))
-        missed = missed | (found == 0)
+        missed = missed | (valid_set == 0)
+        if complete is not None:
+            place = jnp.minimum(jnp.searchsorted(complete, valid_set), complete.shape[0] - 1)
+            missed = missed | (complete[place] != valid_set)
+        if out.sets is not None:
+            at = jnp.where(live, slot, nowhere)
+            out = out.replace(sets=out.sets.at[steps, at].set(valid_set, mode="drop", unique_indices=True))
         steps = steps + 1
         collides = jnp.any(u_next[normal] < slowest[:, None], axis=0)
         done = live & (~collides | (steps >= max_steps))
@@ -142,6 +154,7 @@ def run_lanes(
         missed=jnp.zeros(n, bool),
         collides=jnp.zeros(n, bool),
         visited=jnp.zeros(table.regular.shape, bool),
+        sets=jnp.zeros((max_steps, n), jnp.uint32) if keep_sets else None,
         path=jnp.zeros((max_steps + 1, 2 * m, n), dtype) if keep_path else None,
     )
     start = (
@@ -159,13 +172,23 @@ def run_lanes(
 
 
 def _select(
-    table: modes.ModeTable, blocks: modes.ModeTable, x: jax.Array, pick: jax.Array, live: jax.Array, speed: jax.Array
+    table: modes.ModeTable,
+    blocks: modes.ModeTable,
+    x: jax.Array,
+    pick: jax.Array,
+    live: jax.Array,
+    speed: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Per lane the chosen mode (tile,) and how many outcomes there are; the modes met in any lane (K,)."""
+    """Chosen mode (tile,), signature of the set of valid ones (tile,); the modes met in any lane (K,)."""
     limit = modes.feasibility_tolerance(x.dtype) * speed
     speeds = jnp.full(x.shape[1:], speed)
     number = table.regular.shape[0]
-    choose = functools.partial(modes.choose, pick=pick, scale=speeds)
+    names = signatures(table)
+
+    def choose(valid: jax.Array, score: jax.Array, names: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mode, _ = modes.choose(valid, score, pick, speeds)
+        return mode, jnp.sum(jnp.where(valid, names[:, None], 0), axis=0, dtype=jnp.uint32)
+
     # What stands in a branch or in a loop is computed once; else the compiler repeats it in every use.
     if number <= FEW:
         score = lax.cond(
@@ -175,7 +198,7 @@ def _select(
         )
         valid = jnp.isfinite(score) & live[None]
         met = _any_lane(valid)
-        mode, count = choose(valid, score)
+        mode, valid_set = choose(valid, score, names)
     else:
         valid = lax.map(lambda block: (modes.evaluate(block, x) <= limit) & live[None], blocks)
         valid = valid.reshape(-1, x.shape[1])[:number]
@@ -185,18 +208,31 @@ def _select(
 
         def among_few() -> tuple[jax.Array, jax.Array]:
             score = modes.apply(table.score.at[:, index].get(mode="clip"), x)
-            place, count = choose(valid.at[index].get(mode="fill", fill_value=False), score)
-            return index.at[place].get(mode="clip"), count
+            few = valid.at[index].get(mode="fill", fill_value=False)
+            place, valid_set = choose(few, score, names.at[index].get(mode="clip"))
+            return index.at[place].get(mode="clip"), valid_set
 
         few_enough = jnp.sum(met, dtype=jnp.int32) <= FEW
-        mode, count = lax.cond(few_enough, among_few, lambda: choose(valid, modes.apply(table.score, x)))
-    lost = live & (count == 0)
+        mode, valid_set = lax.cond(
+            few_enough, among_few, lambda: choose(valid, modes.apply(table.score, x), names)
+        )
+    lost = live & (valid_set == 0)
     least_bad = lax.cond(
         jnp.any(lost),
         lambda: jnp.argmin(modes.evaluate(table, x), axis=0).astype(jnp.int32),
         lambda: mode,
     )
-    return jnp.minimum(jnp.where(lost, least_bad, mode), number - 1), count, met
+    return jnp.minimum(jnp.where(lost, least_bad, mode), number - 1), valid_set, met
+
+
+def signatures(table: modes.ModeTable) -> jax.Array:
+    """(K,) uint32 numbers of the modes whose sums tell sets of modes apart, but for one pair in 2^32."""
+    number = jnp.ones((), jnp.uint32)
+    for code in table.codes:
+        number = number * 7 + code.astype(jnp.uint32)
+    for factor in (0x7FEB352D, 0x846CA68B):  # a bijection that mixes the bits well
+        number = (number ^ (number >> 16)) * jnp.uint32(factor)
+    return number ^ (number >> 16)
 
 
 def _in_blocks(table: modes.ModeTable) -> modes.ModeTable:

@@ -1,6 +1,6 @@
 """Several processes of `jax.distributed` at work on one run: what they tell each other.
 
-Owns the two exchanges that a run needs: which modes were met, and, where the samples are wanted in memory,
+Owns the two exchanges that a run needs: the facts about modes, and, where the samples are wanted in memory,
 the samples themselves. The kernel has no collectives: a sample is computed by one device.
 """
 
@@ -21,11 +21,16 @@ def share() -> tuple[int, int]:
     return jax.process_index(), jax.process_count()
 
 
-def union(mask: np.ndarray) -> np.ndarray:
-    """The entries of a mask (K,) that are true in any process."""
-    if jax.process_count() == 1 or mask.size == 0:
-        return mask
-    return np.any(multihost_utils.process_allgather(mask), axis=0)
+def union(facts: np.ndarray) -> np.ndarray:
+    """The numbers (k,), ascending, that any process has; k differs between them."""
+    if jax.process_count() == 1:
+        return facts
+    most = int(np.max(multihost_utils.process_allgather(np.array(facts.size))))
+    # Halves, for without 64-bit types only those travel; a negative number is padding.
+    halves = np.full((2, most), -1, np.int32)
+    halves[:, : facts.size] = facts >> 31, facts & (2**31 - 1)
+    high, low = np.moveaxis(np.asarray(multihost_utils.process_allgather(halves), np.int64), 1, 0)
+    return np.unique(high[low >= 0] << 31 | low[low >= 0])
 
 
 def fill(arrays: Sequence[np.ndarray], rows: Sequence[Sequence[tuple[int, int]]]) -> None:

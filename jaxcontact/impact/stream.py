@@ -31,7 +31,9 @@ PIECE = 2**14  # samples per call of the kernel
 MANY_MODES = 512  # tables above it get few lanes, and many small calls per chunk
 PILOT = 512  # samples that fill the first table of "visited"
 _NONE = np.empty(0, np.uint32)
-GROWTH = 8  # each block of "visited" ends at this many times the sample number of the one before
+SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
+_NO_FACTS = np.empty(0, np.int64)
+GROWTH = 4  # each block of "visited" ends at this many times the sample number of the one before
 
 
 class ImpactSamples(Record):
@@ -65,15 +67,23 @@ class ImpactSamples(Record):
 
 
 class Chunk(NamedTuple):
-    """Samples number begin, ..., end - 1, as NumPy arrays, and the modes (K,) bool that they met.
+    """Samples number begin, ..., end - 1, as NumPy arrays, and the facts they taught, ascending.
 
-    Behind the pilot of "visited" only modes outside of the table in use are looked for.
+    With "visited" the facts are the modes that were valid in some step, and the sets of modes that were
+    valid in the same step, by their signatures; none with other selections. Behind the pilot of "visited" facts come only from samples that needed more than what was known.
     """
 
     begin: int
     end: int
     samples: ImpactSamples
-    visited: np.ndarray
+    facts: np.ndarray
+
+
+class Known(NamedTuple):
+    """What earlier samples of "visited" taught: the modes met, and which sets of valid modes are complete."""
+
+    table: modes.ModeTable
+    complete: np.ndarray
 
 
 class Stream:
@@ -117,30 +127,30 @@ class Stream:
         """Chunks of at most `size` samples, in order.
 
         Args:
-            done: (end, visited) of the chunks computed before, in order, to go on behind them.
+            done: (end, facts) of the chunks computed before, in order, to go on behind them.
             share: (i, n) to compute only the i-th of n equal parts of every block.
-            exchange: the modes met in this share -> those met in all n shares.
+            exchange: the facts of this share -> those of all n shares.
         """
-        met = np.zeros(self.num_modes, bool)
+        facts = _NO_FACTS
         begin = done[-1][0] if done else 0
         workers = _workers(self.devices)
         pool = ThreadPoolExecutor(len(workers))
         try:
             for block_begin, block_end in self._blocks(total):
-                # The pilot looks among all modes; later blocks among those met before the block.
-                table = None
+                # The pilot looks among all modes; later blocks use what was known before the block.
+                known = None
                 if self.enumerates and self.selection == "visited" and block_begin > 0:
-                    table = _padded(self.table, np.flatnonzero(met))
-                for end, visited in done:
+                    known = _known(self.table, facts)
+                for end, learnt in done:
                     if block_begin < end <= block_end:
-                        met |= visited
+                        facts = np.union1d(facts, learnt)
                 cuts = _cuts(*_parts(max(begin, block_begin), block_end, size, share[1])[share[0]], size)
-                parts = self._in_order(pool, workers, [p for cut in cuts for p in _cuts(*cut, PIECE)], table)
+                parts = self._in_order(pool, workers, [p for cut in cuts for p in _cuts(*cut, PIECE)], known)
                 for cut in cuts:
                     chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, PIECE)))))
-                    met |= chunk.visited
+                    facts = np.union1d(facts, chunk.facts)
                     yield chunk
-                met = exchange(met)
+                facts = exchange(facts)
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -153,15 +163,15 @@ class Stream:
         pool: ThreadPoolExecutor,
         workers: list[jax.Device],
         pieces: list[tuple[int, int]],
-        table: modes.ModeTable | None,
+        known: Known | None,
     ) -> Iterator[Chunk]:
         """The pieces, in order, each computed by the next worker, a few ahead."""
         if pieces and self.enumerates:
             # No samples: compiles where that is still to be done, which two threads would both do.
-            list(pool.map(lambda device: self._lanes(_NONE, table, device), dict.fromkeys(workers)))
+            list(pool.map(lambda device: self._lanes(_NONE, known, device), dict.fromkeys(workers)))
         jobs: collections.deque[Future[Chunk]] = collections.deque()
         for number, piece in enumerate(pieces):
-            jobs.append(pool.submit(self._chunk, *piece, table, workers[number % len(workers)]))
+            jobs.append(pool.submit(self._chunk, *piece, known, workers[number % len(workers)]))
             if number == 0 and not self.enumerates:
                 jobs[0].result()
             if len(jobs) > 2 * len(workers):
@@ -177,35 +187,36 @@ class Stream:
             ends.append(min(total, PILOT * GROWTH ** (len(ends) - 1)))
         return list(itertools.pairwise(ends))
 
-    def _chunk(self, begin: int, end: int, table: modes.ModeTable | None, device: jax.Device) -> Chunk:
+    def _chunk(self, begin: int, end: int, known: Known | None, device: jax.Device) -> Chunk:
         numbers = np.arange(begin, end, dtype=np.uint32)
         if not self.enumerates:
             if not self.collides:
-                return Chunk(begin, end, self.unmoved(end - begin), np.zeros(0, bool))
+                return Chunk(begin, end, self.unmoved(end - begin), _NO_FACTS)
             samples = self._by_pivoting(numbers, device).replace(independent=self.independent)
-            return Chunk(begin, end, samples, np.zeros(0, bool))
-        results, visited = self._lanes(numbers, table, device)
-        if table is not None:
-            # The table knows only modes met before: samples that leave it are repeated with all.
+            return Chunk(begin, end, samples, _NO_FACTS)
+        results, facts = self._lanes(numbers, known, device)
+        if known is not None:
+            # Samples with a step whose valid modes are not a set known to be complete, repeated with all.
             lost = np.flatnonzero(results.missed)
-            visited = np.zeros(self.num_modes, bool)
+            facts = _NO_FACTS
             if lost.size:
-                again, visited = self._lanes(numbers[lost], None, device)
+                again, facts = self._lanes(numbers[lost], None, device)
                 for name in ("impulse", "num_solves", "residual", "missed", "collides", "path"):
                     array = getattr(results, name)
                     if array is not None:
                         array[..., lost] = getattr(again, name)
         samples = _physical(self.terms, self.space, self.v, results, self.complete)
-        return Chunk(begin, end, samples.replace(independent=self.independent), visited)
+        return Chunk(begin, end, samples.replace(independent=self.independent), facts)
 
     def _lanes(
-        self, numbers: np.ndarray, table: modes.ModeTable | None, device: jax.Device
+        self, numbers: np.ndarray, known: Known | None, device: jax.Device
     ) -> tuple[LaneResults, np.ndarray]:
-        table = self.table if table is None else table
+        table, complete = (self.table, None) if known is None else known
         num_modes = table.regular.shape[0]
         size = PIECE if num_modes <= MANY_MODES else PIECE // 16
         placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
-        parts, visited = [], np.zeros(num_modes, bool)
+        complete = jax.device_put(complete, device)
+        parts, facts = [], [_NO_FACTS]
         for begin in range(0, max(1, len(numbers)), size):
             piece = numbers[begin : begin + size]
             padded = np.zeros(size, np.uint32)
@@ -214,15 +225,18 @@ class Stream:
                 *placed,
                 jax.device_put(padded, device),
                 jax.device_put(np.int32(piece.size), device),
+                complete,
                 max_steps=self.max_steps,
                 tile=tile_size(num_modes, device.platform),
                 keep_path=self.keep_path,
+                keep_sets=self.selection == "visited" and known is None,
             )
-            visited |= np.asarray(part.visited)
-            part = part.replace(visited=part.visited[:0])
+            if part.sets is not None:
+                facts += [np.flatnonzero(part.visited), _signatures(np.asarray(part.sets)[:, : piece.size])]
+            part = part.replace(visited=part.visited[:0], sets=None)
             parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
         joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
-        return joined, visited
+        return joined, np.unique(np.concatenate(facts))
 
     def unmoved(self, n: int) -> ImpactSamples:
         """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
@@ -288,7 +302,7 @@ def _joined(parts: list[Chunk]) -> Chunk:
         parts[0].begin,
         parts[-1].end,
         samples.replace(v_minus=parts[0].samples.v_minus),
-        np.logical_or.reduce([part.visited for part in parts]),
+        np.unique(np.concatenate([part.facts for part in parts])),
     )
 
 
@@ -310,18 +324,29 @@ def _workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
     return list(devices) * per_device
 
 
-def _padded(table: modes.ModeTable, kept: np.ndarray) -> modes.ModeTable:
-    """The table of the modes `kept`, padded to a power of two so that few sizes are ever compiled."""
-    size = 1 << max(kept.size - 1, 0).bit_length()
+def _known(table: modes.ModeTable, facts: np.ndarray) -> Known:
+    """What facts tell the kernel, padded to sizes of which there are few, for each is compiled once."""
+    kept = facts[facts < SET]
+    octave = 1 << max(kept.size - 1, 0).bit_length()
+    size = octave if kept.size > 3 * octave // 4 else max(3 * octave // 4, 1)
     part = table.take(np.resize(kept, size))
-    return part.replace(regular=part.regular & (np.arange(size) < kept.size))
+    part = part.replace(regular=part.regular & (np.arange(size) < kept.size))
+    sets = (facts[facts >= SET] - SET).astype(np.uint32)
+    size = 1 << max(sets.size - 1, 0).bit_length()
+    return Known(part, np.pad(sets, (0, size - sets.size), constant_values=2**32 - 1))
+
+
+def _signatures(sets: np.ndarray) -> np.ndarray:
+    """Facts: the sets of valid modes met, from their signatures."""
+    found = np.unique(sets).astype(np.int64)
+    return found[found > 0] + SET
 
 
 def tile_size(num_modes: int, platform: str) -> int:
     """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
     if platform != "cpu":
         return int(np.clip(2**24 // num_modes, 2**10, 2**14))
-    return 256 if num_modes <= 64 else 128 if num_modes <= 2**12 else 32
+    return 256 if num_modes <= 64 else 128 if num_modes <= 2**12 else 64
 
 
 def _physical(
