@@ -1,4 +1,4 @@
-"""`python -m benchmarks [-k REGEX] [--json FILE] [--list]`."""
+"""`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from benchmarks import impact, lcp, runner
+from benchmarks import impact, lcp, runner, scaling
 
 
 def main() -> int:
@@ -18,10 +18,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("-k", default="", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--figures", type=Path, metavar="DIR", help="also draw the plots there")
     parser.add_argument("--list", action="store_true", help="only list the cases")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    cases = [case for case in [*impact.CASES, *lcp.CASES] if re.search(options.k, case.name)]
+    cases = [case for case in [*impact.CASES, *lcp.CASES, *scaling.CASES] if re.search(options.k, case.name)]
     if options.list:
         print("\n".join(case.name for case in cases))
         return 0
@@ -37,6 +38,9 @@ def main() -> int:
     print(runner.as_table(rows))
     if options.json:
         options.json.write_text(json.dumps({"header": head, "results": rows}, indent=2))
+    if options.figures:
+        options.figures.mkdir(parents=True, exist_ok=True)
+        scaling.draw(rows, options.figures / "scaling.png")
     return 0
 
 
