@@ -65,9 +65,7 @@ CASES = [
     *(_contacts(feet, 2**14, "visited") for feet in range(2, 6)),
     *(_contacts(feet, 2**12, "lemke") for feet in range(2, 9)),
     *(
-        Case(
-            name=f"scaling batch={2**power} all", items=2**power, setup=functools.partial(_gait, 2**power)
-        )
+        Case(name=f"scaling batch={2**power} all", items=2**power, setup=functools.partial(_gait, 2**power))
         for power in range(8, 21, 2)
     ),
 ]

@@ -264,9 +264,7 @@ def _create(folder: Path, total: int, template: Mapping[str, np.ndarray]) -> Non
         raise
 
 
-def _append(
-    folder: Path, chunk: Chunk, arrays: Mapping[str, np.memmap], journal: BinaryIO
-) -> None:
+def _append(folder: Path, chunk: Chunk, arrays: Mapping[str, np.memmap], journal: BinaryIO) -> None:
     """Write one chunk: its rows, flushed, then its line in the journal, flushed."""
     digests = {}
     for name, rows in _fields(chunk.samples).items():

@@ -23,7 +23,6 @@ from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.solvers import modes
 from jaxcontact.status import Status
 
-
 FEW = 128  # modes that a tile is expected to meet at most
 BLOCK = 128  # modes looked at together
 
@@ -147,16 +146,7 @@ def run_lanes(
             out,
         )
 
-    out = LaneResults(
-        impulse=jnp.zeros((2 * m, n), dtype),
-        num_solves=jnp.zeros(n, jnp.int32),
-        residual=jnp.zeros(n, dtype),
-        missed=jnp.zeros(n, bool),
-        collides=jnp.zeros(n, bool),
-        visited=jnp.zeros(table.regular.shape, bool),
-        sets=jnp.zeros((max_steps, n), jnp.uint32) if keep_sets else None,
-        path=jnp.zeros((max_steps + 1, 2 * m, n), dtype) if keep_path else None,
-    )
+    out = _nothing_yet(table, n, max_steps, keep_path, keep_sets, dtype)
     start = (
         jnp.arange(tile, dtype=jnp.int32),
         jnp.zeros(tile, jnp.int32),
@@ -169,6 +159,23 @@ def run_lanes(
     )
     final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0] < count), body, start)[-1]
     return final
+
+
+def _nothing_yet(
+    table: modes.ModeTable, n: int, max_steps: int, keep_path: bool, keep_sets: bool, dtype: Any
+) -> LaneResults:
+    """Results of n samples, before any is known."""
+    rows = table.impulse.shape[0]
+    return LaneResults(
+        impulse=jnp.zeros((rows, n), dtype),
+        num_solves=jnp.zeros(n, jnp.int32),
+        residual=jnp.zeros(n, dtype),
+        missed=jnp.zeros(n, bool),
+        collides=jnp.zeros(n, bool),
+        visited=jnp.zeros(table.regular.shape, bool),
+        sets=jnp.zeros((max_steps, n), jnp.uint32) if keep_sets else None,
+        path=jnp.zeros((max_steps + 1, rows, n), dtype) if keep_path else None,
+    )
 
 
 def _select(
@@ -194,7 +201,7 @@ def _select(
         score = lax.cond(
             jnp.any(live),
             lambda: jnp.where(modes.evaluate(table, x) <= limit, modes.apply(table.score, x), jnp.inf),
-            lambda: jnp.full((number, *x.shape[1:]), jnp.inf),
+            lambda: jnp.full((number, *x.shape[1:]), jnp.inf, x.dtype),
         )
         valid = jnp.isfinite(score) & live[None]
         met = _any_lane(valid)

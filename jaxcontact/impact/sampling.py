@@ -99,9 +99,10 @@ def sample(
         seed: of the scrambled Sobol points of dimension N (nc + 1).
         selection: "all": uniform among the distinct solutions of each step, found by enumerating
             contact modes (planar, nc <= 5). "visited": the same among the modes that earlier samples
-            met, much faster for many contacts; samples that leave the table are repeated with
-            "all". "lemke": the one solution that pivoting finds. Where steps have several solutions it
-            misses whole families of outcomes. The only one for spatial contacts; there the covering
+            met, much faster for many contacts; a sample with a step whose valid modes are not among the
+            sets that earlier samples found complete is repeated with "all". "lemke": the
+            one solution that pivoting finds. Where steps have several solutions it misses whole
+            families of outcomes. The only one for spatial contacts; there the covering
             vector of Lemke's method is random in every step, which finds others too.
         key: a JAX random key; draws are then independent instead of quasi-random, `seed` is ignored.
         density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)

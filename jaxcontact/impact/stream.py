@@ -70,7 +70,8 @@ class Chunk(NamedTuple):
     """Samples number begin, ..., end - 1, as NumPy arrays, and the facts they taught, ascending.
 
     With "visited" the facts are the modes that were valid in some step, and the sets of modes that were
-    valid in the same step, by their signatures; none with other selections. Behind the pilot of "visited" facts come only from samples that needed more than what was known.
+    valid in the same step, by their signatures; none with other selections. Behind its pilot, facts come
+    only from samples that needed more than what was known.
     """
 
     begin: int

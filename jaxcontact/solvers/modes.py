@@ -185,7 +185,8 @@ def choose(
     lowest = [next_outcome(jnp.full_like(merge, -jnp.inf))]
     for _ in range(_SWEEPS):
         lowest.append(next_outcome(lowest[-1] + merge))
-    count = sum((jnp.isfinite(low).astype(jnp.int32) for low in lowest[:-1]), jnp.zeros(merge.shape, jnp.int32))
+    found = [jnp.isfinite(low).astype(jnp.int32) for low in lowest[:-1]]
+    count = functools.reduce(jnp.add, found)
 
     def count_on() -> jax.Array:
         def sweep(carry: Any) -> Any:
