@@ -111,18 +111,24 @@ def enter(
 ) -> tuple[jax.Array, jax.Array]:
     """Time and state (n,) where a step from time `start` meets h_guard = level, located at time `end`.
 
-    One Newton step along the field corrects the located point, so the point is exact up to the square
-    of the interpolation's error.
+    Two Newton steps correct the located time.
 
-    Derivative: that of the point on the level set, by the implicit rule; `end` carries none.
+    Derivative: that of the point on the level set, by the implicit rule, which one Newton step gives to
+    first order and two to second; `end` carries none.
     """
-    x = ode.interpolate(trial, (end - start) / trial.h)
-    f = es.xdot(end, x, crossed, control, params)
-    h, rate = es.guard_rates(x, f, params)
-    delay = (level - h[guard]) / rate[guard]
-    # Where the rate vanishes (the guard is only touched) the correction has no meaning.
-    delay = jnp.where(jnp.abs(delay) <= jnp.abs(trial.h), delay, 0.0)
-    return end + delay, x + delay * f
+
+    def correct(_: int, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        time = carry[0]
+        x = ode.interpolate(trial, (time - start) / trial.h)
+        f = es.xdot(time, x, crossed, control, params)
+        h, rate = es.guard_rates(x, f, params)
+        delay = (level - h[guard]) / rate[guard]
+        # Where the rate vanishes (the guard is only touched) the correction has no meaning.
+        delay = jnp.where(jnp.abs(delay) <= jnp.abs(trial.h), delay, 0.0)
+        return time + delay, x + delay * f
+
+    # A loop, so that the field is compiled once.
+    return lax.fori_loop(0, 2, correct, (end, trial.x0))
 
 
 class Crossing(NamedTuple):

@@ -165,9 +165,9 @@ def flow(
     Status: as `integrate`.
 
     Derivative: as `integrate`: exact for the steps taken, so it differs from that of the true flow by
-    C eps^2. At a tie `jax.grad` returns the derivative of one order of crossing (the lower index
-    first), which no perturbation may see; `b_derivative` is exact there. Reverse mode repeats the run in
-    a loop of max_steps turns, so batches of gradients like a small max_steps.
+    C eps^2; second derivatives too. At a tie `jax.grad` returns the derivative of one order of crossing
+    (the lower index first), which no perturbation may see; `b_derivative` is exact there. Reverse mode
+    repeats the run in a loop of max_steps turns, so batches of gradients like a small max_steps.
     """
     inputs, crossed0, plan, _ = run(
         es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events

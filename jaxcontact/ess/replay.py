@@ -1,4 +1,4 @@
-"""The steps of a plan again, as a function one can differentiate, forward and reverse, to any order.
+"""The steps of a plan again, as a function one can differentiate, forward and reverse, twice too.
 
 Owns the derivative of a run: smooth steps end at fixed times, a step that met a band ends on its level
 set by the implicit rule, a straight step is an explicit formula. Step sizes, the number of steps and
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.ess import band
-from jaxcontact.ess.plan import CROSS, ENTER, UNUSED, Plan
+from jaxcontact.ess.plan import CROSS, ENTER, SMOOTH, UNUSED, Plan
 from jaxcontact.event_system import EventSystem
 from jaxcontact.solvers import ode
 
@@ -96,13 +96,13 @@ def replay(
         return new, new
 
     start = (inputs.t0, inputs.x0, crossed0)
-    (t, x, crossed), (ts, xs, masks) = lax.scan(body, start, rows(plan))
-    # The last step ends at the number t1; this makes the end depend on t1 without changing its value.
-    f = es.xdot(t, x, crossed, inputs.control, inputs.params)
-    reached = plan.t == lax.stop_gradient(inputs.t1)
-    x1 = x + f * jnp.where(reached, inputs.t1 - lax.stop_gradient(inputs.t1), 0.0)
+    # The last step ends at the number t1; this makes it depend on t1 without changing its value.
+    last = (plan.kind == SMOOTH) & (plan.end == lax.stop_gradient(inputs.t1))
+    shift = jnp.where(last, inputs.t1 - lax.stop_gradient(inputs.t1), 0.0)
+    kind, guard, level, end, whole = rows(plan)
+    (_, x, _), (ts, xs, masks) = lax.scan(body, start, (kind, guard, level, end + shift, whole + shift))
     return (
-        x1,
+        x,
         jnp.concatenate([inputs.t0[None], ts]),
         jnp.concatenate([inputs.x0[None], xs]),
         jnp.concatenate([crossed0[None], masks]),

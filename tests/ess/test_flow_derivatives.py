@@ -7,6 +7,7 @@ import pytest
 from ess_systems import HOPPER, HOPPER_PARAMS
 from jax.flatten_util import ravel_pytree
 
+import jaxcontact as jc
 from jaxcontact.ess import DormandPrince, flow
 
 FINE = DormandPrince(rtol=1e-11, atol=1e-12)
@@ -45,3 +46,18 @@ def test_forward_reverse_and_differences_agree_through_twenty_events(hopper):
     assert np.abs(ahead - back).max() <= 1e-10 * scale
     estimate = differences(run, vector)
     assert np.abs(ahead - estimate).max() <= 1e-6 * np.abs(estimate).max()
+
+
+def test_second_derivatives_and_those_by_time():
+    model = jc.models.affine_3d()
+    start = jnp.concatenate([model.state, jnp.array([0.5])])
+
+    def end(z):
+        options = {"eps": 1e-4, "ode": FINE, "max_steps": 256}
+        return flow(model.system, model.params, z[:3], 0.0, z[3], **options)[0][0]
+
+    gradient = jax.jit(jax.grad(end))
+    hessian = np.asarray(jax.jit(jax.hessian(end))(start))
+    estimate = differences(gradient, start)
+    assert np.abs(hessian - estimate).max() <= 1e-5 * np.abs(estimate).max()
+    assert np.abs(hessian - hessian.T).max() <= 1e-9 * np.abs(hessian).max()
