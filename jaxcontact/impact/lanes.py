@@ -99,11 +99,14 @@ def run_lanes(
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
         mode, valid_set, met = _select(table, blocks, x, drawn[m], live, speed)
+        lost = live & (valid_set == 0)
+        if complete is None:  # else the sample is repeated
+            mode = lax.cond(jnp.any(lost), lambda: jnp.where(lost, _least_bad(table, x), mode), lambda: mode)
         change = _impulse(table, mode, x)
         u_next = u + modes.apply(space.delassus.T, change)
         impulse = impulse + change
         worst = jnp.maximum(worst, _misfit(space, u_next, change, cap, speed, cone_unit))
-        missed = missed | (valid_set == 0)
+        missed = missed | lost
         if complete is not None:
             place = jnp.minimum(jnp.searchsorted(complete, valid_set), complete.shape[0] - 1)
             missed = missed | (complete[place] != valid_set)
@@ -223,13 +226,14 @@ def _select(
         mode, valid_set = lax.cond(
             few_enough, among_few, lambda: choose(valid, modes.apply(table.score, x), names)
         )
-    lost = live & (valid_set == 0)
-    least_bad = lax.cond(
-        jnp.any(lost),
-        lambda: jnp.argmin(modes.evaluate(table, x), axis=0).astype(jnp.int32),
-        lambda: mode,
-    )
-    return jnp.minimum(jnp.where(lost, least_bad, mode), number - 1), valid_set, met
+    return jnp.minimum(mode, number - 1), valid_set, met
+
+
+def _least_bad(table: modes.ModeTable, x: jax.Array) -> jax.Array:
+    """(tile,) the mode that is violated least."""
+    violation = modes.evaluate(table, x)
+    iota = jnp.arange(violation.shape[0], dtype=jnp.int32)[:, None]
+    return jnp.min(jnp.where(violation == jnp.min(violation, axis=0), iota, iota.size - 1), axis=0)
 
 
 def signatures(table: modes.ModeTable) -> jax.Array:
