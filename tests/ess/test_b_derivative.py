@@ -283,24 +283,29 @@ def test_two_balls_swap_and_so_does_the_derivative():
     def run(x, t1, eps):
         return flow(BALLS, ROOM, x, 0.0, t1, eps=eps, max_steps=32)
 
-    value, ahead = jax.jit(run), jax.jit(jax.jacfwd(lambda *a: run(*a)[0]))
-    back = jax.jit(jax.jacrev(lambda *a: run(*a)[0]))
+    @jax.jit
+    def with_jacobian(x, t1, eps):
+        def pair(x):
+            x1, info = run(x, t1, eps)
+            return x1, (x1, info)
+
+        return jax.jacrev(pair, has_aux=True)(x)
+
     directional = jax.jit(
         jax.vmap(
             lambda d, eps: b_derivative(BALLS, ROOM, x0, d, 0.0, t1, eps=eps, max_steps=32)[0], (0, None)
         )
     )
     for eps in (1e-2, 1e-6):
-        x1, info = value(x0, t1, eps)
+        jacobian, (x1, info) = with_jacobian(x0, t1, eps)
         assert int(info.status) == 0 and int(info.num_events) == 1
         assert abs(float(info.event_times[0]) - 0.4 / 1.5) < 1e-15
         assert np.abs(np.asarray(x1) - end).max() < 1e-15
-        assert np.abs(np.asarray(ahead(x0, t1, eps)) - swap).max() < 1e-14
-        assert np.abs(np.asarray(back(x0, t1, eps)) - swap).max() < 1e-14
+        assert np.abs(np.asarray(jacobian) - swap).max() < 1e-14
         assert np.abs(np.asarray(directional(jnp.eye(4), eps)).T - swap).max() < 1e-14
     # The time of impact, 0.2667 s, is in it: without its derivative this, just after it, would not be the swap.
     swap[0, 3] = swap[1, 2] = 0.27
-    assert np.abs(np.asarray(ahead(x0, 0.27, 1e-6)) - swap).max() < 1e-13
+    assert np.abs(np.asarray(with_jacobian(x0, 0.27, 1e-6)[0]) - swap).max() < 1e-13
 
 
 def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
@@ -330,8 +335,6 @@ def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
     apart[:, 0] -= 0.05
     _, info = run(jnp.asarray(apart))
     assert not np.any(np.asarray(info.status))
-    dx, info = b_derivative(BALLS, ROOM, jnp.asarray(starts[0]), jnp.ones(4), 0.0, 1.5, eps=1e-4)
-    assert int(info.status) & int(jc.Status.SIMULTANEOUS)
 
 
 def test_named_errors_and_tangents_of_params():
