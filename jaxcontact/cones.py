@@ -15,7 +15,7 @@ def _positive(x: jax.Array) -> jax.Array:
     return jnp.where(x > 0, x, 1.0)
 
 
-def _directions(tangent: list[jax.Array], pyramid: bool) -> tuple[list[jax.Array], list[list[jax.Array]]]:
+def directions(tangent: list[jax.Array], pyramid: bool) -> tuple[list[jax.Array], list[list[jax.Array]]]:
     """Magnitudes and unit directions of the slip that each friction bound sees.
 
     The cone has one bound on the length of all tangents, the pyramid one on each.
@@ -56,7 +56,7 @@ def project_friction(
     Returns:
         p as [p_n, p_t1, ...] of (nc,), and S as a list of rows of (nc,).
     """
-    sizes, units = _directions(tangent, pyramid)
+    sizes, units = directions(tangent, pyramid)
     ordered = sizes if len(sizes) == 1 else [jnp.maximum(*sizes), jnp.minimum(*sizes)]
     # The largest slips reach the bound first: grow the set of sliding directions until it is consistent.
     force, count, reach = normal, jnp.zeros_like(normal), jnp.zeros_like(normal)

@@ -111,7 +111,7 @@ def cholesky_lanes(matrix: jax.Array) -> jax.Array:
 
     def column(a: jax.Array, k: int | jax.Array) -> jax.Array:
         pivot = jnp.maximum(a[k, k], tiny)
-        return a[:, k] * lax.rsqrt(pivot)
+        return a[:, k] * lax.rsqrt(pivot)[None]
 
     if n <= UNROLLED:
         columns, rest = [], matrix
@@ -143,8 +143,7 @@ def cholesky_solve_lanes(factor: jax.Array, rhs: jax.Array) -> jax.Array:
         return jnp.stack(x)
 
     def forward(k: jax.Array, x: jax.Array) -> jax.Array:
-        done = x.at[k].set((x[k] - jnp.sum(factor[k] * x, axis=0) + factor[k, k] * x[k]) / factor[k, k])
-        return done
+        return x.at[k].set((x[k] - jnp.sum(factor[k] * x, axis=0) + factor[k, k] * x[k]) / factor[k, k])
 
     def backward(i: jax.Array, x: jax.Array) -> jax.Array:
         k = n - 1 - i

@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.law import Law
-from jaxcontact.solvers.cone_program import ConeProgram
+from jaxcontact.solvers.cone_program import ConeProgram, row_mobility
 from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
 
 
@@ -81,8 +81,8 @@ def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
     return jnp.broadcast_to(array, (count,))
 
 
-def row_law(problem: Problem, u: jax.Array | None = None) -> RowLaw:
-    """The law on every row; an elastic potential is linearised at the rates `u` (nr,), default G v."""
+def row_law(problem: Problem) -> RowLaw:
+    """The springs and dampers of the law on every row; not its elastic potential."""
     terms, law, h = problem.terms, problem.law, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
     dtype, singles = terms.G.dtype, nb + nl
@@ -96,10 +96,6 @@ def row_law(problem: Problem, u: jax.Array | None = None) -> RowLaw:
     drift = h * terms.gdot_v[heads]
     rate = h * stiffness + damping
     base = -stiffness * phi - rate * drift
-    if law.potential is not None:
-        force, slope, at = _potential(problem, heads[nb:], u)
-        base = base.at[nb:].add(force + slope * (at - h * terms.gdot_v[heads[nb:]]))
-        rate = rate.at[nb:].add(slope)
     tangents = [-rubbing * h * terms.gdot_v[singles + k :: axes] for k in range(1, axes)]
     rates = [rubbing] * (axes - 1)
 
@@ -110,24 +106,6 @@ def row_law(problem: Problem, u: jax.Array | None = None) -> RowLaw:
     return RowLaw(base=weave(base, tangents), rate=weave(rate, rates), mu=mu)
 
 
-def _potential(
-    problem: Problem, rows: jax.Array, u: jax.Array | None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Force (nu,), its loss per rate of phi (nu,), and the rates (nu,) where the potential is linearised."""
-    terms, h = problem.terms, problem.dt
-    assert problem.law.potential is not None
-    energy = problem.law.potential
-    at = (terms.G[rows] @ problem.v if u is None else u[rows]) + h * terms.gdot_v[rows]
-    at = lax.stop_gradient(at)
-    depth = -terms.phi[rows] - h * at
-
-    def force(d: jax.Array) -> jax.Array:
-        return jax.grad(lambda x: jnp.sum(energy(x)))(d)
-
-    pushed, stiffness = jax.jvp(force, (depth,), (jnp.ones_like(depth),))
-    return pushed, h * stiffness, at
-
-
 def slope_cap(dtype: Any) -> float:
     """Largest slope, times the mobility of its row, that a program gets: eps^-0.375, 7.5e5 in double."""
     return float(jnp.finfo(dtype).eps) ** -0.375
@@ -136,13 +114,18 @@ def slope_cap(dtype: Any) -> float:
 def convex_program(problem: Problem, row: RowLaw, *, pyramid: bool = False) -> ConeProgram:
     """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse."""
     terms, h, G = problem.terms, problem.dt, problem.terms.G
-    nb, nl, _, _ = count_rows(terms.kind)
+    nb, nl, nc, axes = count_rows(terms.kind)
     stiff = h * row.rate
     # Exact for free bodies, and of the right order elsewhere.
-    mobility = jnp.sum(G**2 / jnp.diagonal(problem.M)[None, :], axis=1)
+    mobility = row_mobility(jnp.diagonal(problem.M), G, nb + nl, axes)
     product = lax.stop_gradient(stiff * mobility)
     cap = slope_cap(G.dtype)
     share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
+    elastic: dict[str, Any] = {}
+    if problem.law.potential is not None:
+        heads = jnp.concatenate([jnp.arange(nb, nb + nl), nb + nl + axes * jnp.arange(nc)])
+        future = terms.phi[heads] + h * h * terms.gdot_v[heads]
+        elastic = {"potential": problem.law.potential, "depth": -future, "dt": h}
     return ConeProgram(
         M=problem.M,
         v=problem.v,
@@ -152,6 +135,7 @@ def convex_program(problem: Problem, row: RowLaw, *, pyramid: bool = False) -> C
         slope=share * stiff,
         keep=1.0 - share,
         mu=row.mu,
+        **elastic,
         num_equalities=nb,
         num_limits=nl,
         pyramid=pyramid,

@@ -24,15 +24,13 @@ TANGENT_STEPS = 4  # of the method of multipliers in a derivative
 
 @dataclasses.dataclass(frozen=True)
 class Newton:
-    """Limits of the search: most Newton steps of a convex problem, and most linearisations of a potential.
+    """Newton's method in velocity space.
 
     Attributes:
-        max_iters: Newton steps.
-        max_linearisations: of an elastic potential; springs are linear and need one.
+        max_iters: most steps of one convex problem.
     """
 
-    max_iters: int = 50
-    max_linearisations: int = 40
+    max_iters: int = 100
 
 
 NEWTON = Newton()
@@ -66,66 +64,34 @@ class StepInfo(Record):
     iterations: jax.Array
 
 
-def program_of(problem: Problem, at: jax.Array | None, cone: str) -> ConeProgram:
-    """The convex program of a step with its potential linearised at the rates `at` (nr,)."""
-    return convex_program(problem, row_law(problem, at), pyramid=cone == "pyramid")
-
-
-def _rates(program: ConeProgram, x: jax.Array, p: jax.Array) -> jax.Array:
-    """Rates (nr,) at which the law of a row gives its impulse, G x where it does not push."""
-    u = cone_program.apply_rows(program.G, x)
-    slope = jnp.where(program.slope > 0, program.slope, 1.0)
-    law = (program.offset - (1.0 - program.keep) * p) / slope
-    return jnp.where((p != 0) & (program.slope > 0), law, u)
-
-
-def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
-    """(v+, p, rates, iterations, converged); potentials are linearised until they settle."""
-
-    def linearised(at: jax.Array | None, p: jax.Array) -> tuple[jax.Array, ...]:
-        program = program_of(problem, at, cone)
-        found = cone_program.solve_cone_program(program, p, solver.max_iters)
-        return found.x, found.p, _rates(program, found.x, found.p), found.iterations, found.converged
-
-    first = linearised(None, start)
-    if problem.law.potential is None:
-        return first
-    eps = jnp.finfo(start.dtype).eps
-
-    def again(carry: tuple) -> tuple:
-        k, (_, p, at, used, _), _ = carry
-        found = linearised(at, p)
-        near = jnp.max(jnp.abs(found[1] - p)) <= eps**0.8 * jnp.max(jnp.abs(found[1]))
-        settled = near & jnp.all((found[1] != 0) == (p != 0))
-        return k + 1, (*found[:3], used + found[3], found[4] & settled), settled
-
-    start_carry = (jnp.int32(1), (*first[:4], jnp.asarray(False)), jnp.asarray(False))
-    return lax.while_loop(lambda c: (c[0] < solver.max_linearisations) & ~c[2], again, start_carry)[1]
+def program_of(problem: Problem, cone: str) -> ConeProgram:
+    """The convex program of a step."""
+    return convex_program(problem, row_law(problem), pyramid=cone == "pyramid")
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _converge(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
-    """(v+, p, rates, iterations, converged); its derivative is that of the equations of the solution."""
-    problem, start = jax.tree.map(lax.stop_gradient, (problem, start))
-    return _search(problem, start, cone, solver)
+    """(v+, p, iterations, converged); the derivative is that of the equations of the solution."""
+    found = cone_program.solve_cone_program(program_of(problem, cone), start, solver.max_iters)
+    return found.x, found.p, found.iterations, found.converged
 
 
 @_converge.defjvp
 def _(cone: str, solver: Newton, primals: tuple, tangents: tuple) -> tuple:
     problem, start = primals
     found = _converge(problem, start, cone, solver)
-    x, p, at = found[:3]
+    x, p = found[:2]
 
     def residuals(data: Problem) -> tuple[jax.Array, jax.Array]:
-        return cone_program.residuals(program_of(data, at, cone), x, p)[:2]
+        return cone_program.residuals(program_of(data, cone), x, p)[:2]
 
-    program = program_of(problem, at, cone)
+    program = program_of(problem, cone)
     response = cone_program.residuals(program, x, p)[2]
     factor = linalg.cholesky_lanes(cone_program.hessian(program, response))
     _, (momentum, misfit) = jax.jvp(residuals, (problem,), (tangents[0],))
     dx, dp = cone_program.solve_linearised(program, response, factor, momentum, misfit, TANGENT_STEPS)
-    none = np.zeros(np.shape(found[3]), jax.dtypes.float0), np.zeros(np.shape(found[4]), jax.dtypes.float0)
-    return found, (dx, dp, jnp.zeros_like(at), *none)
+    none = [np.zeros(np.shape(each), jax.dtypes.float0) for each in found[2:]]
+    return found, (dx, dp, *none)
 
 
 def check_names(cone: str, formulation: str) -> None:
@@ -148,15 +114,14 @@ def solve_velocity(
     check_names(cone, formulation)
     h = problem.dt
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else h * warm_start
-    x, p, at, iterations, converged = _converge(problem, start, cone, solver)
-    return x, _info(problem, x, p, at, iterations, converged, cone)
+    x, p, iterations, converged = _converge(problem, start, cone, solver)
+    return x, _info(problem, x, p, iterations, converged, cone)
 
 
 def _info(
     problem: Problem,
     x: jax.Array,
     p: jax.Array,
-    at: jax.Array,
     iterations: jax.Array,
     converged: jax.Array,
     cone: str,
@@ -164,7 +129,7 @@ def _info(
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
     singles = nb + nl
-    program = program_of(problem, at, cone)
+    program = program_of(problem, cone)
     momentum, misfit, _ = cone_program.residuals(program, x, p)
     u = cone_program.apply_rows(terms.G, x)
     future = terms.phi + h * (u + h * terms.gdot_v)

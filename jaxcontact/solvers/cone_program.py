@@ -19,13 +19,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact import cones, linalg
 from jaxcontact._pytree import Record, static
 
+PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
+FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 SEARCH_STEPS = 12  # of the line search
 SEARCH_SHARE = 0.1  # slope left, relative to the slope at its start, that ends a line search
+SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential
 POLISH_STEPS = 2
 
 
@@ -43,6 +47,9 @@ class ConeProgram(Record):
         mu: (nc,) friction of the contacts.
         bound: (nc,) given bounds on the friction impulses, which then no longer depend on the normal
             impulse; None for a cone.
+        potential: convex energy of the depth of every limit and contact (nu,), beside their springs; a
+            callable pytree or None. It adds the impulse dt potential'(depth - dt u).
+        depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
         num_equalities, num_limits: number of such rows (static).
         pyramid: bounds |p_t1| and |p_t2| apart instead of |p_t|, where there is no `bound` (static).
     """
@@ -56,6 +63,9 @@ class ConeProgram(Record):
     keep: jax.Array
     mu: jax.Array
     bound: jax.Array | None = None
+    potential: Any = None
+    depth: jax.Array | None = None
+    dt: jax.Array | None = None
     num_equalities: int = static(default=0)
     num_limits: int = static(default=0)
     pyramid: bool = static(default=False)
@@ -78,23 +88,81 @@ class ConeSolution(Record):
 
 
 class Response(NamedTuple):
-    """Impulses p (nr,) and how they yield, dp = -S du: `scalar` (ns,) of single rows, `block` of contacts."""
+    """Impulses p (nr,) and how they yield, dp = -S du: `scalar` (ns,) of single rows, `block` of contacts.
+
+    `slope` (nr,) is that of the rows with their potential.
+    """
 
     p: jax.Array
+    slope: jax.Array
     scalar: jax.Array
     block: list[list[jax.Array]]
 
 
-def respond(program: ConeProgram, z: jax.Array) -> Response:
-    """Projects z (nr,) on what each row can exert."""
+def _elastic(program: ConeProgram, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Impulse (nu,) of the potential at rates u (nu,), and its loss per rate."""
+
+    def impulse(potential: Any, depth: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def force(d: jax.Array) -> jax.Array:
+            return jax.grad(lambda x: jnp.sum(potential(x)))(d)
+
+        pushed, stiffness = jax.jvp(force, (depth,), (jnp.ones_like(depth),))
+        return h * pushed, h * h * stiffness
+
+    assert program.dt is not None and program.depth is not None
+    depth = program.depth - program.dt[None] * u if u.ndim > 1 else program.depth - program.dt * u
+    if u.ndim == 1:
+        return impulse(program.potential, depth, program.dt)
+    whole = (program.potential, depth, program.dt)
+    whole = jax.tree.map(lambda a: jnp.broadcast_to(a, (*a.shape[:-1], u.shape[-1])), whole)
+    return jax.vmap(impulse, in_axes=-1, out_axes=-1)(*whole)
+
+
+def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Z and slope (nr,) with the potential replaced by its tangent at the rates where it acts.
+
+    That is at u_n on a limit or a sticking contact; the impulse of a sliding one answers to
+    u_n - mu (|z_t| - mu p_n) / slope_t, which is solved for p_n.
+    """
+    ne, singles, nc = program.num_equalities, program.num_equalities + program.num_limits, program.mu.shape[0]
+    axes = (z.shape[0] - singles) // nc if nc else 1
+    heads = np.concatenate([np.arange(ne, singles), singles + axes * np.arange(nc)])
+    slope = jnp.broadcast_to(program.slope, z.shape)
+    rate, linear, stiff = u[heads], z[heads], slope[heads]
+    at = rate
+    if nc and program.bound is None:
+        tangent = [z[singles + k :: axes] for k in range(1, axes)]
+        sizes, _ = cones.directions(tangent, program.pyramid)
+        slope_t = slope[singles + 1 :: axes]
+        mu = jnp.where(slope_t > 0, jnp.broadcast_to(program.mu, slope_t.shape), 0.0)
+        give = mu / jnp.where(slope_t > 0, slope_t, 1.0)
+        p = jnp.zeros_like(slope_t)
+        for _ in range(SHIFT_STEPS):
+            shift = sum(give * jnp.maximum(size - mu * p, 0.0) for size in sizes)
+            grip = sum(give * mu * (size > mu * p) for size in sizes)
+            at = rate.at[program.num_limits :].add(-shift)
+            pushed, stiffness = _elastic(program, at)
+            total = (linear - stiff * (at - rate) + pushed)[program.num_limits :]
+            bend = (stiff + stiffness)[program.num_limits :]
+            p = jnp.maximum(p - (p - total) / (1.0 + grip * bend), 0.0)
+    at = lax.stop_gradient(at)
+    pushed, stiffness = _elastic(program, at)
+    z = z.at[heads].add(pushed + stiffness * (at - rate))
+    return z, slope.at[heads].add(stiffness)
+
+
+def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
+    """Projects z (nr,), taken at the rates u (nr,), on what each row can exert."""
     equalities, singles = program.num_equalities, program.num_equalities + program.num_limits
     slope = program.slope
+    if program.potential is not None:
+        z, slope = _linearise(program, z, u)
     pushes = z[equalities:singles] > 0
     p = [z[:equalities], jnp.where(pushes, z[equalities:singles], 0.0)]
     scalar = jnp.concatenate([slope[:equalities], jnp.where(pushes, slope[equalities:singles], 0.0)])
     nc = program.mu.shape[0]
     if nc == 0:
-        return Response(jnp.concatenate(p), scalar, [])
+        return Response(jnp.concatenate(p), slope, scalar, [])
     axes = (z.shape[0] - singles) // nc
     normal, *tangent = [z[singles + k :: axes] for k in range(axes)]
     slope_n, slope_t = slope[singles::axes], slope[singles + 1 :: axes]
@@ -109,7 +177,7 @@ def respond(program: ConeProgram, z: jax.Array) -> Response:
         block = [[jnp.where(normal > 0, slope_n, 0.0)] + [zero] * len(tangent)]
         block += [[zero, *row] for row in inner]
     p.append(jnp.stack(found, axis=1).reshape(-1, *normal.shape[1:]))
-    return Response(jnp.concatenate(p), scalar, block)
+    return Response(jnp.concatenate(p), slope, scalar, block)
 
 
 def apply_rows(G: jax.Array, x: jax.Array) -> jax.Array:
@@ -152,6 +220,7 @@ def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
 def line_search(
     program: ConeProgram,
     z: jax.Array,
+    u: jax.Array,
     du: jax.Array,
     start: jax.Array,
     linear: jax.Array,
@@ -166,7 +235,7 @@ def line_search(
     fall = program.slope * du
 
     def slope_at(a: jax.Array) -> tuple[jax.Array, jax.Array]:
-        response = respond(program, z - a[None] * fall)
+        response = respond(program, z - a[None] * fall, u + a[None] * du)
         bend = _dot(du, yielding(response, du[:, None])[:, 0])
         return linear + a * curvature - _dot(response.p, du), curvature + bend
 
@@ -197,6 +266,30 @@ def line_search(
     return lax.while_loop(again, masked, first)[1]
 
 
+def row_mobility(diagonal: jax.Array, G: jax.Array, singles: int, axes: int) -> jax.Array:
+    """Diagonal (nr,) of G M^-1 G^T for a diagonal mass matrix, else of its order.
+
+    The tangents of a contact share the largest of theirs, so that friction stays isotropic.
+    """
+    own = jnp.sum(G**2 / diagonal[None], axis=1)
+    if axes < 3:
+        return own
+    contacts = own[singles:].reshape(-1, axes, *own.shape[1:])
+    tangent = jnp.max(contacts[:, 1:], axis=1, keepdims=True)
+    shared = jnp.concatenate([contacts[:, :1], *[tangent] * (axes - 1)], axis=1)
+    return jnp.concatenate([own[:singles], shared.reshape(-1, *own.shape[1:])])
+
+
+def _soften(program: ConeProgram, mobility: jax.Array, level: jax.Array) -> ConeProgram:
+    """The same program with slopes of at most `level` times the inverse mobility of their row."""
+    stiff = mobility * program.slope
+    share = jnp.where(stiff > level[None], level[None] / jnp.where(stiff > 0, stiff, 1.0), 1.0)
+    share = jnp.where(jnp.isfinite(level)[None], share, 1.0)
+    return program.replace(
+        offset=share * program.offset, slope=share * program.slope, keep=1.0 - share * (1.0 - program.keep)
+    )
+
+
 def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
     """Newton's method from program.v and the impulses `start` (nr,); batch axes last."""
     dtype = program.M.dtype
@@ -209,32 +302,48 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
     p = jnp.broadcast_to(start, (start.shape[0], *lanes))
     diagonal = jnp.stack([program.M[k, k] for k in range(v.shape[0])])
     energy = _dot(program.v, multiply(program.M, program.v)) + _dot(program.push, program.push / diagonal)
-    weight = jnp.where(program.keep > 0, lax.rsqrt(jnp.where(program.slope > 0, program.slope, 1.0)), 0.0)
-    weight = weight * eps**-0.1875  # sqrt of the mobility of a row whose slope is capped
+    singles = program.num_equalities + program.num_limits
+    axes = (start.shape[0] - singles) // program.mu.shape[0] if program.mu.shape[0] else 2
+    mobility = row_mobility(diagonal, program.G, singles, axes)
+    stiffest = jnp.max(mobility * program.slope, axis=0, initial=0.0)
 
     def newton(carry: tuple) -> tuple:
-        k, x, p, done, _, used = carry
-        z = program.keep * p + program.offset - program.slope * apply_rows(program.G, x)
-        response = respond(program, z)
+        k, x, p, level, tried, fresh, done, _, used = carry
+        full = level >= stiffest
+        staged = _soften(program, mobility, level)
+        u = apply_rows(program.G, x)
+        z = staged.keep * p + staged.offset - staged.slope * u
+        response = respond(staged, z, u)
         momentum = multiply(program.M, x - program.v) - program.push
         gradient = momentum - apply_columns(program.G, response.p)
-        factor = linalg.cholesky_lanes(hessian(program, response))
+        factor = linalg.cholesky_lanes(hessian(staged, response))
         dx = -linalg.cholesky_solve_lanes(factor, gradient)
         size = energy + _dot(x, multiply(program.M, x))
         decrement = -_dot(gradient, dx)
-        settled = decrement <= eps * size
+        settled = decrement <= jnp.where(full, eps, eps**0.3) * size
         du = apply_rows(program.G, dx)
         linear, curvature = _dot(momentum, dx), _dot(dx, multiply(program.M, dx))
-        a = line_search(program, z, du, -decrement, linear, curvature, ~(settled | done))
-        pushed = respond(program, z - a[None] * (program.slope * du)).p
+        a = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
+        pushed = respond(staged, z - a[None] * (staged.slope * du), u + a[None] * du).p
+        weight = jnp.sqrt(mobility) * (program.keep > 0)
         change = jnp.max(weight * jnp.abs(pushed - p), axis=0, initial=0.0)
-        following = jnp.where((settled | done)[None], pushed, p)
         broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
-        now = broken | (settled & (change <= eps**0.375 * jnp.sqrt(size)))
+        still = (change <= eps**0.375 * jnp.sqrt(size)) | (fresh & (decrement <= eps**0.75 * size))
+        now = broken | (full & still & (settled | fresh))
+        following = jnp.where((settled | done | now)[None], pushed, p)
+        tried = jnp.where(settled, 0, tried + 1)
+        lost = tried >= jnp.where(jnp.isinf(level), PATIENCE, 2 * PATIENCE)
+        raised = jnp.where(settled & ~full, level * RAISE, level)
+        softer = jnp.where(jnp.isinf(level), FIRST_LEVEL, jnp.minimum(level, stiffest) / LOWER)
+        level = jnp.where(lost & ~done, softer, raised)
+        tried = jnp.where(lost, 0, tried)
         return (
             k + 1,
             jnp.where(done[None], x, x + a[None] * dx),
             jnp.where(done[None], p, following),
+            level,
+            tried,
+            settled & full,
             done | now,
             factor,
             jnp.where(done, used, k + 1),
@@ -242,17 +351,20 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
 
     nv = v.shape[0]
     none = jnp.zeros(lanes, bool)
-    carry = (jnp.int32(0), v, p, none, jnp.zeros((nv, nv, *lanes), dtype), jnp.zeros(lanes, jnp.int32))
-    carry = lax.while_loop(lambda c: (c[0] < max_iters) & ~jnp.all(c[3]), newton, carry)
-    _, x, p, done, factor, used = carry
-    x, p = _polish(program, x, p, factor)
+    zero = jnp.zeros(lanes, jnp.int32)
+    factor = jnp.zeros((nv, nv, *lanes), dtype)
+    carry = (jnp.int32(0), v, p, jnp.full(lanes, jnp.inf, dtype), zero, none, none, factor, zero)
+    carry = lax.while_loop(lambda c: (c[0] < max_iters) & ~jnp.all(c[6]), newton, carry)
+    _, x, p, _, _, _, done, factor, used = carry
+    polished = _polish(program, x, p, factor)
+    x, p = (jnp.where(done[None], *each) for each in zip(polished, (x, p), strict=True))
     return ConeSolution(x=x, p=p, iterations=used, converged=done & jnp.all(jnp.isfinite(x), axis=0))
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:
     """M (x - v) - push - G^T p (nv,) and p - P(z) (nr,), both zero at the solution, and the response P(z)."""
-    z = program.keep * p + program.offset - program.slope * apply_rows(program.G, x)
-    response = respond(program, z)
+    u = apply_rows(program.G, x)
+    response = respond(program, program.keep * p + program.offset - program.slope * u, u)
     momentum = multiply(program.M, x - program.v) - program.push - apply_columns(program.G, p)
     return momentum, p - response.p, response
 
@@ -267,10 +379,10 @@ def solve_linearised(
 ) -> tuple[jax.Array, jax.Array]:
     """(dx, dp) that make the linearised `residuals` cancel (momentum, misfit).
 
-    M dx - G^T dp = -momentum and dp = J (keep dp - slope G dx) - misfit with J = S / slope, by `steps`
+    M dx - G^T dp = -momentum and dp = J keep dp - S G dx - misfit with J = S / slope, by `steps`
     steps of the method of multipliers. The increments are small, so no digits are lost to stiff springs.
     """
-    slope = program.slope
+    slope = response.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
     dp = jnp.zeros_like(misfit)
     for _ in range(steps):
@@ -288,15 +400,16 @@ def _polish(
     return x + dx, p + dp
 
 
-def _inner_lanes(arrays: Any, batched: Any, ranks: Any) -> int | None:
+def _inner_lanes(arrays: list[jax.Array], batched: list[bool], ranks: list[int]) -> int | None:
     """Size of the last axis that holds an earlier batch; None where there is none."""
-    sizes = jax.tree.map(lambda a, b, r: a.shape[-1] if a.ndim - b > r else 0, arrays, batched, ranks)
-    return max(jax.tree.leaves(sizes)) or None
+    sizes = [a.shape[-1] for a, b, r in zip(arrays, batched, ranks, strict=True) if a.ndim - b > r]
+    return max(sizes, default=None)
 
 
-def _as_lanes(arrays: Any, batched: Any, ranks: Any) -> Any:
+def _as_lanes(
+    arrays: list[jax.Array], batched: list[bool], ranks: list[int], inner: int | None, size: int
+) -> list[jax.Array]:
     """Moves a new batch axis, the first where `batched`, to the last place, merged with earlier lanes."""
-    inner = _inner_lanes(arrays, batched, ranks)
 
     def move(a: jax.Array, b: bool, rank: int) -> jax.Array:
         if inner is None:
@@ -304,22 +417,18 @@ def _as_lanes(arrays: Any, batched: Any, ranks: Any) -> Any:
         a = a if b else a[None]
         a = jnp.moveaxis(a if a.ndim - 1 > rank else a[..., None], 0, -1)
         if a.shape[-2:] != (1, 1):
-            size = max(x.shape[0] for x, y in zip(jax.tree.leaves(arrays), jax.tree.leaves(batched)) if y)
             a = jnp.broadcast_to(a, (*a.shape[:-2], inner, size))
         return a.reshape(*a.shape[:-2], -1)
 
-    return jax.tree.map(move, arrays, batched, ranks)
+    return [move(*each) for each in zip(arrays, batched, ranks, strict=True)]
 
 
 def _from_lanes(a: jax.Array, inner: int | None, size: int) -> jax.Array:
     return jnp.moveaxis(a if inner is None else a.reshape(*a.shape[:-1], inner, size), -1, 0)
 
 
-RANKS = {"M": 2, "G": 2}  # of the arrays of one program; all others are vectors
-
-
 @functools.partial(jax.jit, static_argnames="max_iters")
-def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 50) -> ConeSolution:
+def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 100) -> ConeSolution:
     """The minimiser of a `ConeProgram`, by Newton's method with line search.
 
     Batches made by `vmap` run as lanes on the last axis, until the slowest has converged. A result whose
@@ -332,19 +441,22 @@ def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 
 
     Derivative: none here; the callers differentiate the equations of the solution.
     """
-    fields = {name: value for name, value in vars(program).items() if isinstance(value, jax.Array)}
-    fields = {name: lax.stop_gradient(value) for name, value in fields.items()}
-    ranks = {name: RANKS.get(name, 1) for name in fields}
+    static_fields = ("num_equalities", "num_limits", "pyramid")
+    fields = {name: value for name, value in vars(program).items() if name not in static_fields}
+    fields = jax.tree.map(lax.stop_gradient, fields)
+    leaves, structure = jax.tree.flatten((fields, lax.stop_gradient(start)))
+    ranks = [leaf.ndim for leaf in leaves]
 
     @jax.custom_batching.custom_vmap
-    def lanes(arrays: dict[str, jax.Array], start: jax.Array) -> ConeSolution:
-        return _minimise(program.replace(**arrays), start, max_iters)
+    def lanes(*arrays: jax.Array) -> ConeSolution:
+        found, first = jax.tree.unflatten(structure, arrays)
+        return _minimise(program.replace(**found), first, max_iters)
 
     @lanes.def_vmap
-    def _(size: int, batched: Any, arrays: dict[str, jax.Array], start: jax.Array) -> tuple:
-        out = lanes(*_as_lanes((arrays, start), batched, (ranks, 1)))
-        inner = _inner_lanes((arrays, start), batched, (ranks, 1))
+    def _(size: int, batched: list[bool], *arrays: jax.Array) -> tuple:
+        inner = _inner_lanes(list(arrays), batched, ranks)
+        out = lanes(*_as_lanes(list(arrays), batched, ranks, inner, size))
         out = jax.tree.map(lambda a: _from_lanes(a, inner, size), out)
         return out, jax.tree.map(lambda _: True, out)
 
-    return lanes(fields, lax.stop_gradient(start))
+    return lanes(*leaves)
