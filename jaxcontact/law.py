@@ -56,7 +56,9 @@ class Hertz(Record):
 
     def __call__(self, depth: jax.Array) -> jax.Array:
         """Energy (nu,) in J at depth (nu,) in m."""
-        return (8.0 / 15.0) * self.modulus * jnp.sqrt(self.radius) * jnp.maximum(depth, 0.0) ** 2.5
+        inside = depth > 0
+        power = jnp.where(inside, jnp.where(inside, depth, 1.0) ** 2.5, 0.0)  # all derivatives 0 outside
+        return (8.0 / 15.0) * self.modulus * jnp.sqrt(self.radius) * power
 
 
 def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:

@@ -25,6 +25,9 @@ from jax import lax
 from jaxcontact import cones, linalg
 from jaxcontact._pytree import Record, static
 
+UNROLLED = 48  # longest sum that is written out term by term: several times faster in lanes
+TILE = 64  # lanes that may be unfinished when a batch stops stepping together
+ARRAYS = ("M", "v", "push", "G", "offset", "slope", "keep", "mu", "bound", "potential", "depth", "dt")
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 SEARCH_STEPS = 12  # of the line search
@@ -181,13 +184,17 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
 
 
 def apply_rows(G: jax.Array, x: jax.Array) -> jax.Array:
-    """G x (nr,), with a sum of fixed order over the velocities."""
-    return jnp.sum(G * x[None], axis=1)
+    """G x (nr,)."""
+    if G.shape[1] > UNROLLED:
+        return G @ x if G.ndim == 2 else jnp.sum(G * x[None], axis=1)
+    return sum((G[:, k] * x[k][None] for k in range(1, G.shape[1])), G[:, 0] * x[0][None])
 
 
 def apply_columns(G: jax.Array, p: jax.Array) -> jax.Array:
     """G^T p (nv,)."""
-    return jnp.sum(G * p[:, None], axis=0)
+    if G.shape[0] > UNROLLED or G.shape[0] == 0:
+        return p @ G if G.ndim == 2 else jnp.sum(G * p[:, None], axis=0)
+    return sum((G[i] * p[i][None] for i in range(1, G.shape[0])), G[0] * p[0][None])
 
 
 def yielding(response: Response, rows: jax.Array) -> jax.Array:
@@ -204,17 +211,21 @@ def yielding(response: Response, rows: jax.Array) -> jax.Array:
 
 def hessian(program: ConeProgram, response: Response) -> jax.Array:
     """M + G^T S G (nv, nv)."""
-    weighted = yielding(response, program.G)
-    return program.M + jnp.sum(program.G[:, :, None] * weighted[:, None, :], axis=0)
+    G = program.G
+    # Evaluated once: without the barrier the compiler repeats it inside every use.
+    weighted = lax.optimization_barrier(yielding(response, G))
+    if G.shape[0] > UNROLLED:
+        return program.M + (G.T @ weighted if G.ndim == 2 else jnp.einsum("rib,rjb->ijb", G, weighted))
+    return sum((G[i][:, None] * weighted[i][None, :] for i in range(G.shape[0])), program.M)
 
 
 def multiply(M: jax.Array, x: jax.Array) -> jax.Array:
     """M x (nv,)."""
-    return jnp.sum(M * x[None], axis=1)
+    return apply_rows(M, x)
 
 
 def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.sum(a * b, axis=0)
+    return apply_columns(a[:, None], b)[0]
 
 
 def line_search(
@@ -290,75 +301,138 @@ def _soften(program: ConeProgram, mobility: jax.Array, level: jax.Array) -> Cone
     )
 
 
+class _Search(NamedTuple):
+    """The state of Newton's method; lanes last.
+
+    `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level, `fresh` tells
+    that the impulses p that rows keep were just renewed.
+    """
+
+    x: jax.Array
+    p: jax.Array
+    level: jax.Array
+    tried: jax.Array
+    fresh: jax.Array
+    done: jax.Array
+    steps: jax.Array
+    factor: jax.Array
+
+
+def _newton(program: ConeProgram, mobility: jax.Array, now: _Search) -> _Search:
+    """One step of Newton's method."""
+    eps = jnp.finfo(program.M.dtype).eps
+    stiffest = jnp.max(mobility * program.slope, axis=0, initial=0.0)
+    full = now.level >= stiffest
+    staged = _soften(program, mobility, now.level)
+    x, p, done = now.x, now.p, now.done
+    u = apply_rows(program.G, x)
+    z = staged.keep * p + staged.offset - staged.slope * u
+    response = respond(staged, z, u)
+    momentum = multiply(program.M, x - program.v) - program.push
+    gradient = momentum - apply_columns(program.G, response.p)
+    factor = linalg.cholesky_lanes(hessian(staged, response))
+    dx = -linalg.cholesky_solve_lanes(factor, gradient)
+    diagonal = jnp.stack([program.M[k, k] for k in range(x.shape[0])])
+    size = _dot(x, multiply(program.M, x)) + _dot(program.v, multiply(program.M, program.v))
+    size = size + _dot(program.push, program.push / diagonal)
+    decrement = -_dot(gradient, dx)
+    settled = decrement <= jnp.where(full, eps, eps**0.3) * size
+    du = apply_rows(program.G, dx)
+    linear, curvature = _dot(momentum, dx), _dot(dx, multiply(program.M, dx))
+    a = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
+    pushed = respond(staged, z - a[None] * (staged.slope * du), u + a[None] * du).p
+    weight = jnp.sqrt(mobility) * (program.keep > 0)
+    change = jnp.max(weight * jnp.abs(pushed - p), axis=0, initial=0.0)
+    still = (change <= eps**0.375 * jnp.sqrt(size)) | (now.fresh & (decrement <= eps**0.75 * size))
+    broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
+    finished = broken | (full & still & (settled | now.fresh))
+    # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
+    tried = jnp.where(settled, 0, now.tried + 1)
+    lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
+    softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
+    level = jnp.where(lost, softer, jnp.where(settled & ~full, now.level * RAISE, now.level))
+    then = _Search(
+        x=x + a[None] * dx,
+        p=jnp.where((settled | finished)[None], pushed, p),
+        level=level,
+        tried=jnp.where(lost, 0, tried),
+        fresh=settled & full,
+        done=finished,
+        steps=now.steps + 1,
+        factor=factor,
+    )
+    return jax.tree.map(lambda new, old: jnp.where(done, old, new), then, now)
+
+
 def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
     """Newton's method from program.v and the impulses `start` (nr,); batch axes last."""
-    dtype = program.M.dtype
-    eps = jnp.finfo(dtype).eps
+    dtype, nv = program.M.dtype, program.v.shape[0]
     lanes = jnp.broadcast_shapes(
         *[a.shape[1:] for a in (program.v, program.push, program.offset, program.slope, program.mu, start)],
         *[a.shape[2:] for a in (program.M, program.G)],
     )
-    v = jnp.broadcast_to(program.v, (program.v.shape[0], *lanes))
-    p = jnp.broadcast_to(start, (start.shape[0], *lanes))
-    diagonal = jnp.stack([program.M[k, k] for k in range(v.shape[0])])
-    energy = _dot(program.v, multiply(program.M, program.v)) + _dot(program.push, program.push / diagonal)
     singles = program.num_equalities + program.num_limits
     axes = (start.shape[0] - singles) // program.mu.shape[0] if program.mu.shape[0] else 2
+    diagonal = jnp.stack([program.M[k, k] for k in range(nv)])
     mobility = row_mobility(diagonal, program.G, singles, axes)
-    stiffest = jnp.max(mobility * program.slope, axis=0, initial=0.0)
+    none, zero = jnp.zeros(lanes, bool), jnp.zeros(lanes, jnp.int32)
+    now = _Search(
+        x=jnp.broadcast_to(program.v, (nv, *lanes)),
+        p=jnp.broadcast_to(start, (start.shape[0], *lanes)),
+        level=jnp.full(lanes, jnp.inf, dtype),
+        tried=zero,
+        fresh=none,
+        done=none,
+        steps=zero,
+        factor=jnp.zeros((nv, nv, *lanes), dtype),
+    )
+    if lanes and lanes[0] >= 2 * TILE:
+        now = _iterate(program, mobility, now, max_iters, TILE)
+        now = _finish_tiles(program, mobility, now, max_iters)
+    else:
+        now = _iterate(program, mobility, now, max_iters, 0)
+    polished = _polish(program, now.x, now.p, now.factor)
+    x, p = (jnp.where(now.done[None], *each) for each in zip(polished, (now.x, now.p), strict=True))
+    converged = now.done & jnp.all(jnp.isfinite(x), axis=0)
+    return ConeSolution(x=x, p=p, iterations=now.steps, converged=converged)
 
-    def newton(carry: tuple) -> tuple:
-        k, x, p, level, tried, fresh, done, _, used = carry
-        full = level >= stiffest
-        staged = _soften(program, mobility, level)
-        u = apply_rows(program.G, x)
-        z = staged.keep * p + staged.offset - staged.slope * u
-        response = respond(staged, z, u)
-        momentum = multiply(program.M, x - program.v) - program.push
-        gradient = momentum - apply_columns(program.G, response.p)
-        factor = linalg.cholesky_lanes(hessian(staged, response))
-        dx = -linalg.cholesky_solve_lanes(factor, gradient)
-        size = energy + _dot(x, multiply(program.M, x))
-        decrement = -_dot(gradient, dx)
-        settled = decrement <= jnp.where(full, eps, eps**0.3) * size
-        du = apply_rows(program.G, dx)
-        linear, curvature = _dot(momentum, dx), _dot(dx, multiply(program.M, dx))
-        a = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
-        pushed = respond(staged, z - a[None] * (staged.slope * du), u + a[None] * du).p
-        weight = jnp.sqrt(mobility) * (program.keep > 0)
-        change = jnp.max(weight * jnp.abs(pushed - p), axis=0, initial=0.0)
-        broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
-        still = (change <= eps**0.375 * jnp.sqrt(size)) | (fresh & (decrement <= eps**0.75 * size))
-        now = broken | (full & still & (settled | fresh))
-        following = jnp.where((settled | done | now)[None], pushed, p)
-        tried = jnp.where(settled, 0, tried + 1)
-        lost = tried >= jnp.where(jnp.isinf(level), PATIENCE, 2 * PATIENCE)
-        raised = jnp.where(settled & ~full, level * RAISE, level)
-        softer = jnp.where(jnp.isinf(level), FIRST_LEVEL, jnp.minimum(level, stiffest) / LOWER)
-        level = jnp.where(lost & ~done, softer, raised)
-        tried = jnp.where(lost, 0, tried)
-        return (
-            k + 1,
-            jnp.where(done[None], x, x + a[None] * dx),
-            jnp.where(done[None], p, following),
-            level,
-            tried,
-            settled & full,
-            done | now,
-            factor,
-            jnp.where(done, used, k + 1),
-        )
 
-    nv = v.shape[0]
-    none = jnp.zeros(lanes, bool)
-    zero = jnp.zeros(lanes, jnp.int32)
-    factor = jnp.zeros((nv, nv, *lanes), dtype)
-    carry = (jnp.int32(0), v, p, jnp.full(lanes, jnp.inf, dtype), zero, none, none, factor, zero)
-    carry = lax.while_loop(lambda c: (c[0] < max_iters) & ~jnp.all(c[6]), newton, carry)
-    _, x, p, _, _, _, done, factor, used = carry
-    polished = _polish(program, x, p, factor)
-    x, p = (jnp.where(done[None], *each) for each in zip(polished, (x, p), strict=True))
-    return ConeSolution(x=x, p=p, iterations=used, converged=done & jnp.all(jnp.isfinite(x), axis=0))
+def _iterate(program: ConeProgram, mobility: jax.Array, now: _Search, max_iters: int, few: int) -> _Search:
+    """Newton steps until at most `few` lanes are left, or one has taken `max_iters`."""
+
+    def again(state: _Search) -> jax.Array:
+        left = ~state.done & (state.steps < max_iters)
+        return jnp.sum(left, dtype=jnp.int32) > few
+
+    return lax.while_loop(again, lambda state: _newton(program, mobility, state), now)
+
+
+def _finish_tiles(program: ConeProgram, mobility: jax.Array, now: _Search, max_iters: int) -> _Search:
+    """The few lanes that are left, gathered into a small tile: the others need not wait with them."""
+    count = now.done.shape[0]
+    left = ~now.done & (now.steps < max_iters)
+    (index,) = jnp.nonzero(left, size=TILE, fill_value=0)
+    mask = jnp.arange(TILE) < jnp.sum(left, dtype=jnp.int32)
+
+    def take(a: jax.Array) -> jax.Array:
+        return a if a.shape[-1] != count else a[..., index]
+
+    lanes = program.replace(
+        **{
+            name: jax.tree.map(take, getattr(program, name))
+            for name in ARRAYS
+            if getattr(program, name) is not None
+        }
+    )
+    state = jax.tree.map(take, now)
+    state = state._replace(done=state.done | ~mask)
+    state = _iterate(lanes, take(mobility), state, max_iters, 0)
+    where = jnp.where(mask, index, count)  # out of bounds: dropped
+
+    def put(a: jax.Array, b: jax.Array) -> jax.Array:
+        return a.at[..., where].set(b, mode="drop")
+
+    return jax.tree.map(put, now, state)
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:
@@ -441,8 +515,7 @@ def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 
 
     Derivative: none here; the callers differentiate the equations of the solution.
     """
-    static_fields = ("num_equalities", "num_limits", "pyramid")
-    fields = {name: value for name, value in vars(program).items() if name not in static_fields}
+    fields = {name: getattr(program, name) for name in ARRAYS}
     fields = jax.tree.map(lax.stop_gradient, fields)
     leaves, structure = jax.tree.flatten((fields, lax.stop_gradient(start)))
     ranks = [leaf.ndim for leaf in leaves]
