@@ -79,6 +79,10 @@ def test_sphere_stack():
     assert terms.kind[::3] == (NORMAL,) * 4
     np.testing.assert_allclose(model.params.law.potential.radius, [0.1, 0.05, 0.05, 0.05])
     assert jc.models.sphere_stack(4).system is model.system  # compiles once
+    every = jc.models.sphere_stack(4, offset=1e-3, all_pairs=True)
+    assert every.system.structure.num_contacts == 4 + 6
+    np.testing.assert_allclose(np.asarray(terms_of(every).phi)[::3][:4], gaps)
+    assert int((every.params.law.potential.radius == 0.1).sum()) == 4  # with the floor
 
 
 def test_tossed_cube_may_land_on_any_corner():

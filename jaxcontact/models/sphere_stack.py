@@ -14,8 +14,11 @@ RADIUS, MASS, SPACE = 0.1, 1.0, 0.01  # m, kg, m between one sphere and the next
 
 
 @functools.cache
-def _system(number: int) -> System:
+def _system(number: int, all_pairs: bool) -> System:
     names = [f"sphere_{i}" for i in range(number)]
+    neighbours = [(names[0], "floor"), *zip(names[1:], names[:-1], strict=True)]
+    others = [(name, "floor") for name in names[1:]]
+    others += [(names[j], names[i]) for j in range(number) for i in range(j - 1)]
     return System(
         Structure(
             dim=3,
@@ -26,41 +29,46 @@ def _system(number: int) -> System:
                 *(Sphere(name=name, body=name, radius="radius") for name in names),
                 HalfSpace(name="floor", normal=(0.0, 0.0, 1.0)),
             ),
-            pairs=((names[0], "floor"), *zip(names[1:], names[:-1], strict=True)),
+            pairs=tuple(neighbours + others * all_pairs),
         ),
         free_poses,
     )
 
 
-def sphere_stack(n: int = 10, offset: float = 0.0) -> Model:
+def sphere_stack(n: int = 10, offset: float = 0.0, all_pairs: bool = False) -> Model:
     """Spheres of 1 kg and 0.1 m radius, one above the other with gaps of 1 cm, at rest (Drumwright, Fig. 10).
 
     q = (x, y, z, qw, qx, qy, qz) of each, from the lowest up; contacts are floor and lowest, then each with
-    the one below. E* = 1e11 N/m^2, B = 1 N s/m; the paper gives neither size, mass nor friction (here 0.5).
+    the one below. E* = 1e11 N/m^2; the paper gives neither size, mass nor friction (here 0.5). Its damper of
+    1 N s/m is left out: beside a potential it would brake spheres that do not touch yet.
 
     Args:
         n: number of spheres, at least 1.
         offset: m, how far every other sphere is moved along x.
+        all_pairs: also contacts of every sphere with the floor and with every other, for a stack that falls
+            down; else each meets its neighbours only.
 
     Raises:
         ValueError: n is not positive.
     """
     if n < 1:
         raise ValueError(f"n: expected at least 1, got {n}")
+    system = _system(n, all_pairs)
+    nc = system.structure.num_contacts
+    on_floor = jnp.array([pair[1] == "floor" for pair in system.structure.pairs])
     index = jnp.arange(n)
     q = jnp.zeros((n, 7)).at[:, 3].set(1.0)
     q = q.at[:, 0].set(offset * (index % 2)).at[:, 2].set(RADIUS + SPACE + index * (2.0 * RADIUS + SPACE))
     return Model(
-        system=_system(n),
+        system=system,
         params=Params(
             mass=jnp.full(n, MASS),
             inertia=jnp.full((n, 3), 0.4 * MASS * RADIUS**2),
-            mu=jnp.full(n, 0.5),
+            mu=jnp.full(nc, 0.5),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"radius": jnp.array(RADIUS)},
             law=Law(
-                damping=jnp.array(1.0),
-                potential=Hertz(modulus=jnp.array(1e11), radius=jnp.full(n, RADIUS / 2.0).at[0].set(RADIUS)),
+                potential=Hertz(modulus=jnp.array(1e11), radius=jnp.where(on_floor, RADIUS, RADIUS / 2.0)),
             ),
         ),
         state=State(q=q.ravel(), v=jnp.zeros(6 * n), t=jnp.array(0.0)),
