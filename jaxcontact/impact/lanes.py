@@ -233,7 +233,9 @@ def _least_bad(table: modes.ModeTable, x: jax.Array) -> jax.Array:
     """(tile,) the mode that is violated least."""
     violation = modes.evaluate(table, x)
     iota = jnp.arange(violation.shape[0], dtype=jnp.int32)[:, None]
-    return jnp.min(jnp.where(violation == jnp.min(violation, axis=0), iota, iota.size - 1), axis=0)
+    return jnp.min(
+        jnp.where(violation == jnp.min(violation, axis=0, keepdims=True), iota, iota.size - 1), axis=0
+    )
 
 
 def signatures(table: modes.ModeTable) -> jax.Array:
