@@ -1,0 +1,286 @@
+"""The examples of Drumwright's paper against closed forms, an accurate ODE solver and linear theory."""
+
+import functools
+
+import compliant_reference as reference
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+ALPHA = np.radians(15.0)
+
+
+def nothing(params, state, info):
+    return jnp.zeros(1)
+
+
+@functools.partial(jax.jit, static_argnames=("system", "cone", "measure"))
+def advance(system, params, state, steps, dt, cone, measure):
+    def step(state, lam):
+        tau = jnp.zeros_like(state.v)
+        return jc.compliant.step(system, params, state, tau, dt=dt, cone=cone, warm_start=lam)
+
+    def again(_, carry):
+        state, last, status, largest = carry
+        state, info = step(state, last.lam)
+        return state, info, status | info.status, jnp.maximum(largest, measure(params, state, info))
+
+    rows = jax.eval_shape(functools.partial(jc.constraint_terms, system), params, state).phi
+    kinds = jax.eval_shape(step, state, rows)
+    _, blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), kinds)
+    lowest = jnp.full_like(measure(params, state, blank), -jnp.inf)
+    return jax.lax.fori_loop(0, steps, again, (state, blank, blank.status, lowest))
+
+
+def march(model, steps, dt, *, state=None, cone="associated", measure=nothing):
+    """Last state, last info and the largest of `measure` over the steps, all of which succeed.
+
+    One compiled function serves any number of steps of any size.
+    """
+    state = model.state if state is None else state
+    state, info, status, largest = jax.tree.map(
+        np.asarray, advance(model.system, model.params, state, steps, dt, cone, measure)
+    )
+    assert jc.Status.describe(status) == "SUCCESS"
+    return state, info, largest
+
+
+# --- mass, spring and damper: Figures 1 to 3
+
+
+def stretched(structure, q, params):
+    return q[:1], q[1:]
+
+
+def on_a_line(structure, q, params):
+    return jnp.stack([q, jnp.zeros_like(q)], axis=1), jnp.zeros(1, q.dtype)
+
+
+SPRING = jc.System(jc.Structure(dim=2, bodies=("mass",), num_positions=1), on_a_line, constraints=stretched)
+
+
+def spring(k, b):
+    params = jc.Params(
+        mass=jnp.ones(1),
+        inertia=jnp.zeros(1),
+        mu=jnp.array(0.0),
+        gravity=jnp.zeros(2),
+        constants={},
+        law=jc.compliant.Law(stiffness=jnp.array(k), damping=jnp.array(b)),
+    )
+    return jc.Model(
+        system=SPRING, params=params, state=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0))
+    )
+
+
+@pytest.mark.parametrize(("k", "b"), [(1e6, 0.0), (1e6, 1.0), (1e6, 2.1e5), (1e12, 0.0), (0.0, 1e12)])
+@pytest.mark.parametrize("h", [1e-5, 1e-2])
+def test_a_spring_is_implicit_euler(k, b, h):
+    """Fig. 3 and far beyond: equal to 1e-13 of the amplitude, the deviation never grows."""
+    x, v = reference.implicit_euler(k, b, 1.0, h, 1.0, 0.0, 100)
+    for steps in (1, 2, 10, 100):
+        state, _, _ = march(spring(k, b), steps, h)
+        np.testing.assert_allclose(state.q[0], x[steps], rtol=0, atol=1e-13)
+        np.testing.assert_allclose(state.v[0], v[steps], rtol=0, atol=1e-13 * max(1.0, np.abs(v).max()))
+        assert np.abs(state.q[0]) <= 1.0
+
+
+def test_the_other_two_euler_schemes_are_not_stable():
+    """Figs. 1 and 2, and the boundary b = 10, where explicit Euler keeps the amplitude."""
+
+    def growth(matrix):
+        return np.abs(np.linalg.eigvals(matrix)).max()
+
+    explicit = functools.partial(reference.explicit_euler_matrix, 1e6, m=1.0, h=1e-5)
+    assert growth(explicit(b=1.0)) > 1.0 and growth(explicit(b=2.1e5)) > 1.0
+    assert growth(explicit(b=10.0)) == pytest.approx(1.0, abs=1e-12) and growth(explicit(b=2e5)) < 1.0
+    semi = functools.partial(reference.semi_implicit_euler_matrix, b=1.0, m=1.0, h=1e-3)
+    assert growth(semi(1e6)) < 1.0 < growth(semi(1e7))
+
+
+# --- the pendulum held by a joint: Figure 4
+
+
+def deviation_and_energy(params, state, info):
+    x, y, angle = state.q
+    kinetic = 0.5 * (
+        params.mass[0] * (state.v[0] ** 2 + state.v[1] ** 2) + params.inertia[0] * state.v[2] ** 2
+    )
+    away = jnp.hypot(x - jnp.sin(angle), y + jnp.cos(angle))
+    return jnp.stack([away, jnp.abs(kinetic + 9.81 * y), jnp.max(jnp.abs(info.lam))])
+
+
+def test_deviation_of_a_stiff_joint_grows_as_the_square_of_the_step():
+    model, deviation, energy = jc.models.pendulum_joint(), {}, {}
+    for h in (0.1, 1e-3, 1e-4):
+        _, _, largest = march(model, round(1 / h), h, measure=deviation_and_energy)
+        deviation[h], energy[h], force = largest
+        assert force < 100.0  # N; 3 m g at the lowest point of a swing, and some at h = 0.1
+    assert deviation[0.1] < 0.2  # m
+    assert deviation[1e-4] == pytest.approx(1e-2 * deviation[1e-3], rel=1e-3)
+    # The paper says that energy is kept "to precisely zero"; its error is of first order.
+    assert energy[1e-4] == pytest.approx(0.1 * energy[1e-3], rel=0.02)
+    assert 1e-3 < energy[1e-4] < 2e-3
+
+
+# --- the pendulum against a limit: Figure 6
+
+
+def test_rebound_from_a_limit_appears_as_the_step_resolves_it():
+    """Half a period of a spring by implicit Euler returns exp(-pi omega h / 2) of the speed."""
+    model = jc.models.pendulum_limit()
+    inertia = 1.005  # 1 kg at 1 m, and the disc of 0.1 m
+    omega, speed = np.sqrt(1e12 / inertia), np.sqrt(2 * 9.81 / inertia)
+    state = model.state.replace(q=jnp.array([1e-7]), v=jnp.array([-speed]))
+    rebound = {h: march(model, 500, h, state=state)[0].v[0] / speed for h in (1e-8, 1e-7, 1e-5, 1e-3)}
+    assert rebound[1e-8] == pytest.approx(np.exp(-np.pi * omega * 1e-8 / 2), abs=1e-4)
+    assert rebound[1e-7] == pytest.approx(np.exp(-np.pi * omega * 1e-7 / 2), abs=1e-3)
+    assert 0.0 <= rebound[1e-5] < 0.01 and -1e-2 < rebound[1e-3] < 1e-5  # a dead impact
+
+
+def fall(params, state, info):
+    return jnp.stack([-state.v[0], -state.q[0]])
+
+
+def test_a_pendulum_falls_on_its_limit_and_stays():
+    """From the horizontal, with steps of 10 ms: speed sqrt(2 m g l / I) to first order, then rest."""
+    state, _, (fastest, deepest) = march(jc.models.pendulum_limit(), 500, 0.01, measure=fall)
+    assert fastest == pytest.approx(np.sqrt(2 * 9.81 / 1.005), rel=0.02)
+    assert np.abs(state.q).max() < 1e-10 and np.abs(state.v).max() < 1e-8
+    assert deepest < 1e-9
+
+
+# --- the cube on an elastic foundation: Tables 1 and 2, Figure 7
+
+# Depth and quaternion x, y after 1 s; by foundation_ode(number, 1e7, load, rtol=1e-9), converged to 1e-7.
+ACCURATE = {
+    (900, 5.0): (-8.34800226e-06, 8.15978536e-07, -1.26101069e-06),
+    (900, 50.0): (-1.25250595e-05, 8.86324320e-06, -1.34042056e-05),
+    (100, 5.0): (-8.33372728e-06, 8.29283548e-07, -1.32647573e-06),
+    (100, 50.0): (-1.25176231e-05, 8.86003489e-06, -1.34333904e-05),
+}
+
+
+def settled(model, h):
+    """Depth and quaternion x, y of the cube after 1 s."""
+    z, x, y = march(model, round(1 / h), h)[0].q[[2, 4, 5]]
+    return np.array([z - 0.5, x, y])
+
+
+def error(model, h, expected):
+    """Relative to the deflection."""
+    return np.linalg.norm(settled(model, h) - expected) / np.linalg.norm(expected)
+
+
+def test_reference_of_the_foundation():
+    found = reference.foundation_ode(900, 1e7, 5.0, rtol=1e-6)
+    np.testing.assert_allclose(found, ACCURATE[900, 5.0], rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [(900, 50.0), (100, 5.0), (100, 50.0)])
+def test_other_references_of_the_foundation(case):
+    found = reference.foundation_ode(case[0], 1e7, case[1])
+    np.testing.assert_allclose(found, ACCURATE[case], rtol=1e-4)
+
+
+@pytest.mark.parametrize(("load", "per_second"), [(5.0, 1.77), (50.0, 7.65)])
+def test_foundation_of_rubber_is_first_order(load, per_second):
+    """The error is that of a load taken one step late, 10 h of the tilt: 1.8 % and 7.6 % at 10 ms."""
+    model = jc.models.box_on_foundation(900, 1e7, load)
+    coarse, fine = (error(model, h, ACCURATE[900, load]) for h in (1e-2, 1e-3))
+    assert coarse == pytest.approx(per_second * 1e-2, rel=0.02)
+    assert fine == pytest.approx(0.1 * coarse, rel=0.02)
+
+
+@pytest.mark.parametrize(("load", "coarse", "fine"), [(5.0, 0.017, 0.0065), (50.0, 0.076, 0.009)])
+def test_foundation_of_fewer_elements(load, coarse, fine):
+    """Less damping in all: 0.7 % of the first deflection still swings after 1 s, which the step damps."""
+    model = jc.models.box_on_foundation(100, 1e7, load)
+    assert error(model, 1e-2, ACCURATE[100, load]) < coarse
+    assert error(model, 1e-3, ACCURATE[100, load]) < fine
+
+
+@pytest.mark.parametrize("number", [100, 900])
+@pytest.mark.parametrize("load", [5.0, 50.0])
+def test_foundation_of_steel_is_at_rest_under_the_load_of_the_step(number, load):
+    model = jc.models.box_on_foundation(number, 1e11, load)
+    h = 1e-2
+    taken = reference.foundation_at_rest(number, 1e11, load, 1.0 - h)
+    np.testing.assert_allclose(settled(model, h), taken, rtol=0, atol=1e-3 * np.linalg.norm(taken))
+    now = reference.foundation_at_rest(number, 1e11, load, 1.0)
+    assert error(model, h, now) < 0.1 * np.hypot(*now[1:]) / np.linalg.norm(now) * 1.1
+
+
+def test_part_of_the_foundation_lets_go_under_the_heavy_load():
+    model = jc.models.box_on_foundation(900, 1e7, 50.0)
+    _, info, _ = march(model, 100, 1e-2)
+    assert 0.05 < np.mean(info.lam == 0.0) < 0.5
+    assert info.lam.sum() == pytest.approx(8 * 9.81 + 50.0, rel=1e-2)
+
+
+# --- the box on the incline: Figure 9
+
+
+@pytest.mark.parametrize("cone", ["associated", "staggered"])
+@pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
+def test_box_slides_as_far_as_a_rigid_one(mu, cone):
+    model = jc.models.box_on_incline(mu)
+    state, info, _ = march(model, 100, 0.01, cone=cone)
+    moved = state.q[:3] - np.asarray(model.state.q[:3])
+    downhill = np.array([np.cos(ALPHA), 0.0, -np.sin(ALPHA)])
+    rigid = 0.5 * 9.81 * (np.sin(ALPHA) - mu * np.cos(ALPHA))
+    assert moved @ downhill == pytest.approx(rigid, rel=0.02)
+    assert abs(moved[1]) < 1e-9
+    lam = info.lam.reshape(4, 3)
+    assert lam[:, 0].sum() == pytest.approx(9.81 * np.cos(ALPHA), rel=1e-2)
+    rubbing = np.linalg.norm(lam[:, 1:], axis=1)
+    np.testing.assert_allclose(rubbing, mu * lam[:, 0], rtol=1e-6, atol=1e-9)
+    if cone == "staggered":
+        lift = moved @ np.array([np.sin(ALPHA), 0.0, np.cos(ALPHA)])
+        assert -1e-6 < lift < 0.0
+
+
+def test_the_associated_cone_lifts_a_sliding_box():
+    """By the artifact of h mu |v_t|, here 1.7 mm at 1.3 m/s with mu = 0.125."""
+    state, info, _ = march(jc.models.box_on_incline(0.125), 100, 0.01)
+    speed = np.linalg.norm(state.v[:3])
+    np.testing.assert_allclose(info.gap, 0.01 * 0.125 * speed, rtol=0.02)
+
+
+def test_a_sticking_box_does_not_creep():
+    model = jc.models.box_on_incline(0.375)
+    state, _, _ = march(model, 10_000, 0.01)
+    moved = np.linalg.norm(state.q[:3] - np.asarray(model.state.q[:3]))
+    assert moved < 1e-6  # m, in 100 s, of which it sinks in by 0.3e-6
+
+
+# --- stacks of spheres: Figure 10
+
+
+@pytest.mark.parametrize("number", [1, 10, pytest.param(100, marks=pytest.mark.slow)])
+def test_spheres_dropped_in_line_come_to_rest(number):
+    state, _, _ = march(jc.models.sphere_stack(number), 500, 0.01)
+    q = state.q.reshape(number, 7)
+    np.testing.assert_allclose(q[:, :2], 0.0, atol=1e-12)
+    np.testing.assert_allclose(q[:, 2], reference.stack_under_its_weight(q[:, 0]), rtol=0, atol=1e-10)
+    assert np.abs(state.v).max() < 1e-8
+
+
+def test_a_stack_out_of_line_falls_at_the_rate_of_linear_theory():
+    number, h, steps = 10, 1e-3, 200
+    rate, x, angle = reference.stack_mode(number)
+    x, angle = 1e-6 * x, 1e-6 * angle
+    model = jc.models.sphere_stack(number)
+    q, v = np.zeros((number, 7)), np.zeros((number, 6))
+    q[:, 0], q[:, 2] = x, reference.stack_under_its_weight(x)
+    q[:, 3], q[:, 5] = np.cos(angle / 2), np.sin(angle / 2)
+    v[:, 0], v[:, 4] = rate * x, rate * angle
+    state = jc.State(q=jnp.array(q.ravel()), v=jnp.array(v.ravel()), t=jnp.array(0.0))
+    found = march(model, steps, h, state=state)[0].q.reshape(number, 7)[:, 0]
+    grown = found[-1] / x[-1]
+    assert np.log(grown) / (rate * h * steps) == pytest.approx(1.0, abs=2e-3)  # of first order in h
+    np.testing.assert_allclose(found / grown, x, rtol=0, atol=2e-9)
