@@ -1,7 +1,7 @@
 """Compliant steps: a box, feet, a foundation and a stack, beside MuJoCo, MJX and SciPy's stiff solvers.
 
-Every peer simulates the same mechanism for the same time, and says how far it ends from the truth: the stopping
-distance of a rigid box v^2 / (2 mu g), the accurate deflection of the foundation, the balance of the stack.
+Every peer simulates the same mechanism for the same time, and says how far it ends from the truth: the
+stopping distance of a rigid box v^2 / (2 mu g), the deflection of the foundation, the balance of the stack.
 """
 
 from __future__ import annotations
@@ -178,7 +178,10 @@ def _box_gradient(steps: int, dt: float, reverse: bool) -> Run:
 # --- the foundation
 
 # Depth and quaternion x, y after 1 s by an explicit method of order 8; see tests/compliant_reference.py.
-ACCURATE = {5.0: (-8.34800226e-06, 8.15978536e-07, -1.26101069e-06), 50.0: (-1.25250595e-05, 8.86324320e-06, -1.34042056e-05)}  # fmt: skip
+ACCURATE = {
+    5.0: (-8.34800226e-06, 8.15978536e-07, -1.26101069e-06),
+    50.0: (-1.25250595e-05, 8.86324320e-06, -1.34042056e-05),
+}
 
 
 def _deflection_error(q: np.ndarray, load: float) -> float:
@@ -223,13 +226,11 @@ def _stack(number: int, steps: int) -> Run:
     return run
 
 
-def _case(
-    name: str, items: int, setup: Callable[..., Run], *arguments: Any, repeats: int = 5, **options: Any
-) -> Case:
+def _case(name: str, items: int, setup: Callable[..., Run], *arguments: Any, repeats: int = 5) -> Case:
     return Case(
         name=f"compliant {name}",
         items=items,
-        setup=functools.partial(setup, *arguments, **options),
+        setup=functools.partial(setup, *arguments),
         repeats=repeats,
     )
 
@@ -240,7 +241,7 @@ CASES = [
     _case("box batch 1024 MuJoCo, one thread", 50 * 1024, _box_mujoco, 1024, 50, 0.01),
     _case("box batch 1024 MJX", 50 * 1024, _box_mjx, 1024, 50, 0.01, repeats=3),
     *(_case(f"{n} feet batch 256", 50 * 256, _box, 256, 50, 0.01, n, repeats=3) for n in FEET),
-    *(_case(f"{n} feet MuJoCo, one thread", 50 * 256, _box_mujoco, 256, 50, 0.01, n, repeats=3) for n in FEET),
+    *(_case(f"{n} feet MuJoCo", 50 * 256, _box_mujoco, 256, 50, 0.01, n, repeats=3) for n in FEET),
     _case("box 1000 steps forward", 1000, _box_gradient, 1000, 1e-3, False),
     _case("box 1000 steps forward and reverse", 1000, _box_gradient, 1000, 1e-3, True),
     *(_case(f"foundation 900 elements {load:g} N", 1, _foundation, load, 100) for load in ACCURATE),

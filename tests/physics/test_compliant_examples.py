@@ -187,32 +187,30 @@ def test_other_references_of_the_foundation(case):
     np.testing.assert_allclose(found, ACCURATE[case], rtol=1e-4)
 
 
-@pytest.mark.parametrize(("load", "per_second"), [(5.0, 1.77), (50.0, 7.65)])
-def test_foundation_of_rubber_is_first_order(load, per_second):
-    """The error is that of a load taken one step late, 10 h of the tilt: 1.8 % and 7.6 % at 10 ms."""
-    model = jc.models.box_on_foundation(900, 1e7, load)
-    coarse, fine = (error(model, h, ACCURATE[900, load]) for h in (1e-2, 1e-3))
-    assert coarse == pytest.approx(per_second * 1e-2, rel=0.02)
-    assert fine == pytest.approx(0.1 * coarse, rel=0.02)
+def test_foundation_of_rubber_is_first_order():
+    """900 elements damp the first deflection within 1 s: 9e-6 of the deflection at 10 ms, half of it at 5."""
+    model = jc.models.box_on_foundation(900, 1e7, 5.0)
+    errors = [error(model, h, ACCURATE[900, 5.0]) for h in (2e-2, 1e-2, 5e-3)]
+    assert errors[1] < 1e-5
+    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 2.0, atol=0.05)
 
 
-@pytest.mark.parametrize(("load", "coarse", "fine"), [(5.0, 0.017, 0.0065), (50.0, 0.076, 0.009)])
-def test_foundation_of_fewer_elements(load, coarse, fine):
-    """Less damping in all: 0.7 % of the first deflection still swings after 1 s, which the step damps."""
-    model = jc.models.box_on_foundation(100, 1e7, load)
-    assert error(model, 1e-2, ACCURATE[100, load]) < coarse
-    assert error(model, 1e-3, ACCURATE[100, load]) < fine
+@pytest.mark.parametrize(("case", "bound"), [((900, 50.0), 2e-4), ((100, 5.0), 7e-3), ((100, 50.0), 8e-3)])
+def test_foundation_that_still_swings(case, bound):
+    """What the step damps and the truth does not: 0.7 % of the first deflection after 1 s on 100 elements.
+
+    With 900 elements and 50 N, elements that let go and touch again stir up 0.01 %.
+    """
+    model = jc.models.box_on_foundation(case[0], 1e7, case[1])
+    for h in (2e-2, 1e-2):
+        assert error(model, h, ACCURATE[case]) < bound
 
 
 @pytest.mark.parametrize("number", [100, 900])
 @pytest.mark.parametrize("load", [5.0, 50.0])
-def test_foundation_of_steel_is_at_rest_under_the_load_of_the_step(number, load):
+def test_foundation_of_steel_is_in_balance(number, load):
     model = jc.models.box_on_foundation(number, 1e11, load)
-    h = 1e-2
-    taken = reference.foundation_at_rest(number, 1e11, load, 1.0 - h)
-    np.testing.assert_allclose(settled(model, h), taken, rtol=0, atol=1e-3 * np.linalg.norm(taken))
-    now = reference.foundation_at_rest(number, 1e11, load, 1.0)
-    assert error(model, h, now) < 0.1 * np.hypot(*now[1:]) / np.linalg.norm(now) * 1.1
+    assert error(model, 1e-2, reference.foundation_at_rest(number, 1e11, load, 1.0)) < 1e-6
 
 
 def test_part_of_the_foundation_lets_go_under_the_heavy_load():
