@@ -138,3 +138,43 @@ def stack_under_its_weight(x, modulus=1e11, radius=0.1, mass=1.0):
     carried = mass * GRAVITY * np.arange(number, 0, -1)
     depth = (0.75 * carried / (modulus * np.sqrt(effective))) ** (2.0 / 3.0)
     return np.cumsum([radius - depth[0], *np.sqrt((2.0 * radius - depth[1:]) ** 2 - np.diff(x) ** 2)])
+
+
+# --- the tossed cube
+
+
+def tossed_cube_distance(speed, time=1.0, rtol=1e-8, stiffness=1e4, damping=30.0, rubbing=1e3, mu=0.25):
+    """How far (m) the cube of `models.tossed_cube` gets along x when thrown at `speed`, by LSODA.
+
+    Corners push with max(0, K d - B d') and rub with the damper `rubbing`, cut off at mu times the push.
+    """
+    side, mass = 0.1, 0.37
+    corners = np.array([[(k >> axis & 1) * 2 - 1 for axis in range(3)] for k in range(8)]) * side / 2
+    inertia = mass * side**2 / 6
+
+    def rate(t, s):
+        turn, v, w = rotation(s[3:7]), s[7:10], s[10:]
+        arm = corners @ turn.T
+        u = v + np.cross(w, corners) @ turn.T
+        normal = np.maximum(0.0, -stiffness * (s[2] + arm[:, 2]) - damping * u[:, 2])
+        rub = -rubbing * u[:, :2]
+        rub = rub * np.minimum(1.0, mu * normal / np.maximum(np.hypot(*rub.T), 1e-300))[:, None]
+        force = np.concatenate([rub, normal[:, None]], axis=1)
+        torque = np.cross(arm, force).sum(axis=0) @ turn
+        lift = force.sum(axis=0) / mass - np.array([0.0, 0.0, GRAVITY])
+        return np.concatenate([v, quaternion_rate(s[3:7], w), lift, torque / inertia])
+
+    start = np.zeros(13)
+    start[[2, 3]] = 0.3, 1.0
+    start[7:] = [speed, 0.0, 0.0, 0.5, -2.0, 0.3]
+    done = solve_ivp(rate, (0.0, time), start, method="LSODA", rtol=rtol, atol=1e-3 * rtol, max_step=2e-3)
+    assert done.success
+    return done.y[0, -1]
+
+
+def bounced_height(height, stiffness, time):
+    """Height at `time` of 1 kg dropped on an undamped spring, after one bounce."""
+    speed, omega = np.sqrt(2 * GRAVITY * height), np.sqrt(stiffness)
+    contact = (2 * np.pi - 2 * np.arctan2(speed / omega, GRAVITY / stiffness)) / omega
+    flight = time - speed / GRAVITY - contact
+    return speed * flight - 0.5 * GRAVITY * flight**2
