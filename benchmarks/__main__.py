@@ -24,7 +24,6 @@ def main() -> int:
     jax.config.update("jax_enable_x64", True)
     known = [*impact.CASES, *lcp.CASES, *scaling.CASES, *compliant.CASES]
     cases = [case for case in known if re.search(options.k, case.name)]
-    cases = [case for case in known if re.search(options.k, case.name)]
     if options.list:
         print("\n".join(case.name for case in cases))
         return 0

@@ -10,10 +10,11 @@ GRAVITY = 9.81
 
 def implicit_euler(k, b, m, h, x, v, steps):
     """x and v (steps + 1,) of m x'' + b x' + k x = 0; Drumwright, eqs (13)-(14)."""
-    after = np.linalg.inv(np.array([[1.0, -h], [h * k / m, 1.0 + h * b / m]]))
-    path = [np.array([x, v], float)]
+    path = [(x, v)]
     for _ in range(steps):
-        path.append(after @ path[-1])
+        v = (v - h * k / m * x) / (1.0 + h * b / m + h * h * k / m)
+        x = x + h * v
+        path.append((x, v))
     return np.array(path).T
 
 

@@ -26,7 +26,8 @@ def assemble(system: System, params: Params, state: State, tau: jax.Array, dt: A
     return Problem(
         M=mass_matrix(system, params, state.q),
         v=state.v,
-        f=tau - bias(system, params, state),
+        # Forces that depend on time, `System.drive`, are those of the end of the step.
+        f=tau - bias(system, params, state.replace(t=state.t + dt)),
         terms=constraint_terms(system, params, state),
         law=params.law,
         dt=jnp.asarray(dt, state.q.dtype),

@@ -487,7 +487,7 @@ def _as_lanes(
 
     def move(a: jax.Array, b: bool, rank: int) -> jax.Array:
         if inner is None:
-            return jnp.moveaxis(a, 0, -1) if b else a[..., None]
+            return jnp.moveaxis(a, 0, -1) if b else jnp.broadcast_to(a[..., None], (*a.shape, size))
         a = a if b else a[None]
         a = jnp.moveaxis(a if a.ndim - 1 > rank else a[..., None], 0, -1)
         if a.shape[-2:] != (1, 1):

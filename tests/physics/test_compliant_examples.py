@@ -223,11 +223,10 @@ def test_part_of_the_foundation_lets_go_under_the_heavy_load():
 # --- the box on the incline: Figure 9
 
 
-@pytest.mark.parametrize("cone", ["associated", "staggered"])
 @pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
-def test_box_slides_as_far_as_a_rigid_one(mu, cone):
+def test_box_slides_as_far_as_a_rigid_one(mu):
     model = jc.models.box_on_incline(mu)
-    state, info, _ = march(model, 100, 0.01, cone=cone)
+    state, info, _ = march(model, 100, 0.01)
     moved = state.q[:3] - np.asarray(model.state.q[:3])
     downhill = np.array([np.cos(ALPHA), 0.0, -np.sin(ALPHA)])
     rigid = 0.5 * 9.81 * (np.sin(ALPHA) - mu * np.cos(ALPHA))
@@ -237,9 +236,6 @@ def test_box_slides_as_far_as_a_rigid_one(mu, cone):
     assert lam[:, 0].sum() == pytest.approx(9.81 * np.cos(ALPHA), rel=1e-2)
     rubbing = np.linalg.norm(lam[:, 1:], axis=1)
     np.testing.assert_allclose(rubbing, mu * lam[:, 0], rtol=1e-6, atol=1e-9)
-    if cone == "staggered":
-        lift = moved @ np.array([np.sin(ALPHA), 0.0, np.cos(ALPHA)])
-        assert -1e-6 < lift < 0.0
 
 
 def test_the_associated_cone_lifts_a_sliding_box():
@@ -259,7 +255,7 @@ def test_a_sticking_box_does_not_creep():
 # --- stacks of spheres: Figure 10
 
 
-@pytest.mark.parametrize("number", [1, 10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [10, pytest.param(30, marks=pytest.mark.slow)])
 def test_spheres_dropped_in_line_come_to_rest(number):
     state, _, _ = march(jc.models.sphere_stack(number), 500, 0.01)
     q = state.q.reshape(number, 7)
