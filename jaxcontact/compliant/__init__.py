@@ -1,5 +1,6 @@
 """Stiff constraints as springs and dampers, integrated implicitly by one convex problem per step."""
 
+from jaxcontact.compliant.estimate import estimate_forces as estimate_forces
 from jaxcontact.compliant.problem import Problem as Problem
 from jaxcontact.compliant.solve import Newton as Newton
 from jaxcontact.compliant.solve import StepInfo as StepInfo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from jax import lax
 
 from jaxcontact import linalg
 from jaxcontact._pytree import Record
+from jaxcontact.compliant import min_norm, staggered
 from jaxcontact.compliant.problem import Problem, convex_program, count_rows, row_law
 from jaxcontact.solvers import cone_program
 from jaxcontact.solvers.cone_program import ConeProgram
@@ -72,7 +74,10 @@ def program_of(problem: Problem, cone: str) -> ConeProgram:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
 def _converge(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
     """(v+, p, iterations, converged); the derivative is that of the equations of the solution."""
-    found = cone_program.solve_cone_program(program_of(problem, cone), start, solver.max_iters)
+    program = program_of(problem, cone)
+    if cone == "staggered":
+        return staggered.solve_staggered(program, start, solver.max_iters)
+    found = cone_program.solve_cone_program(program, start, solver.max_iters)
     return found.x, found.p, found.iterations, found.converged
 
 
@@ -82,39 +87,80 @@ def _(cone: str, solver: Newton, primals: tuple, tangents: tuple) -> tuple:
     found = _converge(problem, start, cone, solver)
     x, p = found[:2]
 
-    def residuals(data: Problem) -> tuple[jax.Array, jax.Array]:
-        return cone_program.residuals(program_of(data, cone), x, p)[:2]
+    def conditions(data: Problem) -> ConeProgram:
+        program = program_of(data, cone)
+        return staggered.coupled(program) if cone == "staggered" else program
 
-    program = program_of(problem, cone)
-    response = cone_program.residuals(program, x, p)[2]
-    factor = linalg.cholesky_lanes(cone_program.hessian(program, response))
+    def residuals(data: Problem) -> tuple[jax.Array, jax.Array]:
+        return cone_program.residuals(conditions(data), x, p)[:2]
+
+    program = conditions(problem)
     _, (momentum, misfit) = jax.jvp(residuals, (problem,), (tangents[0],))
-    dx, dp = cone_program.solve_linearised(program, response, factor, momentum, misfit, TANGENT_STEPS)
+    if cone == "staggered":
+        dx, dp = staggered.linearised(program, x, p, momentum, misfit)
+    else:
+        response = cone_program.residuals(program, x, p)[2]
+        factor = linalg.cholesky_lanes(cone_program.hessian(program, response))
+        invert = functools.partial(linalg.cholesky_solve_lanes, factor)
+        dx, dp = cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
     none = [np.zeros(np.shape(each), jax.dtypes.float0) for each in found[2:]]
     return found, (dx, dp, *none)
 
 
-def check_names(cone: str, formulation: str) -> None:
+def check_names(cone: str, formulation: str, contacts: int) -> None:
     """Raise ValueError for unknown names and for combinations that make no sense."""
     if cone not in CONES:
         raise ValueError(f"cone: expected one of {CONES}, got {cone!r}")
     if formulation not in FORMULATIONS:
         raise ValueError(f"formulation: expected one of {FORMULATIONS}, got {formulation!r}")
-    if (cone == "coupled") != (formulation == "min_norm"):
-        raise ValueError(
-            "cone and formulation: 'coupled' is the cone of 'min_norm' and of nothing else, "
-            f"got cone={cone!r} with formulation={formulation!r}"
-        )
+    if cone == "coupled" and formulation != "min_norm":
+        raise ValueError("cone: 'coupled' belongs to formulation='min_norm'; use 'associated' or 'staggered'")
+    if formulation == "min_norm" and (cone in ("staggered", "pyramid") or (contacts and cone != "coupled")):
+        raise ValueError(f"cone: with contacts 'min_norm' has the cone 'coupled' only, got {cone!r}")
+
+
+def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
+    """Raise ValueError if the arrays do not fit together."""
+    nr, nv = jnp.shape(problem.terms.G)
+    _, _, nc, _ = count_rows(problem.terms.kind)
+    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "M": (problem.M, (nv, nv)),
+        "v": (problem.v, (nv,)),
+        "f": (problem.f, (nv,)),
+        "terms.phi": (problem.terms.phi, (nr,)),
+        "terms.gdot_v": (problem.terms.gdot_v, (nr,)),
+        "terms.mu": (problem.terms.mu, (nc,)),
+        "terms.kind": (np.zeros(len(problem.terms.kind)), (nr,)),
+        "warm_start": (problem.terms.phi if warm_start is None else warm_start, (nr,)),
+    }
+    for name, (value, shape) in shapes.items():
+        if jnp.shape(value) != shape:
+            raise ValueError(f"{name}: expected shape {shape}, got {jnp.shape(value)}")
+
+
+def _bad_numbers(problem: Problem) -> jax.Array:
+    """Whether a stiffness, damping or friction is negative, a mass or the time step not positive."""
+    law = problem.law
+    given = [law.stiffness, law.damping, law.friction_damping, problem.terms.mu]
+    given += [] if law.friction is None else [law.friction]
+    bad = (problem.dt <= 0) | jnp.any(jnp.diagonal(problem.M) <= 0)
+    for each in given:
+        bad = bad | jnp.any(jnp.asarray(each) < 0)
+    return bad
 
 
 def solve_velocity(
     problem: Problem, warm_start: jax.Array | None, cone: str, formulation: str, solver: Newton
 ) -> tuple[jax.Array, StepInfo]:
     """v+ (nv,) and StepInfo of a step; see `solve`."""
-    check_names(cone, formulation)
+    _check_problem(problem, warm_start)
+    check_names(cone, formulation, problem.terms.mu.shape[0])
     h = problem.dt
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else h * warm_start
-    x, p, iterations, converged = _converge(problem, start, cone, solver)
+    if formulation == "min_norm":
+        x, p, iterations, converged = min_norm.solve_min_norm(problem, solver.max_iters)
+    else:
+        x, p, iterations, converged = _converge(problem, start, cone, solver)
     return x, _info(problem, x, p, iterations, converged, cone)
 
 
@@ -130,6 +176,7 @@ def _info(
     nb, nl, nc, axes = count_rows(terms.kind)
     singles = nb + nl
     program = program_of(problem, cone)
+    program = staggered.coupled(program) if cone == "staggered" else program
     momentum, misfit, _ = cone_program.residuals(program, x, p)
     u = cone_program.apply_rows(terms.G, x)
     future = terms.phi + h * (u + h * terms.gdot_v)
@@ -146,7 +193,9 @@ def _info(
     )
     scale = moved + jnp.max(jnp.abs(program.push)) + jnp.finfo(x.dtype).tiny
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(p))
-    status = flag(~finite, Status.NONFINITE) | flag(finite & ~converged, Status.MAX_ITERS)
+    unfinished = Status.STALLED if cone == "staggered" else Status.MAX_ITERS
+    status = flag(~finite, Status.NONFINITE) | flag(finite & ~converged, unfinished)
+    status = status | flag(_bad_numbers(problem), Status.INVALID)
     return StepInfo(
         status=status,
         lam=p / h,
@@ -170,6 +219,37 @@ def solve(
     formulation: str = "complementary",
     solver: Newton = NEWTON,
 ) -> tuple[jax.Array, StepInfo]:
-    """Constraint forces of one step: 0 <= lam complementary to (I + D A) lam - c >= 0, and friction."""
+    """Constraint forces of one step of springs, dampers and friction, as stiff as one likes.
+
+    With A = G M^-1 G^T, D = h^2 K + h B and c as in `Problem`: bilateral rows (I + D A) lam = c; limits and
+    normals 0 <= lam, (I + D A) lam - c >= 0, complementary (Drumwright's law (68), not his program (83-85));
+    friction -B_t u_t inside the cone |lam_t| <= mu lam_n:
+
+    - "associated": one convex problem, unique. Friction is right, but sliding lifts the normal law by
+      mu |u_t|: a gap of about h mu |u_t|. For simulation and optimisation, the default.
+    - "staggered": Coulomb exactly, the fixed point of convex problems. Several may exist, and `warm_start`
+      decides; or the sweeps cycle. For friction that jams, and where the gap of the cone hurts.
+    - "pyramid": associated, with |lam_t1| <= mu lam_n and |lam_t2| <= mu lam_n: friction up to sqrt(2) mu.
+    - "coupled", with formulation="min_norm": the paper's QCQP (181-198), wrong while sliding; for comparison.
+
+    Args:
+        problem: the algebra of the step.
+        warm_start: (nr,) forces of the last step, N.
+        cone: see above.
+        formulation: "complementary", or "min_norm" for the paper's programs (no derivative).
+        solver: limits of the search.
+
+    Returns:
+        lam (nr,) in N and StepInfo.
+
+    Raises:
+        ValueError: unknown names, combinations that make no sense, shapes or row orders that do not fit.
+
+    Status: MAX_ITERS (STALLED for "staggered") where the conditions are not met, NONFINITE, and INVALID for
+        negative stiffness, damping or friction, masses or dt that are not positive.
+
+    Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
+        change of mode that of the mode found. None for "min_norm".
+    """
     _, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     return info.lam, info

@@ -15,6 +15,7 @@ Arrays carry the batch on the last axis where there is one.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -55,6 +56,8 @@ class ConeProgram(Record):
         depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
         num_equalities, num_limits: number of such rows (static).
         pyramid: bounds |p_t1| and |p_t2| apart instead of |p_t|, where there is no `bound` (static).
+        coulomb: friction is bounded by mu p_n but does not push back on the normal (static). Then it is no
+            minimisation; only `residuals` and `solve_linearised` take it.
     """
 
     M: jax.Array
@@ -72,6 +75,7 @@ class ConeProgram(Record):
     num_equalities: int = static(default=0)
     num_limits: int = static(default=0)
     pyramid: bool = static(default=False)
+    coulomb: bool = static(default=False)
 
 
 class ConeSolution(Record):
@@ -133,7 +137,7 @@ def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Ar
     slope = jnp.broadcast_to(program.slope, z.shape)
     rate, linear, stiff = u[heads], z[heads], slope[heads]
     at = rate
-    if nc and program.bound is None:
+    if nc and program.bound is None and not program.coulomb:
         tangent = [z[singles + k :: axes] for k in range(1, axes)]
         sizes, _ = cones.directions(tangent, program.pyramid)
         slope_t = slope[singles + 1 :: axes]
@@ -170,15 +174,18 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
     normal, *tangent = [z[singles + k :: axes] for k in range(axes)]
     slope_n, slope_t = slope[singles::axes], slope[singles + 1 :: axes]
     mu = jnp.broadcast_to(program.mu, normal.shape)
-    if program.bound is None:
+    if program.bound is None and not program.coulomb:
         found, block = cones.project_friction(normal, tangent, slope_n, slope_t, mu, program.pyramid)
     else:
-        bound = jnp.broadcast_to(program.bound, normal.shape)
-        rubbed, inner, _ = cones.clip_friction(tangent, slope_t, bound)
-        found = [jnp.maximum(normal, 0.0), *rubbed]
+        pushed, stiff = jnp.maximum(normal, 0.0), jnp.where(normal > 0, slope_n, 0.0)
+        bound = mu * pushed if program.bound is None else jnp.broadcast_to(program.bound, normal.shape)
+        rubbed, inner, along = cones.clip_friction(tangent, slope_t, bound)
+        found = [pushed, *rubbed]
         zero = jnp.zeros_like(normal)
-        block = [[jnp.where(normal > 0, slope_n, 0.0)] + [zero] * len(tangent)]
-        block += [[zero, *row] for row in inner]
+        coupling = [mu * a * stiff if program.coulomb else zero for a in along]
+        block = [[stiff] + [zero] * len(tangent)] + [
+            [c, *row] for c, row in zip(coupling, inner, strict=True)
+        ]
     p.append(jnp.stack(found, axis=1).reshape(-1, *normal.shape[1:]))
     return Response(jnp.concatenate(p), slope, scalar, block)
 
@@ -446,7 +453,7 @@ def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Arr
 def solve_linearised(
     program: ConeProgram,
     response: Response,
-    factor: jax.Array,
+    invert: Callable[[jax.Array], jax.Array],
     momentum: jax.Array,
     misfit: jax.Array,
     steps: int,
@@ -454,14 +461,15 @@ def solve_linearised(
     """(dx, dp) that make the linearised `residuals` cancel (momentum, misfit).
 
     M dx - G^T dp = -momentum and dp = J keep dp - S G dx - misfit with J = S / slope, by `steps`
-    steps of the method of multipliers. The increments are small, so no digits are lost to stiff springs.
+    steps of the method of multipliers; `invert` applies the inverse of `hessian`. The
+    increments are small, so no digits are lost to stiff springs.
     """
     slope = response.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
     dp = jnp.zeros_like(misfit)
     for _ in range(steps):
         kept = yielding(response, (share * dp)[:, None])[:, 0] - misfit
-        dx = linalg.cholesky_solve_lanes(factor, apply_columns(program.G, kept) - momentum)
+        dx = invert(apply_columns(program.G, kept) - momentum)
         dp = kept - yielding(response, apply_rows(program.G, dx)[:, None])[:, 0]
     return dx, dp
 
@@ -470,7 +478,8 @@ def _polish(
     program: ConeProgram, x: jax.Array, p: jax.Array, factor: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     momentum, misfit, response = residuals(program, x, p)
-    dx, dp = solve_linearised(program, response, factor, momentum, misfit, POLISH_STEPS)
+    invert = functools.partial(linalg.cholesky_solve_lanes, factor)
+    dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
     return x + dx, p + dp
 
 

@@ -1,0 +1,73 @@
+"""Contact forces from observed motion."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.compliant.problem import convex_program, count_rows, row_law
+from jaxcontact.compliant.step import assemble
+from jaxcontact.solvers import cone_program
+from jaxcontact.system import Params, State, System
+
+TIE_BREAK = 1e6  # slope x mobility of a row at least: compliance must not bear on what motion tells
+REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing
+
+
+@functools.partial(jax.jit, static_argnames="system")
+def estimate_forces(
+    system: System, params: Params, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
+) -> tuple[jax.Array, jax.Array]:
+    """Constraint forces that explain a motion best, without any measurement of deformations.
+
+    Between two states lam minimises |G^T lam - (M (v+ - v) / h - f)|^2 in the metric M^-1 under lam >= 0 on
+    limits and normals and |lam_t| <= mu lam_n, with the compliance D^-1 of the law as a tie-break: redundant
+    contacts share a load as their stiffnesses do. Deformations are taken as zero, as Drumwright proposes
+    (section 7): they are too small to be measured where the law is stiff.
+
+    Args:
+        system: the mechanism (static).
+        params: its numbers and law.
+        states: T + 1 of them, time first.
+        tau: (T, nv) generalized forces applied between them.
+        dt: time between two states, s.
+        reach: limits and contacts carry force only where their gap is smaller at the later state, m.
+
+    Returns:
+        lam (T, nr) in N, and the generalized forces (T, nv) left unexplained.
+
+    Raises:
+        ValueError: numbers of states and forces do not fit.
+
+    Derivative: none.
+    """
+    if tau.shape[0] + 1 != states.v.shape[0]:
+        raise ValueError(
+            f"states: expected one more than the {tau.shape[0]} rows of tau, got {states.v.shape[0]}"
+        )
+    params, states, tau = jax.lax.stop_gradient((params, states, tau))
+
+    def between(before: State, after: State, force: jax.Array) -> tuple[jax.Array, jax.Array]:
+        problem = assemble(system, params, before, force, dt)
+        nb, nl, _, axes = count_rows(problem.terms.kind)
+        near = assemble(system, params, after, force, dt).terms.phi <= reach
+        heads = jnp.concatenate([near[nb : nb + nl], jnp.repeat(near[nb + nl :: axes], axes)])
+        used = jnp.concatenate([jnp.ones(nb, bool), heads])
+        row = row_law(problem)
+        mobility = cone_program.row_mobility(jnp.diagonal(problem.M), problem.terms.G, nb + nl, axes)
+        rigid = TIE_BREAK / jnp.where(mobility > 0, problem.dt * mobility, 1.0)
+        stiff = jnp.where(used, jnp.maximum(row.rate, rigid), 0.0)
+        needed = problem.M @ (after.v - before.v) - problem.dt * problem.f
+        program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)))
+        program = program.replace(v=jnp.zeros_like(before.v), push=-needed, potential=None)
+        found = cone_program.solve_cone_program(program, jnp.zeros_like(row.base))
+        left = needed - cone_program.apply_columns(problem.terms.G, found.p)
+        return found.p / problem.dt, left / problem.dt
+
+    before, after = (
+        jax.tree.map(lambda a, cut=cut: a[cut], states) for cut in (slice(None, -1), slice(1, None))
+    )
+    return jax.vmap(between)(before, after, tau)

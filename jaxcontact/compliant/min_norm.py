@@ -1,0 +1,68 @@
+"""The programs that Drumwright prints, for comparison: least forces that satisfy the spring law as a bound.
+
+They part from the law itself. Two parallel springs, one out of reach, share a load of 10 N as (5, 5) where
+the law says (10, 0); a mass that slides under mu = 0.25 gets many times its weight, because a larger normal
+force makes the violation of stiction cheaper. Simulate with the complementary formulation.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact import linalg
+from jaxcontact.compliant.problem import Problem, count_rows, row_law, slope_cap
+from jaxcontact.solvers import cone_program
+from jaxcontact.solvers.cone_program import ConeProgram
+
+
+def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
+    """(v+, h lam, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198), zeta = 1/h.
+
+    minimise zeta |lam_u,n|^2 / 2 + |lam_t|^2 / 2 + |beta|^2 / 2, beta = (I + D A) lam - c on tangents,
+    under lam_u,n >= 0, ((I + D A) lam - c) >= 0 on limits and normals, mu lam_n >= |lam_t|, and
+    bilateral rows as equalities. No derivative.
+    """
+    problem = lax.stop_gradient(problem)
+    terms, h = problem.terms, problem.dt
+    nb, nl, nc, axes = count_rows(terms.kind)
+    nr, singles, G = len(terms.kind), nb + nl, terms.G
+    row = row_law(problem)
+    inverse, _ = linalg.spd_inverse(problem.M)
+    free = problem.v + h * (inverse @ problem.f)
+    c = row.base - row.rate * (G @ free)
+    system = jnp.eye(nr, dtype=G.dtype) + (h * row.rate)[:, None] * (G @ inverse @ G.T)
+    # Bilateral forces follow from the others: lam_b = known + follow lam.
+    solved = linalg.generalized_inverse(system[:nb, :nb])[0] if nb else system[:0, :0]
+    lift = jnp.concatenate([-solved @ system[:nb, nb:], jnp.eye(nr - nb, dtype=G.dtype)])
+    known = jnp.concatenate([solved @ c[:nb], jnp.zeros(nr - nb, G.dtype)])
+    reduced, rest = system @ lift, c - system @ known
+    size = jnp.sqrt(jnp.sum(reduced**2, axis=1))
+    heads = jnp.concatenate([jnp.arange(nb, singles), singles + axes * jnp.arange(nc)])
+    tangent = jnp.ones(nr, bool).at[:nb].set(False).at[heads].set(False)
+    beta = jnp.where(tangent[:, None], reduced, 0.0)
+    weight = jnp.where(tangent[nb:], 1.0, 1.0 / h)
+    hessian = jnp.diag(weight) + beta.T @ beta
+    unit = jnp.eye(nr - nb, dtype=G.dtype)
+    bound = heads.shape[0]
+    cone = unit[nl:].reshape(nc, axes, nr - nb)
+    cone = cone.at[:, 0].multiply(row.mu[:, None])
+    rows = jnp.concatenate([reduced[heads] / size[heads, None], unit[heads - nb], cone.reshape(-1, nr - nb)])
+    least = jnp.concatenate([rest[heads] / size[heads], jnp.zeros(bound + nc * axes, G.dtype)])
+    mobility = cone_program.row_mobility(jnp.diagonal(hessian), rows, 2 * bound, axes)
+    slope = slope_cap(G.dtype) / jnp.where(mobility > 0, mobility, 1.0)
+    program = ConeProgram(
+        M=hessian,
+        v=jnp.zeros(nr - nb, G.dtype),
+        push=beta.T @ rest,
+        G=rows,
+        offset=slope * least,
+        slope=slope,
+        keep=jnp.ones_like(slope),
+        mu=jnp.ones(nc, G.dtype),
+        num_limits=2 * bound,
+    )
+    found = cone_program.solve_cone_program(program, jnp.zeros_like(slope), max_iters)
+    lam = known + lift @ found.x
+    return free + h * (inverse @ (G.T @ lam)), h * lam, found.iterations, found.converged

@@ -1,0 +1,74 @@
+"""Exact Coulomb friction as a fixed point of convex problems."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact import linalg
+from jaxcontact.solvers import cone_program
+from jaxcontact.solvers.cone_program import ConeProgram
+
+SWEEPS = 60
+POLISH = 3  # Newton steps on the coupled conditions
+TANGENT_STEPS = 4
+
+
+def coupled(program: ConeProgram) -> ConeProgram:
+    """The conditions of Coulomb: the normal law alone, and friction bounded by mu times its force."""
+    return program.replace(coulomb=True)
+
+
+def linearised(
+    program: ConeProgram, x: jax.Array, p: jax.Array, momentum: jax.Array, misfit: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(dx, dp) that cancel (momentum, misfit) in the coupled conditions, linearised; not symmetric."""
+    response = cone_program.residuals(program, x, p)[2]
+    inverse, _ = linalg.generalized_inverse(cone_program.hessian(program, response))
+    invert = functools.partial(jnp.matmul, inverse)
+    return cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
+
+
+def misfit_size(program: ConeProgram, x: jax.Array, p: jax.Array) -> jax.Array:
+    """Largest violation of the coupled conditions and of the momentum balance, relative to the impulses."""
+    momentum, misfit, _ = cone_program.residuals(program, x, p)
+    scale = jnp.max(jnp.abs(cone_program.multiply(program.M, program.v))) + jnp.max(jnp.abs(program.push))
+    scale = scale + jnp.max(jnp.abs(p), initial=0.0) + jnp.finfo(x.dtype).tiny
+    return (jnp.max(jnp.abs(momentum)) + jnp.max(jnp.abs(misfit), initial=0.0)) / scale
+
+
+def solve_staggered(program: ConeProgram, start: jax.Array, max_iters: int) -> tuple[jax.Array, ...]:
+    """(v+, p, iterations, converged): friction bounds held, a convex problem solved, bounds renewed.
+
+    Each problem is the normal law with friction under given bounds (Tresca friction); its normal impulses
+    give the next bounds, until they repeat. A fixed point is a solution of Coulomb's law and vice versa.
+    There may be several, and the start decides, or none that attracts; `converged` is then False.
+    """
+    singles = program.num_equalities + program.num_limits
+    axes = (start.shape[0] - singles) // program.mu.shape[0] if program.mu.shape[0] else 2
+    eps = jnp.finfo(start.dtype).eps
+
+    def bounds(p: jax.Array) -> jax.Array:
+        return program.mu * jnp.maximum(p[singles::axes], 0.0)
+
+    def sweep(carry: tuple) -> tuple:
+        k, _, p, used, _ = carry
+        found = cone_program.solve_cone_program(program.replace(bound=bounds(p)), p, max_iters)
+        change = jnp.max(jnp.abs(bounds(found.p) - bounds(p)), initial=0.0)
+        settled = change <= eps**0.5 * jnp.max(jnp.abs(found.p), initial=0.0)
+        return k + 1, found.x, found.p, used + found.iterations, settled
+
+    first = (jnp.int32(0), program.v, start, jnp.int32(0), jnp.asarray(False))
+    _, x, p, used, _ = lax.while_loop(lambda c: (c[0] < SWEEPS) & ~c[4], sweep, first)
+    exact = coupled(program)
+    size = misfit_size(exact, x, p)
+    for _ in range(POLISH):
+        momentum, misfit, _ = cone_program.residuals(exact, x, p)
+        dx, dp = linearised(exact, x, p, momentum, misfit)
+        better = misfit_size(exact, x + dx, p + dp)
+        x, p = jnp.where(better < size, x + dx, x), jnp.where(better < size, p + dp, p)
+        size = jnp.where(better < size, better, size)
+    return x, p, used, size <= eps**0.6

@@ -1,0 +1,91 @@
+"""Where the cones and formulations part, and what is not accepted."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compliant.test_solve import GRAVITY, problem, sliding_mass, two_springs
+
+import jaxcontact as jc
+from jaxcontact.terms import NORMAL, TANGENT
+
+
+def test_the_printed_program_shares_the_load_with_a_spring_out_of_reach():
+    lam, _ = jc.compliant.solve(two_springs(1e12), formulation="min_norm")
+    np.testing.assert_allclose(lam, [5.0, 5.0], rtol=1e-3)
+
+
+def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program():
+    found = sliding_mass(speed=(1.0, 0.0))
+    exact, info = jc.compliant.solve(found, cone="staggered")
+    np.testing.assert_allclose(exact, [GRAVITY, -0.25 * GRAVITY, 0.0], rtol=2e-5, atol=1e-12)
+    assert info.status == 0 and abs(info.gap[0]) < 1e-7  # no gap of h mu |v_t|
+    printed, _ = jc.compliant.solve(found, cone="coupled", formulation="min_norm")
+    assert printed[0] > 30 * GRAVITY
+
+
+def test_pyramid_equals_cone_along_an_axis_and_lets_more_through_between():
+    along = sliding_mass(0.0025, speed=(1.0, 0.0))
+    for cone in ("associated", "pyramid"):
+        lam, _ = jc.compliant.solve(along, cone=cone)
+        np.testing.assert_allclose(-lam[1] / lam[0], 0.25, rtol=1e-10)
+    across = sliding_mass(0.0025, speed=(1.0, 1.0))
+    lam, _ = jc.compliant.solve(across, cone="pyramid")
+    np.testing.assert_allclose(-lam[1:] / lam[0], [0.25, 0.25], rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("cone", "formulation"),
+    [
+        ("coupled", "complementary"), ("associated", "min_norm"), ("staggered", "min_norm"),
+        ("pyramid", "min_norm"), ("round", "complementary"), ("associated", "maximal"),
+    ],
+)  # fmt: skip
+def test_combinations_without_sense_are_named(cone, formulation):
+    with pytest.raises(ValueError, match="cone|formulation"):
+        jc.compliant.solve(sliding_mass(), cone=cone, formulation=formulation)
+
+
+def test_bad_shapes_rows_and_numbers_are_named():
+    good = sliding_mass()
+    with pytest.raises(ValueError, match="warm_start"):
+        jc.compliant.solve(good, jnp.zeros(2))
+    with pytest.raises(ValueError, match="kind"):
+        jc.compliant.solve(good.replace(terms=good.terms.replace(kind=(TANGENT, NORMAL, TANGENT))))
+    with pytest.raises(ValueError, match=r"law\.stiffness"):
+        jc.compliant.solve(good.replace(law=good.law.replace(stiffness=jnp.ones(3))))
+    _, info = jc.compliant.solve(good.replace(law=good.law.replace(stiffness=-1.0)))
+    assert info.status & jc.Status.INVALID
+    _, info = jc.compliant.solve(good.replace(v=good.v * jnp.nan))
+    assert info.status & jc.Status.NONFINITE
+
+
+def test_forces_are_recovered_from_motion():
+    model = jc.models.box_on_incline(0.25)
+    tau = jnp.zeros((20, 6))
+    states, infos = jc.compliant.rollout(model.system, model.params, model.state, tau, dt=0.01)
+    states = (
+        jnp.concatenate([model.state.q[None], states.q]),
+        jnp.concatenate([model.state.v[None], states.v]),
+    )
+    states = model.state.replace(q=states[0], v=states[1], t=jnp.arange(21) * 0.01)
+    lam, left = jc.compliant.estimate_forces(model.system, model.params, states, tau, dt=0.01)
+    assert np.max(np.abs(left)) < 1e-5 * GRAVITY
+    np.testing.assert_allclose(lam.sum(axis=1), infos.lam.sum(axis=1), rtol=1e-5)
+    with pytest.raises(ValueError, match="states"):
+        jc.compliant.estimate_forces(model.system, model.params, states, tau[1:], dt=0.01)
+
+
+def test_staggered_says_when_no_fixed_point_attracts():
+    """A status of success means that the coupled conditions hold; otherwise it is STALLED."""
+    rng = np.random.default_rng(5)
+    law = jc.compliant.Law(stiffness=1e8, damping=1.0)
+    for _ in range(6):
+        G = rng.normal(size=(6, 3))
+        found = problem(
+            G, [1e-3, 0.0, 0.0, -1e-3, 0.0, 0.0], np.eye(3), rng.normal(size=3), rng.normal(size=3),
+            [NORMAL, TANGENT, TANGENT] * 2, law, 0.01, [2.0, 2.0],
+        )  # fmt: skip
+        lam, info = jc.compliant.solve(found, cone="staggered")
+        scale = np.max(np.abs(lam))
+        met = max(info.signorini, info.dissipation, info.cone) <= 1e-7 * scale
+        assert info.status == (0 if met else jc.Status.STALLED)
