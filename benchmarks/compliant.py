@@ -226,6 +226,56 @@ def _stack(number: int, steps: int) -> Run:
     return run
 
 
+# --- the tossed cube: derivative of its final distance by its initial speed, after 1 s
+
+TOSS = 0.42575  # m per m/s, by differences of an ODE solution; see tests/physics/test_compliant_gradients.py
+
+
+def _toss(steps: int) -> Run:
+    model = jc.models.tossed_cube()
+
+    def distance(speed: jax.Array) -> jax.Array:
+        state = model.state.replace(v=model.state.v.at[0].set(speed))
+        return _final(model.system, model.params, state, steps, 1.0 / steps)[0].q[0]
+
+    function = jax.jit(lambda speed: jax.jvp(distance, (speed,), (jnp.ones_like(speed),)))
+
+    def run() -> dict[str, Any]:
+        x, slope = jax.block_until_ready(function(jnp.array(1.0)))
+        return {"distance m": float(x), "slope": float(slope), "truth": TOSS}
+
+    return run
+
+
+def _toss_mjx(steps: int) -> Run:
+    """MJX on the same toss; its contacts are its own, so only sign and size can be compared."""
+    import mujoco
+    from mujoco import mjx
+
+    half = 0.05
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco>
+<option timestep="{1.0 / steps}" cone="pyramidal" gravity="0 0 -9.81"/>
+<default><geom friction="0.25 0 0" condim="3"/></default>
+<worldbody><geom type="plane" size="0 0 1"/><body pos="0 0 0.3"><freejoint/>
+<geom type="box" size="{half} {half} {half}" mass="0.37"/></body></worldbody></mujoco>""")
+    there = mjx.put_model(model)
+    data = mjx.make_data(there)
+
+    def distance(speed: jax.Array) -> jax.Array:
+        v = jnp.array([0.0, 0.0, 0.0, 0.5, -2.0, 0.3]).at[0].set(speed)
+        start = data.replace(qvel=v)
+        end, _ = jax.lax.scan(lambda d, _: (mjx.step(there, d), None), start, None, length=steps)
+        return end.qpos[0]
+
+    function = jax.jit(lambda speed: jax.jvp(distance, (speed,), (jnp.ones_like(speed),)))
+
+    def run() -> dict[str, Any]:
+        x, slope = jax.block_until_ready(function(jnp.array(1.0)))
+        return {"distance m": float(x), "slope": float(slope), "truth": TOSS}
+
+    return run
+
+
 def _case(name: str, items: int, setup: Callable[..., Run], *arguments: Any, repeats: int = 5) -> Case:
     return Case(
         name=f"compliant {name}",
@@ -235,7 +285,7 @@ def _case(name: str, items: int, setup: Callable[..., Run], *arguments: Any, rep
     )
 
 
-FEET = (2, 10, 30, 100)
+FEET = (4, 10, 30, 100)
 CASES = [
     *(_case(f"box batch {n}", 50 * n, _box, n, 50, 0.01) for n in (1, 1024, 4096)),
     _case("box batch 1024 MuJoCo, one thread", 50 * 1024, _box_mujoco, 1024, 50, 0.01),
@@ -249,5 +299,7 @@ CASES = [
     _case("foundation 900 elements 5 N SciPy BDF", 1, _foundation_scipy, 5.0, "BDF", 2e-2, repeats=3),
     _case("foundation 900 elements 50 N SciPy Radau", 1, _foundation_scipy, 50.0, "Radau", 2e-2, repeats=3),
     _case("foundation 900 elements 50 N SciPy BDF", 1, _foundation_scipy, 50.0, "BDF", 2e-2, repeats=3),
+    *(_case(f"tossed cube slope {n} steps", n, _toss, n, repeats=3) for n in (100, 1000, 3333)),
+    *(_case(f"tossed cube slope {n} steps MJX", n, _toss_mjx, n, repeats=1) for n in (100, 1000, 3333)),
     *(_case(f"stack of {n} spheres, 500 steps", 1, _stack, n, 500, repeats=3) for n in (10, 100)),
 ]  # fmt: skip

@@ -238,6 +238,17 @@ def test_box_slides_as_far_as_a_rigid_one(mu):
     np.testing.assert_allclose(rubbing, mu * lam[:, 0], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("mu", [0.125, 0.25])
+def test_the_staggered_cone_does_not_lift_a_sliding_box(mu):
+    """The same distance, pressed in as deep as the box at rest."""
+    model = jc.models.box_on_incline(mu)
+    state, _, _ = march(model, 100, 0.01, cone="staggered")
+    moved = state.q[:3] - np.asarray(model.state.q[:3])
+    rigid = 0.5 * 9.81 * (np.sin(ALPHA) - mu * np.cos(ALPHA))
+    assert moved @ np.array([np.cos(ALPHA), 0.0, -np.sin(ALPHA)]) == pytest.approx(rigid, rel=0.02)
+    assert moved @ np.array([np.sin(ALPHA), 0.0, np.cos(ALPHA)]) == pytest.approx(-3.16e-7, rel=0.02)
+
+
 def test_the_associated_cone_lifts_a_sliding_box():
     """By the artifact of h mu |v_t|, here 1.7 mm at 1.3 m/s with mu = 0.125."""
     state, info, _ = march(jc.models.box_on_incline(0.125), 100, 0.01)
