@@ -308,6 +308,21 @@ def _soften(program: ConeProgram, mobility: jax.Array, level: jax.Array) -> Cone
     )
 
 
+def _factor(matrix: jax.Array) -> jax.Array:
+    """Cholesky factor; a large single one by LAPACK, which would be a hazard in a batch."""
+    if matrix.ndim == 2 and matrix.shape[0] > linalg.UNROLLED:
+        return lax.linalg.cholesky(matrix, symmetrize_input=False)
+    return linalg.cholesky_lanes(matrix)
+
+
+def _solve(factor: jax.Array, rhs: jax.Array) -> jax.Array:
+    """Solution of L L^T x = b for a factor of `_factor`."""
+    if factor.ndim == 2 and factor.shape[0] > linalg.UNROLLED:
+        half = lax.linalg.triangular_solve(factor, rhs[:, None], left_side=True, lower=True)
+        return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)[:, 0]
+    return linalg.cholesky_solve_lanes(factor, rhs)
+
+
 class _Search(NamedTuple):
     """The state of Newton's method; lanes last.
 
@@ -337,8 +352,8 @@ def _newton(program: ConeProgram, mobility: jax.Array, now: _Search) -> _Search:
     response = respond(staged, z, u)
     momentum = multiply(program.M, x - program.v) - program.push
     gradient = momentum - apply_columns(program.G, response.p)
-    factor = linalg.cholesky_lanes(hessian(staged, response))
-    dx = -linalg.cholesky_solve_lanes(factor, gradient)
+    factor = _factor(hessian(staged, response))
+    dx = -_solve(factor, gradient)
     diagonal = jnp.stack([program.M[k, k] for k in range(x.shape[0])])
     size = _dot(x, multiply(program.M, x)) + _dot(program.v, multiply(program.M, program.v))
     size = size + _dot(program.push, program.push / diagonal)
@@ -478,7 +493,7 @@ def _polish(
     program: ConeProgram, x: jax.Array, p: jax.Array, factor: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     momentum, misfit, response = residuals(program, x, p)
-    invert = functools.partial(linalg.cholesky_solve_lanes, factor)
+    invert = functools.partial(_solve, factor)
     dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
     return x + dx, p + dp
 
