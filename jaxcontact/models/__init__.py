@@ -14,4 +14,6 @@ from jaxcontact.models.plate_on_springs import plate_on_springs as plate_on_spri
 from jaxcontact.models.ramone import ramone as ramone
 from jaxcontact.models.rocking_block import rocking_block as rocking_block
 from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack
+from jaxcontact.models.spring_legged import spring_legged_hexapod as spring_legged_hexapod
+from jaxcontact.models.spring_legged import spring_legged_hopper as spring_legged_hopper
 from jaxcontact.models.tossed_cube import tossed_cube as tossed_cube
