@@ -1,0 +1,73 @@
+"""A direction of descent where the derivative is one-sided: piecewise linear, not linear.
+
+Owns the search for one from values of the one-sided derivative, at a corner and elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import nnls
+
+MAX_PIECES = 8  # gradients kept of one corner
+ENOUGH = 0.5  # share of the predicted descent that a direction must give
+
+
+def one_sided_descent(
+    rate: Callable[[np.ndarray], float],
+    piece: Callable[[np.ndarray], np.ndarray],
+    gradient: np.ndarray,
+) -> tuple[np.ndarray, int]:
+    """A direction d along which a one-sided derivative is negative, or zero where none was found.
+
+    The shortest vector of the convex hull of the gradients known so far is tried, reversed; where the
+    derivative falls short of it, the gradient of the piece met there joins them (a bundle method on one
+    point). Where the pieces are not convex the reversed gradients and the axes are tried as well. With one
+    smooth piece d = -gradient after a single evaluation.
+
+    Args:
+        rate: d (n,) -> one-sided derivative along d, positively homogeneous.
+        piece: d (n,) -> gradient (n,) of the linear piece that d lies in.
+        gradient: (n,) of any piece, e.g. what automatic differentiation gives.
+
+    Returns:
+        d (n,) with rate(d) about -|d|^2, and the number of evaluations. d = 0 means that no direction tried
+        descends: a stationary point, as far as these directions tell.
+    """
+    pieces = [np.asarray(gradient, float)]
+    size = pieces[0].size
+    tried: list[tuple[float, np.ndarray]] = []
+    calls = 0
+    floor = 1e-9 * max(1.0, float(np.linalg.norm(pieces[0])))
+    while len(pieces) <= MAX_PIECES:
+        d = -_shortest(np.stack(pieces))
+        length = float(np.linalg.norm(d))
+        if length <= floor:
+            break
+        value = float(rate(d))
+        calls += 1
+        if value <= -ENOUGH * length**2:
+            return d, calls
+        tried.append((value / length, d / length))
+        pieces.append(np.asarray(piece(d), float))
+        calls += 1
+        if min(float(np.max(np.abs(pieces[-1] - p))) for p in pieces[:-1]) <= floor:
+            break
+    axes = np.eye(size)
+    for d in [*(-p for p in pieces), *axes, *-axes]:
+        length = float(np.linalg.norm(d))
+        if length > floor:
+            tried.append((float(rate(d)) / length, d / length))
+            calls += 1
+    slope, d = min(tried, key=lambda pair: pair[0], default=(0.0, np.zeros(size)))
+    return (-slope * d if slope < -floor else np.zeros(size)), calls
+
+
+def _shortest(points: np.ndarray) -> np.ndarray:
+    """The shortest vector of the convex hull of points (k, n)."""
+    scale = max(float(np.max(np.abs(points))), 1e-300)
+    heavy = 1e4  # weight of sum(w) = 1; the sum is normalised afterwards
+    a = np.concatenate([points.T / scale, np.full((1, points.shape[0]), heavy)])
+    w, _ = nnls(a, np.concatenate([np.zeros(points.shape[1]), [heavy]]))
+    return (w / np.sum(w)) @ points

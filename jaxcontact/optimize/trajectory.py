@@ -1,0 +1,261 @@
+"""Optimisation of controls through a motion: optax along the constraints, Newton's method onto them.
+
+Owns the loop: derivatives, steps, recovery from failed motions, a checkpoint to resume from, the account of
+what was reached. The motion is in the user's functions.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from jaxcontact._pytree import Record
+from jaxcontact.optimize import resume
+from jaxcontact.optimize.descent import one_sided_descent
+from jaxcontact.status import Status
+
+# progress(done, total, cost, largest residual)
+Progress = Callable[[int, int, float, float], None]
+REACH = 0.2  # length of the longest step back to the constraints, in sizes of the controls
+NEWTON_STEPS = 20
+FORWARD = 64  # up to so many controls derivatives are taken forward
+
+
+class TrajectoryInfo(Record):
+    """How an optimisation went.
+
+    Attributes:
+        cost: of the result.
+        residual: largest constraint violation of the result, 0 without constraints.
+        slope: length of the gradient along the constraints at the last step, per relative change of controls.
+        costs: (steps + 1,) at the start and after each step.
+        residuals: (steps + 1,) largest violation at the same times.
+        evaluations: motions computed, with their derivatives.
+        corners: steps at which the one-sided derivative had more than one piece.
+        status: 0; UNTERMINATED where the constraints are not met within `tol`.
+    """
+
+    cost: float
+    residual: float
+    slope: float
+    costs: np.ndarray
+    residuals: np.ndarray
+    evaluations: int
+    corners: int
+    status: np.uint32
+
+
+def trajectory(
+    objective: Callable[[Any], jax.Array],
+    controls0: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    constraints: Callable[[Any], jax.Array] | None = None,
+    directional: Callable[[Any, Any], jax.Array] | None = None,
+    num_steps: int = 100,
+    tol: float = 1e-9,
+    checkpoint: Path | str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Any, TrajectoryInfo]:
+    """Controls of least cost, objective(controls) -> min subject to constraints(controls) = 0.
+
+    Every step moves along the constraints' tangent space by what `optimizer` makes of the gradient there,
+    and back towards the constraints by a Newton step of least length; after the last one Newton's method
+    goes on until they hold within `tol`. Controls are measured in units of |controls0| (1 where zero).
+    A host driver; the functions are compiled.
+
+    Args:
+        objective: controls -> cost (), NaN where the motion failed. Motions such as `ess.flow` go here.
+        controls0: pytree of floats to start from; constraints need not hold.
+        optimizer: an optax transformation, e.g. optax.adam(1e-2).
+        constraints: controls -> (k,), to be zero; k less than the number of controls.
+        directional: (controls, direction) -> one-sided derivative of the objective, such as
+            `ess.b_derivative` gives; where it is not linear, a direction of descent is searched for in place
+            of the gradient. Not together with constraints: penalise them in the objective.
+        num_steps: steps of the optimizer.
+        tol: bound on every constraint at the end.
+        checkpoint: a file; written after every tenth step, continued from where it exists.
+        progress: called as progress(done, num_steps, cost, residual) after every step.
+
+    Returns:
+        controls, TrajectoryInfo.
+
+    Raises:
+        ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
+            `directional`, a `checkpoint` of another run.
+        FloatingPointError: steps lead to failed motions however short they are.
+    """
+    if constraints is not None and directional is not None:
+        raise ValueError("directional: has no meaning with constraints; penalise them in the objective")
+    if constraints is None:
+        return optimise(
+            lambda z: (objective(z), jnp.zeros(0)), controls0, optimizer=optimizer, directional=directional,
+            num_steps=num_steps, tol=tol, checkpoint=checkpoint, progress=progress,
+        )  # fmt: skip
+    return optimise(
+        lambda z: (objective(z), constraints(z)), controls0, optimizer=optimizer, directional=None,
+        num_steps=num_steps, tol=tol, checkpoint=checkpoint, progress=progress,
+    )  # fmt: skip
+
+
+def optimise(
+    outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
+    controls0: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    directional: Callable[[Any, Any], jax.Array] | None,
+    num_steps: int,
+    tol: float,
+    checkpoint: Path | str | None,
+    progress: Progress | None,
+) -> tuple[Any, TrajectoryInfo]:
+    """`trajectory` for a cost and constraints that come out of one motion."""
+    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
+        raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")
+    flat, unravel = ravel_pytree(controls0)
+    scale = jnp.where(flat == 0, 1.0, jnp.abs(flat))
+    run = _Run(outcome, directional, optimizer, unravel, scale)
+    s = flat / scale
+    state = optimizer.init(s)
+    costs, residuals, first = [], [], 0
+    if checkpoint is not None:
+        found = resume.load(Path(checkpoint), flat, state)
+        if found is not None:
+            s, state, costs, residuals = found
+            first = len(costs) - 1
+    cost, r, jacobian = run.evaluate(s)
+    if not run.good(cost, r, jacobian):
+        raise ValueError("controls0: the motion from there fails; cost, constraints or derivatives are not finite")
+    if not costs:
+        costs, residuals = [float(cost)], [_largest(r)]
+    for i in range(first, num_steps):
+        gradient = jacobian[0] if directional is None else run.descent(s, jacobian[0])
+        step, state = run.step(s, state, gradient, r, jacobian[1:])
+        s, (cost, r, jacobian) = run.moved(s, step)
+        costs.append(float(cost))
+        residuals.append(_largest(r))
+        if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1):
+            resume.save(Path(checkpoint), flat, s, state, costs, residuals)
+        if progress is not None:
+            progress(i + 1, num_steps, costs[-1], residuals[-1])
+    for _ in range(NEWTON_STEPS):
+        if _largest(r) <= 0.1 * tol:
+            break
+        s, (cost, r, jacobian) = run.moved(s, _back(r, jacobian[1:]))
+    along = jacobian[0] - _normal(jacobian[0], jacobian[1:])
+    info = TrajectoryInfo(
+        cost=float(cost),
+        residual=_largest(r),
+        slope=float(jnp.linalg.norm(along)),
+        costs=np.array(costs),
+        residuals=np.array(residuals),
+        evaluations=run.evaluations,
+        corners=run.corners,
+        status=np.uint32(0 if _largest(r) <= tol else int(Status.UNTERMINATED)),
+    )
+    return unravel(s * scale), info
+
+
+class _Run:
+    """The functions of one optimisation in flat controls measured in their sizes, compiled once."""
+
+    def __init__(
+        self,
+        outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
+        directional: Callable[[Any, Any], jax.Array] | None,
+        optimizer: optax.GradientTransformation,
+        unravel: Callable[[jax.Array], Any],
+        scale: jax.Array,
+    ) -> None:
+        self.evaluations = self.corners = 0
+
+        def joined(s: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            cost, r = outcome(unravel(s * scale))
+            return jnp.concatenate([cost[None], r]), (cost, r)
+
+        derivative = jax.jacfwd if scale.size <= FORWARD else jax.jacrev
+        self._derivative = jax.jit(derivative(joined, has_aux=True))
+        self._update = jax.jit(functools.partial(_update, optimizer))
+        if directional is not None:
+
+            def rate(s: jax.Array, d: jax.Array) -> jax.Array:
+                return directional(unravel(s * scale), unravel(d * scale))
+
+            self._rate = jax.jit(rate)
+            self._piece = jax.jit(jax.jacfwd(rate, argnums=1))
+
+    def evaluate(self, s: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        self.evaluations += 1
+        jacobian, (cost, r) = self._derivative(s)
+        return cost, r, jacobian
+
+    @staticmethod
+    def good(cost: jax.Array, r: jax.Array, jacobian: jax.Array) -> bool:
+        return all(bool(np.all(np.isfinite(np.asarray(a)))) for a in (cost, r, jacobian))
+
+    def descent(self, s: jax.Array, gradient: jax.Array) -> jax.Array:
+        """Minus a direction of descent at s, which is the gradient where there is one piece."""
+        d, calls = one_sided_descent(
+            lambda d: float(self._rate(s, jnp.asarray(d))),
+            lambda d: np.asarray(self._piece(s, jnp.asarray(d))),
+            np.asarray(gradient),
+        )
+        self.evaluations += calls
+        self.corners += calls > 1
+        return -jnp.asarray(d)
+
+    def step(
+        self, s: jax.Array, state: Any, gradient: jax.Array, r: jax.Array, a: jax.Array
+    ) -> tuple[jax.Array, Any]:
+        return self._update(s, state, gradient, r, a)
+
+    def moved(self, s: jax.Array, step: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        """The controls after a step, shortened while the motion fails, and what comes of them."""
+        for _ in range(12):
+            new = s + step
+            outcome = self.evaluate(new)
+            if self.good(*outcome):
+                return new, outcome
+            step = 0.5 * step
+        raise FloatingPointError("objective: every step along the search direction leads to a failed motion")
+
+
+def _update(
+    optimizer: optax.GradientTransformation,
+    s: jax.Array,
+    state: Any,
+    gradient: jax.Array,
+    r: jax.Array,
+    a: jax.Array,
+) -> tuple[jax.Array, Any]:
+    """A step along the constraints r = 0 with Jacobian a (k, n), and one back to them."""
+    updates, state = optimizer.update(gradient - _normal(gradient, a), state, s)
+    return updates - _normal(updates, a) + _back(r, a), state
+
+
+def _normal(vector: jax.Array, a: jax.Array) -> jax.Array:
+    """The part of a vector (n,) across the constraints."""
+    if a.shape[0] == 0:
+        return jnp.zeros_like(vector)
+    return a.T @ jnp.linalg.lstsq(a.T, vector)[0]
+
+
+def _back(r: jax.Array, a: jax.Array) -> jax.Array:
+    """The Newton step of least length to r = 0, no longer than REACH."""
+    if a.shape[0] == 0:
+        return jnp.zeros(a.shape[1], a.dtype)
+    d = -jnp.linalg.lstsq(a, r)[0]
+    length = jnp.sqrt(jnp.sum(d**2))
+    return d * jnp.minimum(1.0, REACH / jnp.where(length > 0, length, 1.0))
+
+
+def _largest(r: jax.Array) -> float:
+    return float(np.max(np.abs(np.asarray(r)), initial=0.0))
