@@ -2,9 +2,11 @@
 
 from jaxcontact import compliant as compliant
 from jaxcontact import ess as ess
+from jaxcontact import gaits as gaits
 from jaxcontact import impact as impact
 from jaxcontact import joints as joints
 from jaxcontact import models as models
+from jaxcontact import optimize as optimize
 from jaxcontact import rotations as rotations
 from jaxcontact import viz as viz
 from jaxcontact.geometry import Box as Box

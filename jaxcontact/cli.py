@@ -1,4 +1,4 @@
-"""The command line: `jaxcontact impact MODEL` and `jaxcontact models`."""
+"""The command line: `jaxcontact impact MODEL`, `jaxcontact gait MODEL` and `jaxcontact models`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact import impact, models, viz
+from jaxcontact import gait_command, impact, models, viz
 from jaxcontact.impact.checkpoint import num_finished
 from jaxcontact.impact.sampling import SELECTIONS, Progress
 from jaxcontact.impact.tally import Tally, tally
@@ -122,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.set_defaults(run=_impact)
+    gait_command.add_parser(commands)
     return parser
 
 

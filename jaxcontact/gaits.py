@@ -29,7 +29,15 @@ def _launch(free: Any, params: Any) -> Launch:
     angle = _tripods(free["angle"], legs)
     numbers = {**params, "angle": angle, "preload": _tripods(free["preload"], legs)}
     level = jnp.zeros_like(free["height"])
-    body = [level, free["height"], free.get("pitch", level), free["rate"], level, free.get("turn", level), level]
+    body = [
+        level,
+        free["height"],
+        free.get("pitch", level),
+        free["rate"],
+        level,
+        free.get("turn", level),
+        level,
+    ]
     x0 = jnp.concatenate([jnp.stack(body), jnp.zeros(legs, level.dtype)])
     return Launch(numbers, x0, free["duration"], {"thrust": _tripods(free["thrust"], legs)})
 

@@ -21,7 +21,9 @@ LAYERS = (
     ("simulate",),
     ("optimize", "stability"),
     ("models",),
+    ("gaits",),
     ("peers", "viz", "report"),
+    ("gait_command",),
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}

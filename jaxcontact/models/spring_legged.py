@@ -1,4 +1,4 @@
-"""Bodies in the sagittal plane that run on springy massless legs: a hexapod with two tripods, and a hopper."""
+"""Bodies in the sagittal plane on springy massless legs: a hexapod with two tripods, and a hopper."""
 
 from __future__ import annotations
 
@@ -99,13 +99,14 @@ def _params(hips: list[float], angle: float, *, mass: float, inertia: float, sti
 
 
 def spring_legged_hexapod() -> Model:
-    """A hexapod of 8 kg running on two tripods of springy massless legs, at an apex; `system` is an EventSystem.
+    """A hexapod of 8 kg running on two tripods of springy massless legs, at an apex.
 
-    Its state is (x, z, pitch, vx, vz, pitch rate, work, feet (6,)), SI units: body, work of the actuators so
-    far, and where each foot stands. Legs 0..2 (front, middle, rear) are one tripod, 3..5 the other; their hips
-    lie on the body's axis. Guards, six each: touch-down, where a foot held at `angle` (rad, forward of the
-    vertical) reaches the ground; turn, where a loaded leg begins to lengthen; lift-off at full length. Lift-off
-    of a leg arms the touch-down of its partner three places on, so the tripods alternate.
+    `system` is an EventSystem. Its state is (x, z, pitch, vx, vz, pitch rate, work, feet (6,)), SI
+    units: body, work of the actuators so far, where each foot stands. Legs 0..2 (front, middle, rear) are
+    one tripod, 3..5 the other; their hips lie on the body's axis. Guards, six each: touch-down, where a
+    foot held at `angle` (rad, forward of the vertical) reaches the ground; turn, where a loaded leg begins
+    to lengthen; lift-off at full length. Lift-off of a leg arms the touch-down of its partner three places
+    on, so the tripods alternate.
 
     A leg is a spring, preloaded at full length, so that it pushes at once when it lands (as the robot of
     Anderson & Revzen's figure 1), a damper while it shortens, and an actuator that adds `control["thrust"]`
@@ -117,10 +118,10 @@ def spring_legged_hexapod() -> Model:
 
 
 def spring_legged_hopper() -> Model:
-    """A hopper of 8 kg on one springy massless leg under its centre of mass, at an apex; as the hexapod.
+    """A hopper of 8 kg on one springy massless leg under its centre of mass, at an apex.
 
-    The spring-loaded inverted pendulum with preload, one-way damper and thrust; the state is (x, z, pitch, vx,
-    vz, pitch rate, work, foot), and guards are touch-down, turn and lift-off.
+    As the hexapod: the spring-loaded inverted pendulum with preload, one-way damper and thrust; the state
+    is (x, z, pitch, vx, vz, pitch rate, work, foot), and guards are touch-down, turn and lift-off.
     """
     params = _params([0.0], 0.3, mass=8.0, inertia=0.17, stiffness=6000.0)
     return Model(system=HOPPER, params=params, state=_apex(1))

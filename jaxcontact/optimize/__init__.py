@@ -6,5 +6,6 @@ from jaxcontact.optimize.gait import Launch as Launch
 from jaxcontact.optimize.gait import gait as gait
 from jaxcontact.optimize.gait import gait_outcome as gait_outcome
 from jaxcontact.optimize.gait import gait_outcome_rate as gait_outcome_rate
+from jaxcontact.optimize.trajectory import Progress as Progress
 from jaxcontact.optimize.trajectory import TrajectoryInfo as TrajectoryInfo
 from jaxcontact.optimize.trajectory import trajectory as trajectory

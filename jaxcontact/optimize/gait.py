@@ -1,7 +1,7 @@
 """Periodic gaits of least cost at a fixed speed, by the flow of an event-selected system.
 
-Owns what makes a gait an optimisation: one stride from free numbers to its cost and to what must vanish for it
-to repeat. The loop is `trajectory`'s.
+Owns what makes a gait an optimisation: one stride, from free numbers to its cost and to what must vanish
+for it to repeat. The loop is `trajectory`'s.
 """
 
 from __future__ import annotations
@@ -71,7 +71,13 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
     """
     launch = problem.launch(free, params)
     x1, info = flow(
-        problem.es, launch.params, launch.x0, 0.0, launch.duration, control=launch.control, **problem.settings()
+        problem.es,
+        launch.params,
+        launch.x0,
+        0.0,
+        launch.duration,
+        control=launch.control,
+        **problem.settings(),
     )
     cost, residuals = problem.measure(launch, x1, speed)
     failed = (info.status & jnp.uint32(int(Status.FAILURES))) != 0
@@ -103,7 +109,7 @@ def gait(
     speed: float,
     optimizer: optax.GradientTransformation | None = None,
     num_steps: int = 150,
-    tol: float = 1e-9,
+    tol: float = 1e-8,
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, TrajectoryInfo]:

@@ -20,7 +20,7 @@ def save(
 ) -> None:
     """Write everything a run needs to go on, by renaming a temporary file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    leaves = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(state))}
+    leaves: dict[str, Any] = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(state))}
     temporary = path.with_name(f"{path.name}.tmp")
     with open(temporary, "wb") as file:
         np.savez(
@@ -32,9 +32,7 @@ def save(
     os.replace(temporary, path)
 
 
-def load(
-    path: Path, start: jax.Array, state: Any
-) -> tuple[jax.Array, Any, list[float], list[float]] | None:
+def load(path: Path, start: jax.Array, state: Any) -> tuple[jax.Array, Any, list[float], list[float]] | None:
     """What `save` wrote, or None where there is no file.
 
     Raises:
@@ -54,7 +52,9 @@ def load(
     same = np.array_equal(begin, np.asarray(start)) and f"state_{len(leaves)}" not in found
     same &= all(np.shape(a) == np.shape(b) for a, b in zip(kept, leaves, strict=True))
     if not same:
-        raise ValueError(f"checkpoint: {path} is of another run (another start or optimizer) and was left as it is")
+        raise ValueError(
+            f"checkpoint: {path} is of another run (another start or optimizer) and was left as it is"
+        )
     restored = jax.tree.unflatten(
         tree, [jnp.asarray(a, jnp.result_type(b)) for a, b in zip(kept, leaves, strict=True)]
     )

@@ -125,7 +125,9 @@ def optimise(
     run = _Run(outcome, directional, optimizer, unravel, scale)
     s = flat / scale
     state = optimizer.init(s)
-    costs, residuals, first = [], [], 0
+    costs: list[float] = []
+    residuals: list[float] = []
+    first = 0
     if checkpoint is not None:
         found = resume.load(Path(checkpoint), flat, state)
         if found is not None:
@@ -133,7 +135,9 @@ def optimise(
             first = len(costs) - 1
     cost, r, jacobian = run.evaluate(s)
     if not run.good(cost, r, jacobian):
-        raise ValueError("controls0: the motion from there fails; cost, constraints or derivatives are not finite")
+        raise ValueError(
+            "controls0: the motion from there fails; cost, constraints or derivatives are not finite"
+        )
     if not costs:
         costs, residuals = [float(cost)], [_largest(r)]
     for i in range(first, num_steps):
@@ -149,7 +153,10 @@ def optimise(
     for _ in range(NEWTON_STEPS):
         if _largest(r) <= 0.1 * tol:
             break
-        s, (cost, r, jacobian) = run.moved(s, _back(r, jacobian[1:]))
+        new, reached = run.moved(s, _back(r, jacobian[1:]))
+        if _largest(reached[1]) >= 0.9 * _largest(r):  # as good as the motion's own accuracy allows
+            break
+        s, (cost, r, jacobian) = new, reached
     along = jacobian[0] - _normal(jacobian[0], jacobian[1:])
     info = TrajectoryInfo(
         cost=float(cost),

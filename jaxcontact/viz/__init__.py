@@ -6,6 +6,9 @@ from jaxcontact.viz.coverage import plot_coverage as plot_coverage
 from jaxcontact.viz.ess import plot_corner as plot_corner
 from jaxcontact.viz.ess import plot_order as plot_order
 from jaxcontact.viz.ess import plot_trajectory as plot_trajectory
+from jaxcontact.viz.gait import animate_gait as animate_gait
+from jaxcontact.viz.gait import contact_intervals as contact_intervals
+from jaxcontact.viz.gait import plot_gait as plot_gait
 from jaxcontact.viz.impact_set import plot_impact_set as plot_impact_set
 from jaxcontact.viz.mechanism import draw_mechanism as draw_mechanism
 from jaxcontact.viz.mechanism import plot_mechanism as plot_mechanism

@@ -1,0 +1,118 @@
+"""Pictures of running on springy legs: strips of ground contact, height and speed, a small animation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxcontact.ess import EventTrajectory
+
+COLOURS = ("tab:blue", "tab:orange")
+
+
+def contact_intervals(trajectory: EventTrajectory) -> list[list[tuple[float, float]]]:
+    """Per leg the intervals of ground contact, s, of a `spring_legged` model's trajectory."""
+    t, _, down = _used(trajectory)
+    found: list[list[tuple[float, float]]] = []
+    for leg in np.moveaxis(down, 1, 0):
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], leg, [False]]).astype(int)))
+        ends = [float(t[min(int(i), t.size - 1)]) for i in edges]
+        found.append(list(zip(ends[::2], ends[1::2], strict=True)))
+    return found
+
+
+def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = None) -> Figure:
+    """Strips of ground contact per leg, with height and forward speed of the body, one column per run.
+
+    Args:
+        trajectories: label -> trajectory of a `spring_legged` model, such as before and after.
+        title: above it all.
+    """
+    figure, axes = plt.subplots(
+        3, len(trajectories), figsize=(5.2 * len(trajectories), 5.6), squeeze=False, sharex="col",
+        sharey="row", height_ratios=(2, 1, 1), layout="constrained",
+    )  # fmt: skip
+    for column, (label, trajectory) in zip(axes.T, trajectories.items(), strict=True):
+        t, x, _ = _used(trajectory)
+        _strips(column[0], contact_intervals(trajectory))
+        column[0].set_title(label)
+        column[1].plot(t, x[:, 1], color="0.2")
+        column[2].plot(t, x[:, 3], color="0.2")
+        column[2].set_xlabel("time, s")
+    axes[1, 0].set_ylabel("height, m")
+    axes[2, 0].set_ylabel("speed, m/s")
+    if title is not None:
+        figure.suptitle(title)
+    return figure
+
+
+def _strips(axes: Axes, intervals: list[list[tuple[float, float]]]) -> None:
+    names = [f"leg {i + 1}" for i in range(len(intervals))]
+    if len(intervals) == 6:
+        names = [f"{place} {tripod}" for tripod in "AB" for place in ("front", "middle", "rear")]
+    for i, bars in enumerate(intervals):
+        colour = COLOURS[i // 3 % 2]
+        axes.broken_barh([(a, b - a) for a, b in bars], (i - 0.35, 0.7), color=colour)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+def animate_gait(
+    trajectory: EventTrajectory, params: Any, path: Path | str, *, frames: int = 48, slower: float = 8.0
+) -> Path:
+    """Write a GIF of a `spring_legged` model on the run, seen from the side.
+
+    Args:
+        trajectory: the run.
+        params: the model's numbers: hips, angle, length.
+        path: file to write.
+        frames: pictures in all.
+        slower: how many times slower than life.
+    """
+    t, x, down = _used(trajectory)
+    times = np.linspace(t[0], t[-1], frames)
+    rows = np.minimum(np.searchsorted(t, times, side="right") - 1, t.size - 1)
+    body = np.stack([np.interp(times, t, x[:, i]) for i in range(3)], axis=-1)
+    hips, angle, length = (np.asarray(params[name]) for name in ("hips", "angle", "length"))
+    figure, axes = plt.subplots(figsize=(4.2, 2.1), layout="constrained")
+
+    def draw(i: int) -> None:
+        axes.clear()
+        spot, row = body[i], rows[i]
+        points = spot[:2] + hips[:, None] * np.array([np.cos(spot[2]), np.sin(spot[2])])
+        axes.axhline(0.0, color="0.4", lw=1)
+        marks = np.arange(np.floor(spot[0] / 0.1) - 5, np.floor(spot[0] / 0.1) + 7) * 0.1
+        axes.plot(marks, np.full(marks.size, -0.012), "|", color="0.6", ms=4)
+        for leg, hip in enumerate(points):
+            aim = hip + length * np.array([np.sin(angle[leg]), -np.cos(angle[leg])])
+            foot = np.array([x[row, 7 + leg], 0.0]) if down[row, leg] else hip + 0.75 * (aim - hip)
+            colour = COLOURS[leg // 3 % 2]
+            axes.plot(*np.stack([hip, foot]).T, color=colour, lw=2.5, alpha=1.0 if down[row, leg] else 0.35)
+        ends = points if len(points) > 1 else spot[:2] + np.array([[-0.06, 0.0], [0.06, 0.0]])
+        axes.plot(ends[:, 0], ends[:, 1], color="0.15", lw=7, solid_capstyle="round")
+        axes.set(xlim=(spot[0] - 0.4, spot[0] + 0.4), ylim=(-0.03, 0.3), xticks=[], yticks=[], aspect="equal")
+        axes.set_title(f"{times[i] - t[0]:.2f} s", fontsize=9)
+
+    duration = max(float(t[-1] - t[0]), 1e-3)
+    writer = PillowWriter(fps=max(round(frames / (duration * slower)), 1))
+    FuncAnimation(figure, draw, frames=frames, init_func=lambda: None).save(path, writer=writer, dpi=72)
+    plt.close(figure)
+    return Path(path)
+
+
+def _used(trajectory: EventTrajectory) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times, states and which legs stand (k, n), without the rows that repeat the end."""
+    k = int(trajectory.num_rows)
+    crossed = np.asarray(trajectory.crossed)[:k]
+    legs = crossed.shape[1] // 3
+    return (
+        np.asarray(trajectory.t)[:k],
+        np.asarray(trajectory.x)[:k],
+        crossed[:, :legs] & ~crossed[:, 2 * legs :],
+    )

@@ -1,0 +1,148 @@
+"""Optimisation along constraints, its checkpoint, and descent where the derivative is one-sided."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxcontact as jc
+from jaxcontact.optimize import one_sided_descent, trajectory
+
+TARGET = np.array([1.0, -2.0, 3.0])
+
+
+def cost(z):
+    return jnp.sum((z["a"] - TARGET) ** 2)
+
+
+def on_the_sphere(z):
+    return jnp.stack([jnp.sum(z["a"] ** 2) - 4.0])
+
+
+def start():
+    return {"a": jnp.array([1.5, 0.7, 0.4])}
+
+
+@pytest.mark.float32
+def test_nearest_point_of_a_sphere():
+    tol = 1e-9 if jax.config.jax_enable_x64 else 1e-5
+    z, info = trajectory(
+        cost, start(), optimizer=optax.adam(optax.cosine_decay_schedule(0.1, 400)),
+        constraints=on_the_sphere, num_steps=400, tol=tol,
+    )  # fmt: skip
+    assert info.status == 0
+    assert info.residual <= tol
+    np.testing.assert_allclose(z["a"], 2.0 * TARGET / np.linalg.norm(TARGET), atol=2e-3)
+    assert info.costs.shape == info.residuals.shape == (401,)
+    assert info.evaluations >= 401 and info.corners == 0
+
+
+def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
+    settings = {"optimizer": optax.adam(0.05), "constraints": on_the_sphere, "num_steps": 30}
+    whole, _ = trajectory(cost, start(), **settings)
+
+    def kill(done, total, value, residual):
+        if done == 17:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run.npz"
+    with pytest.raises(KeyboardInterrupt):
+        trajectory(cost, start(), checkpoint=path, progress=kill, **settings)
+    seen = []
+    resumed, info = trajectory(
+        cost, start(), checkpoint=path, progress=lambda i, n, c, r: seen.append(i), **settings
+    )
+    assert seen[0] == 11
+    assert info.costs.size == 31
+    np.testing.assert_array_equal(np.asarray(resumed["a"]), np.asarray(whole["a"]))
+    with pytest.raises(ValueError, match="another run"):
+        trajectory(cost, {"a": jnp.ones(3)}, checkpoint=path, **settings)
+    path.write_bytes(b"PK no")
+    with pytest.raises(ValueError, match="cannot be read"):
+        trajectory(cost, start(), checkpoint=path, **settings)
+
+
+def test_wrong_input_is_named():
+    sgd = optax.sgd(0.1)
+    with pytest.raises(ValueError, match="directional"):
+        trajectory(cost, start(), optimizer=sgd, constraints=on_the_sphere, directional=lambda z, d: 0.0)
+    with pytest.raises(ValueError, match="controls0"):
+        trajectory(lambda z: jnp.nan * cost(z), start(), optimizer=sgd)
+    with pytest.raises(ValueError, match="num_steps"):
+        trajectory(cost, start(), optimizer=sgd, num_steps=-1)
+
+
+def test_steps_into_failed_motions_are_shortened():
+    def fails_beyond(z):
+        return jnp.where(z["a"][0] > 1.0, jnp.nan, -z["a"][0])
+
+    z, info = trajectory(fails_beyond, {"a": jnp.array([0.5])}, optimizer=optax.sgd(3.0), num_steps=1)
+    assert 0.5 < float(z["a"][0]) <= 1.0
+    assert np.all(np.diff(info.costs) < 0)
+
+
+# Two guards met together: x1 is 1 + a + 2 max(a - b, 0) + 2/3 max(b - a, 0) for the start (-1 + a, -1 + b).
+def two_guard_field(t, x, signs, control, params):
+    first, second = signs[0] > 0, signs[1] > 0
+    return jnp.stack([jnp.where(first ^ second, 3.0, 1.0), jnp.ones_like(x[1])])
+
+
+def two_guards(x, params):
+    return x
+
+
+TWO = jc.ess.EventSystem(two_guard_field, two_guards)
+
+
+def final(z):
+    x1, _ = jc.ess.flow(TWO, None, z - 1.0, 0.0, 2.0, eps=1e-3, max_steps=48)
+    return x1[0]
+
+
+def final_rate(z, d):
+    dx1, _ = jc.ess.b_derivative(TWO, None, z - 1.0, d, 0.0, 2.0, eps=1e-3, max_steps=48)
+    return dx1[0]
+
+
+def test_the_plain_gradient_stalls_at_a_tie_where_the_b_derivative_descends():
+    z = jnp.zeros(2)
+    value, gradient = jax.value_and_grad(final)(z)
+    np.testing.assert_allclose(value, 1.0, atol=1e-12)
+    # A line search along the plain gradient finds nothing, however short the step.
+    line = jax.vmap(lambda r: final(z - r * gradient))(jnp.array([1e-5, 1e-4, 1e-3, 1e-2]))
+    assert np.all(np.asarray(line) > value)
+    np.testing.assert_allclose(final_rate(z, -gradient), 1.0 / 3.0, atol=1e-9)
+    d, calls = one_sided_descent(
+        lambda d: float(final_rate(z, jnp.asarray(d))),
+        lambda d: np.asarray(jax.jacfwd(lambda e: final_rate(z, e))(jnp.asarray(d))),
+        np.asarray(gradient),
+    )
+    np.testing.assert_allclose(
+        d, [-0.5, -0.5], atol=1e-6
+    )  # the shortest of the hull of (3, -2) and (1/3, 2/3)
+    assert calls == 3
+    assert float(final(z + 0.1 * d)) < value - 0.04
+    # The same through `trajectory`, one unit of control per unit of scale.
+    _, plain = trajectory(final, z, optimizer=optax.sgd(0.01), num_steps=5)
+    _, sharp = trajectory(final, z, optimizer=optax.sgd(0.01), directional=final_rate, num_steps=5)
+    assert plain.costs[1] > value
+    assert np.all(np.diff(sharp.costs) < -0.004) and sharp.corners == 5
+
+
+def test_descent_of_a_smooth_function_takes_one_evaluation_and_a_minimum_none():
+    g = np.array([1.0, -2.0])
+    d, calls = one_sided_descent(lambda d: float(g @ d), lambda d: g, g)
+    np.testing.assert_allclose(d, -g)
+    assert calls == 1
+    d, _ = one_sided_descent(lambda d: float(np.sum(np.abs(d))), np.sign, np.array([1.0, 1.0]))
+    np.testing.assert_array_equal(d, 0.0)
+
+
+def test_descent_along_a_concave_kink():
+    # -|d_0| + d_1: the hull of its gradients holds (0, 1), along which less is gained than across.
+    def rate(d):
+        return float(-abs(d[0]) + 0.1 * d[1])
+
+    d, _ = one_sided_descent(rate, lambda d: np.array([-np.sign(d[0]), 0.1]), np.array([1.0, 0.1]))
+    assert rate(d) < -0.9 * np.linalg.norm(d) ** 2 < 0
