@@ -39,7 +39,7 @@ class TrajectoryInfo(Record):
         costs: (steps + 1,) at the start and after each step.
         residuals: (steps + 1,) largest violation at the same times.
         evaluations: motions computed, with their derivatives.
-        corners: steps at which the one-sided derivative had more than one piece.
+        corners: steps at which the gradient did not descend as it should, so another direction was sought.
         status: 0; UNTERMINATED where the constraints are not met within `tol`.
     """
 
