@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record, static
+from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
 
 _RUNNING, _SOLVED, _RAY = 0, 1, 2
@@ -77,35 +78,12 @@ def _times(matrix: jax.Array, vector: jax.Array) -> jax.Array:
 
 
 def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.Array]:
-    """Geometric-mean scaling of rows and columns by powers of two, in turn; also returns R / size."""
-    dtype = W.dtype
-    size = jnp.abs(W)
-    # Round-off in place of a zero must not set the scale: small in its row and in its column.
-    least = 4 * float(jnp.finfo(dtype).eps)
-    present = size > least * jnp.max(size, axis=1, keepdims=True)
-    present |= size > least * jnp.max(size, axis=0, keepdims=True)
-    logs = jnp.log2(jnp.where(present, size, 1.0))
-
-    def balance(_: int, exponents: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        r, c = exponents
-
-        def middle(axis: int) -> jax.Array:
-            scaled = logs + r[:, None] + c[None, :]
-            low = jnp.min(jnp.where(present, scaled, jnp.inf), axis=axis)
-            high = jnp.max(jnp.where(present, scaled, -jnp.inf), axis=axis)
-            return jnp.where(jnp.isfinite(low), 0.5 * (low + high), 0.0)
-
-        r = r - middle(1)
-        c = c - middle(0)
-        return r, c
-
-    zero = jnp.zeros(W.shape[0], dtype)
-    r, c = lax.fori_loop(0, sweeps, balance, (zero, zero))
-    rows, columns = jnp.exp2(jnp.round(r)), jnp.exp2(jnp.round(c))
+    """Problem with entries near 1, by scales of rows and columns; also returns R / size."""
+    rows, columns = scales(W, sweeps)
     w = rows * w
     # Only negative entries drive z away from 0. Positive ones may be huge (an impulse cap nobody reaches)
     # and would, as a unit, make every violation look small.
-    unit = jnp.maximum(jnp.max(-w), jnp.max(jnp.abs(w)) * float(jnp.finfo(dtype).eps) ** 2)
+    unit = jnp.maximum(jnp.max(-w), jnp.max(jnp.abs(w)) * float(jnp.finfo(w.dtype).eps) ** 2)
     unit = jnp.where(unit > 0, unit, 1.0)
     return _Scaled(rows[:, None] * W * columns[None, :], w / unit, columns * unit), rows / unit
 
@@ -177,7 +155,8 @@ class Lemke(Record):
         n, dtype = w.shape[0], w.dtype
         tolerance = float(jnp.finfo(dtype).eps) ** 0.6 if self.tolerance is None else self.tolerance
         finite = jnp.all(jnp.isfinite(W)) & jnp.all(jnp.isfinite(w))
-        W, w = jnp.where(finite, W, 0.0), jnp.where(finite, w, 0.0)
+        # Each by itself where it can be: a W shared by many w stays shared, and is scaled once.
+        W, w = jnp.where(jnp.all(jnp.isfinite(W)), W, 0.0), jnp.where(finite, w, 0.0)
 
         fixed_W, fixed_w = lax.stop_gradient((W, w))
         scaled, rows = _equilibrate(fixed_W, fixed_w, self.scaling_sweeps)

@@ -1,0 +1,74 @@
+"""Row and column scales of a matrix: geometric means in turn, with the matrices in the last axis."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_TILE = 64  # matrices at a time, which stay in cache
+
+
+def scales(matrix: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
+    """Positive r (n,), c (n,), powers of two up to rounding, that bring the entries of r_i A_ij c_j near 1.
+
+    Derivative: none, they are held fixed.
+    """
+    r, c = _entry(sweeps)(lax.stop_gradient(matrix)[None])
+    return r[0], c[0]
+
+
+@functools.cache
+def _entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
+    @jax.custom_batching.custom_vmap
+    def entry(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
+        count, n = matrices.shape[:2]
+        tile = min(_TILE, count)
+        tiles = -(-count // tile)
+        padded = jnp.pad(matrices, ((0, tiles * tile - count), (0, 0), (0, 0)))
+        r, c = lax.map(functools.partial(_tile, sweeps=sweeps), padded.reshape(tiles, tile, n, n))
+        return r.reshape(-1, n)[:count], c.reshape(-1, n)[:count]
+
+    @entry.def_vmap
+    def many(
+        size: int, batched: list[bool], matrices: jax.Array
+    ) -> tuple[tuple[jax.Array, jax.Array], tuple[bool, bool]]:
+        r, c = entry(matrices.reshape(-1, *matrices.shape[2:]))
+        return (r.reshape(size, -1, r.shape[-1]), c.reshape(size, -1, c.shape[-1])), (True, True)
+
+    return entry
+
+
+def _tile(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
+    """Scales (B, n) of matrices (B, n, n)."""
+    n, dtype = matrices.shape[1], matrices.dtype
+    size = jnp.abs(jnp.moveaxis(matrices, 0, 2))
+    # Round-off in place of a zero must not set the scale: small in its row and in its column.
+    least = 4 * float(jnp.finfo(dtype).eps)
+    present = size > least * jnp.max(size, axis=1, keepdims=True)
+    present |= size > least * jnp.max(size, axis=0, keepdims=True)
+    # Linear between powers of two: within 0.09 of the logarithm, and much cheaper.
+    mantissa, exponent = jnp.frexp(jnp.where(present, size, 1.0))
+    logs = exponent.astype(dtype) + 2 * mantissa - 2
+    logs = jnp.where(present, logs, jnp.nan)
+
+    def balance(_: int, exponents: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        r, c = exponents
+        r = -_middle(logs + c[None], 1)
+        c = -_middle(logs + r[:, None], 0)
+        return r, c
+
+    zero = jnp.zeros((n, matrices.shape[0]), dtype)
+    r, c = lax.fori_loop(0, sweeps, balance, (zero, zero))
+    return jnp.exp2(jnp.round(r)).T, jnp.exp2(jnp.round(c)).T
+
+
+def _middle(logs: jax.Array, axis: int) -> jax.Array:
+    """Half-way between the extremes along an axis, leaving out NaN; 0 where there is nothing else."""
+    present = ~jnp.isnan(logs)
+    low = jnp.min(jnp.where(present, logs, jnp.inf), axis=axis)
+    high = jnp.max(jnp.where(present, logs, -jnp.inf), axis=axis)
+    return jnp.where(jnp.isfinite(low), 0.5 * (low + high), 0.0)
