@@ -22,7 +22,8 @@ def test_undoes_wide_units_in_any_batch():
         np.testing.assert_allclose(np.log2(x), np.round(np.log2(x)), atol=1e-12)
     scaled = np.abs(r[..., :, None] * matrices * c[..., None, :])
     present = scaled > 0
-    assert scaled[present].max() <= 4 and scaled[present].min() >= 0.25
+    # Entries of A span two octaves, the scales of the other side two more, and rounding adds one each.
+    assert scaled[present].max() <= 8 and scaled[present].min() >= 1 / 8
     np.testing.assert_allclose(r[0, 0], 1.0, rtol=1e-14)
     one = jax.jit(lambda matrix: scales(matrix, 3))(jnp.asarray(matrices[3, 4]))
     np.testing.assert_array_equal(one[0], r[3, 4])
