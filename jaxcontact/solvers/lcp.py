@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record, static
+from jaxcontact.solvers import retiring
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
 
@@ -88,34 +89,44 @@ def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.
     return _Scaled(rows[:, None] * W * columns[None, :], w / unit, columns * unit), rows / unit
 
 
-def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array) -> _Dictionary:
-    """Exchange the basic variable of `row` with the nonbasic variable of `column`."""
+def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array, go: jax.Array) -> _Dictionary:
+    """Exchange the basic variable of `row` with the nonbasic variable of `column`, if `go`."""
     table = d.table
-    n = table.shape[0]
-    in_row = jnp.arange(n) == row
-    in_column = jnp.arange(n + 3) == column
+    n, dtype = table.shape[0], table.dtype
+    # Numbers of rows and columns as floats, and `go` in vectors only: one lean pass over the table.
+    in_row = (jnp.arange(n, dtype=dtype) == row.astype(dtype)) & go
+    in_column = (jnp.arange(n + 3, dtype=dtype) == column.astype(dtype)) & go
     old_row, old_column = table[row], table[:, column]
     pivot = old_row[column]
-    new_row = jnp.where(in_column, 1.0, -old_row) / jnp.where(pivot == 0, 1.0, pivot)
-    change = old_column[:, None] * new_row[None, :]
+    new_row = jnp.where(in_column, 1.0, -old_row) / jnp.where(go & (pivot != 0), pivot, 1.0)
+    change = jnp.where(go, old_column, 0.0)[:, None] * new_row[None, :]
     new = jnp.where(in_column[None, :], 0.0, table) + change
     # What is left of a difference of equal numbers is rounding: a zero, and never a pivot or a tie-break.
-    noise = 16 * float(jnp.finfo(table.dtype).eps)
+    noise = 16 * float(jnp.finfo(dtype).eps)
     new = jnp.where(jnp.abs(new) <= noise * jnp.abs(change), 0.0, new)
+    new = jnp.where(in_row[:, None], new_row[None, :], new)
     leaving, entered = d.basic[row], d.nonbasic[column]
+    outcome = jnp.where(leaving == 2 * n, jnp.int32(_SOLVED), jnp.int32(_RUNNING))
     return _Dictionary(
-        table=jnp.where(in_row[:, None], new_row[None, :], new),
+        table=new,
         basic=jnp.where(in_row, entered, d.basic),
         nonbasic=jnp.where(in_column, leaving, d.nonbasic),
-        entering=jnp.where(leaving < n, leaving + n, leaving - n),
-        outcome=jnp.where(leaving == 2 * n, _SOLVED, _RUNNING),
-        pivots=d.pivots + 1,
+        entering=jnp.where(go, jnp.where(leaving < n, leaving + n, leaving - n), d.entering),
+        outcome=jnp.where(go, outcome, d.outcome),
+        pivots=d.pivots + go.astype(jnp.int32),
     )
 
 
 def _argmin(mask: jax.Array, key: jax.Array) -> jax.Array:
-    """Index of the smallest `key` where `mask` holds."""
-    return jnp.argmin(jnp.where(mask, key, jnp.inf))
+    """Index of the smallest `key` where `mask` holds; as two reductions, which XLA vectorises."""
+    key = jnp.where(mask, key, jnp.inf)
+    return _first(mask & (key == jnp.min(key)))
+
+
+def _first(mask: jax.Array) -> jax.Array:
+    """Index of the first true element, the last index where there is none."""
+    n = mask.shape[0]
+    return jnp.min(jnp.where(mask, jnp.arange(n, dtype=jnp.int32), n - 1))
 
 
 class Lemke(Record):
@@ -195,7 +206,8 @@ class Lemke(Record):
             covers = covers.at[0].set(jnp.where(usable, lax.stop_gradient(cover).astype(dtype), 1.0))
 
         def body(best: _Best) -> _Best:
-            d = self._pivots(scaled, covers[best.attempt], perturbations[best.attempt])
+            wanted = best.residual > tolerance  # in a batch, others may be at work
+            d = self._pivots(scaled, covers[best.attempt], perturbations[best.attempt], wanted)
             z, active, inverse = _read(d, scaled)
             residual = _residual(scaled, z)
             residual = jnp.where(jnp.isfinite(residual), residual, jnp.inf)
@@ -225,8 +237,10 @@ class Lemke(Record):
             lambda best: (best.residual > tolerance) & (best.attempt < attempts), body, start
         )
 
-    def _pivots(self, scaled: _Scaled, cover: jax.Array, perturbation: jax.Array) -> _Dictionary:
-        """Pivot until the artificial variable leaves, nothing blocks (a ray), or the limit."""
+    def _pivots(
+        self, scaled: _Scaled, cover: jax.Array, perturbation: jax.Array, wanted: jax.Array
+    ) -> _Dictionary:
+        """If wanted, pivot until the artificial variable leaves, nothing blocks (a ray), or the limit."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
         tie = linalg.pivot_tolerance(dtype)
         limit = 10 * n + 20 if self.max_pivots is None else self.max_pivots
@@ -237,16 +251,16 @@ class Lemke(Record):
             basic=jnp.arange(n, dtype=jnp.int32),
             nonbasic=jnp.concatenate([jnp.arange(n, 2 * n + 1, dtype=jnp.int32), jnp.full(2, -1, jnp.int32)]),
             entering=jnp.int32(2 * n),
-            outcome=jnp.int32(_RUNNING),
+            outcome=jnp.where(wanted, jnp.int32(_RUNNING), jnp.int32(_SOLVED)),
             pivots=jnp.int32(0),
         )
         # The artificial variable enters at the value that lifts the deepest row to 0.
         depth = scaled.w / cover
         deepest = depth <= jnp.min(depth) + tie
-        start = _pivot(start, _argmin(deepest, perturbation / cover), jnp.int32(n))
+        start = _pivot(start, _argmin(deepest, perturbation / cover), jnp.int32(n), wanted)
 
         def body(d: _Dictionary) -> _Dictionary:
-            column = jnp.argmax(d.nonbasic == d.entering)
+            column = _first(d.nonbasic == d.entering)
             slope = d.table[:, column]
             falls = slope < -tie * jnp.max(jnp.abs(slope))
             rate = jnp.where(falls, -slope, 1.0)
@@ -257,12 +271,11 @@ class Lemke(Record):
             ties = falls & (room <= step * rate)
             # The artificial variable leaves whenever it can: that is a solution.
             key = jnp.where(d.basic == 2 * n, -jnp.inf, d.table[:, n + 2] / rate)
-            after = _pivot(d, _argmin(ties, key), column)
-            at_ray = d._replace(outcome=jnp.int32(_RAY))
-            ray = ~jnp.any(falls)
-            return _Dictionary(*(jnp.where(ray, *pair) for pair in zip(at_ray, after, strict=True)))
+            going = (d.outcome == _RUNNING) & (d.pivots < limit)
+            after = _pivot(d, _argmin(ties, key), column, going & jnp.any(falls))
+            return after._replace(outcome=jnp.where(going & ~jnp.any(falls), jnp.int32(_RAY), after.outcome))
 
-        return lax.while_loop(lambda d: (d.outcome == _RUNNING) & (d.pivots < limit), body, start)
+        return retiring.while_loop(lambda d: (d.outcome == _RUNNING) & (d.pivots < limit), body, start)
 
 
 def _residual(scaled: _Scaled, z: jax.Array) -> jax.Array:
@@ -275,8 +288,8 @@ def _read(d: _Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Ar
     number = jnp.arange(n)
     holds = d.basic[:, None] == n + number[None, :]  # (rows, z)
     active = jnp.any(holds, axis=0)
-    rows = jnp.argmax(holds, axis=0)
-    columns = jnp.argmax(d.nonbasic[:, None] == number[None, :], axis=0)
+    rows = jax.vmap(_first, 1)(holds)
+    columns = jax.vmap(_first, 1)(d.nonbasic[:, None] == number[None, :])
     both = active[:, None] & active[None, :]
     inverse = jnp.where(both, d.table[rows][:, columns], jnp.eye(n, dtype=d.table.dtype))
     inverse = jnp.where(jnp.isfinite(inverse), inverse, 0.0)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-_TILE = 64  # matrices at a time, which stay in cache
+_TILE = 64  # matrices at a time on a CPU, which stay in its cache
 
 
 def scales(matrix: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
@@ -25,12 +25,12 @@ def scales(matrix: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
 def _entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
     @jax.custom_batching.custom_vmap
     def entry(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
-        count, n = matrices.shape[:2]
-        tile = min(_TILE, count)
-        tiles = -(-count // tile)
-        padded = jnp.pad(matrices, ((0, tiles * tile - count), (0, 0), (0, 0)))
-        r, c = lax.map(functools.partial(_tile, sweeps=sweeps), padded.reshape(tiles, tile, n, n))
-        return r.reshape(-1, n)[:count], c.reshape(-1, n)[:count]
+        together = functools.partial(_tile, sweeps=sweeps)
+        if matrices.shape[0] <= _TILE:
+            return together(matrices)
+        return lax.platform_dependent(
+            matrices, cpu=functools.partial(_tiles, sweeps=sweeps), default=together
+        )
 
     @entry.def_vmap
     def many(
@@ -40,6 +40,14 @@ def _entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
         return (r.reshape(size, -1, r.shape[-1]), c.reshape(size, -1, c.shape[-1])), (True, True)
 
     return entry
+
+
+def _tiles(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
+    count, n = matrices.shape[:2]
+    tiles = -(-count // _TILE)
+    padded = jnp.pad(matrices, ((0, tiles * _TILE - count), (0, 0), (0, 0)))
+    r, c = lax.map(functools.partial(_tile, sweeps=sweeps), padded.reshape(tiles, _TILE, n, n))
+    return r.reshape(-1, n)[:count], c.reshape(-1, n)[:count]
 
 
 def _tile(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
