@@ -53,3 +53,40 @@ def quaternion_exp(rotation_vector: jax.Array) -> jax.Array:
 def vee(skew: jax.Array) -> jax.Array:
     """Vector (3,) of a skew-symmetric matrix (3, 3)."""
     return 0.5 * jnp.array([skew[2, 1] - skew[1, 2], skew[0, 2] - skew[2, 0], skew[1, 0] - skew[0, 1]])
+
+
+def _skew(vector: jax.Array) -> jax.Array:
+    """Matrix (3, 3) of the cross product with a vector (3,)."""
+    x, y, z = vector
+    zero = jnp.zeros_like(x)
+    return jnp.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])
+
+
+def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
+    """Matrix (3, 3) from a change of the rotation vector (3,) to the turn of exp(it), in its body axes.
+
+    J = 1 - (1 - cos a) / a^2 [d] + (a - sin a) / a^3 [d]^2, a = |d|; smooth at zero.
+    """
+    square = jnp.sum(rotation_vector**2)
+    small = square < 1e-4
+    safe = jnp.where(small, 1.0, square)
+    angle = jnp.sqrt(safe)
+    first = jnp.where(small, 0.5 - square / 24.0 + square**2 / 720.0, (1.0 - jnp.cos(angle)) / safe)
+    second = jnp.where(
+        small, 1.0 / 6.0 - square / 120.0 + square**2 / 5040.0, (angle - jnp.sin(angle)) / (safe * angle)
+    )
+    skew = _skew(rotation_vector)
+    return jnp.eye(3, dtype=skew.dtype) - first * skew + second * skew @ skew
+
+
+def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
+    """Inverse (3, 3) of `exp_jacobian`, for angles below 2 pi: 1 + [d] / 2 + c [d]^2; smooth at zero."""
+    square = jnp.sum(rotation_vector**2)
+    small = square < 1e-4
+    safe = jnp.where(small, 1.0, square)
+    half = 0.5 * jnp.sqrt(safe)
+    second = jnp.where(
+        small, 1.0 / 12.0 + square / 720.0 + square**2 / 30240.0, (1.0 - half / jnp.tan(half)) / safe
+    )
+    skew = _skew(rotation_vector)
+    return jnp.eye(3, dtype=skew.dtype) + 0.5 * skew + second * skew @ skew

@@ -17,3 +17,5 @@ from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack
 from jaxcontact.models.spring_legged import spring_legged_hexapod as spring_legged_hexapod
 from jaxcontact.models.spring_legged import spring_legged_hopper as spring_legged_hopper
 from jaxcontact.models.tossed_cube import tossed_cube as tossed_cube
+from jaxcontact.models.trex import trex as trex
+from jaxcontact.models.trex import trex_params as trex_params

@@ -1,0 +1,235 @@
+"""Midpoint discrete mechanics: the discrete Lagrangian of a step, its momenta, and the step that they define.
+
+Owns the discrete Euler-Lagrange equations of a step and Newton's method for them, with forces of contacts
+that stay closed. With w = d / h, d the tangent step from q_0 to q_1, and the midpoint q_m = q_0 (+) d / 2,
+
+    L_d(q_0, q_1) = h L(q_m, w),    p_0 = -D_1 L_d - F^- - J^T lam,    p_1 = D_2 L_d + F^+
+
+(Seghete & Murphey, eqs 28-29, with the forces of Leyendecker et al.). Variations of a quaternion are turns in
+its body axes, so that a body turning in space is covered too and keeps its angular momentum.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact import implicit, linalg, rotations
+from jaxcontact.simulate.closed import contact_impulses
+from jaxcontact.system import Params, State, System, position_rate, retract
+from jaxcontact.terms import contact_gaps
+
+MAX_NEWTON = 24
+FRESH = 4  # iterations between two derivatives: two or three with the first one are enough, as a rule
+
+
+def gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
+    """Gaps (nc,) of all candidate contacts, m; nc may be 0."""
+    return contact_gaps(system, params, q) if system.structure.num_contacts else jnp.zeros(0, q.dtype)
+
+
+class Contacts(NamedTuple):
+    """What a step needs to know of the contacts at its start."""
+
+    rows: jax.Array  # (nc, dim, nv) velocity Jacobians, n first
+    mu: jax.Array  # (nc,)
+    closed: jax.Array  # (nc,) bool, contacts that stay closed unless they are pulled open
+
+
+class Step(NamedTuple):
+    """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome."""
+
+    w: jax.Array
+    impulse: jax.Array
+    q: jax.Array
+    p: jax.Array
+    phi: jax.Array
+    solved: jax.Array
+
+
+def gap_band(dtype: jnp.dtype) -> float:
+    """How far in m a closed contact may be from phi = 0 without being moved: 1e-12 in float64.
+
+    Without it a very short step would turn the round-off of a gap into a large velocity.
+    """
+    return 1e-12 if jnp.finfo(dtype).bits >= 64 else 1e-6
+
+
+def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Kinetic energy less that of gravity, J."""
+    structure = system.structure
+    (x, turned), (x_dot, turning) = jax.jvp(
+        lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
+    )
+    if structure.dim == 2:
+        spin = turning[:, None]
+        inertia = params.inertia[:, None]
+    else:
+        spin = jax.vmap(rotations.vee)(jnp.einsum("bji,bjk->bik", turned, turning))
+        inertia = params.inertia
+    kinetic = jnp.sum(params.mass * jnp.sum(x_dot**2, axis=1)) + jnp.sum(inertia * spin**2)
+    return 0.5 * kinetic + jnp.sum(params.mass * (x @ params.gravity))
+
+
+def _at_midpoint(
+    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """dL/dv and dL/dq + forces (nv,) at the midpoint of a step from (q, t)."""
+    middle = retract(system, q, 0.5 * h * w)
+    force, momentum = jax.grad(
+        lambda delta, v: lagrangian(system, params, retract(system, middle, delta), v), argnums=(0, 1)
+    )(jnp.zeros_like(w), w)
+    if system.forces is not None:
+        force = force + system.forces(system.structure, middle, w, params)
+    if system.drive is not None:
+        now = State(q=middle, v=w, t=t + 0.5 * h)
+        force = force + system.drive(system.structure, now, params)
+    return momentum, force
+
+
+def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
+    """Covector (nv,) at the end of the tangent step d, of dL/dv and h times the force at its midpoint.
+
+    Plain coordinates: momentum + impulse / 2. With -d it is the covector at the start.
+    """
+    result = momentum + 0.5 * impulse
+    for k, start in enumerate(sorted(system.structure.quaternions)):
+        part = slice(start - k, start - k + 3)
+        inverse = rotations.exp_jacobian_inverse(d[part])
+        middle = 0.5 * rotations.exp_jacobian(0.5 * d[part]) @ inverse
+        result = result.at[part].set(inverse.T @ momentum[part] + middle.T @ impulse[part])
+    return result
+
+
+def discrete_momenta(
+    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The momenta -D_1 L_d - F^- at the start and D_2 L_d + F^+ at the end of a step, (nv,) each."""
+    momentum, force = _at_midpoint(system, params, q, t, w, h)
+    return _at_end(system, -h * w, momentum, -h * force), _at_end(system, h * w, momentum, h * force)
+
+
+def take_step(
+    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, v: jax.Array,
+    contacts: Contacts, h: jax.Array,
+) -> tuple[Step, jax.Array]:  # fmt: skip
+    """The step of length h from configuration q and momentum p, and the rates dphi/dh (nc,) at its end.
+
+    Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
+    pushing; friction opposes the mean sliding velocity as far as mu lam_n allows.
+
+    Args:
+        v: (nv,) velocity to start Newton's method from.
+
+    Derivative: of the solution, first order, forward and reverse, by everything but `v` and the modes of
+        contact.
+    """
+    fixed = lax.stop_gradient((params, q, p, t, contacts, h))
+
+    small = float(jnp.finfo(q.dtype).eps) ** 0.5
+
+    def unsolved(carry: tuple[jax.Array, ...]) -> jax.Array:
+        *_, change, count = carry
+        return (change > small) & (count < MAX_NEWTON)
+
+    def iterate(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        w, impulse, inverse, _, count = carry
+        inverse = lax.cond(
+            count % FRESH == 0, lambda: _inverse(system, fixed[0], fixed[1], fixed[3], w, fixed[5]), lambda: inverse
+        )
+        new, impulse, _ = _newton(system, *fixed[:4], w, impulse, inverse, *fixed[4:])
+        size = jnp.max(jnp.abs(new)) + float(jnp.finfo(w.dtype).tiny)
+        return new, impulse, inverse, jnp.max(jnp.abs(new - w)) / size, count + 1
+
+    none = jnp.zeros(contacts.rows.shape[:2], q.dtype)
+    zeros = jnp.zeros((v.shape[0], v.shape[0]), q.dtype)
+    start = (lax.stop_gradient(v), none, zeros, jnp.asarray(jnp.inf, q.dtype), jnp.int32(0))
+    w, impulse, _, change, _ = lax.while_loop(unsolved, iterate, start)
+    inverse = _inverse(system, fixed[0], fixed[1], fixed[3], w, fixed[5])
+
+    def solution(h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        # A last step of Newton's method in full: the last digits, and the derivative.
+        exact, lam, fine = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
+        q_end = retract(system, q, h * exact)
+        p_end = discrete_momenta(system, params, q, t, exact, h)[1]
+        return gaps(system, params, q_end), (exact, lam, q_end, p_end, fine)
+
+    phi, rate, (w, impulse, q_end, p_end, fine) = jax.jvp(
+        solution, (h,), (jnp.ones_like(h),), has_aux=True
+    )
+    solved = (change <= small) & fine & jnp.all(jnp.isfinite(p_end))
+    return Step(w, impulse, q_end, p_end, phi, solved), lax.stop_gradient(rate)
+
+
+def _inverse(
+    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+) -> jax.Array:
+    """Inverse (nv, nv) of the derivative of the start momentum by w, which is M up to terms of order h."""
+    derivative = jax.jacfwd(lambda w: discrete_momenta(system, params, q, t, w, h)[0])(w)
+    return linalg.generalized_inverse(derivative)[0]
+
+
+def _newton(
+    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
+    impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
+    """One iteration: w (nv,), impulses (nc, dim), and whether the contacts found their modes."""
+    fixed_params, fixed_q, fixed_h = lax.stop_gradient((params, q, h))
+    free = w + inverse @ (p - discrete_momenta(system, params, q, t, w, h)[0])
+
+    def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        nc, dim, nv = contacts.rows.shape
+        flat = contacts.rows.reshape(nc * dim, nv)
+        gap = gaps(system, params, retract(system, q, h * w))
+        slope = jax.jacfwd(
+            lambda w: gaps(system, fixed_params, retract(system, fixed_q, fixed_h * w))
+        )(w)
+        band = gap_band(w.dtype)
+        gap = gap - lax.stop_gradient(jnp.clip(gap, -band, band))
+        normal = slope / fixed_h
+        offset = gap / h + normal @ (free - w)
+        velocity = jnp.concatenate([offset[:, None], contacts.rows[:, 1:] @ free], axis=1)
+        rows = jnp.concatenate([normal[:, None], contacts.rows[:, 1:]], axis=1).reshape(nc * dim, nv)
+        response = inverse @ flat.T
+        found, fine = contact_impulses(
+            rows @ response, velocity, contacts.mu, contacts.closed, lax.stop_gradient(impulse)
+        )
+        return free + response @ found.reshape(-1), found, fine
+
+    def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return free, jnp.zeros_like(impulse), jnp.array(True)
+
+    if contacts.mu.shape[0] == 0:
+        return alone(None)
+    return lax.cond(jnp.any(contacts.closed), pushed, alone, None)
+
+
+def onto_closed_contacts(
+    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Momentum (nv,) at the end of a step made tangent to the contacts that stay closed.
+
+    Returns:
+        p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation; lam (nc, dim);
+        whether the modes were found.
+    """
+
+    def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        nc, dim, nv = contacts.rows.shape
+        flat = contacts.rows.reshape(nc * dim, nv)
+        response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
+        velocity = (flat @ response[:, -1]).reshape(nc, dim)
+        found, fine = contact_impulses(
+            flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess)
+        )
+        return p + flat.T @ found.reshape(-1), found, fine
+
+    def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return p, jnp.zeros_like(guess), jnp.array(True)
+
+    if contacts.mu.shape[0] == 0:
+        return alone(None)
+    return lax.cond(jnp.any(contacts.closed), pushed, alone, None)
