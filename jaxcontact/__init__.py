@@ -8,6 +8,7 @@ from jaxcontact import joints as joints
 from jaxcontact import models as models
 from jaxcontact import optimize as optimize
 from jaxcontact import rotations as rotations
+from jaxcontact import simulate as simulate
 from jaxcontact import viz as viz
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Disc as Disc

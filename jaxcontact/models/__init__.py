@@ -18,4 +18,6 @@ from jaxcontact.models.spring_legged import spring_legged_hexapod as spring_legg
 from jaxcontact.models.spring_legged import spring_legged_hopper as spring_legged_hopper
 from jaxcontact.models.tossed_cube import tossed_cube as tossed_cube
 from jaxcontact.models.trex import trex as trex
+from jaxcontact.models.trex import trex_drop as trex_drop
 from jaxcontact.models.trex import trex_params as trex_params
+from jaxcontact.models.trex import trex_straight as trex_straight

@@ -32,7 +32,7 @@ def _along(angle: jax.Array) -> jax.Array:
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Front and rear body, tail, then thigh and shank of the left and of the right leg."""
     lengths = params.constants
-    apart, tail = _tail(lengths)
+    _, tail = _tail(lengths)
     rear = q[2] + q[7]
     # The joint of the bodies is where the spheres touch.
     joint = q[:2] + lengths["front_radius"] * _along(q[2])
@@ -117,6 +117,27 @@ def trex_params(constants: Any) -> Params:
     )
 
 
+def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
+    """The stance q (8,) with legs straight and 180 degrees out of phase, tail and left foot on the floor."""
+    c = params.constants
+    apart, tail = _tail(c)
+    y = -(apart + tail) * jnp.sin(theta)
+    leg = jnp.pi + jnp.arcsin(y / (c["thigh"] + c["shank"]))  # forward, away from the tail
+    zero = jnp.zeros_like(y)
+    return jnp.stack([zero, y, theta, leg - theta, zero, leg - theta + jnp.pi, zero, zero])
+
+
+def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
+    """TREX at rest `height` above a stance q (8,) on the floor, which springs and hips hold until it lands.
+
+    From then on the hips turn the legs. Free fall keeps the stance: what touches in q strikes together.
+    """
+    start = jnp.sqrt(2.0 * height / -params.gravity[1])
+    raised = trex_params({**params.constants, "rest": q, "start": start})
+    state = State(q=q.at[1].add(height), v=jnp.zeros_like(q), t=jnp.zeros((), q.dtype))
+    return Model(system=TREX, params=raised, state=state, dt=1e-3)
+
+
 def trex() -> Model:
     """TREX in a stance chosen by hand, as it strikes the floor with tail and left foot after a fall of 17 cm.
 
@@ -127,9 +148,10 @@ def trex() -> Model:
     the tail does.
 
     What the paper leaves out is chosen here: the hips are at the centre of the front body; bodies are solid
-    spheres; thighs, shanks and the tail are rods, the tail from the centre of the rear body to the apex of the
-    cone around both; knees and body joint are stiff enough for the weight; the hips' PD gains are the paper's
-    1e5 and 1e4 read in kg, cm and s (in g, cm and s they could not carry it); friction is 0.5. Springs rest, and hips hold, in the state given.
+    spheres; thighs, shanks and the tail are rods, the tail from the centre of the rear body to the apex of
+    the cone around both; knees and body joint are stiff enough for the weight; the hips' PD gains are the
+    paper's 1e5 and 1e4 read in kg, cm and s (in g, cm and s they could not carry it); friction is 0.5.
+    Springs rest, and hips hold, in the state given.
     """
     front, rear, thigh, shank = 0.07, 0.04, 0.08, 0.10
     theta, hip = 5.78, 5.13
@@ -156,6 +178,5 @@ def trex() -> Model:
         }
     )
     v = jnp.zeros(8).at[1].set(-math.sqrt(2.0 * DROP * 9.81))
-    return Model(
-        system=TREX, params=params, state=State(q=q, v=v, t=jnp.array(math.sqrt(2.0 * DROP / 9.81))), dt=1e-3
-    )
+    state = State(q=q, v=v, t=params.constants["start"])
+    return Model(system=TREX, params=params, state=state, dt=1e-3)

@@ -34,7 +34,7 @@ def contact_impulses(
     """
     nc, dim = velocity.shape
     diagonal = jnp.abs(jnp.diagonal(lax.stop_gradient(delassus))).reshape(nc, dim)
-    tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True)
+    tangential = jnp.max(diagonal[:, 1:], axis=1, keepdims=True, initial=0.0)
     scale = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, (nc, dim - 1))], axis=1)
     weight = 1.0 / jnp.where(scale > 0, scale, 1.0)
     fixed = lax.stop_gradient((delassus, velocity, mu))
@@ -54,7 +54,7 @@ def contact_impulses(
         return ~settled & (count < MAX_CHANGES)
 
     def improve(carry: tuple) -> tuple:
-        lam, old, _, count = carry
+        lam, _, old, _, count = carry
         equations, rhs = _equations(*fixed, *old)
         inverse, _ = linalg.generalized_inverse(equations)
         lam = (inverse @ rhs).reshape(nc, dim)
@@ -62,12 +62,13 @@ def contact_impulses(
         same = jnp.all(old[0] == new[0]) & jnp.all((old[1] == new[1]) | ~new[0])
         turned = jnp.abs(new[2] - old[2]) * (new[0] & new[1])[:, None]
         settled = same & jnp.all(turned <= 16.0 * jnp.sqrt(jnp.finfo(lam.dtype).eps))
-        return lam, new, settled, count + 1
+        return lam, inverse, new, settled, count + 1
 
-    first = (guess, modes(guess), jnp.array(False), jnp.int32(0))
-    lam, found, settled, _ = lax.while_loop(searching, improve, first)
+    zeros = jnp.zeros_like(delassus)
+    first = (guess, zeros, modes(guess), jnp.array(False), jnp.int32(0))
+    lam, inverse, found, settled, _ = lax.while_loop(searching, improve, first)
     equations, rhs = _equations(delassus, velocity, mu, *lax.stop_gradient(found))
-    exact = implicit.refine(equations, rhs, lax.stop_gradient(lam).reshape(-1))
+    exact = implicit.refine(equations, rhs, lax.stop_gradient(lam).reshape(-1), inverse)
     return exact.reshape(nc, dim), settled
 
 
@@ -84,6 +85,7 @@ def _equations(
     cone = unit[:, 1:] - (mu[:, None] * direction)[:, :, None] * unit[:, :1]
     tangent = jnp.where(slides[:, None, None], cone, rests[:, 1:])
     rows = jnp.where(pushes[:, None, None], jnp.concatenate([rests[:, :1], tangent], axis=1), unit)
-    held = jnp.concatenate([jnp.ones((nc, 1), bool), jnp.repeat(~slides[:, None], dim - 1, axis=1)], axis=1)
+    sticks = jnp.broadcast_to(~slides[:, None], (nc, dim - 1))
+    held = jnp.concatenate([jnp.ones((nc, 1), bool), sticks], axis=1)
     rhs = jnp.where(pushes[:, None] & held, -velocity * per_size[:, :, 0], 0.0)
     return rows.reshape(nc * dim, nc * dim), rhs.reshape(-1)

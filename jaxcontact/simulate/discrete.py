@@ -132,34 +132,32 @@ def take_step(
     small = float(jnp.finfo(q.dtype).eps) ** 0.5
 
     def unsolved(carry: tuple[jax.Array, ...]) -> jax.Array:
-        *_, change, count = carry
-        return (change > small) & (count < MAX_NEWTON)
+        *_, change, fresh, count = carry
+        return ((change > small) | ~fresh) & (count < MAX_NEWTON)
 
-    def iterate(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        w, impulse, inverse, _, count = carry
+    def iterate(carry: tuple) -> tuple:
+        w, impulse, inverse, change, _, count = carry
+        fresh = (count % FRESH == 0) | (change <= small)
         inverse = lax.cond(
-            count % FRESH == 0, lambda: _inverse(system, fixed[0], fixed[1], fixed[3], w, fixed[5]), lambda: inverse
+            fresh, lambda: _inverse(system, fixed[0], fixed[1], fixed[3], w, fixed[5]), lambda: inverse
         )
         new, impulse, _ = _newton(system, *fixed[:4], w, impulse, inverse, *fixed[4:])
         size = jnp.max(jnp.abs(new)) + float(jnp.finfo(w.dtype).tiny)
-        return new, impulse, inverse, jnp.max(jnp.abs(new - w)) / size, count + 1
+        return new, impulse, inverse, jnp.max(jnp.abs(new - w)) / size, fresh, count + 1
 
     none = jnp.zeros(contacts.rows.shape[:2], q.dtype)
-    zeros = jnp.zeros((v.shape[0], v.shape[0]), q.dtype)
-    start = (lax.stop_gradient(v), none, zeros, jnp.asarray(jnp.inf, q.dtype), jnp.int32(0))
-    w, impulse, _, change, _ = lax.while_loop(unsolved, iterate, start)
-    inverse = _inverse(system, fixed[0], fixed[1], fixed[3], w, fixed[5])
+    zeros, far = jnp.zeros((v.shape[0], v.shape[0]), q.dtype), jnp.asarray(jnp.inf, q.dtype)
+    start = (lax.stop_gradient(v), none, zeros, far, jnp.array(False), jnp.int32(0))
+    w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, start)
 
     def solution(h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        # A last step of Newton's method in full: the last digits, and the derivative.
+        # One more iteration, with the derivative taken at the solution: the last digits, and the derivative.
         exact, lam, fine = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
         q_end = retract(system, q, h * exact)
         p_end = discrete_momenta(system, params, q, t, exact, h)[1]
         return gaps(system, params, q_end), (exact, lam, q_end, p_end, fine)
 
-    phi, rate, (w, impulse, q_end, p_end, fine) = jax.jvp(
-        solution, (h,), (jnp.ones_like(h),), has_aux=True
-    )
+    phi, rate, (w, impulse, q_end, p_end, fine) = jax.jvp(solution, (h,), (jnp.ones_like(h),), has_aux=True)
     solved = (change <= small) & fine & jnp.all(jnp.isfinite(p_end))
     return Step(w, impulse, q_end, p_end, phi, solved), lax.stop_gradient(rate)
 
@@ -184,9 +182,7 @@ def _newton(
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
         gap = gaps(system, params, retract(system, q, h * w))
-        slope = jax.jacfwd(
-            lambda w: gaps(system, fixed_params, retract(system, fixed_q, fixed_h * w))
-        )(w)
+        slope = jax.jacfwd(lambda w: gaps(system, fixed_params, retract(system, fixed_q, fixed_h * w)))(w)
         band = gap_band(w.dtype)
         gap = gap - lax.stop_gradient(jnp.clip(gap, -band, band))
         normal = slope / fixed_h
@@ -213,8 +209,8 @@ def onto_closed_contacts(
     """Momentum (nv,) at the end of a step made tangent to the contacts that stay closed.
 
     Returns:
-        p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation; lam (nc, dim);
-        whether the modes were found.
+        p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation;
+        lam (nc, dim); whether the modes were found.
     """
 
     def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -1,0 +1,31 @@
+"""How far two motions of one mechanism are apart."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.simulate.trajectory import Trajectory
+from jaxcontact.system import Params, System, mass_matrix
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def momentum_difference(system: System, params: Params, first: Trajectory, second: Trajectory) -> jax.Array:
+    """Relative difference (T + 1,) of the momenta of two motions at equal times (Seghete & Murphey, Fig. 8).
+
+    xi = |p_1 - p_2|_g / |p_1|_g with |p|_g^2 = p M^-1 p, M at the first motion's configuration: a ratio of
+    norms, like `impact.indeterminacy`. Zero where both rest.
+
+    Derivative: exact where the momenta differ.
+    """
+
+    def one(q: jax.Array, v: jax.Array, q2: jax.Array, v2: jax.Array) -> jax.Array:
+        mass = mass_matrix(system, params, q)
+        # |M v - p_2|_g = |v - M^-1 p_2|_M
+        apart = v - jnp.linalg.solve(mass, mass_matrix(system, params, q2) @ v2)
+        own = v @ mass @ v
+        return jnp.sqrt(apart @ mass @ apart / jnp.where(own > 0, own, 1.0))
+
+    return jax.lax.map(lambda x: one(*x), (first.states.q, first.states.v, second.states.q, second.states.v))

@@ -1,0 +1,321 @@
+"""Variational integrator: closed forms of bounces, slides and turns, invariants, notes, derivatives."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import jaxcontact as jc
+
+G = 9.81
+
+
+def ball_forces(structure, q, v, params):
+    c = params.constants
+    return jnp.stack([-c["stiffness"] * q[0] - c["damping"] * v[0], 0.0 * q[1], 0.0 * q[2]])
+
+
+def ball_drive(structure, state, params):
+    lift = params.constants["ramp"] * state.t
+    return jnp.stack([0.0 * lift, lift, 0.0 * lift])
+
+
+BALL = jc.System(
+    jc.Structure(
+        dim=2,
+        bodies=("ball",),
+        num_positions=3,
+        shapes=(
+            jc.Disc(name="rim", body="ball", radius="radius"),
+            jc.HalfSpace(name="floor", normal=(0.0, 1.0)),
+        ),
+        pairs=(("rim", "floor"),),
+    ),
+    jc.free_poses,
+    ball_forces,
+    drive=ball_drive,
+)
+MASS, INERTIA, RADIUS, MU = 2.0, 0.1, 0.5, 0.3
+
+
+def ball(height=1.0, vx=0.0, vy=0.0, spin=0.0, **constants):
+    numbers = {"radius": RADIUS, "stiffness": 0.0, "damping": 0.0, "ramp": 0.0} | constants
+    params = jc.Params(
+        mass=jnp.array([MASS]),
+        inertia=jnp.array([INERTIA]),
+        mu=jnp.array(MU),
+        gravity=jnp.array([0.0, -G]),
+        constants={name: jnp.array(value) for name, value in numbers.items()},
+    )
+    state = jc.State(q=jnp.array([0.0, RADIUS + height, 0.0]), v=jnp.array([vx, vy, spin]), t=jnp.array(0.0))
+    return BALL, params, state
+
+
+def run(problem, dt=0.01, **settings):
+    """300 steps whatever their length: one program for all tests."""
+    return jc.simulate.variational(*problem, dt=dt, duration=300 * dt, max_impacts=64, **settings)
+
+
+@pytest.mark.float32
+def test_elastic_ball_returns_at_the_times_of_the_closed_form(tolerance):
+    found = run(ball())
+    fall = np.sqrt(2.0 / G)
+    assert int(found.impacts.count) == 3
+    np.testing.assert_allclose(
+        np.asarray(found.impacts.t)[:3], fall * np.array([1.0, 3.0, 5.0]), rtol=0, atol=tolerance(1e-12, 1e-5)
+    )
+    energy = 0.5 * np.sum(np.asarray(found.states.v) ** 2, axis=1) + G * np.asarray(found.states.q)[:, 1]
+    np.testing.assert_allclose(energy, energy[0], rtol=tolerance(1e-13, 1e-5))
+    assert not np.any(np.asarray(found.status)) and found.notes == []
+    np.testing.assert_allclose(
+        np.asarray(found.impacts.impulse)[:3, 0], 2 * MASS * G * fall, rtol=tolerance(1e-13, 1e-5)
+    )
+    assert np.all(np.isnan(np.asarray(found.impacts.t)[3:]))
+
+
+def test_chatter_turns_plastic_and_the_ball_rolls_on():
+    """Restitution 1/2: bounces shrink to nothing at 3 times the first fall; then it slides until it rolls."""
+    found = run(ball(vx=1.0), restitution=0.5)
+    fall = np.sqrt(2.0 / G)
+    status = np.asarray(found.status)
+    assert jc.Status.describe(status) == "ZENO" and np.sum(status != 0) == 1
+    count = int(found.impacts.count)
+    t = np.asarray(found.impacts.t)[:count]
+    assert np.asarray(found.impacts.plastic)[:count].tolist() == [False] * (count - 1) + [True]
+    # Bounce k takes 2 fall / 2^k; the last one is the first shorter than dt.
+    np.testing.assert_allclose(np.diff(t), 2 * fall / 2.0 ** np.arange(1, count), atol=1e-12)
+    assert np.diff(t)[-1] < 0.01 < np.diff(t)[-2] and t[-1] < 3 * fall
+    assert len(found.notes) == 1 and "ZENO" in found.notes[0]
+    after = np.asarray(found.states.t) > t[-1]
+    np.testing.assert_allclose(np.asarray(found.states.q)[after, 1], RADIUS, atol=1e-11)
+    assert np.all(np.asarray(found.contacts)[after])
+    np.testing.assert_allclose(np.asarray(found.impulse)[-1, 0, 0], MASS * G * 0.01, rtol=1e-11)
+    rolling = MASS * RADIUS**2 / (INERTIA + MASS * RADIUS**2)
+    np.testing.assert_allclose(np.asarray(found.states.v)[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
+
+
+def test_sliding_friction_is_coulomb_until_the_ball_rolls():
+    found = run(ball(height=0.0, vx=2.0))
+    t, v = np.asarray(found.states.t), np.asarray(found.states.v)
+    stop = 2.0 / (MU * G * (1.0 + MASS * RADIUS**2 / INERTIA))
+    slides = t < stop - 0.01
+    assert 5 < slides.sum() < 20
+    np.testing.assert_allclose(v[slides, 0], 2.0 - MU * G * t[slides], atol=1e-12)
+    np.testing.assert_allclose(v[slides, 2], -MASS * MU * G * RADIUS / INERTIA * t[slides], atol=1e-11)
+    rolling = 2.0 * MASS * RADIUS**2 / (INERTIA + MASS * RADIUS**2)
+    np.testing.assert_allclose(v[-10:, 0], rolling, atol=1e-12)
+    assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 0
+
+
+def test_a_growing_pull_lifts_the_ball():
+    ramp = 40.0
+    start = MASS * G / ramp
+    errors = []
+    for dt in (0.01, 0.005):
+        found = run(ball(height=0.0, ramp=ramp), dt=dt)
+        early = np.asarray(found.states.t) < 1.0
+        t, y = np.asarray(found.states.t)[early], np.asarray(found.states.q)[early, 1] - RADIUS
+        exact = ramp * np.maximum(t - start, 0.0) ** 3 / (6.0 * MASS)
+        closed = np.asarray(found.contacts)[early, 0]
+        assert np.all(closed[t < start - dt]) and not np.any(closed[t > start + 2 * dt])
+        errors.append(np.max(np.abs(y - exact)))
+    assert errors[0] < 2e-4 and errors[0] / errors[1] > 3.0
+
+
+def test_spring_and_damper_converge_at_second_order():
+    problem = ball(height=5.0, vx=1.0, stiffness=30.0, damping=1.5)
+    rate, decay = np.sqrt(30.0 / MASS - (0.75 / MASS) ** 2), 0.75 / MASS
+    errors = []
+    for dt in (0.02, 0.01):
+        x = np.asarray(run(problem, dt=dt).states.q)[round(1.0 / dt), 0]
+        errors.append(abs(x - np.exp(-decay) * np.sin(rate) / rate))
+    assert errors[1] < 1e-4 and 3.8 < errors[0] / errors[1] < 4.2
+
+
+def test_bad_numbers_and_starts_are_named():
+    system, params, state = ball()
+    below = run(ball(height=-1e-3))
+    assert int(below.status[0]) & jc.Status.PENETRATION
+    nan = run((system, params.replace(mass=jnp.array([jnp.nan])), state))
+    assert int(nan.status[-1]) & jc.Status.NONFINITE
+    with pytest.raises(ValueError, match="dt: expected a number > 0"):
+        run((system, params, state), dt=0.0)
+    with pytest.raises(ValueError, match="duration: expected a number > 0"):
+        jc.simulate.variational(system, params, state, dt=0.1, duration=float("nan"))
+    with pytest.raises(ValueError, match="order: expected"):
+        run((system, params, state), order="first")
+    with pytest.raises(ValueError, match="order: expected"):
+        run((system, params, state), order=(1,))
+    joint = jc.models.pendulum_joint()
+    with pytest.raises(ValueError, match="no `constraints`"):
+        run((joint.system, joint.params, joint.state))
+
+
+def test_derivative_moves_the_times_of_impact():
+    """Height and speed at the end after two bounces, by drop height, restitution and gravity, closed form."""
+    duration = 1.6
+
+    def final(z):
+        system, params, state = ball()
+        params = params.replace(gravity=jnp.stack([0.0 * z[2], -z[2]]))
+        state = state.replace(q=state.q.at[1].set(RADIUS + z[0]))
+        settings = {"dt": 0.02, "duration": duration, "restitution": z[1], "max_impacts": 4}
+        found = jc.simulate.variational(system, params, state, **settings)
+        outcome = jnp.stack([found.states.q[-1, 1] - RADIUS, found.states.v[-1, 1], found.impacts.t[1]])
+        return outcome, outcome
+
+    def exact(z):
+        h, e, g = z
+        fall = jnp.sqrt(2.0 * h / g)
+        second = fall * (1.0 + 2.0 * e)
+        speed = e**2 * g * fall
+        left = duration - second
+        return jnp.stack([speed * left - 0.5 * g * left**2, speed - g * left, second])
+
+    z = jnp.array([[1.0, 0.8, G], [0.9, 0.85, 9.0]])
+    slope, value = jax.jit(jax.vmap(jax.jacfwd(final, has_aux=True)))(z)
+    np.testing.assert_allclose(value, jax.vmap(exact)(z), atol=1e-12)
+    np.testing.assert_allclose(slope, jax.vmap(jax.jacfwd(exact))(z), atol=1e-10)
+
+
+SPINNER = jc.System(jc.Structure(dim=3, bodies=("body",), num_positions=7, quaternions=(3,)), jc.free_poses)
+PRINCIPAL = np.array([0.1, 0.2, 0.35])
+
+
+def spin(steps, dt=0.01):
+    params = jc.Params(
+        mass=jnp.array([2.0]),
+        inertia=jnp.asarray(PRINCIPAL)[None],
+        mu=jnp.zeros(0),
+        gravity=jnp.zeros(3),
+        constants={},
+    )
+    state = jc.State(
+        q=jnp.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]),
+        v=jnp.array([1.0, -0.5, 0.2, 0.2, 3.0, 0.1]),
+        t=jnp.array(0.0),
+    )
+    return jc.simulate.variational(SPINNER, params, state, dt=dt, duration=steps * dt, max_impacts=1)
+
+
+def check_spin(steps):
+    found = spin(steps)
+    turn = jax.vmap(jc.rotations.quaternion_matrix)(found.states.q[:, 3:])
+    omega = np.asarray(found.states.v)[:, 3:]
+    momentum = np.einsum("tij,tj->ti", np.asarray(turn), PRINCIPAL * omega)
+    np.testing.assert_allclose(momentum, np.broadcast_to(PRINCIPAL * omega[0], momentum.shape), atol=1e-12)
+    np.testing.assert_allclose(
+        np.asarray(found.states.v)[:, :3], [[1.0, -0.5, 0.2]] * (steps + 1), atol=1e-12
+    )
+    energy = omega**2 @ PRINCIPAL
+    drift = np.abs(energy / energy[0] - 1.0)
+    # Bounded: no larger in the second half than in the first.
+    half = steps // 2
+    assert drift.max() < 1e-4 and drift[half:].max() < 1.05 * drift[:half].max()
+    return found
+
+
+def test_free_body_keeps_its_angular_momentum_and_follows_eulers_equations():
+    found = check_spin(2000)
+
+    def rhs(t, y):
+        turn = np.asarray(jc.rotations.quaternion_rate_map(jnp.asarray(y[:4]))) @ y[4:]
+        return np.concatenate([turn, -np.cross(y[4:], PRINCIPAL * y[4:]) / PRINCIPAL])
+
+    true = solve_ivp(rhs, (0.0, 1.0), [1, 0, 0, 0, 0.2, 3.0, 0.1], rtol=1e-9, atol=1e-10).y[:4, -1]
+    coarse = np.linalg.norm(np.asarray(found.states.q)[100, 3:] - true)
+    assert coarse < 1e-3
+
+
+@pytest.mark.slow
+def test_angular_momentum_and_energy_over_100000_steps():
+    check_spin(100_000)
+
+
+def cradle_poses(structure, q, params):
+    return jnp.stack([q, jnp.zeros_like(q)], axis=1), jnp.zeros_like(q)
+
+
+def cradle_springs(structure, q, v, params):
+    return -params.constants["stiffness"] * (q - params.constants["home"])
+
+
+CRADLE = jc.System(
+    jc.Structure(
+        dim=2,
+        bodies=("a", "b", "c"),
+        num_positions=3,
+        shapes=tuple(jc.Disc(name=f"ball_{x}", body=x, radius="radius") for x in "abc"),
+        pairs=(("ball_b", "ball_a"), ("ball_c", "ball_b")),
+    ),
+    cradle_poses,
+    cradle_springs,
+)
+
+
+@functools.cache
+def cradle(*masses):
+    """Three balls that springs of one frequency, 1 Hz, pull home, where they touch."""
+    m = jnp.asarray(masses)
+    params = jc.Params(
+        mass=m,
+        inertia=jnp.ones(3),
+        mu=jnp.array(0.0),
+        gravity=jnp.zeros(2),
+        constants={
+            "radius": jnp.array(0.05),
+            "stiffness": 4 * np.pi**2 * m,
+            "home": jnp.array([0.0, 0.1, 0.2]),
+        },
+    )
+    state = jc.State(q=jnp.array([-0.2, 0.1, 0.2]), v=jnp.zeros(3), t=jnp.array(0.0))
+    found = jc.simulate.variational(CRADLE, params, state, dt=0.2, duration=5600.0, max_impacts=64)
+    x = np.asarray(found.states.q) - np.array([0.0, 0.1, 0.2])
+    energy = 0.5 * (np.asarray(found.states.v) ** 2 + 4 * np.pi**2 * x**2) @ np.asarray(masses)
+    return found, energy
+
+
+@pytest.mark.parametrize("masses", [(1.0, 1.0, 1.0), (1.0, 2.0, 3.0)])
+def test_elastic_cradle_keeps_its_energy_over_ten_thousand_impacts(masses):
+    found, energy = cradle(*masses)
+    assert int(found.impacts.count) > 10_000
+    np.testing.assert_allclose(energy, energy[0], rtol=1e-9)
+    assert jc.Status.describe(found.status) == "SIMULTANEOUS"
+    if masses == (1.0, 1.0, 1.0):  # the balls at the ends take turns, the one between stays
+        plus = np.asarray(found.impacts.v_plus)
+        assert np.max(np.abs(plus[::2, :2])) < 1e-11 < 1.0 < plus[::2, 2].min()
+
+
+def test_momentum_goes_through_the_reset_maps_in_the_order_on_record():
+    """Equation (30): p_plus = p_minus times the reset maps, with M and normals at the configuration of impact."""
+    masses = np.array([1.0, 2.0, 3.0])
+    found, _ = cradle(*masses)
+    normals = np.array([[-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
+    impacts = found.impacts
+    assert int(impacts.count) > 50
+    for i in range(50):
+        v = np.asarray(impacts.v_minus[i])
+        order = [k for k in np.asarray(impacts.order[i]) if k >= 0]
+        for k in order:
+            u = normals[k]
+            v = v - 2.0 * (u @ v) / (u @ (u / masses)) * u / masses
+        np.testing.assert_allclose(impacts.v_plus[i], v, atol=1e-14)
+        kick = masses * (np.asarray(impacts.v_plus[i]) - np.asarray(impacts.v_minus[i]))
+        np.testing.assert_allclose(kick, np.asarray(impacts.impulse[i]) @ normals, atol=1e-13)
+        assert abs(kick.sum()) < 1e-14  # along (1, 1, 1) no contact pushes
+
+
+def inelastic(terms, v, key):
+    return jc.impact.anitescu_potra(terms, v)
+
+
+def test_a_law_of_the_users_own():
+    """Inelastic impact with friction: the ball lands, sticks to the floor and rolls."""
+    found = jc.simulate.variational(*ball(vx=1.0), dt=0.02, duration=0.6, law=inelastic)
+    rolling = MASS * RADIUS**2 / (INERTIA + MASS * RADIUS**2)
+    assert int(found.impacts.count) == 1
+    np.testing.assert_allclose(found.impacts.v_plus[0], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
+    np.testing.assert_allclose(found.states.v[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
