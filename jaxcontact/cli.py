@@ -127,7 +127,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _catalogue() -> dict[str, Any]:
-    return {name: f for name, f in sorted(vars(models).items()) if inspect.isfunction(f)}
+    found = {name: f for name, f in sorted(vars(models).items()) if inspect.isfunction(f)}
+    return {name: f for name, f in found.items() if _needs_nothing(inspect.signature(f))}
+
+
+def _needs_nothing(signature: inspect.Signature) -> bool:
+    """Whether a function of `models` makes a model without being told anything."""
+    given = all(p.default is not p.empty for p in signature.parameters.values())
+    return given and signature.return_annotation in (Model, "Model")
 
 
 def _models(_: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from jaxcontact.models.rocking_block import rocking_block as rocking_block
 from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack
 from jaxcontact.models.spring_legged import spring_legged_hexapod as spring_legged_hexapod
 from jaxcontact.models.spring_legged import spring_legged_hopper as spring_legged_hopper
+from jaxcontact.models.swinging_cradle import swinging_cradle as swinging_cradle
 from jaxcontact.models.tossed_cube import tossed_cube as tossed_cube
 from jaxcontact.models.trex import trex as trex
 from jaxcontact.models.trex import trex_drop as trex_drop

@@ -235,45 +235,12 @@ def test_angular_momentum_and_energy_over_100000_steps():
     check_spin(100_000)
 
 
-def cradle_poses(structure, q, params):
-    return jnp.stack([q, jnp.zeros_like(q)], axis=1), jnp.zeros_like(q)
-
-
-def cradle_springs(structure, q, v, params):
-    return -params.constants["stiffness"] * (q - params.constants["home"])
-
-
-CRADLE = jc.System(
-    jc.Structure(
-        dim=2,
-        bodies=("a", "b", "c"),
-        num_positions=3,
-        shapes=tuple(jc.Disc(name=f"ball_{x}", body=x, radius="radius") for x in "abc"),
-        pairs=(("ball_b", "ball_a"), ("ball_c", "ball_b")),
-    ),
-    cradle_poses,
-    cradle_springs,
-)
-
-
 @functools.cache
 def cradle(*masses):
-    """Three balls that springs of one frequency, 1 Hz, pull home, where they touch."""
-    m = jnp.asarray(masses)
-    params = jc.Params(
-        mass=m,
-        inertia=jnp.ones(3),
-        mu=jnp.array(0.0),
-        gravity=jnp.zeros(2),
-        constants={
-            "radius": jnp.array(0.05),
-            "stiffness": 4 * np.pi**2 * m,
-            "home": jnp.array([0.0, 0.1, 0.2]),
-        },
-    )
-    state = jc.State(q=jnp.array([-0.2, 0.1, 0.2]), v=jnp.zeros(3), t=jnp.array(0.0))
-    found = jc.simulate.variational(CRADLE, params, state, dt=0.2, duration=5600.0, max_impacts=64)
-    x = np.asarray(found.states.q) - np.array([0.0, 0.1, 0.2])
+    model = jc.models.swinging_cradle(masses)
+    settings = {"dt": 0.2, "duration": 5600.0, "max_impacts": 64}
+    found = jc.simulate.variational(model.system, model.params, model.state, **settings)
+    x = np.asarray(found.states.q) - 0.1 * np.arange(3)
     energy = 0.5 * (np.asarray(found.states.v) ** 2 + 4 * np.pi**2 * x**2) @ np.asarray(masses)
     return found, energy
 

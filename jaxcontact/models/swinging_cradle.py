@@ -1,0 +1,67 @@
+"""Newton's cradle that comes back: balls on a line, springs that pull home (Seghete & Murphey, Fig. 2)."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.geometry import Disc
+from jaxcontact.system import Model, Params, State, Structure, System
+
+
+def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
+    return jnp.stack([q, jnp.zeros_like(q)], axis=1), jnp.zeros_like(q)
+
+
+def _forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
+    c = params.constants
+    return -params.mass * c["rate"] ** 2 * (q - c["home"])
+
+
+@functools.cache
+def _system(number: int) -> System:
+    names = tuple(f"ball_{i}" for i in range(number))
+    return System(
+        Structure(
+            dim=2,
+            bodies=names,
+            num_positions=number,
+            shapes=tuple(Disc(name=f"{name}_rim", body=name, radius="radius") for name in names),
+            pairs=tuple((f"{b}_rim", f"{a}_rim") for a, b in itertools.pairwise(names)),
+        ),
+        _poses,
+        _forces,
+    )
+
+
+def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float = 1.0) -> Model:
+    """Balls of 5 cm that touch at home and swing at 1 Hz; the first is pulled 20 cm aside and let go.
+
+    q = x of each ball; contact i is between balls i and i + 1. Whatever the masses, all balls come home at
+    the same times, so that every impact is simultaneous: the pendulums of the toy at small angles.
+    """
+    if len(masses) < 2 or not all(m > 0 for m in masses):
+        raise ValueError(f"masses: expected two or more numbers > 0, got {tuple(masses)}")
+    number, radius = len(masses), 0.05
+    home = 2.0 * radius * jnp.arange(float(number))
+    return Model(
+        system=_system(number),
+        params=Params(
+            mass=jnp.asarray(masses, home.dtype),
+            inertia=jnp.ones(number),
+            mu=jnp.array(0.0),
+            gravity=jnp.zeros(2),
+            constants={
+                "radius": jnp.array(radius),
+                "home": home,
+                "rate": jnp.array(2.0 * math.pi * frequency),
+            },
+        ),
+        state=State(q=home.at[0].add(-0.2), v=jnp.zeros(number), t=jnp.array(0.0)),
+        dt=0.01,
+    )
