@@ -29,11 +29,11 @@ from jaxcontact.terms import ContactTerms
 
 PIECE = 2**14  # samples per call of the kernel
 MANY_MODES = 512  # tables above it get few lanes, and many small calls per chunk
-PILOT = 512  # samples that fill the first table of "visited"
+PILOT = 1024  # samples that fill the first table of "visited"
 _NONE = np.empty(0, np.uint32)
 SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
 _NO_FACTS = np.empty(0, np.int64)
-GROWTH = 4  # each block of "visited" ends at this many times the sample number of the one before
+GROWTH = 2  # each block of "visited" ends at this many times the sample number of the one before
 
 
 class ImpactSamples(Record):
