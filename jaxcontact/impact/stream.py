@@ -23,8 +23,8 @@ from jaxcontact.impact import routh
 from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
-from jaxcontact.impact.lanes import LaneResults, lane_status, run_lanes
-from jaxcontact.solvers import modes
+from jaxcontact.impact.lanes import BLOCK, FEW, LaneResults, lane_status, run_lanes
+from jaxcontact.solvers import leaves, modes
 from jaxcontact.terms import ContactTerms
 
 PIECE = 2**14  # samples per call of the kernel
@@ -115,6 +115,9 @@ class Stream:
         if self.enumerates:
             self.space, self.table = tabulate(terms)
             self.num_modes = self.table.regular.shape[0]
+            self.stems = None
+            if self.num_modes > FEW:
+                self.stems = leaves.leaves(self.table, self.space.delassus, self.space.mu)
 
     def chunks(
         self,
@@ -214,9 +217,9 @@ class Stream:
     ) -> tuple[LaneResults, np.ndarray]:
         table, complete = (self.table, None) if known is None else known
         num_modes = table.regular.shape[0]
-        size = PIECE if num_modes <= MANY_MODES else PIECE // 16
+        size = PIECE if num_modes <= MANY_MODES else PIECE // 4
         placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
-        complete = jax.device_put(complete, device)
+        complete, stems = jax.device_put((complete, self.stems if known is None else None), device)
         parts, facts = [], [_NO_FACTS]
         for begin in range(0, max(1, len(numbers)), size):
             piece = numbers[begin : begin + size]
@@ -227,6 +230,7 @@ class Stream:
                 jax.device_put(padded, device),
                 jax.device_put(np.int32(piece.size), device),
                 complete,
+                stems,
                 max_steps=self.max_steps,
                 tile=tile_size(num_modes, device.platform),
                 keep_path=self.keep_path,
@@ -328,12 +332,13 @@ def _workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
 def _known(table: modes.ModeTable, facts: np.ndarray) -> Known:
     """What facts tell the kernel, padded to sizes of which there are few, for each is compiled once."""
     kept = facts[facts < SET]
-    octave = 1 << max(kept.size - 1, 0).bit_length()
-    size = octave if kept.size > 3 * octave // 4 else max(3 * octave // 4, 1)
+    number = table.regular.shape[0]
+    size = max(kept.size, number // 16, 1)
+    size = -(-size // BLOCK) * BLOCK if size > FEW else 1 << (size - 1).bit_length()
     part = table.take(np.resize(kept, size))
     part = part.replace(regular=part.regular & (np.arange(size) < kept.size))
     sets = (facts[facts >= SET] - SET).astype(np.uint32)
-    size = 1 << max(sets.size - 1, 0).bit_length()
+    size = 1 << max(sets.size, number // 8, 1).bit_length()
     return Known(part, np.pad(sets, (0, size - sets.size), constant_values=2**32 - 1))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact import resolve, sample, sampling
+from jaxcontact.impact import resolve, sample, sampling, stream
 from jaxcontact.impact.draws import sobol
 
 NAMES = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack")
@@ -231,20 +231,21 @@ def test_the_result_is_not_copied(gait, monkeypatch):
 # ---------------------------------------------------------------------------------------------------- selections
 
 
-def test_visited_equals_all_on_the_disks(disks):
-    """Outcomes of the same sample numbers; measured: 1.7 % of 1536 differ.
+def test_visited_equals_all_on_the_disks(disks, monkeypatch):
+    """Outcomes of the same sample numbers behind a small pilot; measured: 3 of 768 differ.
 
-    Where a step has a solution in a mode that no earlier sample met, the choice is among the others. The
-    pilot itself is "all".
+    Where a step has a solution in a mode that no earlier sample met, and the others are a set known to be
+    complete, the choice is among those. The pilot itself is "all".
     """
+    monkeypatch.setattr(stream, "PILOT", 256)
     count = 1024
     everything, visited = disks(count, seed=1), disks(count, seed=1, selection="visited")
     ok = (np.asarray(everything.status) == 0) & (np.asarray(visited.status) == 0)
     assert ok.mean() > 0.98
     gap = np.abs(np.asarray(everything.v_plus) - np.asarray(visited.v_plus)).max(axis=1)
     same = gap < 1e-9
-    assert np.all(same[:512])
-    assert np.mean(same[ok]) >= 0.975
+    assert np.all(same[:256])
+    assert np.mean(same[ok]) >= 0.99
 
 
 def test_visited_equals_all_with_two_contacts(gait):
