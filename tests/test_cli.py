@@ -56,7 +56,9 @@ def test_summary_picture_and_data(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert np.max(data["v_plus"] @ data["J_n"].T) <= 0.21 * np.sqrt(2 * 9.81 * 0.01) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("model", ["compass_gait", "box_and_wall", "ramone", "disk_stack"])
+@pytest.mark.parametrize(
+    "model", ["compass_gait", "box_and_wall", pytest.param("ramone", marks=pytest.mark.slow), "disk_stack"]
+)
 def test_every_model_runs(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(capsys, "impact", model, "--samples", "64", "--json", "--out", str(tmp_path))
     summary = json.loads(out)

@@ -132,7 +132,7 @@ def test_no_impulse_no_change(gait):
     assert int(info.status) == 0
 
 
-@pytest.mark.parametrize("name", ["compass_gait", "rocking_block"])
+@pytest.mark.parametrize("name", ["compass_gait", pytest.param("rocking_block", marks=pytest.mark.slow)])
 def test_without_a_cap_the_solutions_are_those_of_the_simultaneous_law(name):
     terms, v, _ = model(name)
     expected, valid = anitescu_potra_all(terms, v)

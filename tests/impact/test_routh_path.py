@@ -17,7 +17,9 @@ def model(name):
     return jc.contact_terms(found.system, found.params, found.state), found.state.v, found
 
 
-@pytest.fixture(scope="module", params=["rocking_block", "box_and_wall"])
+@pytest.fixture(
+    scope="module", params=["box_and_wall", pytest.param("rocking_block", marks=pytest.mark.slow)]
+)
 def unique(request):
     """A mechanism whose steps have one solution; the box with less friction, so that it slides."""
     terms, v, found = model(request.param)

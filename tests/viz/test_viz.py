@@ -67,7 +67,9 @@ def offsets(axes):
     return np.asarray(axes.collections[-1].get_offsets())
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "ramone")) for name in MODELS]
+)
 def test_impact_set_of_every_model(name):
     terms, samples = sampled(name)
     nc = terms.phi.shape[0]
