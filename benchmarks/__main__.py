@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from benchmarks import compliant, ess, gait, impact, lcp, runner, scaling
+from benchmarks import compliant, ess, gait, impact, lcp, motion, runner, scaling
 
 
 def main() -> int:
@@ -22,7 +22,15 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only list the cases")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    known = [*impact.CASES, *lcp.CASES, *scaling.CASES, *compliant.CASES, *ess.CASES, *gait.CASES]
+    known = [
+        *impact.CASES,
+        *lcp.CASES,
+        *scaling.CASES,
+        *compliant.CASES,
+        *ess.CASES,
+        *gait.CASES,
+        *motion.CASES,
+    ]
     cases = [case for case in known if re.search(options.k, case.name)]
     if options.list:
         print("\n".join(case.name for case in cases))
@@ -42,6 +50,7 @@ def main() -> int:
     if options.figures:
         options.figures.mkdir(parents=True, exist_ok=True)
         scaling.draw(rows, options.figures / "scaling.png")
+        motion.draw(options.figures)
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.geometry import HalfSpace, Point
+from jaxcontact.geometry import Disc, HalfSpace, Point
 from jaxcontact.system import Model, Params, State, Structure, System
 
 BODY_DENSITY = 1000.0  # kg/m^3, water
@@ -75,6 +75,8 @@ TREX = System(
         bodies=("front", "rear", "tail", "left_thigh", "left_shank", "right_thigh", "right_shank"),
         num_positions=8,
         shapes=(
+            Disc(name="front_ball", body="front", radius="front_radius"),
+            Disc(name="rear_ball", body="rear", radius="rear_radius"),
             Point(name="tail_tip", body="tail", at="half_tail"),
             Point(name="left_foot", body="left_shank", at="half_shank"),
             Point(name="right_foot", body="right_shank", at="half_shank"),
@@ -151,7 +153,7 @@ def trex() -> Model:
     spheres; thighs, shanks and the tail are rods, the tail from the centre of the rear body to the apex of
     the cone around both; knees and body joint are stiff enough for the weight; the hips' PD gains are the
     paper's 1e5 and 1e4 read in kg, cm and s (in g, cm and s they could not carry it); friction is 0.5.
-    Springs rest, and hips hold, in the state given.
+    Springs rest, and hips hold, in the state given. The balls are not among the contacts.
     """
     front, rear, thigh, shank = 0.07, 0.04, 0.08, 0.10
     theta, hip = 5.78, 5.13

@@ -12,5 +12,7 @@ from jaxcontact.viz.gait import plot_gait as plot_gait
 from jaxcontact.viz.impact_set import plot_impact_set as plot_impact_set
 from jaxcontact.viz.mechanism import draw_mechanism as draw_mechanism
 from jaxcontact.viz.mechanism import plot_mechanism as plot_mechanism
+from jaxcontact.viz.motion import plot_cradle_energy as plot_cradle_energy
+from jaxcontact.viz.motion import plot_order_difference as plot_order_difference
 from jaxcontact.viz.spatial import draw_bodies as draw_bodies
 from jaxcontact.viz.spatial import look as look

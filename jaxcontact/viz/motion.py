@@ -1,0 +1,107 @@
+"""Pictures of motions with impacts: what engines do to the energy, how far two orders lead apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxcontact.viz.compliant import LINES, STYLES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MARKS = ("o", "s", "^", "D")
+
+
+def _tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
+    axes.set_xlabel(xlabel, fontsize=8.5)
+    axes.set_ylabel(ylabel, fontsize=8.5)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, linewidth=0.3, alpha=0.6)
+
+
+def plot_cradle_energy(
+    single: Mapping[str, tuple[Any, Any]],
+    repeated: Mapping[str, tuple[Any, Any]],
+    *,
+    title: str | None = None,
+) -> Figure:
+    """Energy of a Newton's cradle in several engines, after Seghete & Murphey, Fig. 2b.
+
+    Args:
+        single: by engine, speeds (n,) in m/s of the first ball and energy after the impact over before
+            (n, k), a column for each restitution; a line for the first engine, dots for the others.
+        repeated: by engine, numbers of impacts (n,) and energy over that at the start (n,).
+        title: of the figure.
+
+    Returns:
+        A matplotlib figure: one impact against speed, and many impacts on logarithmic axes.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6, 3.2), layout="constrained")
+    one, many = figure.subplots(1, 2)
+    labels = list(dict.fromkeys([*repeated, *single]))  # an engine has one colour
+    for i, (label, (speed, ratio)) in enumerate(single.items()):
+        x, y = np.asarray(speed, float), np.asarray(ratio, float).reshape(len(speed), -1)
+        k, dotted = labels.index(label), i > 0
+        for j in range(y.shape[1]):
+            one.plot(
+                x, y[:, j], linestyle="none" if dotted else "-", marker=MARKS[k % 4] if dotted else None,
+                markersize=3.0, linewidth=1.5, color=LINES[k % len(LINES)], label=label if j == 0 else None,
+            )  # fmt: skip
+    _tidy(one, "speed of the first ball (m/s)", "energy after / before one impact")
+    one.set_ylim(0.0, None)
+    one.legend(fontsize=7.5, frameon=False, loc="lower right")
+    for label, (count, ratio) in repeated.items():
+        k = labels.index(label)
+        many.plot(
+            np.asarray(count), np.asarray(ratio), STYLES[k % len(STYLES)], color=LINES[k % len(LINES)],
+            linewidth=1.5, label=label,
+        )  # fmt: skip
+    many.set_xscale("log")
+    many.set_yscale("log")
+    _tidy(many, "impacts", "energy / energy at the start")
+    many.legend(fontsize=7.5, frameon=False)
+    if title is not None:
+        figure.suptitle(title, fontsize=9.5)
+    return figure
+
+
+def plot_order_difference(
+    curves: Mapping[str, tuple[Any, Any]], *, floor: float = 1e-17, title: str | None = None
+) -> Figure:
+    """How far apart two orders of single impacts lead, over time, after Seghete & Murphey, Fig. 8.
+
+    Args:
+        curves: by label, times (T + 1,) in s and relative differences of momentum (T + 1,), such as
+            `simulate.momentum_difference` gives.
+        floor: smaller differences are drawn there.
+        title: of the figure.
+
+    Returns:
+        A matplotlib figure.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    for k, (label, (t, difference)) in enumerate(curves.items()):
+        shown = np.maximum(np.asarray(difference, float), floor)
+        axes.semilogy(
+            np.asarray(t),
+            shown,
+            STYLES[k % len(STYLES)],
+            color=LINES[k % len(LINES)],
+            linewidth=1.3,
+            label=label,
+        )
+    _tidy(axes, "time (s)", "relative difference of momentum")
+    axes.legend(fontsize=8, frameon=False)
+    if title is not None:
+        axes.set_title(title, fontsize=9.5)
+    return figure
