@@ -7,6 +7,7 @@ import difflib
 import functools
 import inspect
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -40,7 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
     try:
-        return int(options.run(options))
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader of a pipe, such as head, has left; nor may the exit write to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except _UsageError as error:
         print(f"jaxcontact: {error}", file=sys.stderr)
         return 2

@@ -217,3 +217,9 @@ def test_coverage_is_stated_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     assert said["farther_than"][2] is None
     code, _, err = run(capsys, *arguments[:2], "--samples", "8", "--out", str(tmp_path), "--coverage")
     assert code == 2 and "--coverage: samples: expected at least 16" in err
+
+
+def test_a_reader_may_leave_early() -> None:
+    command = f"{sys.executable} -m jaxcontact models | true"
+    ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
