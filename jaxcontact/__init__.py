@@ -9,6 +9,7 @@ from jaxcontact import models as models
 from jaxcontact import optimize as optimize
 from jaxcontact import rotations as rotations
 from jaxcontact import simulate as simulate
+from jaxcontact import stability as stability
 from jaxcontact import viz as viz
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Disc as Disc

@@ -1,0 +1,193 @@
+"""Zero-order dynamics: a planar mechanism at rest on its contacts, with everything constant but q and v.
+
+Owns the records `PlanarBiped` and `LocalTerms`, and what makes them: gaps and slips become linear, mass
+matrix, forces and Jacobians keep their values at the equilibrium (Varkonyi, section II-E). The motion is then
+invariant under q ~ s^2, v ~ s, t ~ s: whatever happens, happens at every size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record
+from jaxcontact.system import Params, State, System, bias
+from jaxcontact.terms import contact_terms
+
+MAX_CONTACTS = 3
+
+
+class LocalTerms(Record):
+    """The zero-order dynamics M vdot = force + J_n^T lam_n + J_t^T lam_t with gaps J_n q and slips J_t q.
+
+    Attributes:
+        M: (nv, nv) mass matrix.
+        J_n: (nc, nv) gradients of the gaps; the contacts touch at q = 0.
+        J_t: (nc, nv) gradients of the tangential displacements.
+        mu: (nc,) friction coefficients.
+        e: (nc,) Newton's coefficients of restitution.
+        force: (nv,) all other generalized forces.
+    """
+
+    M: jax.Array
+    J_n: jax.Array
+    J_t: jax.Array
+    mu: jax.Array
+    e: jax.Array
+    force: jax.Array
+
+
+class PlanarBiped(Record):
+    """A rigid body on two point feet (Varkonyi, Fig. 1); its mass and radius of gyration are one.
+
+    Foot i is at (L_i, -h) from the centre of mass, on a line inclined by phi_i; the external force is
+    F (sin alpha, -cos alpha), so on a slope of angle alpha the x axis points downhill. The feet may
+    also have heights of their own: h is a number or (2,).
+
+    Attributes:
+        alpha: direction of the force, rad.
+        h: height of the centre of mass above the feet.
+        L1: x of foot 1.
+        L2: x of foot 2.
+        phi1: inclination of the ground at foot 1, rad.
+        phi2: inclination of the ground at foot 2, rad.
+        mu1: friction coefficient at foot 1.
+        mu2: friction coefficient at foot 2.
+        e1: coefficient of restitution at foot 1.
+        e2: coefficient of restitution at foot 2.
+        F: size of the force.
+        T: external torque.
+    """
+
+    alpha: Any
+    h: Any
+    L1: Any
+    L2: Any
+    phi1: Any = 0.0
+    phi2: Any = 0.0
+    mu1: Any
+    mu2: Any
+    e1: Any = 0.0
+    e2: Any = 0.0
+    F: Any = 1.0
+    T: Any = 0.0
+
+
+Body = PlanarBiped | LocalTerms
+
+
+def as_terms(body: Body) -> LocalTerms:
+    """The zero-order dynamics of a body.
+
+    For a biped J_n = (-sin phi, cos phi, L cos phi - h sin phi), J_t = (cos phi, sin phi, h cos phi +
+    L sin phi) and force = (F sin alpha, -F cos alpha, T). The paper's (22), (46) have the last entry of J_t
+    with the opposite sign; this is the velocity of the foot.
+
+    Raises:
+        ValueError: negative friction, restitution outside [0, 1), coincident feet, shapes that do not fit,
+            numbers that are not finite; where the numbers can be seen.
+
+    Derivative: exact by every number of the body.
+    """
+    if isinstance(body, LocalTerms):
+        _check_terms(body)
+        return body
+    if not isinstance(body, PlanarBiped):
+        raise TypeError(f"body: expected a PlanarBiped or LocalTerms, got {type(body).__name__}")
+    dtype = jnp.result_type(float, *(jnp.asarray(x) for x in jax.tree.leaves(body)))
+    L, phi, mu, e = (
+        jnp.stack([jnp.asarray(one, dtype), jnp.asarray(two, dtype)])
+        for one, two in ((body.L1, body.L2), (body.phi1, body.phi2), (body.mu1, body.mu2), (body.e1, body.e2))
+    )
+    h = jnp.broadcast_to(jnp.asarray(body.h, dtype), (2,))
+    force = body.F * jnp.stack([jnp.sin(body.alpha), -jnp.cos(body.alpha), jnp.zeros((), dtype)])
+    sin, cos = jnp.sin(phi), jnp.cos(phi)
+    terms = LocalTerms(
+        M=jnp.eye(3, dtype=dtype),
+        J_n=jnp.stack([-sin, cos, L * cos - h * sin], axis=1),
+        J_t=jnp.stack([cos, sin, h * cos + L * sin], axis=1),
+        mu=mu,
+        e=e,
+        force=(force + jnp.stack([jnp.zeros((), dtype), jnp.zeros((), dtype), jnp.asarray(body.T, dtype)])),
+    )
+    if _seen(L, h) and L[0] == L[1] and h[0] == h[1]:
+        raise ValueError(f"L1, L2: the feet coincide at {float(L[0]):g}; expected two points")
+    _check_terms(terms, ("mu1", "mu2"), ("e1", "e2"))
+    return terms
+
+
+def local_terms(system: System, params: Params, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
+    """The zero-order dynamics of a planar mechanism that rests on one to three contacts.
+
+    Args:
+        system: the mechanism.
+        params: its numbers.
+        state: a configuration in contact; its velocity is ignored.
+        e: coefficient of restitution, a number or one per active contact.
+
+    Returns:
+        LocalTerms with the active contacts only, in the order of `system.structure.pairs`.
+
+    Raises:
+        ValueError: a spatial mechanism, no active contact or more than three, restitution outside [0, 1).
+
+    Derivative: by `params`, as of `contact_terms` and `bias`, only with the active contacts known: none
+        through this function, which reads them.
+    """
+    if system.structure.dim != 2:
+        raise ValueError("system: expected a planar mechanism, got a spatial one")
+    rest = state.replace(v=jnp.zeros_like(state.v))
+    terms = contact_terms(system, params, rest)
+    touching = np.flatnonzero(np.asarray(terms.active))
+    if not 1 <= touching.size <= MAX_CONTACTS:
+        raise ValueError(f"state: expected 1 to {MAX_CONTACTS} active contacts, got {touching.size}")
+    found = LocalTerms(
+        M=terms.M,
+        J_n=terms.J_n[touching],
+        J_t=terms.J_t[touching, 0],
+        mu=terms.mu[touching],
+        e=jnp.broadcast_to(jnp.asarray(e, terms.M.dtype), (touching.size,)),
+        force=-bias(system, params, rest),
+    )
+    _check_terms(found)
+    return found
+
+
+def _seen(*arrays: Any) -> bool:
+    return not any(isinstance(array, jax.core.Tracer) for array in arrays)
+
+
+def _check_terms(
+    terms: LocalTerms, mu_names: tuple[str, ...] = (), e_names: tuple[str, ...] = ()
+) -> None:
+    """Shapes always, numbers where they can be seen."""
+    nv, nc = jnp.shape(terms.force)[-1], jnp.shape(terms.mu)[-1]
+    if not 1 <= nc <= MAX_CONTACTS:
+        raise ValueError(f"body: expected 1 to {MAX_CONTACTS} contacts, got {nc}")
+    shapes = {"M": (nv, nv), "J_n": (nc, nv), "J_t": (nc, nv), "mu": (nc,), "e": (nc,), "force": (nv,)}
+    for name, shape in shapes.items():
+        if jnp.shape(getattr(terms, name)) != shape:
+            raise ValueError(f"body.{name}: expected shape {shape}, got {jnp.shape(getattr(terms, name))}")
+        value = getattr(terms, name)
+        if _seen(value) and not np.all(np.isfinite(value)):
+            raise ValueError(f"body.{name}: expected finite numbers, got {np.asarray(value)}")
+    if not _seen(*jax.tree.leaves(terms)):
+        return
+    for i, value in enumerate(np.asarray(terms.mu)):
+        if value < 0:
+            raise ValueError(f"{mu_names[i] if mu_names else f'mu[{i}]'}: expected friction >= 0, got {value:g}")
+    for i, value in enumerate(np.asarray(terms.e)):
+        if not 0 <= value < 1:
+            name = e_names[i] if e_names else f"e[{i}]"
+            raise ValueError(f"{name}: expected restitution in [0, 1), got {value:g}")
+    mass = np.asarray(terms.M)
+    if not np.allclose(mass, mass.T) or np.min(np.linalg.eigvalsh(mass)) <= 0:
+        raise ValueError("body.M: expected a symmetric positive definite matrix")
+    rows = np.concatenate([np.asarray(terms.J_n), np.asarray(terms.J_t)], axis=1)
+    for i in range(nc):
+        for k in range(i):
+            if np.array_equal(rows[i], rows[k]):
+                raise ValueError(f"body: contacts {k} and {i} coincide; expected different points")

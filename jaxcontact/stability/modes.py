@@ -1,0 +1,280 @@
+"""Contact modes of the zero-order dynamics: forces and accelerations of every word of F, S, P, N.
+
+Owns the table of modes, the equilibrium test, the ambiguity test, and the impact at one contact. Everything here
+is batched JAX arithmetic in floating point; `exact.py` has the same modes in rational numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact import linalg
+from jaxcontact._pytree import Record, static
+from jaxcontact.stability.body import Body, LocalTerms, as_terms
+
+LETTERS = "FSPN"  # free, stick, slip in the positive and in the negative direction
+TOLERANCE = 0.9  # power of the machine epsilon below which a relative number counts as zero
+
+
+class ModeTable(Record):
+    """Every contact mode of a body; axis 0 is the mode, in the order of `words`.
+
+    Attributes:
+        words: one letter per contact: F free, S stick, P or N slip in the positive or negative direction.
+        admissible: (nm,) some state has this motion, with slips other than zero; three slips are compared in pairs.
+        consistent: (nm,) the forces push and obey Coulomb's law.
+        at_rest: (nm,) consistent in a state of rest: the acceleration also keeps or opens the free contacts
+            and starts the slips in their directions. For the all-stick mode this is equilibrium.
+        forces: (nm, nc, 2) normal and tangential contact forces.
+        acceleration: (nm, nv).
+        residual: (nm,) of the equations of the mode, relative to the force.
+    """
+
+    words: tuple[str, ...] = static()
+    admissible: jax.Array
+    consistent: jax.Array
+    at_rest: jax.Array
+    forces: jax.Array
+    acceleration: jax.Array
+    residual: jax.Array
+
+
+def mode_words(num_contacts: int) -> tuple[str, ...]:
+    """All words of F, S, P, N: 4^nc of them."""
+    return tuple("".join(word) for word in itertools.product(LETTERS, repeat=num_contacts))
+
+
+class _Metric(NamedTuple):
+    """A body in coordinates with unit mass matrix; rows are (n, t) of each contact."""
+
+    rows: jax.Array  # (2 nc, nv)
+    pull: jax.Array  # (nv,)
+    back: jax.Array  # (nv, nv): acceleration = back @ its whitened form
+    mu: jax.Array  # (nc,)
+
+
+def _whiten(terms: LocalTerms) -> _Metric:
+    factor = linalg.cholesky_lanes(terms.M)
+    inverse = linalg.cholesky_solve_lanes(factor, factor)  # M^-1 L = L^-T
+    rows = jnp.stack([terms.J_n, terms.J_t], axis=1).reshape(-1, terms.force.shape[0])
+    return _Metric(rows @ inverse, terms.force @ inverse, inverse, terms.mu)
+
+
+def _solve(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
+    inverse, _ = linalg.generalized_inverse(matrix)
+    x = inverse @ rhs
+    for _ in range(2):
+        x = x + inverse @ (rhs - matrix @ x)
+    return x
+
+
+def _mode_forces(metric: _Metric, word: jax.Array, loaded: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Forces (nc, 2) of a mode and the residual of its equations; `loaded` (nc,) may leave contacts idle."""
+    nc = metric.mu.shape[0]
+    delassus, drift = metric.rows @ metric.rows.T, metric.rows @ metric.pull
+    active = word > 0
+    sign = jnp.where(word == 2, -1.0, jnp.where(word == 3, 1.0, 0.0)) * metric.mu  # lam_t = sign lam_n
+    identity = jnp.eye(2 * nc, dtype=drift.dtype)
+    slide = identity[1::2] - sign[:, None] * identity[0::2]
+    stick = (word == 1) & loaded
+    normal = jnp.where((active & loaded)[:, None], delassus[0::2], identity[0::2])
+    tangent = jnp.where(stick[:, None], delassus[1::2], slide)
+    matrix = jnp.stack([normal, tangent], axis=1).reshape(2 * nc, 2 * nc)
+    rhs = jnp.stack(
+        [jnp.where(active & loaded, -drift[0::2], 0.0), jnp.where(stick, -drift[1::2], 0.0)], axis=1
+    )
+    size = jnp.sqrt(jnp.sum(matrix**2, axis=1))
+    forces = _solve(matrix / size[:, None], rhs.ravel() / size).reshape(nc, 2)
+    rate = (delassus @ forces.ravel() + drift).reshape(nc, 2)
+    left = jnp.maximum(
+        jnp.where(active, jnp.abs(rate[:, 0]), 0.0), jnp.where(word == 1, jnp.abs(rate[:, 1]), 0.0)
+    )
+    return forces, jnp.max(left)
+
+
+def _coulomb(metric: _Metric, forces: jax.Array, size: jax.Array, power: float) -> jax.Array:
+    slack = metric.mu * forces[:, 0] - jnp.abs(forces[:, 1])
+    return jnp.all((forces[:, 0] >= -power * size) & (slack >= -power * size * (1.0 + metric.mu)))
+
+
+def _static_forces(metric: _Metric) -> tuple[jax.Array, jax.Array]:
+    """Forces (nc, 2) that hold the body, found among those on few edges of the friction cones, and a residual."""
+    nc, nv = metric.mu.shape[0], metric.pull.shape[0]
+    normal, tangent = metric.rows[0::2], metric.rows[1::2]
+    edges = jnp.concatenate([normal - metric.mu[:, None] * tangent, normal + metric.mu[:, None] * tangent])
+    chosen = np.array(list(itertools.combinations(range(2 * nc), min(nv, 2 * nc))))
+    goal = jnp.sqrt(jnp.sum(metric.pull**2))
+
+    def attempt(index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        few = edges[index]
+        part = _solve(few @ few.T, -few @ metric.pull)
+        left = jnp.sqrt(jnp.sum((few.T @ part + metric.pull) ** 2))
+        bad = jnp.maximum(left, -jnp.min(part))
+        return jnp.zeros(2 * nc, part.dtype).at[index].set(part), bad
+
+    parts, bad = jax.vmap(attempt)(jnp.asarray(chosen))
+    part = parts[jnp.argmin(bad)]
+    forces = jnp.stack([part[:nc] + part[nc:], metric.mu * (part[nc:] - part[:nc])], axis=1)
+    return forces, jnp.min(bad) / jnp.where(goal > 0, goal, 1.0)
+
+
+def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array:
+    """Whether some velocity has the equalities and strict slips of the mode."""
+    nc, nv = metric.mu.shape[0], metric.pull.shape[0]
+    size = jnp.sqrt(jnp.sum(metric.rows**2, axis=1))
+    rows = metric.rows / jnp.where(size > 0, size, 1.0)[:, None]
+    held = jnp.stack([word > 0, word == 1], axis=1).ravel()
+    kept = jnp.where(held[:, None], rows, 0.0)
+    inverse, _ = linalg.generalized_inverse(kept @ kept.T)
+    free = jnp.eye(nv, dtype=rows.dtype) - kept.T @ inverse @ kept
+    slips = jnp.where(word == 2, 1.0, -1.0)[:, None] * rows[1::2] @ free
+    sliding = word >= 2
+    length = jnp.sqrt(jnp.sum(slips**2, axis=1))
+    unit = slips / jnp.where(length > tolerance, length, 1.0)[:, None]
+    apart = jnp.sum((unit[:, None] + unit[None]) ** 2, axis=2)  # zero where two slips exclude each other
+    both = sliding[:, None] & sliding[None]
+    return jnp.all(~sliding | (length > tolerance)) & jnp.all(~both | (apart > tolerance**2))
+
+
+def contact_modes(body: Body) -> ModeTable:
+    """The table of contact modes of a body: which can be, with which forces, and how the body accelerates.
+
+    In a mode, lam = 0 at a free contact F; gap'' = 0 at the others, slip'' = 0 at S, lam_t = -mu lam_n at P and
+    +mu lam_n at N (Varkonyi, Table I). Where the equations leave forces free (the body at rest on two feet,
+    three feet in a line) feasible ones are looked for, and one choice is given.
+
+    Args:
+        body: a PlanarBiped or LocalTerms.
+
+    Returns:
+        ModeTable with 4^nc rows.
+
+    Raises:
+        ValueError: bad numbers in the body, where they can be seen.
+
+    Derivative: of forces and accelerations, exact away from changes of feasibility and singular modes.
+    """
+    return _modes(as_terms(body))
+
+
+@jax.jit
+def _modes(terms: LocalTerms) -> ModeTable:
+    metric = _whiten(terms)
+    nc = terms.mu.shape[0]
+    words = mode_words(nc)
+    codes = jnp.asarray([[LETTERS.index(letter) for letter in word] for word in words])
+    eps = float(jnp.finfo(metric.pull.dtype).eps)
+    tolerance = eps**TOLERANCE * 100.0
+    pull = jnp.sqrt(jnp.sum(metric.pull**2))
+    pull = jnp.where(pull > 0, pull, 1.0)
+    idle = [np.ones(nc, bool)] + ([~np.eye(nc, dtype=bool)[i] for i in range(nc)] if nc > 2 else [])
+
+    def one(word: jax.Array) -> tuple[jax.Array, ...]:
+        def attempt(loaded: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            forces, left = _mode_forces(metric, word, loaded)
+            size = jnp.maximum(pull, jnp.max(jnp.abs(forces)))
+            residual = left / size
+            good = (residual < tolerance) & _coulomb(metric, forces, size, tolerance)
+            return forces, residual, good
+
+        forces, residual, good = jax.vmap(attempt)(jnp.asarray(np.array(idle)))
+        best = jnp.argmax(good)
+        return forces[best], residual[best], good[best]
+
+    forces, residual, consistent = jax.vmap(one)(codes)
+    still = words.index("S" * nc)
+    static_forces, bad = _static_forces(metric)
+    forces = forces.at[still].set(static_forces)
+    residual = residual.at[still].set(bad)
+    consistent = consistent.at[still].set(bad < tolerance)
+    whitened = metric.pull[None] + forces.reshape(len(words), -1) @ metric.rows
+    rate = (whitened @ metric.rows.T).reshape(-1, nc, 2) / pull
+    slip = jnp.where(codes == 2, 1.0, -1.0) * rate[..., 1]
+    starts = jnp.where(codes == 0, rate[..., 0] > -tolerance, (codes < 2) | (slip > -tolerance))
+    moving = jnp.sqrt(jnp.sum(whitened**2, axis=1)) > tolerance * pull
+    at_rest = consistent & jnp.all(starts, axis=1) & (moving | (jnp.arange(len(words)) == still))
+    return ModeTable(
+        words=words,
+        admissible=jax.vmap(lambda word: _kinematics(metric, word, eps**0.5))(codes),
+        consistent=consistent,
+        at_rest=at_rest,
+        forces=forces,
+        acceleration=whitened @ metric.back.T,
+        residual=residual,
+    )
+
+
+def is_equilibrium(body: Body) -> jax.Array:
+    """Whether contact forces within Coulomb's law hold the body at rest; bool.
+
+    For the biped on a slope (phi = 0, force through the middle of its feet) this is mu1 + mu2 >= 2 tan alpha.
+
+    Derivative: none.
+    """
+    table = contact_modes(body)
+    return table.at_rest[..., table.words.index("S" * (len(table.words[0])))]
+
+
+def is_ambiguous(body: Body) -> jax.Array:
+    """Whether the body at rest may also start to move: another mode is consistent there; bool.
+
+    Such an equilibrium is never Lyapunov stable. For the biped on a slope, foot 1 uphill: d < h tan alpha and
+    mu1 < tan alpha - d / h, by the mode PF (Varkonyi, 57-58).
+
+    Derivative: none.
+    """
+    table = contact_modes(body)
+    still = table.words.index("S" * (len(table.words[0])))
+    return jnp.any(jnp.delete(table.at_rest, still, axis=-1), axis=-1)
+
+
+def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array]:
+    """The velocity after an impact at one contact, and its impulse (normal, tangential).
+
+    gap'+ = -e gap'-, and Coulomb's law on the impulse with the slip after the impact (Varkonyi, 27-33; with mu in
+    28). Of stick and the two slips the first that is consistent is taken. Without approach nothing happens.
+
+    Args:
+        body: a PlanarBiped or LocalTerms.
+        v: (nv,) velocity before.
+        contact: which contact hits, static.
+
+    Returns:
+        v_plus (nv,) and impulse (2,), NaN where no kind of impact is consistent.
+
+    Derivative: of the kind of impact taken.
+    """
+    terms = as_terms(body)
+    return impact_map(terms, v, jnp.asarray(contact))
+
+
+def impact_map(terms: LocalTerms, v: jax.Array, contact: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`impact` with a traced contact, in whitened coordinates."""
+    metric = _whiten(terms)
+    rows = metric.rows.reshape(-1, 2, metric.pull.shape[0])[contact]
+    pair = jnp.stack([terms.J_n[contact], terms.J_t[contact]])
+    mu, e = terms.mu[contact], terms.e[contact]
+    normal, tangential = pair[0] @ v, pair[1] @ v
+    g = rows @ rows.T
+    need = -(1.0 + e) * normal
+    det = g[0, 0] * g[1, 1] - g[0, 1] ** 2
+    stick = jnp.stack(
+        [g[1, 1] * need + g[0, 1] * tangential, -g[0, 1] * need - g[0, 0] * tangential]
+    ) / jnp.where(det > 0, det, 1.0)
+    sticks = (jnp.abs(stick[1]) <= mu * stick[0]) & (det > 0)
+
+    def slip(sign: float) -> tuple[jax.Array, jax.Array]:
+        along = g[0, 0] - sign * mu * g[0, 1]
+        size = need / jnp.where(along > 0, along, 1.0)
+        after = tangential + (g[0, 1] - sign * mu * g[1, 1]) * size
+        return jnp.stack([size, -sign * mu * size]), (along > 0) & (sign * after >= 0)
+
+    (plus, is_plus), (minus, is_minus) = slip(1.0), slip(-1.0)
+    impulse = jnp.where(sticks, stick, jnp.where(is_plus, plus, jnp.where(is_minus, minus, jnp.nan)))
+    impulse = jnp.where(normal < 0, impulse, 0.0)
+    return v + metric.back @ (impulse @ rows), impulse
