@@ -1,0 +1,128 @@
+"""Certificates: from a body to a proof that its equilibrium is stable, or unstable, or an honest "undecided"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact.stability.body import Body, LocalTerms, as_terms
+from jaxcontact.stability.check import Certificate, LyapunovFunction, check, energy, gaps_hold, remaining
+from jaxcontact.stability.exact import (
+    Conditions,
+    Exact,
+    Unprovable,
+    conditions,
+    exact_terms,
+    jump_form,
+    negated,
+    starting_mode,
+    static_forces_exist,
+)
+from jaxcontact.stability.program import Candidate, best_function, family, form_multipliers, solve_cone
+from jaxcontact.stability.rational import Matrix, Row, null_space, reduce_rows
+
+METHODS = ("homogeneous", "full", "single")
+
+
+def certify(body: Body, *, method: str = "homogeneous") -> Certificate:
+    """Try to prove that an equilibrium on one to three contacts is Lyapunov stable, or that it is not.
+
+    "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts near
+    the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact and
+    small; see `check.py` for the theorem and `exact.py` for the conditions. "single" is the test of Posa, Tobenkin
+    & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any velocity. The verdict "stable"
+    or "unstable" has passed `check`.
+
+    Args:
+        body: a PlanarBiped or LocalTerms at an equilibrium.
+        method: "homogeneous" or "single".
+
+    Returns:
+        Certificate; its verdict is "unstable" exactly where the equilibrium is ambiguous.
+
+    Raises:
+        ValueError: no equilibrium, bad numbers in the body, unknown method.
+        ImportError: Clarabel is not installed.
+
+    Derivative: none; see `margin_gradient`.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    terms: LocalTerms = jax.tree.map(np.asarray, as_terms(body))
+    exact = exact_terms(terms)
+    if not static_forces_exist(exact):
+        raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
+    blank = Certificate(verdict="undecided", method=method, gram={}, residuals={}, report="", body=terms)
+    try:
+        word, strict = starting_mode(exact)
+        if word is not None:
+            report = f"ambiguous: contact mode {word} also starts from rest"
+            return blank.replace(verdict="unstable", mode=word, report=report)
+        if not strict:
+            return blank.replace(report="a contact mode is on the verge of starting from rest")
+        every = conditions(exact, method)
+        return _search(exact, every, blank)
+    except Unprovable as reason:
+        return blank.replace(report=str(reason))
+
+
+def _search(body: Exact, every: Conditions, blank: Certificate) -> Certificate:
+    """Functions for the geometry at hand, their multipliers, and the check."""
+    nv = body.nv
+    candidates: list[Candidate] = []
+    if len(reduce_rows([*body.normal, body.force])[1]) == nv:
+        if not (gaps_hold(body) and len(reduce_rows(body.normal)[1]) == nv):
+            best = best_function(body, family(body, every, body.force), positive_quadratic=True)
+            if best is None:
+                return blank.replace(report="no function of this kind satisfies the conditions with a margin")
+            candidates = [best]
+    else:
+        drift = null_space(body.normal, nv)
+        if len(drift) != 1 or not gaps_hold(body):
+            return blank.replace(report="the contacts leave the body more freedom than one drift")
+        for lead in (drift[0], negated(drift[0])):
+            best = best_function(body, family(body, every, lead, drift=True), positive_quadratic=False)
+            if best is None:
+                return blank.replace(report="no function bounds the drift with a margin")
+            candidates.append(best)
+    functions = tuple(
+        LyapunovFunction(
+            linear=tuple(c.linear), quadratic=tuple(map(tuple, c.quadratic)), weights=tuple(c.weights)
+        )
+        for c in candidates
+    )
+    parts = [(c.linear, c.quadratic) for c in candidates]
+    gram = multipliers(body, every, parts)
+    residuals = {"margin": min([c.margin for c in candidates], default=1.0)}
+    residuals["solver_seconds"] = sum(c.seconds for c in candidates)
+    found: Certificate = blank.replace(
+        verdict="stable", V=functions, gram=gram, residuals=residuals, report="every condition holds exactly"
+    )
+    if check(found):
+        return found
+    reason = "restitution can raise the energy" if any(body.e) else "the rounded function fails a condition"
+    return found.replace(verdict="undecided", report=reason)
+
+
+def multipliers(
+    body: Exact, every: Conditions, functions: list[tuple[Row, Matrix]]
+) -> dict[tuple[int, str], Any]:
+    """Multipliers N of every form that three or more rays leave open, by (function, jump); 0 is the energy."""
+    gram = {}
+    numbered = enumerate([energy(body), *functions]) if any(body.e) else enumerate(functions, 1)
+    for number, (a, q) in numbered:
+        for jump in every[1]:
+            form = jump_form(jump, a, q)
+            _, left = remaining([row[: jump.num_rays] for row in form[: jump.num_rays]])
+            if len(left) > 2:
+                found = form_multipliers(left)
+                if found is not None:
+                    gram[number, jump.name] = found
+    return gram
+
+
+Solver = Callable[..., Any]
+__all__ = ["METHODS", "Solver", "certify", "multipliers", "solve_cone"]

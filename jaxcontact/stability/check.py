@@ -1,0 +1,251 @@
+"""Proof checking: a certificate is substituted into every condition in rational arithmetic.
+
+Owns the records `LyapunovFunction` and `Certificate` and the function `check`. Nothing here knows a solver or
+rounds a number; what does not come out true is not proved.
+
+The theorem (Varkonyi, theorem 2, for weight-2 functions of the zero-order dynamics). Let the equilibrium be
+unambiguous, V_0 = v'Mv/2 - f q the energy, and every V_k not increase along contact modes and over recurring
+impacts with the flights before them. If max V_k > 0 at every state but rest, the equilibrium is stable. Instead of
+the paper's sufficient inequality (54) on V_2 alone, positivity is used as it is: with one function beside
+the energy, V_2 = a q + v'Qv/2, it holds if
+
+    a = s f + J_n^T y  with  s > 0, y > 0,    Q + s M positive definite,    rank (J_n; f) = nv,
+
+for then s V_0 + V_2 = v'(Q + s M)v/2 + y gaps is positive unless v = 0 and all gaps are zero; there f q <= 0 is
+V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q itself may be indefinite, which certifies more. On level ground
+f is a combination of the gaps alone; then two functions with opposite drifts bound it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.stability.body import LocalTerms
+from jaxcontact.stability.exact import (
+    Conditions,
+    Exact,
+    Unprovable,
+    conditions,
+    exact_terms,
+    jump_form,
+    negated,
+    rate_value,
+    starting_mode,
+    static_forces_exist,
+)
+from jaxcontact.stability.rational import (
+    Matrix,
+    Row,
+    combine,
+    dot,
+    exact,
+    is_positive_definite,
+    is_positive_semidefinite,
+    null_space,
+    reduce_rows,
+    solve,
+    transpose,
+)
+
+Gram = Mapping[tuple[int, str], np.ndarray]
+
+
+class LyapunovFunction(Record):
+    """V(q, v) = a q + v' Q v / 2 with rational coefficients.
+
+    Attributes:
+        linear: a, (nv,) Fractions.
+        quadratic: Q, (nv, nv) Fractions.
+        weights: (s, y_1, ...) with a = s f + J_n^T y, for a function that stands alone beside the energy.
+    """
+
+    linear: tuple[Fraction, ...] = static()
+    quadratic: tuple[tuple[Fraction, ...], ...] = static()
+    weights: tuple[Fraction, ...] = static(default=())
+
+    def __call__(self, q: Any, v: Any) -> Any:
+        """Its value in floats, over any leading axes."""
+        a = np.array([float(x) for x in self.linear])
+        matrix = np.array([[float(x) for x in row] for row in self.quadratic])
+        return np.asarray(q) @ a + 0.5 * np.sum((np.asarray(v) @ matrix) * np.asarray(v), axis=-1)
+
+
+class Certificate(Record):
+    """What is known about an equilibrium; "stable" and "unstable" can be checked without any solver.
+
+    Attributes:
+        verdict: "stable", "unstable" or "undecided".
+        method: the conditions that V satisfies: "homogeneous", "single" or "full".
+        V: the functions beside the energy.
+        gram: multipliers N >= 0 by (function, jump): minus the change of V minus N is semidefinite.
+        residuals: margin of the program and what else was measured, by name.
+        report: why, in words.
+        mode: of an unstable equilibrium, the contact mode that starts from rest.
+        body: the zero-order dynamics, whose stored numbers the proof is about.
+    """
+
+    verdict: str = static()
+    method: str = static()
+    V: tuple[LyapunovFunction, ...] = ()
+    gram: dict[tuple[int, str], np.ndarray]
+    residuals: dict[str, float]
+    report: str = static()
+    mode: str | None = static(default=None)
+    body: LocalTerms
+
+
+def check(certificate: Certificate) -> bool:
+    """Whether a certificate proves its verdict, in rational arithmetic; False for anything else.
+
+    Stable: equilibrium exists, no other mode starts from rest, and the functions satisfy every condition of
+    `exact.py` and are positive together. Unstable: the named mode starts from rest. The statement is about the
+    zero-order dynamics with the stored floats taken as exact.
+
+    Derivative: none.
+    """
+    try:
+        return _proved(certificate)
+    except Exception:  # damaged in whatever way: not a proof
+        return False
+
+
+def _proved(certificate: Certificate) -> bool:
+    if certificate.verdict not in ("stable", "unstable"):
+        return False
+    terms = certificate.body
+    if not all(np.all(np.isfinite(np.asarray(leaf))) for leaf in jax.tree.leaves(terms)):
+        return False
+    body = exact_terms(terms)
+    sound = all(mu >= 0 for mu in body.mu) and all(0 <= e < 1 for e in body.e)
+    sound = sound and body.M == transpose(body.M) and is_positive_definite(body.M)
+    if not sound or not static_forces_exist(body):
+        return False
+    word, strict = starting_mode(body)
+    if certificate.verdict == "unstable":
+        return word is not None
+    if not strict:
+        return False
+    return _stable(body, certificate)
+
+
+def _stable(body: Exact, certificate: Certificate) -> bool:
+    method = "homogeneous" if certificate.method == "full" else certificate.method
+    if method not in ("homogeneous", "single"):
+        return False
+    found = [([Fraction(x) for x in V.linear], [[Fraction(x) for x in row] for row in V.quadratic]) for V in certificate.V]
+    for a, q in found:
+        if len(a) != body.nv or len(q) != body.nv or q != transpose(q):
+            return False
+    if not _positive(body, found, [list(V.weights) for V in certificate.V]):
+        return False
+    every = conditions(body, method)
+    functions = [energy(body), *found] if any(body.e) else found  # without restitution the energy never rises
+    first = 0 if any(body.e) else 1
+    return all(_never_rises(every, a, q, certificate.gram, first + k) for k, (a, q) in enumerate(functions))
+
+
+def energy(body: Exact) -> tuple[Row, Matrix]:
+    """The energy as a function (a, Q)."""
+    return negated(body.force), body.M
+
+
+def _never_rises(every: Conditions, linear: Row, quadratic: Matrix, gram: Gram, number: int) -> bool:
+    rates, jumps = every
+    for rate in rates:
+        if any(rate_value(rate, linear, quadratic, ray) > 0 for ray in rate.rays):
+            return False
+        if any(rate_value(rate, linear, quadratic, line) != 0 for line in rate.lines):
+            return False
+    for jump in jumps:
+        form = jump_form(jump, linear, quadratic)
+        if any(any(row) for row in form[jump.num_rays :]):
+            return False
+        square = [row[: jump.num_rays] for row in form[: jump.num_rays]]
+        if not _copositive(remaining(square)[1], gram.get((number, jump.name))):
+            return False
+    return True
+
+
+def remaining(form: Matrix) -> tuple[list[int], Matrix]:
+    """A form without the rays whose products are all >= 0: it is copositive if the rest is."""
+    kept = list(range(len(form)))
+    while True:
+        harmless = [i for i in kept if all(form[i][k] >= 0 for k in kept)]
+        if not harmless:
+            return kept, [[form[i][k] for k in kept] for i in kept]
+        kept.remove(harmless[0])
+
+
+def _copositive(form: Matrix, multipliers: Any) -> bool:
+    if not form:
+        return True
+    if len(form) == 1:
+        return form[0][0] >= 0
+    if len(form) == 2:  # here the product is negative
+        return form[0][0] >= 0 and form[1][1] >= 0 and form[0][1] ** 2 <= form[0][0] * form[1][1]
+    if multipliers is None or np.shape(multipliers) != (len(form), len(form)):
+        return False
+    shift = exact(multipliers)
+    if any(x < 0 for row in shift for x in row):
+        return False
+    left = [[a - b for a, b in zip(r, s, strict=True)] for r, s in zip(form, shift, strict=True)]
+    return left == transpose(left) and is_positive_semidefinite(left)
+
+
+def _positive(body: Exact, found: list[tuple[Row, Matrix]], weights: list[Row]) -> bool:
+    """Whether the maximum of the energy and the functions is positive at every state but rest."""
+    nv = body.nv
+    if not found:
+        return gaps_hold(body) and len(reduce_rows(body.normal)[1]) == nv
+    if len(found) == 1:
+        (a, q), (s, *y) = found[0], [Fraction(x) for x in weights[0]]
+        if len(y) != body.nc or s <= 0 or any(x <= 0 for x in y):
+            return False
+        if combine([s, *y], [body.force, *body.normal], nv) != a:
+            return False
+        if len(reduce_rows([body.force, *body.normal])[1]) != nv:
+            return False
+        return is_positive_definite(
+            [[x + s * m for x, m in zip(r, t, strict=True)] for r, t in zip(q, body.M, strict=True)]
+        )
+    drift = null_space(body.normal, nv)
+    if len(found) != 2 or len(drift) != 1 or not gaps_hold(body):
+        return False
+    along = [dot(a, drift[0]) for a, _ in found]
+    return along[0] * along[1] < 0
+
+
+def gaps_hold(body: Exact) -> bool:
+    """Whether the external force presses on every gap: f = -J_n^T p with p > 0, so energy bounds v and gaps."""
+    _, pivots = reduce_rows(transpose(body.normal))
+    if len(pivots) < body.nc:
+        mean = _pressing(body)
+        return mean is not None
+    p = solve(transpose(body.normal), negated(body.force))
+    return p is not None and all(x > 0 for x in p)
+
+
+def _pressing(body: Exact) -> Row | None:
+    """Positive p for dependent gaps: the mean of all basic solutions, if it is positive."""
+    from itertools import combinations
+
+    rank = len(reduce_rows(body.normal)[1])
+    corners = []
+    for chosen in combinations(range(body.nc), rank):
+        part = solve(transpose([body.normal[i] for i in chosen]), negated(body.force))
+        if part is not None and all(x >= 0 for x in part):
+            full = [Fraction(0)] * body.nc
+            for i, x in zip(chosen, part, strict=True):
+                full[i] = x
+            corners.append(full)
+    mean = [sum(column, Fraction(0)) for column in zip(*corners, strict=True)] if corners else []
+    return mean if mean and all(x > 0 for x in mean) else None
+
+
+__all__ = ["Certificate", "LyapunovFunction", "Unprovable", "check", "energy", "gaps_hold", "remaining"]
