@@ -160,9 +160,7 @@ def _seen(*arrays: Any) -> bool:
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
-def _check_terms(
-    terms: LocalTerms, mu_names: tuple[str, ...] = (), e_names: tuple[str, ...] = ()
-) -> None:
+def _check_terms(terms: LocalTerms, mu_names: tuple[str, ...] = (), e_names: tuple[str, ...] = ()) -> None:
     """Shapes always, numbers where they can be seen."""
     nv, nc = jnp.shape(terms.force)[-1], jnp.shape(terms.mu)[-1]
     if not 1 <= nc <= MAX_CONTACTS:
@@ -178,7 +176,9 @@ def _check_terms(
         return
     for i, value in enumerate(np.asarray(terms.mu)):
         if value < 0:
-            raise ValueError(f"{mu_names[i] if mu_names else f'mu[{i}]'}: expected friction >= 0, got {value:g}")
+            raise ValueError(
+                f"{mu_names[i] if mu_names else f'mu[{i}]'}: expected friction >= 0, got {value:g}"
+            )
     for i, value in enumerate(np.asarray(terms.e)):
         if not 0 <= value < 1:
             name = e_names[i] if e_names else f"e[{i}]"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,16 +12,18 @@ from jaxcontact.stability.check import Certificate, LyapunovFunction, check, ene
 from jaxcontact.stability.exact import (
     Conditions,
     Exact,
+    Function,
     Unprovable,
     conditions,
     exact_terms,
     jump_form,
+    make_function,
     negated,
     starting_mode,
     static_forces_exist,
 )
-from jaxcontact.stability.program import Candidate, best_function, family, form_multipliers, solve_cone
-from jaxcontact.stability.rational import Matrix, Row, null_space, reduce_rows
+from jaxcontact.stability.program import Candidate, best_function, family, form_multipliers
+from jaxcontact.stability.rational import null_space, reduce_rows
 
 METHODS = ("homogeneous", "full", "single")
 
@@ -71,11 +72,13 @@ def certify(body: Body, *, method: str = "homogeneous") -> Certificate:
 
 def _search(body: Exact, every: Conditions, blank: Certificate) -> Certificate:
     """Functions for the geometry at hand, their multipliers, and the check."""
-    nv = body.nv
+    nv, one = body.nv, blank.method != "homogeneous"
     candidates: list[Candidate] = []
     if len(reduce_rows([*body.normal, body.force])[1]) == nv:
         if not (gaps_hold(body) and len(reduce_rows(body.normal)[1]) == nv):
-            best = best_function(body, family(body, every, body.force), positive_quadratic=True)
+            best = best_function(
+                body, family(body, every, body.force, one_function=one), positive_quadratic=True
+            )
             if best is None:
                 return blank.replace(report="no function of this kind satisfies the conditions with a margin")
             candidates = [best]
@@ -84,17 +87,22 @@ def _search(body: Exact, every: Conditions, blank: Certificate) -> Certificate:
         if len(drift) != 1 or not gaps_hold(body):
             return blank.replace(report="the contacts leave the body more freedom than one drift")
         for lead in (drift[0], negated(drift[0])):
-            best = best_function(body, family(body, every, lead, drift=True), positive_quadratic=False)
+            best = best_function(
+                body, family(body, every, lead, drift=True, one_function=one), positive_quadratic=False
+            )
             if best is None:
                 return blank.replace(report="no function bounds the drift with a margin")
             candidates.append(best)
     functions = tuple(
         LyapunovFunction(
-            linear=tuple(c.linear), quadratic=tuple(map(tuple, c.quadratic)), weights=tuple(c.weights)
+            linear=tuple(c.linear),
+            quadratic=tuple(map(tuple, c.quadratic)),
+            turns=tuple(map(tuple, c.turns)),
+            weights=tuple(c.weights),
         )
         for c in candidates
     )
-    parts = [(c.linear, c.quadratic) for c in candidates]
+    parts = [make_function(body, c.linear, c.quadratic, c.turns) for c in candidates]
     gram = multipliers(body, every, parts)
     residuals = {"margin": min([c.margin for c in candidates], default=1.0)}
     residuals["solver_seconds"] = sum(c.seconds for c in candidates)
@@ -107,22 +115,16 @@ def _search(body: Exact, every: Conditions, blank: Certificate) -> Certificate:
     return found.replace(verdict="undecided", report=reason)
 
 
-def multipliers(
-    body: Exact, every: Conditions, functions: list[tuple[Row, Matrix]]
-) -> dict[tuple[int, str], Any]:
+def multipliers(body: Exact, every: Conditions, functions: list[Function]) -> dict[tuple[int, str], Any]:
     """Multipliers N of every form that three or more rays leave open, by (function, jump); 0 is the energy."""
     gram = {}
     numbered = enumerate([energy(body), *functions]) if any(body.e) else enumerate(functions, 1)
-    for number, (a, q) in numbered:
+    for number, function in numbered:
         for jump in every[1]:
-            form = jump_form(jump, a, q)
+            form = jump_form(jump, function)
             _, left = remaining([row[: jump.num_rays] for row in form[: jump.num_rays]])
             if len(left) > 2:
                 found = form_multipliers(left)
                 if found is not None:
                     gram[number, jump.name] = found
     return gram
-
-
-Solver = Callable[..., Any]
-__all__ = ["METHODS", "Solver", "certify", "multipliers", "solve_cone"]

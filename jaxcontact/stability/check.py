@@ -30,10 +30,11 @@ from jaxcontact.stability.body import LocalTerms
 from jaxcontact.stability.exact import (
     Conditions,
     Exact,
-    Unprovable,
+    Function,
     conditions,
     exact_terms,
     jump_form,
+    make_function,
     negated,
     rate_value,
     starting_mode,
@@ -62,15 +63,17 @@ class LyapunovFunction(Record):
     Attributes:
         linear: a, (nv,) Fractions.
         quadratic: Q, (nv, nv) Fractions.
+        turns: b_k, (nc, nv) Fractions; after an impact at k, Q + J_k b_k^T + b_k J_k^T takes the place of Q.
         weights: (s, y_1, ...) with a = s f + J_n^T y, for a function that stands alone beside the energy.
     """
 
     linear: tuple[Fraction, ...] = static()
     quadratic: tuple[tuple[Fraction, ...], ...] = static()
+    turns: tuple[tuple[Fraction, ...], ...] = static()
     weights: tuple[Fraction, ...] = static(default=())
 
     def __call__(self, q: Any, v: Any) -> Any:
-        """Its value in floats, over any leading axes."""
+        """Its value in contact, in floats, over any leading axes."""
         a = np.array([float(x) for x in self.linear])
         matrix = np.array([[float(x) for x in row] for row in self.quadratic])
         return np.asarray(q) @ a + 0.5 * np.sum((np.asarray(v) @ matrix) * np.asarray(v), axis=-1)
@@ -138,32 +141,45 @@ def _stable(body: Exact, certificate: Certificate) -> bool:
     method = "homogeneous" if certificate.method == "full" else certificate.method
     if method not in ("homogeneous", "single"):
         return False
-    found = [([Fraction(x) for x in V.linear], [[Fraction(x) for x in row] for row in V.quadratic]) for V in certificate.V]
-    for a, q in found:
-        if len(a) != body.nv or len(q) != body.nv or q != transpose(q):
-            return False
+    found = [_function(body, V) for V in certificate.V]
+    one = method == "single"
+    if any(len(set(map(repr, f.quadratics))) > 1 for f in found) and one:
+        return False
     if not _positive(body, found, [list(V.weights) for V in certificate.V]):
         return False
     every = conditions(body, method)
     functions = [energy(body), *found] if any(body.e) else found  # without restitution the energy never rises
     first = 0 if any(body.e) else 1
-    return all(_never_rises(every, a, q, certificate.gram, first + k) for k, (a, q) in enumerate(functions))
+    return all(_never_rises(every, f, certificate.gram, first + k) for k, f in enumerate(functions))
 
 
-def energy(body: Exact) -> tuple[Row, Matrix]:
-    """The energy as a function (a, Q)."""
-    return negated(body.force), body.M
+def _function(body: Exact, V: LyapunovFunction) -> Function:
+    """The stored function; of the wrong size or not symmetric it raises, and so proves nothing."""
+    linear = [Fraction(x) for x in V.linear]
+    quadratic = [[Fraction(x) for x in row] for row in V.quadratic]
+    turns = [[Fraction(x) for x in row] for row in V.turns]
+    for vector in (linear, quadratic, *quadratic, *turns):
+        if len(vector) != body.nv:
+            raise ValueError("wrong size")
+    if quadratic != transpose(quadratic) or len(turns) != body.nc:
+        raise ValueError("not a quadratic function")
+    return make_function(body, linear, quadratic, turns)
 
 
-def _never_rises(every: Conditions, linear: Row, quadratic: Matrix, gram: Gram, number: int) -> bool:
+def energy(body: Exact) -> Function:
+    """The energy v'Mv/2 - f q."""
+    return make_function(body, negated(body.force), body.M, [[Fraction(0)] * body.nv] * body.nc)
+
+
+def _never_rises(every: Conditions, function: Function, gram: Gram, number: int) -> bool:
     rates, jumps = every
     for rate in rates:
-        if any(rate_value(rate, linear, quadratic, ray) > 0 for ray in rate.rays):
+        if any(rate_value(rate, function, ray) > 0 for ray in rate.rays):
             return False
-        if any(rate_value(rate, linear, quadratic, line) != 0 for line in rate.lines):
+        if any(rate_value(rate, function, line) != 0 for line in rate.lines):
             return False
     for jump in jumps:
-        form = jump_form(jump, linear, quadratic)
+        form = jump_form(jump, function)
         if any(any(row) for row in form[jump.num_rays :]):
             return False
         square = [row[: jump.num_rays] for row in form[: jump.num_rays]]
@@ -198,26 +214,28 @@ def _copositive(form: Matrix, multipliers: Any) -> bool:
     return left == transpose(left) and is_positive_semidefinite(left)
 
 
-def _positive(body: Exact, found: list[tuple[Row, Matrix]], weights: list[Row]) -> bool:
+def _positive(body: Exact, found: list[Function], weights: list[Row]) -> bool:
     """Whether the maximum of the energy and the functions is positive at every state but rest."""
     nv = body.nv
     if not found:
         return gaps_hold(body) and len(reduce_rows(body.normal)[1]) == nv
     if len(found) == 1:
-        (a, q), (s, *y) = found[0], [Fraction(x) for x in weights[0]]
+        a, (s, *y) = found[0].linear, [Fraction(x) for x in weights[0]]
         if len(y) != body.nc or s <= 0 or any(x <= 0 for x in y):
             return False
         if combine([s, *y], [body.force, *body.normal], nv) != a:
             return False
         if len(reduce_rows([body.force, *body.normal])[1]) != nv:
             return False
-        return is_positive_definite(
+        shifted = (
             [[x + s * m for x, m in zip(r, t, strict=True)] for r, t in zip(q, body.M, strict=True)]
+            for q in found[0].quadratics
         )
+        return all(is_positive_definite(each) for each in shifted)
     drift = null_space(body.normal, nv)
     if len(found) != 2 or len(drift) != 1 or not gaps_hold(body):
         return False
-    along = [dot(a, drift[0]) for a, _ in found]
+    along = [dot(function.linear, drift[0]) for function in found]
     return along[0] * along[1] < 0
 
 
@@ -246,6 +264,3 @@ def _pressing(body: Exact) -> Row | None:
             corners.append(full)
     mean = [sum(column, Fraction(0)) for column in zip(*corners, strict=True)] if corners else []
     return mean if mean and all(x > 0 for x in mean) else None
-
-
-__all__ = ["Certificate", "LyapunovFunction", "Unprovable", "check", "energy", "gaps_hold", "remaining"]

@@ -5,12 +5,14 @@ Owns the list of what a function V = a q + v' Q v / 2 must satisfy to prove stab
 - `Rate`: in each mode that can be consistent, dV/dt = (Q A + a) v <= 0 for the velocities of the mode, a cone;
 - `Jump`: over an impact, with the flight before it, V(after) <= V(before): a quadratic form on a cone.
 
-Which impacts recur, method "homogeneous": at the moment of an impact at contact i something came before it.
-If it was a motion in contact, or an impact at the same place and time, another contact k touches and
-does not approach; where e_k = 0 it stays closed. If it was a flight of duration s, that began at an impact
-at k with e_k > 0: at k = i after s = 2 |gap_i'| / g_i; at another one with gap_k = 0 then, gap_i >= 0 then and
-gap_k >= 0 now. First impacts of a perturbation, which do not recur, only multiply it by a bounded factor.
-Methods "single" and "full" keep to all velocities before an impact, as their papers do.
+Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a flight, for a
+time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i; at another one with
+gap_k = 0 then, gap_i >= 0 then and gap_k >= 0 now. Or another contact k is closed, gap_k' = 0: the body moved on it,
+or it was hit just before with e_k = 0. First impacts of a perturbation do not recur and only multiply it by a
+bounded factor. After an impact at k, V counts with Q_k = Q + J_k b_k^T + b_k J_k^T in place of Q (J_k the row of the
+gap); it is V again once k is closed, gap_k' = 0. With b_k = 0, a rotation about a foot that bounces must cancel
+from impact to impact, which leaves V only three coefficients; in truth it cancels from apex to apex, and b_k says so.
+Methods "single" and "full" keep to all velocities before an impact and to b_k = 0, as their papers do.
 """
 
 from __future__ import annotations
@@ -79,10 +81,10 @@ class Rate:
 
 @dataclasses.dataclass(frozen=True)
 class Jump:
-    """V after <= V before; each generator gives a start and an end velocity and a displacement.
+    """V after <= V before; each generator gives the velocities at both ends and the flight before the impact.
 
     Over the generators x, V changes by the quadratic form with entries
-    (end' Q end - start' Q start) / 2 + (d1 a u2 + d2 a u1) / 2.
+    (end' Q_e end - start' Q_s start) / 2 + (d1 a u2 + d2 a u1) / 2.
     """
 
     name: str
@@ -91,6 +93,24 @@ class Jump:
     duration: Row
     mean: Matrix  # displacement = duration * mean velocity
     num_rays: int  # the generators behind them are lines
+    before: int  # which quadratic part counts at the start: 0 in contact, 1 + k after an impact at k
+    after: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """V = a q + v' Q v / 2, with the Q in contact first, then those after an impact at each contact."""
+
+    linear: Row
+    quadratics: tuple[Matrix, ...]
+
+
+def make_function(body: Exact, linear: Row, quadratic: Matrix, turns: Matrix) -> Function:
+    """The function with Q_k = Q + J_k b_k^T + b_k J_k^T, b_k being the rows of `turns`."""
+    nv, after = range(body.nv), []
+    for row, turn in zip(body.normal, turns, strict=True):
+        after.append([[quadratic[i][k] + row[i] * turn[k] + turn[i] * row[k] for k in nv] for i in nv])
+    return Function(linear, (quadratic, *after))
 
 
 def exact_terms(terms: LocalTerms) -> Exact:
@@ -123,7 +143,9 @@ def mode_cone(body: Exact, word: str) -> tuple[Matrix, Matrix]:
     """Rays and lines of the velocities of a mode; ([], []) where it has none, or no strict slip."""
     equal = [body.normal[i] for i, letter in enumerate(word) if letter != "F"]
     equal += [body.tangent[i] for i, letter in enumerate(word) if letter == "S"]
-    slips = [body.tangent[i] if c == "P" else negated(body.tangent[i]) for i, c in enumerate(word) if c in "PN"]
+    slips = [
+        body.tangent[i] if c == "P" else negated(body.tangent[i]) for i, c in enumerate(word) if c in "PN"
+    ]
     rays, lines = cone_generators(equal, slips, body.nv)
     if not all(any(dot(slip, ray) > 0 for ray in rays) for slip in slips):
         return [], []
@@ -147,7 +169,9 @@ def mode_accelerations(body: Exact, word: str) -> list[Row]:
     rank = len(reduce_rows(matrix)[1])
     loose = null_space(matrix, len(pushes))
     if any(any(combine(c, accelerations, body.nv)) for c in loose):
-        unbounded, free = cone_generators(matrix, [_unit(i, len(pushes)) for i in range(len(pushes))], len(pushes))
+        unbounded, free = cone_generators(
+            matrix, [_unit(i, len(pushes)) for i in range(len(pushes))], len(pushes)
+        )
         if free or any(any(combine(c, accelerations, body.nv)) for c in unbounded):
             raise Unprovable(f"in mode {word} the contact forces are not determined")
     found: dict[tuple[Fraction, ...], None] = {}
@@ -247,70 +271,78 @@ def impacts(body: Exact, i: int) -> list[_Impact]:
 
 @dataclasses.dataclass(frozen=True)
 class _Before:
-    """What can have come before an impact: constraints on (v before, time of flight) and that time."""
+    """What can have come before an impact: constraints on (v before, time of flight), that time, and which Q."""
 
     name: str
     equal: Matrix
     at_least: Matrix
-    duration: Row  # of (v before, time of flight)
+    duration: Row
+    function: int = 0
 
 
 def _befores(body: Exact, i: int, method: str) -> list[_Before]:
     nv = body.nv
+    time, nothing = _unit(nv, nv + 1), [ZERO] * (nv + 1)
     approach = [*negated(body.normal[i]), ZERO]
-    no_time = _unit(nv, nv + 1)
-    nothing = [ZERO] * (nv + 1)
-    flying = any(body.e)
-    if method != "homogeneous":
-        if method == "single" or not flying:
-            return [_Before("any", [no_time], [approach], nothing)]
-        arc = [*(-2 * x for x in body.normal[i]), -body.fall[i]]  # 2 |gap'| - g s >= 0
-        return [_Before("any", [], [approach, no_time, arc], no_time)]
+    arc = [*(-2 * x for x in body.normal[i]), -body.fall[i]]  # 2 |gap'| - g s >= 0
+    if method == "single" or (method == "full" and not any(body.e)):
+        return [_Before("any", [time], [approach], nothing)]
+    if method == "full":
+        return [_Before("any", [], [approach, time, arc], time)]
     found = []
     for k in range(body.nc):
-        beside = [*body.normal[k], ZERO]
         if k == i and body.e[i]:
-            bounce = [-2 * x / body.fall[i] for x in body.normal[i]]
-            found.append(_Before(f"bounce {i}", [no_time], [approach], [*bounce, ZERO]))
-        elif k != i and not body.e[k]:
-            found.append(_Before(f"on {k}", [no_time, beside], [approach], nothing))
+            bounce = [*(-2 * x / body.fall[i] for x in body.normal[i]), ZERO]
+            found.append(_Before(f"bounce {i}", [time], [approach], bounce, 1 + i))
         elif k != i:
-            arc = [*(-2 * x for x in body.normal[i]), -body.fall[i]]
-            since = [*body.normal[k], body.fall[k] / 2]
-            found.append(_Before(f"from {k}", [], [approach, no_time, arc, since], no_time))
+            found.append(_Before(f"on {k}", [time, [*body.normal[k], ZERO]], [approach], nothing))
+            if body.e[k]:
+                since = [*body.normal[k], body.fall[k] / 2]
+                found.append(_Before(f"from {k}", [], [approach, time, arc, since], time, 1 + k))
     return found
 
 
+def _afters(body: Exact, i: int, method: str) -> list[tuple[str, Matrix, int]]:
+    """What V can be after an impact at i: name, what vanishes of the velocity then, which Q."""
+    if method != "homogeneous" or not body.e[i]:
+        return [("", [], 0)]
+    closed = [(f", to {k}", [body.normal[k]], 0) for k in range(body.nc) if k != i]
+    return [("", [], 1 + i), *closed]
+
+
 def jumps(body: Exact, method: str) -> list[Jump]:
-    """The conditions over every impact with what came before it."""
+    """The conditions over every impact with what lies before and after it."""
     nv, found = body.nv, []
     for i in range(body.nc):
         kinds = impacts(body, i)
-        befores = _befores(body, i, method)
-        for before, kind in itertools.product(befores, kinds):
-            found.append(_jump(body, i, before, kind))
+        sides = itertools.product(_befores(body, i, method), kinds, _afters(body, i, method))
+        found += [_jump(body, i, *each) for each in sides]
         g = [dot(body.normal[i], times(body.M_inv, row)) for row in (body.normal[i], body.tangent[i])]
         if abs(body.mu[i] * g[1]) >= g[0] and method == "homogeneous":  # jamming without approach
-            still = _Before("sliding", [_unit(nv, nv + 1), [*body.normal[i], ZERO]], [], [ZERO] * (nv + 1))
-            found += [_jump(body, i, still, kind) for kind in kinds if kind.kind == "stick"]
+            still = [_unit(nv, nv + 1), [*body.normal[i], ZERO]]
+            sliding = _Before("sliding", still, [], [ZERO] * (nv + 1))
+            found += [_jump(body, i, sliding, kind, ("", [], 0)) for kind in kinds if kind.kind == "stick"]
     return [jump for jump in found if jump.start]
 
 
-def _jump(body: Exact, i: int, before: _Before, kind: _Impact) -> Jump:
-    nv = body.nv
-    valid = [[*row, ZERO] for row in kind.valid]
-    rays, lines = cone_generators(before.equal, before.at_least + valid, nv + 1)
+def _jump(body: Exact, i: int, before: _Before, kind: _Impact, after: tuple[str, Matrix, int]) -> Jump:
+    """Over z = (v before, time of flight)."""
+    nv, half = body.nv, Fraction(1, 2)
     push = times(body.M_inv, body.normal[i]), times(body.M_inv, body.tangent[i])
-    generators = rays + lines
-    v = [z[:nv] for z in generators]
-    duration = [dot(before.duration, z) for z in generators]
-    start = [[x - s * p for x, p in zip(one, body.pull, strict=True)] for one, s in zip(v, duration, strict=True)]
-    mean = [[x - s * p / 2 for x, p in zip(one, body.pull, strict=True)] for one, s in zip(v, duration, strict=True)]
-    impulse = [(dot(kind.impulse[0], one), dot(kind.impulse[1], one)) for one in v]
-    end = [
-        [x + a * p + b * r for x, p, r in zip(one, *push, strict=True)] for one, (a, b) in zip(v, impulse, strict=True)
+    equal = before.equal + [
+        [*combine([ONE, dot(row, push[0]), dot(row, push[1])], [row, *kind.impulse], nv), ZERO]
+        for row in after[1]
     ]
-    return Jump(f"impact {i} {kind.kind}, {before.name}", start, end, duration, mean, len(rays))
+    rays, lines = cone_generators(equal, before.at_least + [[*row, ZERO] for row in kind.valid], nv + 1)
+    start, end, mean = [], [], []
+    duration = [dot(before.duration, z) for z in rays + lines]
+    for z, flown in zip(rays + lines, duration, strict=True):
+        v = z[:nv]
+        start.append(combine([ONE, -flown], [v, body.pull], nv))
+        mean.append(combine([ONE, -half * flown], [v, body.pull], nv))
+        end.append(combine([ONE, dot(kind.impulse[0], v), dot(kind.impulse[1], v)], [v, *push], nv))
+    name = f"impact {i} {kind.kind}, {before.name}{after[0]}"
+    return Jump(name, start, end, duration, mean, len(rays), before.function, after[2])
 
 
 Conditions = tuple[list[Rate], list[Jump]]
@@ -327,22 +359,22 @@ def conditions(body: Exact, method: str) -> Conditions:
     return rates(body, flight=method == "single"), jumps(body, method)
 
 
-def rate_value(rate: Rate, linear: Row, quadratic: Matrix, generator: Row) -> Fraction:
+def rate_value(rate: Rate, function: Function, generator: Row) -> Fraction:
     """DV/dt for a velocity."""
-    return dot(generator, times(quadratic, rate.acceleration)) + dot(generator, linear)
+    return dot(generator, times(function.quadratics[0], rate.acceleration)) + dot(generator, function.linear)
 
 
-def jump_form(jump: Jump, linear: Row, quadratic: Matrix) -> Matrix:
+def jump_form(jump: Jump, function: Function) -> Matrix:
     """Minus the change of V as a symmetric matrix over the generators of a jump."""
     size = len(jump.start)
-    q_end, q_start = ([times(quadratic, x) for x in group] for group in (jump.end, jump.start))
-    along = [dot(linear, u) for u in jump.mean]
+    q_start = [times(function.quadratics[jump.before], x) for x in jump.start]
+    q_end = [times(function.quadratics[jump.after], x) for x in jump.end]
+    along = [dot(function.linear, u) for u in jump.mean]
     half = Fraction(1, 2)
-    return [
-        [
-            half * (dot(jump.start[i], q_start[k]) - dot(jump.end[i], q_end[k]))
-            - half * (jump.duration[i] * along[k] + jump.duration[k] * along[i])
-            for k in range(size)
-        ]
-        for i in range(size)
-    ]
+    form = [[ZERO] * size for _ in range(size)]
+    for i in range(size):
+        for k in range(i, size):
+            value = dot(jump.start[i], q_start[k]) - dot(jump.end[i], q_end[k])
+            value -= jump.duration[i] * along[k] + jump.duration[k] * along[i]
+            form[i][k] = form[k][i] = half * value
+    return form

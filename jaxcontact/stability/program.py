@@ -14,8 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.stability.exact import Conditions, Exact, Jump, jump_form, negated, rate_value
-from jaxcontact.stability.rational import ZERO, Matrix, Row, combine, dot, null_space
+from jaxcontact.stability.exact import (
+    Conditions,
+    Exact,
+    Function,
+    jump_form,
+    make_function,
+    negated,
+    rate_value,
+)
+from jaxcontact.stability.rational import ONE, ZERO, Matrix, Row, combine, dot, null_space, tidy
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
 BITS = 40  # of the free coefficients of a certificate
@@ -23,58 +31,61 @@ BITS = 40  # of the free coefficients of a certificate
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Functions V as combinations of basis functions (a, Q), with the conditions as rows over the basis.
+    """Functions V as combinations of basis functions, with the conditions as rows over the basis.
 
     Attributes:
-        basis: (a, Q) of each coefficient: s, the y, then the entries of Q.
+        basis: the function of each coefficient: s, the y, the entries of Q, then those of the b_k.
         equal: rows that must vanish.
         at_most: rows that must be <= 0.
         forms: for each jump a square table of rows, minus the change of V, over its rays.
         positive: number of leading coefficients that must be positive.
     """
 
-    basis: list[tuple[Row, Matrix]]
+    basis: list[Function]
     equal: Matrix
     at_most: Matrix
     forms: list[list[list[Row]]]
     positive: int
 
 
-def function_basis(body: Exact, lead: Row, *, unknown_lead: bool) -> tuple[list[tuple[Row, Matrix]], int]:
-    """Basis functions (a, Q), the linear ones first, and how many of those must be positive."""
+def function_basis(body: Exact, lead: Row, *, one_function: bool) -> list[Function]:
+    """Basis functions: those of a alone first, then of Q, then of the b_k unless V is one function everywhere."""
     nv = body.nv
-    none = [[ZERO] * nv for _ in range(nv)]
-    basis = [(lead, none)] + [(row, none) for row in body.normal]
+    zero, still = [ZERO] * nv, [[ZERO] * nv for _ in range(nv)]
+    turns = [[ZERO] * nv for _ in range(body.nc)]
+    basis = [make_function(body, row, still, turns) for row in [lead, *body.normal]]
     for i, k in itertools.combinations_with_replacement(range(nv), 2):
-        quadratic = [list(row) for row in none]
-        quadratic[i][k] = quadratic[k][i] = Fraction(1)
-        basis.append(([ZERO] * nv, quadratic))
-    return basis, (1 if unknown_lead else 1 + body.nc)
+        quadratic = [list(row) for row in still]
+        quadratic[i][k] = quadratic[k][i] = ONE
+        basis.append(make_function(body, zero, quadratic, turns))
+    for contact, i in itertools.product(range(body.nc), range(nv)):
+        if body.e[contact] and not one_function:
+            turn = [list(row) for row in turns]
+            turn[contact][i] = ONE
+            basis.append(make_function(body, zero, still, turn))
+    return basis
 
 
-def family(body: Exact, conditions: Conditions, lead: Row, *, drift: bool = False) -> Family:
+def family(
+    body: Exact, conditions: Conditions, lead: Row, *, drift: bool = False, one_function: bool = False
+) -> Family:
     """All conditions as rows over the basis. With `drift`, only the coefficient of `lead` must be positive."""
-    basis, positive = function_basis(body, lead, unknown_lead=drift)
-    equal, at_most = [], []
+    basis = function_basis(body, lead, one_function=one_function)
+    equal: Matrix = []
+    at_most: Matrix = []
     rates, jumps = conditions
     for rate in rates:
         for group, found in ((rate.lines, equal), (rate.rays, at_most)):
             for generator in group:
-                found.append([rate_value(rate, a, q, generator) for a, q in basis])
-    forms = [_rows(jump, basis) for jump in jumps]
-    more, lines_settled = [], []
-    for jump, form in zip(jumps, forms, strict=True):
-        size = len(jump.start)
-        for line in range(jump.num_rays, size):
-            more += [form[line][k] for k in range(size)]
-        lines_settled.append([row[: jump.num_rays] for row in form[: jump.num_rays]])
-    return Family(basis, _distinct(equal + more), _distinct(at_most), lines_settled, positive)
-
-
-def _rows(jump: Jump, basis: list[tuple[Row, Matrix]]) -> list[list[Row]]:
-    tables = [jump_form(jump, a, q) for a, q in basis]
-    size = len(jump.start)
-    return [[[table[i][k] for table in tables] for k in range(size)] for i in range(size)]
+                found.append([rate_value(rate, function, generator) for function in basis])
+    forms = []
+    for jump in jumps:
+        tables = [jump_form(jump, function) for function in basis]
+        size = range(len(jump.start))
+        form = [[[table[i][k] for table in tables] for k in size] for i in size]
+        equal += [form[line][k] for line in size[jump.num_rays :] for k in size]
+        forms.append([row[: jump.num_rays] for row in form[: jump.num_rays]])
+    return Family(basis, _distinct(equal), _distinct(at_most), forms, 1 if drift else 1 + body.nc)
 
 
 def _distinct(rows: Matrix) -> Matrix:
@@ -85,26 +96,46 @@ def reduced(found: Family) -> tuple[Matrix, Matrix, list[list[list[Row]]]]:
     """A basis of the coefficients that satisfy all equalities, and the other conditions over it.
 
     A ray without a square (its form vanishes on it for every V) must have its products >= 0: those join the linear
-    conditions, and the ray leaves the form.
+    conditions, and the ray leaves the form. Two opposite inequalities are an equality more.
     """
-    space = null_space(found.equal, len(found.basis))
-    on = lambda row: [dot(row, vector) for vector in space]
-    at_most = _distinct([on(row) for row in found.at_most])
+    equal = list(found.equal)
+    while True:
+        space = null_space(equal, len(found.basis))
+        at_most, forms = _over(space, found)
+        opposite = {tuple(row) for row in at_most} & {tuple(negated(row)) for row in at_most}
+        if not opposite:
+            return space, at_most, forms
+        free = [next(i for i, x in enumerate(vector) if x == 1 and _alone(space, k, i)) for k, vector in enumerate(space)]
+        for row in opposite:
+            lifted = [ZERO] * len(found.basis)
+            for at, value in zip(free, row, strict=True):
+                lifted[at] = value
+            equal.append(lifted)
+
+
+def _alone(space: Matrix, k: int, i: int) -> bool:
+    return all(not vector[i] for j, vector in enumerate(space) if j != k)
+
+
+def _over(space: Matrix, found: Family) -> tuple[Matrix, list[list[list[Row]]]]:
+    """The inequalities and forms over a basis of coefficients."""
+
+    def on(row: Row) -> Row:
+        return [dot(row, vector) for vector in space]
+
+    at_most = [on(row) for row in found.at_most]
     forms = []
     for form in found.forms:
         table = [[on(entry) for entry in row] for row in form]
-        while True:
-            flat = [i for i in range(len(table)) if not any(table[i][i])]
-            if not flat:
-                break
+        while flat := [i for i in range(len(table)) if not any(table[i][i])]:
             i = flat[0]
-            at_most += [negated(table[i][k]) for k in range(len(table)) if k != i and any(table[i][k])]
+            at_most += [negated(table[i][k]) for k in range(len(table)) if k != i]
             table = [[row[k] for k in range(len(row)) if k != i] for j, row in enumerate(table) if j != i]
         if len(table) == 1:
             at_most.append(negated(table[0][0]))
         elif table:
             forms.append(table)
-    return space, _distinct(at_most), forms
+    return _distinct([tidy(row) for row in at_most if any(row)]), forms
 
 
 @dataclasses.dataclass
@@ -157,7 +188,11 @@ def solve_cone(cost: np.ndarray, cone: _Cone, *, tolerance: float = 1e-10) -> tu
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     settings.max_iter = 100
-    makers = {"nonnegative": clarabel.NonnegativeConeT, "semidefinite": clarabel.PSDTriangleConeT, "zero": clarabel.ZeroConeT}
+    makers = {
+        "nonnegative": clarabel.NonnegativeConeT,
+        "semidefinite": clarabel.PSDTriangleConeT,
+        "zero": clarabel.ZeroConeT,
+    }
     blocks = [makers[kind](size) for kind, size in cone.kinds]
     quadratic = sparse.csc_matrix((cone.size, cone.size))
     matrix = sparse.csc_matrix(np.array(cone.rows))
@@ -171,6 +206,7 @@ class Candidate:
 
     linear: Row
     quadratic: Matrix
+    turns: Matrix
     weights: Row
     margin: float
     seconds: float
@@ -222,7 +258,7 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
     for table in forms:
         at = _form_block(cone, table, row, at)
     if positive_quadratic:
-        _positive_block(cone, body, found, base, unit, whiten)
+        _positive_blocks(cone, body, found, base, unit, whiten)
     cost = np.zeros(nx)
     cost[-1] = -1.0
     x, seconds, word = solve_cone(cost, cone)
@@ -233,12 +269,24 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
     size = float(np.max(np.abs(w)))
     rounded = [Fraction(round(float(value) / size * 2**BITS), 2**BITS) for value in w]
     coefficients = combine(rounded, space, len(found.basis))
-    nv = body.nv
+    return _candidate(body, found, coefficients, margin, seconds, word)
+
+
+def _candidate(
+    body: Exact, found: Family, coefficients: Row, margin: float, seconds: float, word: str
+) -> Candidate:
+    nv, at = body.nv, 1 + body.nc
+    linear = combine(coefficients, [function.linear for function in found.basis], nv)
     quadratic = [[ZERO] * nv for _ in range(nv)]
-    for weight, (_, q) in zip(coefficients, found.basis, strict=True):
-        quadratic = [[o + weight * x if x else o for o, x in zip(r, s, strict=True)] for r, s in zip(quadratic, q, strict=True)]
-    linear_part = combine(coefficients, [a for a, _ in found.basis], nv)
-    return Candidate(linear_part, quadratic, coefficients[: 1 + body.nc], margin, seconds, word)
+    for i, k in itertools.combinations_with_replacement(range(nv), 2):
+        quadratic[i][k] = quadratic[k][i] = coefficients[at]
+        at += 1
+    turns = [[ZERO] * nv for _ in range(body.nc)]
+    for contact, i in itertools.product(range(body.nc), range(nv)):
+        if body.e[contact] and at < len(coefficients):
+            turns[contact][i] = coefficients[at]
+            at += 1
+    return Candidate(linear, quadratic, turns, coefficients[: 1 + body.nc], margin, seconds, word)
 
 
 def _units(body: Exact, found: Family) -> tuple[np.ndarray, np.ndarray]:
@@ -248,9 +296,10 @@ def _units(body: Exact, found: Family) -> tuple[np.ndarray, np.ndarray]:
     norm = lambda row: float(np.linalg.norm(back @ np.array([float(x) for x in row])))
     pull = max(norm(body.force), 1e-300)
     unit = []
-    for a, q in found.basis:
-        matrix = np.array([[float(x) for x in row] for row in q])
-        unit.append(pull / max(norm(a), 1e-300) if any(a) else 1.0 / np.linalg.norm(back @ matrix @ back.T))
+    for function in found.basis:
+        parts = [back @ _floats(q) @ back.T for q in function.quadratics]
+        size = max(float(np.linalg.norm(part)) for part in parts)
+        unit.append(1.0 / size if size > 0 else pull / max(norm(function.linear), 1e-300))
     return np.array(unit), back
 
 
@@ -273,21 +322,26 @@ def _form_block(cone: _Cone, table: list[list[Row]], row: Any, at: int) -> int:
     return at
 
 
-def _positive_block(
+def _positive_blocks(
     cone: _Cone, body: Exact, found: Family, base: np.ndarray, unit: np.ndarray, whiten: np.ndarray
 ) -> None:
-    """Q + s M - t M is positive semidefinite, whitened."""
+    """Q + s M - t M is positive semidefinite, whitened, for every Q of the function."""
     nv = body.nv
-    mass = np.eye(nv)
-    blocks = [[np.zeros(cone.size) for _ in range(nv)] for _ in range(nv)]
-    for weight, scale, (_, q) in zip(base, unit, found.basis, strict=True):
-        part = whiten @ np.array([[float(x) for x in r] for r in q]) @ whiten.T * scale
-        for i, k in itertools.product(range(nv), repeat=2):
-            blocks[i][k][: base.shape[1]] += weight * part[i, k]
-    for i in range(nv):
-        blocks[i][i][: base.shape[1]] += base[0] * unit[0] * mass[i, i]
-        blocks[i][i][-1] = -1.0
-    cone.semidefinite(blocks)
+    for number in range(1 + body.nc):
+        blocks = [[np.zeros(cone.size) for _ in range(nv)] for _ in range(nv)]
+        for weight, scale, function in zip(base, unit, found.basis, strict=True):
+            part = whiten @ _floats(function.quadratics[number]) @ whiten.T * scale
+            for i, k in itertools.product(range(nv), repeat=2):
+                blocks[i][k][: base.shape[1]] += weight * part[i, k]
+        for i in range(nv):
+            blocks[i][i][: base.shape[1]] += base[0] * unit[0]
+            blocks[i][i][-1] = -1.0
+        if number == 0 or body.e[number - 1]:
+            cone.semidefinite(blocks)
+
+
+def _floats(matrix: Matrix) -> np.ndarray:
+    return np.array([[float(x) for x in row] for row in matrix])
 
 
 def form_multipliers(form: Matrix) -> np.ndarray | None:

@@ -104,7 +104,7 @@ def inverse(matrix: Matrix) -> Matrix:
     return [row[size:] for row in reduced]
 
 
-def _tidy(vector: Row) -> Row:
+def tidy(vector: Row) -> Row:
     """A positive multiple of size about one."""
     size = max(abs(x) for x in vector)
     return [x / size for x in vector]
@@ -114,7 +114,7 @@ def cone_generators(equal: Matrix, at_least: Matrix, size: int) -> tuple[Matrix,
     """Rays and lines that generate {x: equal x = 0, at_least x >= 0}, exactly all of it."""
     basis = null_space(equal, size)
     facets = [[dot(row, b) for b in basis] for row in at_least]
-    facets = [list(row) for row in {tuple(_tidy(row)): None for row in facets if any(row)}]
+    facets = [list(row) for row in {tuple(tidy(row)): None for row in facets if any(row)}]
     lines = null_space(facets, len(basis)) if basis else []
     pointed = null_space(lines, len(basis)) if lines else None  # a complement of the lines
     if pointed is None:
@@ -128,9 +128,8 @@ def cone_generators(equal: Matrix, at_least: Matrix, size: int) -> tuple[Matrix,
         for sign in (ONE, -ONE):
             ray = [sign * x for x in null[0]]
             if all(dot(row, ray) >= 0 for row in inner):
-                rays[tuple(_tidy(combine(ray, pointed, len(basis))))] = None
-    lift = lambda vector: combine(vector, basis, size)
-    return [lift(ray) for ray in rays], [lift(line) for line in lines]
+                rays[tuple(tidy(combine(ray, pointed, len(basis))))] = None
+    return [combine(ray, basis, size) for ray in rays], [combine(line, basis, size) for line in lines]
 
 
 def is_positive_definite(matrix: Matrix) -> bool:

@@ -1,0 +1,358 @@
+"""Falsifiers: event by event through the zero-order dynamics, in relative scale, from many small perturbations.
+
+Owns the batched motion and its verdicts. The dynamics is invariant under q ~ s^2, v ~ s, so after every event the
+state is brought back to size one and the logarithm of its size kept: Zeno sequences and inverse chatter, which
+shrink or grow geometrically, become long runs of events of size one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.stability.body import Body, LocalTerms, as_terms
+from jaxcontact.stability.modes import LETTERS, contact_modes, impact_map, mode_words
+
+CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
+GROWTH = math.log(1e6)  # of the size of the state, either way, that decides
+ACTIVE, RESTED, DIVERGED, STUCK = range(4)
+
+
+class Motion(Record):
+    """A motion in relative scale: at each event the state of size one and the logarithm of its true size.
+
+    Attributes:
+        v: (..., nv) velocity.
+        gaps: (..., nc).
+        closed: (..., nc) bool, contacts that touch without approach or separation.
+        sticks: (..., nc) bool, closed contacts without slip.
+        log_size: (...,) size of the state, v ~ exp(log_size), gaps ~ exp(2 log_size).
+        events: (...,) how many so far.
+        outcome: (...,) 0 under way, 1 at rest, 2 diverged, 3 without a consistent mode.
+    """
+
+    v: jax.Array
+    gaps: jax.Array
+    closed: jax.Array
+    sticks: jax.Array
+    log_size: jax.Array
+    events: jax.Array
+    outcome: jax.Array
+
+
+class Falsification(Record):
+    """What was found from a number of perturbations.
+
+    Attributes:
+        found: whether some motion diverges: grows by 1e6, or leaves in one mode for ever.
+        growth: logarithm of the size where the fastest diverging motion stopped; -inf if none.
+        start: that motion's start, of size one; every multiple (s v, s^2 gaps) does the same.
+        share: (4,) of motions still under way, at rest, diverged, without a consistent mode.
+    """
+
+    found: bool = static()
+    growth: float = static()
+    start: Motion
+    share: np.ndarray
+
+
+def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: int = 2000) -> Falsification:
+    """Look for a motion that diverges from an arbitrarily small perturbation of the equilibrium.
+
+    Starts are along the accelerations of all contact modes, and random states of size one with gaps open
+    or zero. Where several modes are consistent, each start has its own preference among them. A motion is
+    decided when its size has changed by 1e6 either way.
+
+    Args:
+        body: a PlanarBiped or LocalTerms.
+        num_samples: number of starts.
+        seed: of the random starts.
+        max_events: events after which a motion is left undecided.
+
+    Returns:
+        Falsification; `found` False proves nothing.
+
+    Raises:
+        ValueError: bad numbers in the body, no equilibrium.
+
+    Derivative: none.
+    """
+    terms = as_terms(body)
+    table = contact_modes(terms)
+    if not bool(table.at_rest[table.words.index("S" * terms.mu.shape[0])]):
+        raise ValueError("body: not an equilibrium; no contact forces within Coulomb's law hold it at rest")
+    many = jax.tree.map(lambda x: x[None], terms)
+    start, end = run_many(many, num_samples, seed, max_events)
+    return summarise(*(jax.tree.map(lambda x: np.asarray(x[0]), each) for each in (start, end)))
+
+
+def summarise(start: Motion, end: Motion) -> Falsification:
+    """The verdict over all starts of one body."""
+    outcome = np.asarray(end.outcome)
+    diverged = outcome == DIVERGED
+    score = np.where(diverged, -np.asarray(end.events, float), -np.inf)
+    best = int(np.argmax(score))
+    return Falsification(
+        found=bool(diverged.any()),
+        growth=float(end.log_size[best]) if diverged.any() else -math.inf,
+        start=jax.tree.map(lambda x: x[best], start),
+        share=np.array([np.mean(outcome == each) for each in (ACTIVE, RESTED, DIVERGED, STUCK)]),
+    )
+
+
+def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) -> tuple[Motion, Motion]:
+    """Starts and ends (bodies, samples, ...) of motions of many bodies; the leaves of `terms` are batched."""
+    starts = jax.vmap(lambda each: _starts(each, num_samples, jax.random.key(seed)))(terms)
+    priority = jax.random.uniform(jax.random.key(seed + 1), (num_samples, 4 ** terms.mu.shape[-1]))
+    return starts, _run(terms, starts, priority.astype(terms.M.dtype), jnp.asarray(max_events))
+
+
+@jax.jit
+def _run(terms: LocalTerms, starts: Motion, priority: jax.Array, max_events: jax.Array) -> Motion:
+    def of_body(each: LocalTerms, start: Motion) -> Motion:
+        law = _law(each)
+        lanes = jax.vmap(lambda m, p: _step(law, m, p)[0])
+
+        def more(carry: tuple[Motion, jax.Array]) -> jax.Array:
+            return jnp.any(carry[0].outcome == ACTIVE) & (carry[1] < max_events)
+
+        def advance(carry: tuple[Motion, jax.Array]) -> tuple[Motion, jax.Array]:
+            return lanes(carry[0], priority), carry[1] + 1
+
+        return lax.while_loop(more, advance, (start, jnp.int32(0)))[0]
+
+    return lax.map(lambda pair: of_body(*pair), (terms, starts))
+
+
+class _Law(Record):
+    """A body with its modes, ready for stepping."""
+
+    terms: LocalTerms
+    possible: jax.Array  # (nm,)
+    acceleration: jax.Array  # (nm, nv)
+    lift: jax.Array  # (nm, nc) gap''
+    slide: jax.Array  # (nm, nc) slip''
+    fall: jax.Array  # () a normal acceleration that gives gaps a speed
+    norm: jax.Array  # (nv, nv)
+
+
+def _law(terms: LocalTerms) -> _Law:
+    table = contact_modes(terms)
+    lift = table.acceleration @ terms.J_n.T
+    return _Law(
+        terms=terms,
+        possible=table.consistent,
+        acceleration=table.acceleration,
+        lift=lift,
+        slide=table.acceleration @ terms.J_t.T,
+        fall=jnp.max(jnp.abs(lift[0])),
+        norm=terms.M,
+    )
+
+
+@jax.jit
+def _motion_path(terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array) -> tuple[Motion, Any]:
+    law = _law(terms)
+
+    def step(motion: Motion, _: Any) -> tuple[Motion, Any]:
+        after, note = _step(law, motion, priority)
+        return after, (motion, note)
+
+    return lax.scan(step, start, count)
+
+
+def motion_path(body: Body, start: Motion, *, num_events: int, seed: int = 0) -> tuple[Motion, dict[str, jax.Array]]:
+    """The states before each event of one motion, and what happened in it.
+
+    Returns:
+        Motion with leading axis num_events, and by name: `duration` (), `acceleration` (nv,) and `mode` of the
+        motion to the event, or `contact` >= 0 of an impact, with `v` (nv,) behind it before rescaling.
+    """
+    terms = as_terms(body)
+    priority = jax.random.uniform(jax.random.key(seed + 1), (4 ** terms.mu.shape[0],)).astype(terms.M.dtype)
+    _, (path, note) = _motion_path(terms, start, priority, jnp.zeros(num_events))
+    return path, note
+
+
+def _starts(terms: LocalTerms, number: int, key: jax.Array) -> Motion:
+    """Along each mode's acceleration, then random; brought to size one by the first step."""
+    nc, nv = terms.J_n.shape
+    law = _law(terms)
+    words = np.array([[LETTERS.index(c) for c in word] for word in mode_words(nc)])
+    keys = jax.random.split(key, 4)
+    dtype = terms.M.dtype
+    v = jax.random.normal(keys[0], (number, nv), dtype)
+    gaps = jax.random.exponential(keys[1], (number, nc), dtype) * jax.random.bernoulli(keys[2], 0.5, (number, nc))
+    few = min(len(words), number)
+    v = v.at[:few].set(law.acceleration[:few])
+    opened = jnp.asarray(words[:few] == 0)
+    gaps = gaps.at[:few].set(jnp.where(opened, 0.5 * jnp.maximum(law.lift[:few], 0.0), 0.0))
+    closed = jnp.zeros((number, nc), bool).at[:few].set(~opened & law.possible[:few, None])
+    rate = v @ terms.J_n.T
+    hit = jnp.any((gaps <= 0) & (rate < 0) & ~closed, axis=1)
+    still = ~jnp.any(jnp.abs(v) > 0, axis=1)
+    return Motion(
+        v=jnp.where(still[:, None], 1.0, v),
+        gaps=gaps,
+        closed=closed,
+        sticks=closed & jnp.zeros_like(closed),
+        log_size=jnp.zeros(number, dtype),
+        events=jnp.zeros(number, jnp.int32),
+        outcome=jnp.where(still & ~hit, RESTED, ACTIVE).astype(jnp.int32),
+    )
+
+
+def _step(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
+    """One impact, or one piece of motion in a mode to its next event; nothing once decided."""
+    terms = law.terms
+    size = jnp.sqrt(jnp.maximum(motion.v @ law.norm @ motion.v, law.fall * jnp.max(motion.gaps)))
+    size = jnp.where(size > 0, size, 1.0)
+    motion = motion.replace(
+        v=motion.v / size, gaps=motion.gaps / size**2, log_size=motion.log_size + jnp.log(size)
+    )
+    rate = terms.J_n @ motion.v
+    hits = (motion.gaps <= 0) & ~motion.closed & (rate < 0)
+    struck = jnp.argmax(jnp.where(hits, 1.0 + priority[: hits.shape[0]], 0.0))
+    after_hit, impact_note = _hit(law, motion, struck)
+    after_move, move_note = _move(law, motion, priority)
+    hit = jnp.any(hits)
+    choose = lambda a, b: jnp.where(hit, a, b)
+    after = jax.tree.map(choose, after_hit, after_move)
+    note = jax.tree.map(choose, impact_note, move_note)
+    grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
+    outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
+    outcome = jnp.where(motion.log_size < -GROWTH, RESTED, outcome)  # what follows would be rounding
+    after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
+    going = motion.outcome == ACTIVE
+    return jax.tree.map(lambda a, b: jnp.where(going, a, b), after, motion), note
+
+
+def _settle(law: _Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array) -> Motion:
+    """Contacts that touch without speed are closed, closed ones that separate or approach are not."""
+    rate, slip = law.terms.J_n @ v, law.terms.J_t @ v
+    scale = jnp.sqrt(jnp.sum(law.terms.J_n**2, axis=1))
+    touching = (gaps <= 0) | closed
+    slow = jnp.abs(rate) <= CLOSED * scale
+    closed = touching & slow
+    return motion.replace(
+        v=v, gaps=jnp.where(touching, 0.0, gaps), closed=closed, sticks=closed & (jnp.abs(slip) <= CLOSED * scale)
+    )
+
+
+def _hit(law: _Law, motion: Motion, contact: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
+    v, impulse = impact_map(law.terms, motion.v, contact)
+    good = jnp.all(jnp.isfinite(impulse))
+    v = jnp.where(good, v, motion.v)
+    after = _settle(law, motion, v, motion.gaps, motion.closed)
+    after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
+    note = {
+        "duration": jnp.zeros((), v.dtype),
+        "acceleration": jnp.zeros_like(v),
+        "mode": jnp.int32(-1),
+        "contact": contact.astype(jnp.int32),
+        "v": v,
+    }
+    return after, note
+
+
+def _move(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
+    terms = law.terms
+    nc = terms.mu.shape[0]
+    codes = jnp.asarray([[LETTERS.index(c) for c in word] for word in mode_words(nc)])
+    slip = terms.J_t @ motion.v
+    closed, still = motion.closed[None], motion.sticks[None]
+    plus, minus = (slip > 0)[None] & ~still, (slip < 0)[None] & ~still
+    fits = jnp.where(
+        codes == 0,
+        ~closed | (law.lift > CLOSED),
+        closed
+        & jnp.where(
+            codes == 1,
+            still,
+            jnp.where(codes == 2, plus | (still & (law.slide > CLOSED)), minus | (still & (law.slide < -CLOSED))),
+        ),
+    )
+    fits = jnp.all(fits, axis=1) & law.possible
+    mode = jnp.argmax(jnp.where(fits, 1.0 + priority, 0.0))
+    a, lift, slide = law.acceleration[mode], law.lift[mode], law.slide[mode]
+    word = codes[mode]
+    rate = terms.J_n @ motion.v
+    root = jnp.sqrt(jnp.maximum(rate**2 - 2.0 * lift * motion.gaps, 0.0))
+    falls = lift < -CLOSED
+    # The later root of gap + rate t + lift t^2 / 2 where it falls, in the form that does not cancel.
+    down = jnp.where(rate > 0, -(rate + root) / jnp.where(falls, lift, 1.0), 2.0 * motion.gaps / jnp.where(
+        root - rate > 0, root - rate, 1.0))
+    straight = jnp.where(rate < 0, motion.gaps / jnp.where(rate < 0, -rate, 1.0), jnp.inf)
+    real = rate**2 >= 2.0 * lift * motion.gaps
+    up = jnp.where((rate < 0) & real, 2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0), jnp.inf)
+    lands = jnp.where(falls, down, jnp.where(lift > CLOSED, up, straight))
+    lands = jnp.where((word == 0) & ((motion.gaps > 0) | (rate > 0)), lands, jnp.inf)
+    slowing = (word >= 2) & (slip * slide < 0) & ~motion.sticks
+    stops = jnp.where(slowing, -slip / jnp.where(slowing, slide, 1.0), jnp.inf)
+    duration = jnp.minimum(jnp.min(lands), jnp.min(stops))
+    endless = ~jnp.isfinite(duration)
+    t = jnp.where(endless, 0.0, duration)
+    v = motion.v + a * t
+    gaps = motion.gaps + rate * t + 0.5 * lift * t**2
+    gaps = jnp.where(lands <= t, 0.0, jnp.where(word == 0, jnp.maximum(gaps, 0.0), 0.0))
+    after = _settle(law, motion, v, gaps, motion.closed & (word > 0))
+    stopped = (stops <= t) | (word == 1)
+    after = after.replace(sticks=after.closed & (after.sticks | stopped))
+    any_fit = jnp.any(fits)
+    resting = jnp.all(word == 1)
+    moving = jnp.sum(jnp.abs(a)) > CLOSED * law.fall
+    outcome = jnp.where(endless, jnp.where(moving, DIVERGED, STUCK), ACTIVE)
+    outcome = jnp.where(resting, RESTED, outcome)
+    jammed, jammed_note = _jam(law, motion)
+    after = after.replace(outcome=jnp.where(any_fit, outcome, STUCK).astype(jnp.int32))
+    note = {
+        "duration": t,
+        "acceleration": a,
+        "mode": mode.astype(jnp.int32),
+        "contact": jnp.int32(-1),
+        "v": v,
+    }
+    choose = lambda x, y: jnp.where(any_fit, x, y)
+    return jax.tree.map(choose, after, jammed), jax.tree.map(choose, note, jammed_note)
+
+
+def _jam(law: _Law, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
+    """Without a consistent mode a sliding contact is caught by an impulse without approach."""
+    terms = law.terms
+    back = jnp.linalg.inv(terms.M) if terms.M.shape[0] > 12 else _inverse(terms.M)
+
+    def one(i: jax.Array) -> tuple[jax.Array, jax.Array]:
+        pair = jnp.stack([terms.J_n[i], terms.J_t[i]])
+        g = pair @ back @ pair.T
+        det = g[0, 0] * g[1, 1] - g[0, 1] ** 2
+        slip = pair[1] @ motion.v
+        impulse = jnp.stack([g[0, 1] * slip, -g[0, 0] * slip]) / jnp.where(det > 0, det, 1.0)
+        good = motion.closed[i] & ~motion.sticks[i] & (det > 0) & (impulse[0] > 0)
+        good = good & (jnp.abs(impulse[1]) <= terms.mu[i] * impulse[0])
+        return motion.v + back @ (impulse @ pair), good
+
+    every, good = jax.vmap(one)(jnp.arange(terms.mu.shape[0]))
+    i = jnp.argmax(good)
+    v = jnp.where(jnp.any(good), every[i], motion.v)
+    after = _settle(law, motion, v, motion.gaps, motion.closed)
+    after = after.replace(outcome=jnp.where(jnp.any(good), motion.outcome, STUCK).astype(jnp.int32))
+    note = {
+        "duration": jnp.zeros((), v.dtype),
+        "acceleration": jnp.zeros_like(v),
+        "mode": jnp.int32(-1),
+        "contact": i.astype(jnp.int32),
+        "v": v,
+    }
+    return after, note
+
+
+def _inverse(matrix: jax.Array) -> jax.Array:
+    from jaxcontact import linalg
+
+    return linalg.spd_inverse(matrix)[0]
