@@ -21,6 +21,7 @@ from jaxcontact.stability.modes import LETTERS, contact_modes, impact_map, mode_
 
 CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
 GROWTH = math.log(1e6)  # of the size of the state, either way, that decides
+SAME, TREND = 1e-9, 1e-6  # a state has returned within the first, having grown by more than the second
 ACTIVE, RESTED, DIVERGED, STUCK = range(4)
 
 
@@ -67,7 +68,8 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
 
     Starts are along the accelerations of all contact modes, and random states of size one with gaps open
     or zero. Where several modes are consistent, each start has its own preference among them. A motion is
-    decided when its size has changed by 1e6 either way.
+    decided when its size has changed by 1e6 either way, or when it has come back to the same state at
+    another size.
 
     Args:
         body: a PlanarBiped or LocalTerms.
@@ -119,15 +121,29 @@ def _run(terms: LocalTerms, starts: Motion, priority: jax.Array, max_events: jax
         law = _law(each)
         lanes = jax.vmap(lambda m, p: _step(law, m, p)[0])
 
-        def more(carry: tuple[Motion, jax.Array]) -> jax.Array:
-            return jnp.any(carry[0].outcome == ACTIVE) & (carry[1] < max_events)
+        def more(carry: tuple[Motion, Motion, jax.Array]) -> jax.Array:
+            return jnp.any(carry[0].outcome == ACTIVE) & (carry[2] < max_events)
 
-        def advance(carry: tuple[Motion, jax.Array]) -> tuple[Motion, jax.Array]:
-            return lanes(carry[0], priority), carry[1] + 1
+        def advance(carry: tuple[Motion, Motion, jax.Array]) -> tuple[Motion, Motion, jax.Array]:
+            motion, seen, count = carry
+            motion = jax.vmap(_returned)(lanes(motion, priority), seen)
+            note = (count & (count - 1)) == 0  # events 1, 2, 4, 8, ...: each longer than any cycle before it
+            seen = jax.tree.map(lambda new, old: jnp.where(note, new, old), motion, seen)
+            return motion, seen, count + 1
 
-        return lax.while_loop(more, advance, (start, jnp.int32(0)))[0]
+        return lax.while_loop(more, advance, (start, start, jnp.int32(1)))[0]
 
     return lax.map(lambda pair: of_body(*pair), (terms, starts))
+
+
+def _returned(motion: Motion, seen: Motion) -> Motion:
+    """Decided where a state seen before has come back at another size: so it will for ever."""
+    far = jnp.maximum(jnp.max(jnp.abs(motion.v - seen.v)), jnp.max(jnp.abs(motion.gaps - seen.gaps)))
+    same = jnp.all(motion.closed == seen.closed) & jnp.all(motion.sticks == seen.sticks)
+    step = motion.log_size - seen.log_size
+    back = same & (far < SAME) & (jnp.abs(step) > TREND) & (motion.outcome == ACTIVE)
+    decided = jnp.where(step > 0, DIVERGED, RESTED)
+    return motion.replace(outcome=jnp.where(back, decided, motion.outcome).astype(jnp.int32))
 
 
 class _Law(Record):
@@ -194,28 +210,26 @@ def _starts(terms: LocalTerms, number: int, key: jax.Array) -> Motion:
     opened = jnp.asarray(words[:few] == 0)
     gaps = gaps.at[:few].set(jnp.where(opened, 0.5 * jnp.maximum(law.lift[:few], 0.0), 0.0))
     closed = jnp.zeros((number, nc), bool).at[:few].set(~opened & law.possible[:few, None])
-    rate = v @ terms.J_n.T
-    hit = jnp.any((gaps <= 0) & (rate < 0) & ~closed, axis=1)
-    still = ~jnp.any(jnp.abs(v) > 0, axis=1)
-    return Motion(
-        v=jnp.where(still[:, None], 1.0, v),
+    still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED * law.fall
+    v = jnp.where(still[:, None], jnp.ones_like(v), v)
+    closed = closed & ~still[:, None]
+    size = jnp.sqrt(jnp.sum((v @ law.norm) * v, axis=1) + law.fall * jnp.max(gaps, axis=1))
+    v, gaps = v / size[:, None], gaps / size[:, None] ** 2
+    start = Motion(
+        v=v,
         gaps=gaps,
         closed=closed,
-        sticks=closed & jnp.zeros_like(closed),
+        sticks=jnp.zeros_like(closed),
         log_size=jnp.zeros(number, dtype),
         events=jnp.zeros(number, jnp.int32),
-        outcome=jnp.where(still & ~hit, RESTED, ACTIVE).astype(jnp.int32),
+        outcome=jnp.zeros(number, jnp.int32),
     )
+    return jax.vmap(lambda one: _settle(law, one, one.v, one.gaps, one.closed))(start)
 
 
 def _step(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
     """One impact, or one piece of motion in a mode to its next event; nothing once decided."""
     terms = law.terms
-    size = jnp.sqrt(jnp.maximum(motion.v @ law.norm @ motion.v, law.fall * jnp.max(motion.gaps)))
-    size = jnp.where(size > 0, size, 1.0)
-    motion = motion.replace(
-        v=motion.v / size, gaps=motion.gaps / size**2, log_size=motion.log_size + jnp.log(size)
-    )
     rate = terms.J_n @ motion.v
     hits = (motion.gaps <= 0) & ~motion.closed & (rate < 0)
     struck = jnp.argmax(jnp.where(hits, 1.0 + priority[: hits.shape[0]], 0.0))
@@ -229,8 +243,18 @@ def _step(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[
     outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
     outcome = jnp.where(motion.log_size < -GROWTH, RESTED, outcome)  # what follows would be rounding
     after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
+    after = _scaled(law, after)
     going = motion.outcome == ACTIVE
     return jax.tree.map(lambda a, b: jnp.where(going, a, b), after, motion), note
+
+
+def _scaled(law: _Law, motion: Motion) -> Motion:
+    """The same state at size one."""
+    size = jnp.sqrt(jnp.maximum(motion.v @ law.norm @ motion.v, law.fall * jnp.max(motion.gaps)))
+    size = jnp.where(size > 0, size, 1.0)
+    return motion.replace(
+        v=motion.v / size, gaps=motion.gaps / size**2, log_size=motion.log_size + jnp.log(size)
+    )
 
 
 def _settle(law: _Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array) -> Motion:
