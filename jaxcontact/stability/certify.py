@@ -1,28 +1,24 @@
-"""Certificates: from a body to a proof that its equilibrium is stable, or unstable, or an honest "undecided"."""
+"""Certificates: from a body to a proof that its equilibrium is stable, or not, or an honest "undecided"."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 import numpy as np
 
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
-from jaxcontact.stability.check import Certificate, LyapunovFunction, check, energy, gaps_hold, remaining
+from jaxcontact.stability.check import Certificate, LyapunovFunction, gaps_hold, proves
 from jaxcontact.stability.exact import (
     Conditions,
     Exact,
-    Function,
     Unprovable,
     conditions,
     exact_terms,
-    jump_form,
-    make_function,
     negated,
     starting_mode,
     static_forces_exist,
 )
-from jaxcontact.stability.program import Candidate, best_function, family, form_multipliers
+from jaxcontact.stability.family import family
+from jaxcontact.stability.program import Candidate, best_function, form_multipliers
 from jaxcontact.stability.rational import null_space, reduce_rows
 
 METHODS = ("homogeneous", "full", "single")
@@ -31,11 +27,11 @@ METHODS = ("homogeneous", "full", "single")
 def certify(body: Body, *, method: str = "homogeneous") -> Certificate:
     """Try to prove that an equilibrium on one to three contacts is Lyapunov stable, or that it is not.
 
-    "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts near
-    the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact and
-    small; see `check.py` for the theorem and `exact.py` for the conditions. "single" is the test of Posa, Tobenkin
-    & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any velocity. The verdict "stable"
-    or "unstable" has passed `check`.
+    "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts
+    near the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact
+    and small; see `check.py` for the theorem and `exact.py` for the conditions. "single" is the test of
+    Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any velocity.
+    The verdict "stable" or "unstable" has passed `check`.
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.
@@ -102,29 +98,12 @@ def _search(body: Exact, every: Conditions, blank: Certificate) -> Certificate:
         )
         for c in candidates
     )
-    parts = [make_function(body, c.linear, c.quadratic, c.turns) for c in candidates]
-    gram = multipliers(body, every, parts)
     residuals = {"margin": min([c.margin for c in candidates], default=1.0)}
     residuals["solver_seconds"] = sum(c.seconds for c in candidates)
     found: Certificate = blank.replace(
-        verdict="stable", V=functions, gram=gram, residuals=residuals, report="every condition holds exactly"
+        verdict="stable", V=functions, gram={}, residuals=residuals, report="every condition holds exactly"
     )
-    if check(found):
+    if proves(body, found, every, form_multipliers):
         return found
     reason = "restitution can raise the energy" if any(body.e) else "the rounded function fails a condition"
     return found.replace(verdict="undecided", report=reason)
-
-
-def multipliers(body: Exact, every: Conditions, functions: list[Function]) -> dict[tuple[int, str], Any]:
-    """Multipliers N of every form that three or more rays leave open, by (function, jump); 0 is the energy."""
-    gram = {}
-    numbered = enumerate([energy(body), *functions]) if any(body.e) else enumerate(functions, 1)
-    for number, function in numbered:
-        for jump in every[1]:
-            form = jump_form(jump, function)
-            _, left = remaining([row[: jump.num_rays] for row in form[: jump.num_rays]])
-            if len(left) > 2:
-                found = form_multipliers(left)
-                if found is not None:
-                    gram[number, jump.name] = found
-    return gram

@@ -4,21 +4,21 @@ Owns the records `LyapunovFunction` and `Certificate` and the function `check`. 
 rounds a number; what does not come out true is not proved.
 
 The theorem (Varkonyi, theorem 2, for weight-2 functions of the zero-order dynamics). Let the equilibrium be
-unambiguous, V_0 = v'Mv/2 - f q the energy, and every V_k not increase along contact modes and over recurring
-impacts with the flights before them. If max V_k > 0 at every state but rest, the equilibrium is stable. Instead of
-the paper's sufficient inequality (54) on V_2 alone, positivity is used as it is: with one function beside
-the energy, V_2 = a q + v'Qv/2, it holds if
+unambiguous, V_0 = v'Mv/2 - f q the energy, and every V_k not increase along contact modes and over
+recurring impacts with the flights before them. If max V_k > 0 at every state but rest, the equilibrium is
+stable. Instead of the paper's sufficient inequality (54) on V_2 alone, positivity is used as it is: with
+one function beside the energy, V_2 = a q + v'Qv/2, it holds if
 
     a = s f + J_n^T y  with  s > 0, y > 0,    Q + s M positive definite,    rank (J_n; f) = nv,
 
-for then s V_0 + V_2 = v'(Q + s M)v/2 + y gaps is positive unless v = 0 and all gaps are zero; there f q <= 0 is
-V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q itself may be indefinite, which certifies more. On level ground
-f is a combination of the gaps alone; then two functions with opposite drifts bound it.
+for then s V_0 + V_2 = v'(Q + s M)v/2 + y gaps is positive unless v = 0 and all gaps are zero; there f q <=
+0 is V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q itself may be indefinite, which certifies more.
+On level ground f is a combination of the gaps alone; then two functions with opposite drifts bound it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -53,8 +53,6 @@ from jaxcontact.stability.rational import (
     solve,
     transpose,
 )
-
-Gram = Mapping[tuple[int, str], np.ndarray]
 
 
 class LyapunovFunction(Record):
@@ -107,8 +105,8 @@ def check(certificate: Certificate) -> bool:
     """Whether a certificate proves its verdict, in rational arithmetic; False for anything else.
 
     Stable: equilibrium exists, no other mode starts from rest, and the functions satisfy every condition of
-    `exact.py` and are positive together. Unstable: the named mode starts from rest. The statement is about the
-    zero-order dynamics with the stored floats taken as exact.
+        `exact.py` and are positive together. Unstable: the named mode starts from rest. The statement is
+        about the zero-order dynamics with the stored floats taken as exact.
 
     Derivative: none.
     """
@@ -126,7 +124,7 @@ def _proved(certificate: Certificate) -> bool:
         return False
     body = exact_terms(terms)
     sound = all(mu >= 0 for mu in body.mu) and all(0 <= e < 1 for e in body.e)
-    sound = sound and body.M == transpose(body.M) and is_positive_definite(body.M)
+    sound = sound and transpose(body.M) == body.M and is_positive_definite(body.M)
     if not sound or not static_forces_exist(body):
         return False
     word, strict = starting_mode(body)
@@ -134,23 +132,31 @@ def _proved(certificate: Certificate) -> bool:
         return word is not None
     if not strict:
         return False
-    return _stable(body, certificate)
-
-
-def _stable(body: Exact, certificate: Certificate) -> bool:
     method = "homogeneous" if certificate.method == "full" else certificate.method
     if method not in ("homogeneous", "single"):
         return False
+    return proves(body, certificate, conditions(body, method))
+
+
+def proves(
+    body: Exact, certificate: Certificate, every: Conditions, supply: Callable[[Matrix], Any] | None = None
+) -> bool:
+    """Whether the functions of a certificate satisfy the conditions of their method and are positive.
+
+    With `supply`, multipliers that `certificate.gram` lacks are asked of it and stored there.
+    """
     found = [_function(body, V) for V in certificate.V]
-    one = method == "single"
-    if any(len(set(map(repr, f.quadratics))) > 1 for f in found) and one:
+    if certificate.method == "single" and any(any(map(any, turns)) for turns in _turns(certificate)):
         return False
     if not _positive(body, found, [list(V.weights) for V in certificate.V]):
         return False
-    every = conditions(body, method)
     functions = [energy(body), *found] if any(body.e) else found  # without restitution the energy never rises
     first = 0 if any(body.e) else 1
-    return all(_never_rises(every, f, certificate.gram, first + k) for k, f in enumerate(functions))
+    return all(_never_rises(every, f, certificate.gram, first + k, supply) for k, f in enumerate(functions))
+
+
+def _turns(certificate: Certificate) -> list[Matrix]:
+    return [[list(row) for row in V.turns] for V in certificate.V]
 
 
 def _function(body: Exact, V: LyapunovFunction) -> Function:
@@ -158,10 +164,12 @@ def _function(body: Exact, V: LyapunovFunction) -> Function:
     linear = [Fraction(x) for x in V.linear]
     quadratic = [[Fraction(x) for x in row] for row in V.quadratic]
     turns = [[Fraction(x) for x in row] for row in V.turns]
-    for vector in (linear, quadratic, *quadratic, *turns):
+    if len(quadratic) != body.nv or len(turns) != body.nc:
+        raise ValueError("wrong size")
+    for vector in (linear, *quadratic, *turns):
         if len(vector) != body.nv:
             raise ValueError("wrong size")
-    if quadratic != transpose(quadratic) or len(turns) != body.nc:
+    if quadratic != transpose(quadratic):
         raise ValueError("not a quadratic function")
     return make_function(body, linear, quadratic, turns)
 
@@ -171,7 +179,13 @@ def energy(body: Exact) -> Function:
     return make_function(body, negated(body.force), body.M, [[Fraction(0)] * body.nv] * body.nc)
 
 
-def _never_rises(every: Conditions, function: Function, gram: Gram, number: int) -> bool:
+def _never_rises(
+    every: Conditions,
+    function: Function,
+    gram: dict[tuple[int, str], Any],
+    number: int,
+    supply: Callable[[Matrix], Any] | None,
+) -> bool:
     rates, jumps = every
     for rate in rates:
         if any(rate_value(rate, function, ray) > 0 for ray in rate.rays):
@@ -183,7 +197,10 @@ def _never_rises(every: Conditions, function: Function, gram: Gram, number: int)
         if any(any(row) for row in form[jump.num_rays :]):
             return False
         square = [row[: jump.num_rays] for row in form[: jump.num_rays]]
-        if not _copositive(remaining(square)[1], gram.get((number, jump.name))):
+        _, left = remaining(square)
+        if supply is not None and len(left) > 2:
+            gram[number, jump.name] = supply(left)
+        if not _copositive(left, gram.get((number, jump.name))):
             return False
     return True
 
@@ -240,7 +257,7 @@ def _positive(body: Exact, found: list[Function], weights: list[Row]) -> bool:
 
 
 def gaps_hold(body: Exact) -> bool:
-    """Whether the external force presses on every gap: f = -J_n^T p with p > 0, so energy bounds v and gaps."""
+    """Whether the external force presses on every gap: f = -J_n^T p, p > 0; then energy bounds v and gaps."""
     _, pivots = reduce_rows(transpose(body.normal))
     if len(pivots) < body.nc:
         mean = _pressing(body)

@@ -2,17 +2,19 @@
 
 Owns the list of what a function V = a q + v' Q v / 2 must satisfy to prove stability (`conditions`):
 
-- `Rate`: in each mode that can be consistent, dV/dt = (Q A + a) v <= 0 for the velocities of the mode, a cone;
+- `Rate`: in each mode that can be consistent, dV/dt = (Q A + a) v <= 0 for the velocities of the mode, a
+  cone;
 - `Jump`: over an impact, with the flight before it, V(after) <= V(before): a quadratic form on a cone.
 
-Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a flight, for a
-time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i; at another one with
-gap_k = 0 then, gap_i >= 0 then and gap_k >= 0 now. Or another contact k is closed, gap_k' = 0: the body moved on it,
-or it was hit just before with e_k = 0. First impacts of a perturbation do not recur and only multiply it by a
-bounded factor. After an impact at k, V counts with Q_k = Q + J_k b_k^T + b_k J_k^T in place of Q (J_k the row of the
-gap); it is V again once k is closed, gap_k' = 0. With b_k = 0, a rotation about a foot that bounces must cancel
-from impact to impact, which leaves V only three coefficients; in truth it cancels from apex to apex, and b_k says so.
-Methods "single" and "full" keep to all velocities before an impact and to b_k = 0, as their papers do.
+Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a
+flight, for a time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i;
+at another one with gap_k = 0 then, gap_i >= 0 then and gap_k >= 0 now. Or another contact k is closed,
+gap_k' = 0: the body moved on it, or it was hit just before with e_k = 0. First impacts of a perturbation do
+not recur and only multiply it by a bounded factor. After an impact at k, V counts with Q_k = Q + J_k b_k^T
++ b_k J_k^T in place of Q (J_k the row of the gap); it is V again once k is closed, gap_k' = 0. With b_k =
+0, a rotation about a foot that bounces must cancel from impact to impact, which leaves V only three
+coefficients; in truth it cancels from apex to apex, and b_k says so. Methods "single" and "full" keep to
+all velocities before an impact and to b_k = 0, as their papers do.
 """
 
 from __future__ import annotations
@@ -215,7 +217,7 @@ def starting_mode(body: Exact) -> tuple[str | None, bool]:
             if all(x >= 0 for x in keeps):
                 if any(a):
                     return word, False
-                strict = strict and word.count("F") == 0  # at rest anyway
+                strict = strict and not any(mode_cone(body, word))  # at rest, on fewer contacts
     return None, strict
 
 
@@ -233,7 +235,7 @@ def rates(body: Exact, *, flight: bool) -> list[Rate]:
 
 @dataclasses.dataclass(frozen=True)
 class _Impact:
-    """One kind of impact at a contact: impulse rows (normal, tangential) of the velocity, and where it holds."""
+    """One kind of impact: impulse rows (normal, tangential) of the velocity, and where it holds."""
 
     kind: str
     impulse: tuple[Row, Row]
@@ -271,7 +273,7 @@ def impacts(body: Exact, i: int) -> list[_Impact]:
 
 @dataclasses.dataclass(frozen=True)
 class _Before:
-    """What can have come before an impact: constraints on (v before, time of flight), that time, and which Q."""
+    """What can have come before an impact: constraints on (v before, time of flight), the time, which Q."""
 
     name: str
     equal: Matrix

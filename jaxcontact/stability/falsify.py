@@ -1,8 +1,8 @@
-"""Falsifiers: event by event through the zero-order dynamics, in relative scale, from many small perturbations.
+"""Falsifiers: event by event through the zero-order dynamics, in relative scale, from many perturbations.
 
-Owns the batched motion and its verdicts. The dynamics is invariant under q ~ s^2, v ~ s, so after every event the
-state is brought back to size one and the logarithm of its size kept: Zeno sequences and inverse chatter, which
-shrink or grow geometrically, become long runs of events of size one.
+Owns the batched motion and its verdicts. The dynamics is invariant under q ~ s^2, v ~ s, so after every
+event the state is brought back to size one and the logarithm of its size kept: Zeno sequences and inverse
+chatter, which shrink or grow geometrically, become long runs of events of size one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact import linalg
 from jaxcontact._pytree import Record, static
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_map, mode_words
@@ -173,7 +174,9 @@ def _law(terms: LocalTerms) -> _Law:
 
 
 @jax.jit
-def _motion_path(terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array) -> tuple[Motion, Any]:
+def _motion_path(
+    terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array
+) -> tuple[Motion, Any]:
     law = _law(terms)
 
     def step(motion: Motion, _: Any) -> tuple[Motion, Any]:
@@ -183,12 +186,14 @@ def _motion_path(terms: LocalTerms, start: Motion, priority: jax.Array, count: j
     return lax.scan(step, start, count)
 
 
-def motion_path(body: Body, start: Motion, *, num_events: int, seed: int = 0) -> tuple[Motion, dict[str, jax.Array]]:
+def motion_path(
+    body: Body, start: Motion, *, num_events: int, seed: int = 0
+) -> tuple[Motion, dict[str, jax.Array]]:
     """The states before each event of one motion, and what happened in it.
 
     Returns:
-        Motion with leading axis num_events, and by name: `duration` (), `acceleration` (nv,) and `mode` of the
-        motion to the event, or `contact` >= 0 of an impact, with `v` (nv,) behind it before rescaling.
+        Motion with leading axis num_events, and by name: `duration` (), `acceleration` (nv,) and `mode` of
+        the motion to the event, or `contact` >= 0 of an impact, with `v` (nv,) behind it before rescaling.
     """
     terms = as_terms(body)
     priority = jax.random.uniform(jax.random.key(seed + 1), (4 ** terms.mu.shape[0],)).astype(terms.M.dtype)
@@ -204,7 +209,9 @@ def _starts(terms: LocalTerms, number: int, key: jax.Array) -> Motion:
     keys = jax.random.split(key, 4)
     dtype = terms.M.dtype
     v = jax.random.normal(keys[0], (number, nv), dtype)
-    gaps = jax.random.exponential(keys[1], (number, nc), dtype) * jax.random.bernoulli(keys[2], 0.5, (number, nc))
+    gaps = jax.random.exponential(keys[1], (number, nc), dtype) * jax.random.bernoulli(
+        keys[2], 0.5, (number, nc)
+    )
     few = min(len(words), number)
     v = v.at[:few].set(law.acceleration[:few])
     opened = jnp.asarray(words[:few] == 0)
@@ -236,9 +243,7 @@ def _step(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[
     after_hit, impact_note = _hit(law, motion, struck)
     after_move, move_note = _move(law, motion, priority)
     hit = jnp.any(hits)
-    choose = lambda a, b: jnp.where(hit, a, b)
-    after = jax.tree.map(choose, after_hit, after_move)
-    note = jax.tree.map(choose, impact_note, move_note)
+    after, note = _choose(hit, (after_hit, impact_note), (after_move, move_note))
     grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
     outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
     outcome = jnp.where(motion.log_size < -GROWTH, RESTED, outcome)  # what follows would be rounding
@@ -265,7 +270,10 @@ def _settle(law: _Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: ja
     slow = jnp.abs(rate) <= CLOSED * scale
     closed = touching & slow
     return motion.replace(
-        v=v, gaps=jnp.where(touching, 0.0, gaps), closed=closed, sticks=closed & (jnp.abs(slip) <= CLOSED * scale)
+        v=v,
+        gaps=jnp.where(touching, 0.0, gaps),
+        closed=closed,
+        sticks=closed & (jnp.abs(slip) <= CLOSED * scale),
     )
 
 
@@ -299,7 +307,9 @@ def _move(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[
         & jnp.where(
             codes == 1,
             still,
-            jnp.where(codes == 2, plus | (still & (law.slide > CLOSED)), minus | (still & (law.slide < -CLOSED))),
+            jnp.where(
+                codes == 2, plus | (still & (law.slide > CLOSED)), minus | (still & (law.slide < -CLOSED))
+            ),
         ),
     )
     fits = jnp.all(fits, axis=1) & law.possible
@@ -310,11 +320,16 @@ def _move(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[
     root = jnp.sqrt(jnp.maximum(rate**2 - 2.0 * lift * motion.gaps, 0.0))
     falls = lift < -CLOSED
     # The later root of gap + rate t + lift t^2 / 2 where it falls, in the form that does not cancel.
-    down = jnp.where(rate > 0, -(rate + root) / jnp.where(falls, lift, 1.0), 2.0 * motion.gaps / jnp.where(
-        root - rate > 0, root - rate, 1.0))
+    down = jnp.where(
+        rate > 0,
+        -(rate + root) / jnp.where(falls, lift, 1.0),
+        2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0),
+    )
     straight = jnp.where(rate < 0, motion.gaps / jnp.where(rate < 0, -rate, 1.0), jnp.inf)
     real = rate**2 >= 2.0 * lift * motion.gaps
-    up = jnp.where((rate < 0) & real, 2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0), jnp.inf)
+    up = jnp.where(
+        (rate < 0) & real, 2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0), jnp.inf
+    )
     lands = jnp.where(falls, down, jnp.where(lift > CLOSED, up, straight))
     lands = jnp.where((word == 0) & ((motion.gaps > 0) | (rate > 0)), lands, jnp.inf)
     slowing = (word >= 2) & (slip * slide < 0) & ~motion.sticks
@@ -342,14 +357,17 @@ def _move(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[
         "contact": jnp.int32(-1),
         "v": v,
     }
-    choose = lambda x, y: jnp.where(any_fit, x, y)
-    return jax.tree.map(choose, after, jammed), jax.tree.map(choose, note, jammed_note)
+    return _choose(any_fit, (after, note), (jammed, jammed_note))
+
+
+def _choose(condition: jax.Array, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
 
 
 def _jam(law: _Law, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
     """Without a consistent mode a sliding contact is caught by an impulse without approach."""
     terms = law.terms
-    back = jnp.linalg.inv(terms.M) if terms.M.shape[0] > 12 else _inverse(terms.M)
+    back, _ = linalg.spd_inverse(terms.M)
 
     def one(i: jax.Array) -> tuple[jax.Array, jax.Array]:
         pair = jnp.stack([terms.J_n[i], terms.J_t[i]])
@@ -374,9 +392,3 @@ def _jam(law: _Law, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
         "v": v,
     }
     return after, note
-
-
-def _inverse(matrix: jax.Array) -> jax.Array:
-    from jaxcontact import linalg
-
-    return linalg.spd_inverse(matrix)[0]

@@ -1,7 +1,7 @@
 """Contact modes of the zero-order dynamics: forces and accelerations of every word of F, S, P, N.
 
-Owns the table of modes, the equilibrium test, the ambiguity test, and the impact at one contact. Everything here
-is batched JAX arithmetic in floating point; `exact.py` has the same modes in rational numbers.
+Owns the table of modes, the equilibrium test, the ambiguity test, and the impact at one contact. Everything
+here is batched JAX arithmetic in floating point; `exact.py` has the same modes in rational numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class ModeTable(Record):
 
     Attributes:
         words: one letter per contact: F free, S stick, P or N slip in the positive or negative direction.
-        admissible: (nm,) some state has this motion, with slips other than zero; three slips are compared in pairs.
+        admissible: (nm,) some state has this motion, with slips other than zero; three slips are compared
+            in pairs.
         consistent: (nm,) the forces push and obey Coulomb's law.
         at_rest: (nm,) consistent in a state of rest: the acceleration also keeps or opens the free contacts
             and starts the slips in their directions. For the all-stick mode this is equilibrium.
@@ -103,7 +104,7 @@ def _coulomb(metric: _Metric, forces: jax.Array, size: jax.Array, power: float) 
 
 
 def _static_forces(metric: _Metric) -> tuple[jax.Array, jax.Array]:
-    """Forces (nc, 2) that hold the body, found among those on few edges of the friction cones, and a residual."""
+    """Forces (nc, 2) that hold the body, among those on few edges of the friction cones, and a residual."""
     nc, nv = metric.mu.shape[0], metric.pull.shape[0]
     normal, tangent = metric.rows[0::2], metric.rows[1::2]
     edges = jnp.concatenate([normal - metric.mu[:, None] * tangent, normal + metric.mu[:, None] * tangent])
@@ -125,7 +126,7 @@ def _static_forces(metric: _Metric) -> tuple[jax.Array, jax.Array]:
 
 def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array:
     """Whether some velocity has the equalities and strict slips of the mode."""
-    nc, nv = metric.mu.shape[0], metric.pull.shape[0]
+    nv = metric.pull.shape[0]
     size = jnp.sqrt(jnp.sum(metric.rows**2, axis=1))
     rows = metric.rows / jnp.where(size > 0, size, 1.0)[:, None]
     held = jnp.stack([word > 0, word == 1], axis=1).ravel()
@@ -144,9 +145,9 @@ def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array
 def contact_modes(body: Body) -> ModeTable:
     """The table of contact modes of a body: which can be, with which forces, and how the body accelerates.
 
-    In a mode, lam = 0 at a free contact F; gap'' = 0 at the others, slip'' = 0 at S, lam_t = -mu lam_n at P and
-    +mu lam_n at N (Varkonyi, Table I). Where the equations leave forces free (the body at rest on two feet,
-    three feet in a line) feasible ones are looked for, and one choice is given.
+    In a mode, lam = 0 at a free contact F; gap'' = 0 at the others, slip'' = 0 at S, lam_t = -mu lam_n at P
+    and +mu lam_n at N (Varkonyi, Table I). Where the equations leave forces free (the body at rest on two
+    feet, three feet in a line) feasible ones are looked for, and one choice is given.
 
     Args:
         body: a PlanarBiped or LocalTerms.
@@ -236,8 +237,9 @@ def is_ambiguous(body: Body) -> jax.Array:
 def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array]:
     """The velocity after an impact at one contact, and its impulse (normal, tangential).
 
-    gap'+ = -e gap'-, and Coulomb's law on the impulse with the slip after the impact (Varkonyi, 27-33; with mu in
-    28). Of stick and the two slips the first that is consistent is taken. Without approach nothing happens.
+    gap'+ = -e gap'-, and Coulomb's law on the impulse with the slip after the impact (Varkonyi, 27-33; with
+    mu in 28). Of stick and the two slips the first that is consistent is taken. Without approach nothing
+    happens.
 
     Args:
         body: a PlanarBiped or LocalTerms.

@@ -26,6 +26,11 @@ def exact(array: Any) -> Any:
     return [exact(row) for row in values]
 
 
+def floats(rows: Any) -> np.ndarray:
+    """Rows of rationals as a float array."""
+    return np.array([[float(x) for x in row] for row in rows])
+
+
 def dot(a: Sequence[Fraction], b: Sequence[Fraction]) -> Fraction:
     """Inner product, skipping zeros."""
     return sum((x * y for x, y in zip(a, b, strict=True) if x and y), ZERO)
