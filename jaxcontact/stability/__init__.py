@@ -3,6 +3,14 @@
 from jaxcontact.stability.body import LocalTerms as LocalTerms
 from jaxcontact.stability.body import PlanarBiped as PlanarBiped
 from jaxcontact.stability.body import local_terms as local_terms
+from jaxcontact.stability.certify import certify as certify
+from jaxcontact.stability.check import Certificate as Certificate
+from jaxcontact.stability.check import LyapunovFunction as LyapunovFunction
+from jaxcontact.stability.check import check as check
+from jaxcontact.stability.falsify import Falsification as Falsification
+from jaxcontact.stability.falsify import Motion as Motion
+from jaxcontact.stability.falsify import falsify as falsify
+from jaxcontact.stability.falsify import motion_path as motion_path
 from jaxcontact.stability.modes import ModeTable as ModeTable
 from jaxcontact.stability.modes import contact_modes as contact_modes
 from jaxcontact.stability.modes import impact as impact

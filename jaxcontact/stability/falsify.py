@@ -18,10 +18,11 @@ from jax import lax
 from jaxcontact import linalg
 from jaxcontact._pytree import Record, static
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
-from jaxcontact.stability.modes import LETTERS, contact_modes, impact_map, mode_words
+from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
 
 CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
 GROWTH = math.log(1e6)  # of the size of the state, either way, that decides
+FLAT = 1e-9  # gap relative to the size of the state that counts as none
 SAME, TREND = 1e-9, 1e-6  # a state has returned within the first, having grown by more than the second
 ACTIVE, RESTED, DIVERGED, STUCK = range(4)
 
@@ -156,12 +157,17 @@ class _Law(Record):
     lift: jax.Array  # (nm, nc) gap''
     slide: jax.Array  # (nm, nc) slip''
     fall: jax.Array  # () a normal acceleration that gives gaps a speed
-    norm: jax.Array  # (nv, nv)
+    pairs: jax.Array  # (nc, 2, nv) normal and tangential rows
+    push: jax.Array  # (nc, nv, 2) velocity per impulse
+    delassus: jax.Array  # (nc, 2, 2)
 
 
 def _law(terms: LocalTerms) -> _Law:
     table = contact_modes(terms)
     lift = table.acceleration @ terms.J_n.T
+    pairs = jnp.stack([terms.J_n, terms.J_t], axis=1)
+    back, _ = linalg.spd_inverse(terms.M)
+    push = jnp.swapaxes(pairs @ back, 1, 2)
     return _Law(
         terms=terms,
         possible=table.consistent,
@@ -169,7 +175,9 @@ def _law(terms: LocalTerms) -> _Law:
         lift=lift,
         slide=table.acceleration @ terms.J_t.T,
         fall=jnp.max(jnp.abs(lift[0])),
-        norm=terms.M,
+        pairs=pairs,
+        push=push,
+        delassus=pairs @ push,
     )
 
 
@@ -209,18 +217,23 @@ def _starts(terms: LocalTerms, number: int, key: jax.Array) -> Motion:
     keys = jax.random.split(key, 4)
     dtype = terms.M.dtype
     v = jax.random.normal(keys[0], (number, nv), dtype)
-    gaps = jax.random.exponential(keys[1], (number, nc), dtype) * jax.random.bernoulli(
-        keys[2], 0.5, (number, nc)
+    q = jax.random.normal(keys[1], (number, nv), dtype) @ terms.J_n.T
+    speed = jnp.where(law.lift[0] < 0, -law.lift[0], 1.0)  # lifting against free flight opens every gap
+    height = jnp.max(-q / speed[None], axis=1) + jnp.where(
+        jax.random.bernoulli(keys[2], 0.5, (number,)), jax.random.exponential(keys[3], (number,), dtype), 0.0
     )
+    gaps = jnp.maximum(q + height[:, None] * speed[None], 0.0)
+    gaps = jnp.where(jnp.abs(gaps) < CLOSED, 0.0, gaps) * (jnp.arange(number) % 4 > 0)[:, None]
     few = min(len(words), number)
     v = v.at[:few].set(law.acceleration[:few])
     opened = jnp.asarray(words[:few] == 0)
-    gaps = gaps.at[:few].set(jnp.where(opened, 0.5 * jnp.maximum(law.lift[:few], 0.0), 0.0))
+    away = jnp.where(opened, 0.5 * law.lift[:few], 0.0)
+    gaps = gaps.at[:few].set(jnp.where(jnp.all(away >= 0, axis=1)[:, None], away, 0.0))
     closed = jnp.zeros((number, nc), bool).at[:few].set(~opened & law.possible[:few, None])
     still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED * law.fall
     v = jnp.where(still[:, None], jnp.ones_like(v), v)
     closed = closed & ~still[:, None]
-    size = jnp.sqrt(jnp.sum((v @ law.norm) * v, axis=1) + law.fall * jnp.max(gaps, axis=1))
+    size = jnp.sqrt(jnp.sum((v @ terms.M) * v, axis=1) + law.fall * jnp.max(gaps, axis=1))
     v, gaps = v / size[:, None], gaps / size[:, None] ** 2
     start = Motion(
         v=v,
@@ -246,16 +259,17 @@ def _step(law: _Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[
     after, note = _choose(hit, (after_hit, impact_note), (after_move, move_note))
     grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
     outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
-    outcome = jnp.where(motion.log_size < -GROWTH, RESTED, outcome)  # what follows would be rounding
-    after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
     after = _scaled(law, after)
+    shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED)
+    outcome = jnp.where(shrunk | (motion.log_size < -GROWTH), RESTED, outcome)  # the rest is rounding
+    after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
     going = motion.outcome == ACTIVE
     return jax.tree.map(lambda a, b: jnp.where(going, a, b), after, motion), note
 
 
 def _scaled(law: _Law, motion: Motion) -> Motion:
     """The same state at size one."""
-    size = jnp.sqrt(jnp.maximum(motion.v @ law.norm @ motion.v, law.fall * jnp.max(motion.gaps)))
+    size = jnp.sqrt(jnp.maximum(motion.v @ law.terms.M @ motion.v, law.fall * jnp.max(motion.gaps)))
     size = jnp.where(size > 0, size, 1.0)
     return motion.replace(
         v=motion.v / size, gaps=motion.gaps / size**2, log_size=motion.log_size + jnp.log(size)
@@ -266,7 +280,7 @@ def _settle(law: _Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: ja
     """Contacts that touch without speed are closed, closed ones that separate or approach are not."""
     rate, slip = law.terms.J_n @ v, law.terms.J_t @ v
     scale = jnp.sqrt(jnp.sum(law.terms.J_n**2, axis=1))
-    touching = (gaps <= 0) | closed
+    touching = (gaps <= FLAT) | closed
     slow = jnp.abs(rate) <= CLOSED * scale
     closed = touching & slow
     return motion.replace(
@@ -278,9 +292,10 @@ def _settle(law: _Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: ja
 
 
 def _hit(law: _Law, motion: Motion, contact: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
-    v, impulse = impact_map(law.terms, motion.v, contact)
+    e, mu = law.terms.e[contact], law.terms.mu[contact]
+    impulse = impact_impulse(law.delassus[contact], law.pairs[contact] @ motion.v, mu, e)
     good = jnp.all(jnp.isfinite(impulse))
-    v = jnp.where(good, v, motion.v)
+    v = motion.v + law.push[contact] @ jnp.where(good, impulse, 0.0)
     after = _settle(law, motion, v, motion.gaps, motion.closed)
     after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
     note = {
@@ -366,22 +381,13 @@ def _choose(condition: jax.Array, first: Any, second: Any) -> Any:
 
 def _jam(law: _Law, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
     """Without a consistent mode a sliding contact is caught by an impulse without approach."""
-    terms = law.terms
-    back, _ = linalg.spd_inverse(terms.M)
-
-    def one(i: jax.Array) -> tuple[jax.Array, jax.Array]:
-        pair = jnp.stack([terms.J_n[i], terms.J_t[i]])
-        g = pair @ back @ pair.T
-        det = g[0, 0] * g[1, 1] - g[0, 1] ** 2
-        slip = pair[1] @ motion.v
-        impulse = jnp.stack([g[0, 1] * slip, -g[0, 0] * slip]) / jnp.where(det > 0, det, 1.0)
-        good = motion.closed[i] & ~motion.sticks[i] & (det > 0) & (impulse[0] > 0)
-        good = good & (jnp.abs(impulse[1]) <= terms.mu[i] * impulse[0])
-        return motion.v + back @ (impulse @ pair), good
-
-    every, good = jax.vmap(one)(jnp.arange(terms.mu.shape[0]))
+    g, slip, mu = law.delassus, law.terms.J_t @ motion.v, law.terms.mu
+    det = g[:, 0, 0] * g[:, 1, 1] - g[:, 0, 1] ** 2
+    normal, tangential = g[:, 0, 1] * slip / det, -g[:, 0, 0] * slip / det
+    good = motion.closed & ~motion.sticks & (normal > 0) & (jnp.abs(tangential) <= mu * normal)
     i = jnp.argmax(good)
-    v = jnp.where(jnp.any(good), every[i], motion.v)
+    impulse = jnp.stack([normal[i], tangential[i]])
+    v = motion.v + jnp.where(jnp.any(good), law.push[i] @ impulse, 0.0)
     after = _settle(law, motion, v, motion.gaps, motion.closed)
     after = after.replace(outcome=jnp.where(jnp.any(good), motion.outcome, STUCK).astype(jnp.int32))
     note = {

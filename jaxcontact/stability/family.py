@@ -159,7 +159,9 @@ def reduced(found: Family) -> tuple[Matrix, np.ndarray, list[np.ndarray]]:
         if not space:
             return [], np.zeros((0, 0)), []
         rows, sources, forms = _over(floats(space).T, found)
-        opposite: Any = np.argwhere(np.linalg.norm(rows[:, None] + rows[None], axis=2) < 1e-9) if len(rows) else []
+        opposite: Any = (
+            np.argwhere(np.linalg.norm(rows[:, None] + rows[None], axis=2) < 1e-9) if len(rows) else []
+        )
         more = [sources[i]() for i, k in opposite if i < k]
         if not more:
             return space, _unrepeated(rows), forms

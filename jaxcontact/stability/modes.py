@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import linalg
+from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record, static
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 
@@ -252,17 +252,15 @@ def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array
     Derivative: of the kind of impact taken.
     """
     terms = as_terms(body)
-    return impact_map(terms, v, jnp.asarray(contact))
-
-
-def impact_map(terms: LocalTerms, v: jax.Array, contact: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`impact` with a traced contact, in whitened coordinates."""
-    metric = _whiten(terms)
-    rows = metric.rows.reshape(-1, 2, metric.pull.shape[0])[contact]
     pair = jnp.stack([terms.J_n[contact], terms.J_t[contact]])
-    mu, e = terms.mu[contact], terms.e[contact]
-    normal, tangential = pair[0] @ v, pair[1] @ v
-    g = rows @ rows.T
+    push = implicit.solve_spd(terms.M, pair.T)  # velocity per impulse, (nv, 2)
+    impulse = impact_impulse(pair @ push, pair @ v, terms.mu[contact], terms.e[contact])
+    return v + push @ impulse, impulse
+
+
+def impact_impulse(g: jax.Array, speed: jax.Array, mu: jax.Array, e: jax.Array) -> jax.Array:
+    """Impulse (2,) of an impact from the Delassus matrix (2, 2) and the contact velocity (2,) before it."""
+    normal, tangential = speed[0], speed[1]
     need = -(1.0 + e) * normal
     det = g[0, 0] * g[1, 1] - g[0, 1] ** 2
     stick = jnp.stack(
@@ -278,5 +276,4 @@ def impact_map(terms: LocalTerms, v: jax.Array, contact: jax.Array) -> tuple[jax
 
     (plus, is_plus), (minus, is_minus) = slip(1.0), slip(-1.0)
     impulse = jnp.where(sticks, stick, jnp.where(is_plus, plus, jnp.where(is_minus, minus, jnp.nan)))
-    impulse = jnp.where(normal < 0, impulse, 0.0)
-    return v + metric.back @ (impulse @ rows), impulse
+    return jnp.where(normal < 0, impulse, 0.0)

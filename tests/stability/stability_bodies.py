@@ -1,8 +1,11 @@
 """Bodies that the tests of stability share."""
 
+import jax
 import numpy as np
 
-from jaxcontact.stability import PlanarBiped
+from jaxcontact.stability import LocalTerms, PlanarBiped
+from jaxcontact.stability.body import as_terms
+from jaxcontact.stability.falsify import motion_path, run_many
 
 ALPHA2, ALPHA3 = np.deg2rad(30.0), np.deg2rad(20.0)
 
@@ -17,3 +20,62 @@ def fig3(d, mu, e=0.1, h=1.0):
     """Varkonyi, Fig. 3; foot 1 is uphill."""
     middle = h * np.tan(ALPHA3)
     return PlanarBiped(alpha=ALPHA3, h=h, L1=middle - d, L2=middle + d, mu1=mu, mu2=mu, e1=e, e2=e)
+
+
+def particle(alpha, mu, e):
+    """A point mass on a slope."""
+    return LocalTerms(
+        M=np.eye(2), J_n=np.array([[0.0, 1.0]]), J_t=np.array([[1.0, 0.0]]), mu=np.array([mu]),
+        e=np.array([e]), force=np.array([np.sin(alpha), -np.cos(alpha)]),
+    )  # fmt: skip
+
+
+def three_feet(alpha, mu, e=0.0):
+    """A body on three feet in a line on a slope."""
+    x = np.tan(alpha) + np.array([-0.6, 0.1, 0.5])
+    one, zero = np.ones(3), np.zeros(3)
+    return LocalTerms(
+        M=np.eye(3), J_n=np.stack([zero, one, x], axis=1), J_t=np.stack([one, zero, one], axis=1),
+        mu=np.array(mu), e=np.full(3, e), force=np.array([np.sin(alpha), -np.cos(alpha), 0.0]),
+    )  # fmt: skip
+
+
+def energy_and_function_along(body, certificate, samples=32, events=60):
+    """Largest rise of V between the events of random motions, at the size of the state, and how many."""
+    terms = jax.tree.map(np.asarray, as_terms(body))
+    V = certificate.V[0]
+    linear = np.array([float(x) for x in V.linear])
+    quadratic = np.array([[float(x) for x in row] for row in V.quadratic])
+    turns = np.array([[float(x) for x in row] for row in V.turns])
+    parts = [quadratic, *(quadratic + np.outer(n, b) + np.outer(b, n) for n, b in zip(terms.J_n, turns))]
+    many = jax.tree.map(lambda x: x[None], terms)
+    starts, _ = run_many(many, samples, 3, 1)
+    path, note = jax.vmap(lambda start: motion_path(terms, start, num_events=events))(
+        jax.tree.map(lambda x: x[0], starts)
+    )
+    path, note = jax.tree.map(np.asarray, (path, note))
+    worst, compared = -np.inf, 0
+    for lane in range(samples):
+        q, last = np.linalg.pinv(terms.J_n) @ path.gaps[lane, 0], None
+        for k in range(events - 1):
+            if path.outcome[lane, k] or np.abs(q).max() > 1e3:
+                break
+            seen = []
+            before, after = path.v[lane, k], note["v"][lane, k]
+            contact, time = note["contact"][lane, k], note["duration"][lane, k]
+            flight = note["mode"][lane, k] == 0
+            if contact >= 0:
+                which = 1 + contact if terms.e[contact] > 0 else 0
+                seen = [linear @ q + 0.5 * after @ parts[which] @ after]
+            elif not flight and last is not None:
+                seen = [linear @ q + 0.5 * before @ quadratic @ before]
+            q = q + before * time + 0.5 * note["acceleration"][lane, k] * time**2
+            if contact < 0 and not flight and last is not None:
+                seen.append(linear @ q + 0.5 * after @ quadratic @ after)
+            for value in seen:
+                if last is not None:
+                    worst, compared = max(worst, value - last), compared + 1
+                last = value
+            shrink = np.exp(path.log_size[lane, k + 1] - path.log_size[lane, k])
+            q, last = q / shrink**2, None if last is None else last / shrink**2
+    return worst, compared

@@ -88,7 +88,10 @@ def test_impacts_obey_newton_and_coulomb(bodies, rng):
     v[:, 1] -= np.maximum(0, np.einsum("bv,bv->b", terms.J_n[:, 0], v)) / terms.J_n[:, 0, 1] * 1.5
     after, impulse = (np.asarray(x) for x in jax.vmap(lambda b, x: impact(b, x, 0))(many, v))
     n, t, mu, e = terms.J_n[:, 0], terms.J_t[:, 0], terms.mu[:, 0], terms.e[:, 0]
-    speed = lambda row, x: np.einsum("bv,bv->b", row, x)
+
+    def speed(row, x):
+        return np.einsum("bv,bv->b", row, x)
+
     size = 1 + np.abs(impulse).max(1)
     assert np.all(speed(n, v) < 0) and np.all(np.isfinite(after))
     assert np.max(np.abs(speed(n, after) + e * speed(n, v)) / size) < 1e-12
