@@ -141,8 +141,9 @@ def take_step(
         inverse = lax.cond(
             fresh, lambda: _inverse(system, fixed[0], fixed[1], fixed[3], w, fixed[5]), lambda: inverse
         )
-        new, impulse, _ = _newton(system, *fixed[:4], w, impulse, inverse, *fixed[4:])
-        size = jnp.max(jnp.abs(new)) + float(jnp.finfo(w.dtype).tiny)
+        new, impulse, _, free = _newton(system, *fixed[:4], w, impulse, inverse, *fixed[4:])
+        # Of bodies at rest only the velocity that they would have without contacts sets a scale.
+        size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(free))) + float(jnp.finfo(w.dtype).tiny)
         return new, impulse, inverse, jnp.max(jnp.abs(new - w)) / size, fresh, count + 1
 
     none = jnp.zeros(contacts.rows.shape[:2], q.dtype)
@@ -152,7 +153,7 @@ def take_step(
 
     def solution(h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         # One more iteration, with the derivative taken at the solution: the last digits, and the derivative.
-        exact, lam, fine = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
+        exact, lam, fine, _ = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
         q_end = retract(system, q, h * exact)
         p_end = discrete_momenta(system, params, q, t, exact, h)[1]
         return gaps(system, params, q_end), (exact, lam, q_end, p_end, fine)
@@ -173,8 +174,8 @@ def _inverse(
 def _newton(
     system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
     impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
-    """One iteration: w (nv,), impulses (nc, dim), and whether the contacts found their modes."""
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
+    """One iteration: w (nv,), impulses (nc, dim), whether these were found, and w without contacts."""
     fixed_params, fixed_q, fixed_h = lax.stop_gradient((params, q, h))
     free = w + inverse @ (p - discrete_momenta(system, params, q, t, w, h)[0])
 
@@ -199,8 +200,8 @@ def _newton(
         return free, jnp.zeros_like(impulse), jnp.array(True)
 
     if contacts.mu.shape[0] == 0:
-        return alone(None)
-    return lax.cond(jnp.any(contacts.closed), pushed, alone, None)
+        return *alone(None), free
+    return *lax.cond(jnp.any(contacts.closed), pushed, alone, None), free
 
 
 def onto_closed_contacts(

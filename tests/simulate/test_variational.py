@@ -175,10 +175,10 @@ def test_derivative_moves_the_times_of_impact():
         left = duration - second
         return jnp.stack([speed * left - 0.5 * g * left**2, speed - g * left, second])
 
-    z = jnp.array([[1.0, 0.8, G], [0.9, 0.85, 9.0]])
-    slope, value = jax.jit(jax.vmap(jax.jacfwd(final, has_aux=True)))(z)
-    np.testing.assert_allclose(value, jax.vmap(exact)(z), atol=1e-12)
-    np.testing.assert_allclose(slope, jax.vmap(jax.jacfwd(exact))(z), atol=1e-10)
+    z = jnp.array([1.0, 0.8, G])
+    slope, value = jax.jit(jax.jacfwd(final, has_aux=True))(z)
+    np.testing.assert_allclose(value, exact(z), atol=1e-12)
+    np.testing.assert_allclose(slope, jax.jacfwd(exact)(z), atol=1e-10)
 
 
 SPINNER = jc.System(jc.Structure(dim=3, bodies=("body",), num_positions=7, quaternions=(3,)), jc.free_poses)
@@ -279,6 +279,7 @@ def inelastic(terms, v, key):
     return jc.impact.anitescu_potra(terms, v)
 
 
+@pytest.mark.slow
 def test_a_law_of_the_users_own():
     """Inelastic impact with friction: the ball lands, sticks to the floor and rolls."""
     found = jc.simulate.variational(*ball(vx=1.0), dt=0.02, duration=0.6, law=inelastic)
@@ -286,3 +287,48 @@ def test_a_law_of_the_users_own():
     assert int(found.impacts.count) == 1
     np.testing.assert_allclose(found.impacts.v_plus[0], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
     np.testing.assert_allclose(found.states.v[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_batch_is_the_single_runs():
+    system, params, state = ball()
+    heights = jnp.array([0.5, 1.0, 1.7])
+
+    def end(height):
+        start = state.replace(q=state.q.at[1].set(RADIUS + height))
+        return jc.simulate.variational(system, params, start, dt=0.02, duration=2.0, max_impacts=8).states.q[
+            -1
+        ]
+
+    together = jax.vmap(end)(heights)
+    for k, height in enumerate(heights):
+        np.testing.assert_allclose(together[k], end(height), atol=1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restitution", [0.0, 0.5, 1.0])
+def test_rocking_block_comes_to_rest_on_both_corners(restitution):
+    """Tilted by 0.15 rad, dropped by 1 mm: it rocks, slides, chatters, and loses no step."""
+    model = jc.models.rocking_block()
+    tilt = 0.15
+    q = jnp.array([0.0, 0.5 * np.sin(tilt) + np.cos(tilt) + 1e-3, tilt])
+    found = jc.simulate.variational(
+        model.system,
+        model.params,
+        model.state.replace(q=q, v=jnp.zeros(3)),
+        dt=1e-3,
+        duration=5.0,
+        restitution=restitution,
+    )
+    assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
+    v, height = np.asarray(found.states.v), np.asarray(found.states.q)[:, 1]
+    mass, inertia = float(model.params.mass[0]), float(model.params.inertia[0])
+    energy = 0.5 * mass * np.sum(v[:, :2] ** 2, axis=1) + 0.5 * inertia * v[:, 2] ** 2 + mass * G * height
+    assert (
+        np.max(np.diff(energy)) < 1e-6 * energy[0]
+    )  # that of the midpoint rule while it turns about a corner
+    if restitution < 1.0:
+        assert np.asarray(found.contacts)[-1].tolist() == [True, True]
+        np.testing.assert_allclose(v[-1], 0.0, atol=1e-12)
+        np.testing.assert_allclose(found.states.q[-1, 1:], [1.0, 0.0], atol=1e-11)
+        np.testing.assert_allclose(np.asarray(found.impulse)[-1, :, 0].sum(), mass * G * 1e-3, rtol=1e-10)
