@@ -1,10 +1,11 @@
-"""What happens at guards: where a step enters a band, and the straight steps inside.
+"""What happens at guards: where a step enters a band, and the steps from guard to guard inside.
 
 Owns the event-selected step of Anderson & Revzen (2024), section 3: within the band |h_k| <= eps_k of a
 guard the field counts as constant and the guards as planes, so that the next crossing is the least of
--h_k / (Dh_k f). Two things differ from their listing 1: the mask of crossed guards is carried along
-instead of being read off signs of h on a guard, and the entry into a band is located inside the step,
-which makes the error exactly of second order in eps.
+-h_k / (Dh_k f). Three things differ from their listing 1: the mask of crossed guards is carried along
+instead of being read off signs of h on a guard; the entry into a band is located inside the step; and the
+straight step is bent by the field found at its end, where liveness asks for it anyway. Without the third
+the error is exactly of second order in eps, with it of third, so bands may be ten times as wide.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from jaxcontact.solvers import ode
 SAMPLES = np.linspace(0.0, 1.0, 5)
 _TO_COEFFICIENTS = np.linalg.inv(np.vander(SAMPLES, increasing=True))
 # Share of a band's width, or of the time to cross it, below which two things count as one: which side of
-# a guard a state is on, which of two guards comes first. Errors of order eps^2 stay below it.
+# a guard a state is on, which of two guards comes first. Errors of order eps^3 stay below it.
 TIE = 1e-2
-# A straight step is refused where the guard's rate at its end is below this share of that at its start.
+# A step to a guard is refused where the guard's rate at its end is below this share of that at its start.
 LIVE = 0.5
 _ROOT_STEPS = 9  # safeguarded Newton steps from a secant; the polynomial's root to round-off
 
@@ -132,28 +133,44 @@ def enter(
 
 
 class Crossing(NamedTuple):
-    """A straight step to a guard: time, state before and after its jump, mask after it."""
+    """A step to a guard: time, state before and after its jump, mask after it, field and rates before it.
+
+    `left` (m,) are the guard values that the straight step alone would leave.
+    """
 
     t: jax.Array
     before: jax.Array
     x: jax.Array
     crossed: jax.Array
+    left: jax.Array
+    rate: jax.Array
 
 
 def cross(
     es: EventSystem,
     params: Any,
+    control: Any,
     t: jax.Array,
     x: jax.Array,
     f: jax.Array,
     crossed: jax.Array,
     guard: jax.Array,
 ) -> Crossing:
-    """The straight step of Anderson & Revzen from (t, x) along f onto the plane of a guard, and across.
+    """The step of Anderson & Revzen from (t, x) along f onto the plane of a guard, corrected, and across.
+
+    The field where the straight step ends tells whether it still leads on; its mean with f makes the
+    step one of second order, and a Newton step brings it back onto the guard. The error of a
+    crossing is then of order eps^3, and zero where the field is constant and the guard plane.
 
     Derivative: of the discrete step.
     """
     h, rate = es.guard_rates(x, f, params)
     wait = -h[guard] / rate[guard]
-    before = x + wait * f
-    return Crossing(t + wait, before, es.after(before, guard, params), es.cross(crossed, guard))
+    ahead = es.xdot(t + wait, x + wait * f, crossed, control, params)
+    bent = x + 0.5 * wait * (f + ahead)
+    left, rate = es.guard_rates(bent, ahead, params)
+    # Where the rate has turned, the crossing is refused and the correction has no meaning.
+    delay = jnp.where(rate[guard] > 0, -left[guard] / jnp.where(rate[guard] > 0, rate[guard], 1.0), 0.0)
+    before = bent + delay * ahead
+    after = es.after(before, guard, params)
+    return Crossing(t + wait + delay, before, after, es.cross(crossed, guard), left, rate)

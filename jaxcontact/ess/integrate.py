@@ -1,7 +1,6 @@
 """`integrate` and `flow`: trajectories and end points of event-selected systems.
 
-Owns the public calls of the integrator and the checks of what users hand in; the run itself is in
-`plan.py`, its derivative in `replay.py`.
+Owns the public calls of the integrator; the run itself is in `plan.py`, its derivative in `replay.py`.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.ess.plan import CROSS, Plan, Setting, make_plan, start_mask
-from jaxcontact.ess.replay import Inputs, end_state, replay
+from jaxcontact.ess.inputs import Inputs, check, start_mask
+from jaxcontact.ess.plan import Plan, make_plan
+from jaxcontact.ess.replay import end_state, replay
+from jaxcontact.ess.turn import CROSS, Setting
 from jaxcontact.event_system import EventSystem
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
@@ -36,7 +36,7 @@ class EventTrajectory(Record):
         num_rows: rows used, the start included.
         num_events: number of crossings.
         grazed: the guard of the first GRAZING, -1 if none.
-        residual: largest |h| left at a crossing, of order eps^2.
+        residual: largest |h| that a straight step would have left at its guard, of order eps^2.
         status: bits of `Status`.
     """
 
@@ -62,7 +62,7 @@ class FlowInfo(Record):
         num_steps: steps taken, crossings among them.
         num_events: number of crossings.
         grazed: the guard of the first GRAZING, -1 if none.
-        residual: largest |h| left at a crossing, of order eps^2.
+        residual: largest |h| that a straight step would have left at its guard, of order eps^2.
         status: bits of `Status`.
     """
 
@@ -92,8 +92,9 @@ def integrate(
 ) -> EventTrajectory:
     """The trajectory of an event-selected system, through any number of crossings (Anderson & Revzen, 2024).
 
-    Outside of the bands |h_k| <= eps_k Dormand & Prince's method; inside, straight steps from guard to
-    guard in the order of -h_k / (Dh_k f). The error is that of the smooth steps plus C eps^2.
+    Outside of the bands |h_k| <= eps_k Dormand & Prince's method; inside, one step from guard to guard in
+    the order of -h_k / (Dh_k f), straight in the paper and bent by the field at its end here. The error is
+    that of the smooth steps plus C eps^3 (C eps^2 in the paper).
 
     Args:
         es: the system (static).
@@ -165,7 +166,7 @@ def flow(
     Status: as `integrate`.
 
     Derivative: as `integrate`: exact for the steps taken, so it differs from that of the true flow by
-    C eps^2; second derivatives too. At a tie `jax.grad` returns the derivative of one order of crossing
+    C eps^3; second derivatives too. At a tie `jax.grad` returns the derivative of one order of crossing
     (the lower index first), which no perturbation may see; `b_derivative` is exact there. Reverse mode
     repeats the run in a loop of max_steps turns, so batches of gradients like a small max_steps.
     """
@@ -177,13 +178,11 @@ def flow(
 
 def flow_info(plan: Plan, max_events: int) -> FlowInfo:
     """The public account of a plan."""
-    where = jnp.nonzero(plan.kind == CROSS, size=max_events, fill_value=plan.kind.shape[0])[0]
-    happened = where < plan.kind.shape[0]
-    at = jnp.where(happened, where, 0)
+    order, times, _ = _events(plan, max_events)
     return FlowInfo(
         crossed=plan.crossed,
-        order=jnp.where(happened, plan.guard[at], -1),
-        event_times=jnp.where(happened, plan.end[at], jnp.nan),
+        order=order,
+        event_times=times,
         num_steps=plan.num_steps,
         num_events=plan.num_events,
         grazed=plan.grazed,
@@ -192,18 +191,28 @@ def flow_info(plan: Plan, max_events: int) -> FlowInfo:
     )
 
 
+def _events(plan: Plan, max_events: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Guards, times and rows (max_events,) of the crossings of a plan; -1, NaN and -1 beyond them."""
+    hit = plan.kind == CROSS
+    spot = jnp.where(hit, jnp.cumsum(hit) - 1, max_events)
+    rows = jnp.arange(1, hit.shape[0] + 1, dtype=jnp.int32)
+    columns = ((plan.guard, -1), (plan.end, jnp.nan), (rows, -1))
+    order, times, at = (jnp.full(max_events, c, a.dtype).at[spot].set(a, mode="drop") for a, c in columns)
+    return order, times, at
+
+
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def _trajectory(
     es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan, max_events: int
 ) -> EventTrajectory:
     _, t, x, crossed = replay(es, inputs, crossed0, plan)
-    where = jnp.nonzero(plan.kind == CROSS, size=max_events, fill_value=-2)[0]
+    order, _, at = _events(plan, max_events)
     return EventTrajectory(
         t=t,
         x=x,
         crossed=crossed,
-        order=jnp.where(where >= 0, plan.guard[jnp.maximum(where, 0)], -1),
-        event_rows=jnp.where(where >= 0, where + 1, -1).astype(jnp.int32),
+        order=order,
+        event_rows=at,
         num_rows=plan.num_steps + 1,
         num_events=plan.num_events,
         grazed=plan.grazed,
@@ -256,82 +265,3 @@ def run(
         es, inputs, lax.stop_gradient(eps), settings, crossed0, jnp.uint32(0), max_steps, max_events
     )
     return inputs, crossed0, plan, eps
-
-
-def check(
-    es: EventSystem,
-    params: Any,
-    x0: jax.Array,
-    t0: Any,
-    t1: Any,
-    eps: Any,
-    control: Any,
-    crossed0: jax.Array | None,
-    max_steps: int,
-    max_events: int,
-) -> tuple[Inputs, jax.Array]:
-    """Inputs and eps (m,) in one dtype, or a named error for what can be seen now."""
-    if not isinstance(es, EventSystem):
-        raise TypeError(f"es: expected an EventSystem, got {type(es).__name__}; see `from_system`")
-    if not hasattr(x0, "dtype") or not jnp.issubdtype(x0.dtype, jnp.floating):
-        raise TypeError(f"x0: expected a floating array, got {getattr(x0, 'dtype', type(x0).__name__)}")
-    if jnp.ndim(x0) != 1:
-        raise ValueError(f"x0: expected shape (n,), got {jnp.shape(x0)}; use vmap for batches")
-    for name, count in (("max_steps", max_steps), ("max_events", max_events)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise ValueError(f"{name}: expected an integer >= 1, got {count!r}")
-    dtype = x0.dtype
-    for name, value in (("t0", t0), ("t1", t1)):
-        if jnp.ndim(value) != 0:
-            raise ValueError(f"{name}: expected one number, got shape {jnp.shape(value)}")
-    inputs = Inputs(params, control, jnp.asarray(x0), jnp.asarray(t0, dtype), jnp.asarray(t1, dtype))
-    m = _check_functions(es, inputs)
-    if jnp.ndim(eps) > 1 or (jnp.ndim(eps) == 1 and jnp.shape(eps) != (m,)):
-        raise ValueError(f"eps: expected one number or shape ({m},), got {jnp.shape(eps)}")
-    widths = jnp.broadcast_to(jnp.asarray(eps, dtype), (m,))
-    if crossed0 is not None and (jnp.shape(crossed0) != (m,) or jnp.asarray(crossed0).dtype != jnp.bool_):
-        raise ValueError(f"crossed0: expected ({m},) booleans, got {crossed0!r}")
-    if not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((inputs, widths, crossed0))):
-        _check_values(es, inputs, widths, crossed0)
-    return inputs, widths
-
-
-def _check_functions(es: EventSystem, inputs: Inputs) -> int:
-    """The number of guards; raises where field, guards, jump or rearm do not fit x0."""
-    params, control, x0, t0, _ = inputs
-    h = jax.eval_shape(es.guards, x0, params)
-    if h.ndim != 1 or h.shape[0] == 0:
-        raise ValueError(f"guards: expected values of shape (m,), m >= 1, got {h.shape}")
-    m = h.shape[0]
-    if es.rearm is not None and len(es.rearm) != m:
-        raise ValueError(f"rearm: expected shape ({m}, {m}) for {m} guards, got {np.shape(es.rearm)}")
-    calls: list[tuple[str, Any]] = [("field", lambda: es.xdot(t0, x0, jnp.zeros(m, bool), control, params))]
-    if es.jump is not None:
-        calls.append(("jump", lambda: es.after(x0, jnp.int32(0), params)))
-    for name, call in calls:
-        found = jax.eval_shape(call)
-        if found.shape != x0.shape or found.dtype != x0.dtype:
-            raise ValueError(
-                f"{name}: expected {x0.dtype} of shape {x0.shape} as x0, got {found.dtype} of {found.shape}"
-            )
-    return m
-
-
-def _check_values(es: EventSystem, inputs: Inputs, eps: jax.Array, crossed0: jax.Array | None) -> None:
-    if not np.all(np.isfinite(np.asarray(inputs.x0))):
-        raise ValueError("x0: expected finite numbers, got NaN or inf")
-    t0, t1 = float(inputs.t0), float(inputs.t1)
-    if not t1 >= t0:
-        raise ValueError(f"t1: expected t1 >= t0, got t0 = {t0:g}, t1 = {t1:g}")
-    if not np.all(np.asarray(eps) > 0):
-        raise ValueError(f"eps: expected numbers > 0, got {np.asarray(eps)}")
-    _, bad = start_mask(es, inputs.params, inputs.x0, eps, crossed0)
-    if bool(bad):
-        h = np.asarray(es.guards(inputs.x0, inputs.params))
-        if crossed0 is None:
-            raise ValueError(
-                f"x0: guard {int(np.argmin(np.abs(h) / np.asarray(eps)))} is zero there, so it could count "
-                "as crossed or not; say which by crossed0"
-            )
-        worst = int(np.argmax(np.where(np.asarray(crossed0), -np.inf, h)))
-        raise ValueError(f"crossed0: guard {worst} is not crossed, but h = {h[worst]:g} lies behind its band")

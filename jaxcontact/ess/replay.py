@@ -1,33 +1,25 @@
 """The steps of a plan again, as a function one can differentiate, forward and reverse, twice too.
 
 Owns the derivative of a run: smooth steps end at fixed times, a step that met a band ends on its level
-set by the implicit rule, a straight step is an explicit formula. Step sizes, the number of steps and
+set by the implicit rule, a step to a guard is an explicit formula. Step sizes, the number of steps and
 the order of crossings carry no derivative.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.ess import band
-from jaxcontact.ess.plan import CROSS, ENTER, SMOOTH, UNUSED, Plan
+from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.plan import Plan
+from jaxcontact.ess.turn import CROSS, ENTER, SMOOTH, UNUSED
 from jaxcontact.event_system import EventSystem
 from jaxcontact.solvers import ode
-
-
-class Inputs(NamedTuple):
-    """What the outcome of a run can be differentiated by."""
-
-    params: Any
-    control: Any
-    x0: jax.Array
-    t0: jax.Array
-    t1: jax.Array
 
 
 def one_step(
@@ -50,7 +42,7 @@ def one_step(
 
     def across(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         f = es.xdot(t, x, crossed, control, params)
-        done = band.cross(es, params, t, x, f, crossed, guard)
+        done = band.cross(es, params, control, t, x, f, crossed, guard)
         return done.t, done.x, done.crossed
 
     def smooth(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -130,7 +130,7 @@ def plot_corner(
     """A corner of guards in the plane, with trajectories coloured by their order of crossing.
 
     After Fig. 2 of Anderson & Revzen: guards and their bands; each colour is one linear piece of the
-    B-derivative. Dots are the ends of steps, thick lines the straight steps inside the bands.
+    B-derivative. Dots are the ends of steps, thick lines the steps inside the bands.
 
     Args:
         es: a system with two states.

@@ -87,12 +87,12 @@ def test_the_plate_falls_and_rebounds_as_by_hand(plate):
     model, es = plate
     exact, order = plate_reference(model, 1.0)
     error = []
-    for eps in (1e-4, 1e-5):
+    for eps in (1e-2, 1e-3):
         x1, info = flow(es, model.params, pack(model.state), 0.0, 1.0, eps=eps, ode=FINE)
         assert int(info.status) == 0
         assert np.array_equal(info.order[: int(info.num_events)], order) and len(order) >= 8
         error.append(np.abs(np.asarray(x1) - exact).max())
-    assert error[1] < 2e-7 and error[1] < 0.02 * error[0]
+    assert error[1] < 5e-6 and error[1] < 2e-3 * error[0]
 
 
 def test_field_and_guards_of_the_plate(plate, rng):

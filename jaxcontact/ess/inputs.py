@@ -1,0 +1,119 @@
+"""What a run starts from, and the named errors for what is wrong with it.
+
+Owns `Inputs` and the checks that can be made before a run: shapes and dtypes always, values where they
+are known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.ess import band
+from jaxcontact.event_system import EventSystem
+
+
+class Inputs(NamedTuple):
+    """What the outcome of a run can be differentiated by."""
+
+    params: Any
+    control: Any
+    x0: jax.Array
+    t0: jax.Array
+    t1: jax.Array
+
+
+def start_mask(
+    es: EventSystem, params: Any, x0: jax.Array, eps: jax.Array, crossed0: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """The mask (m,) at the start, and whether it is ambiguous or contradicts the guards.
+
+    Without `crossed0` a guard is crossed where h >= 0; within a hundredth of eps of zero that would be
+    noise. With it, a guard that is not crossed must not lie behind its band.
+    """
+    h = es.guards(x0, params)
+    if crossed0 is None:
+        return h >= 0, jnp.any(jnp.abs(h) <= band.TIE * eps)
+    return crossed0, jnp.any(~crossed0 & (h > eps))
+
+
+def check(
+    es: EventSystem,
+    params: Any,
+    x0: jax.Array,
+    t0: Any,
+    t1: Any,
+    eps: Any,
+    control: Any,
+    crossed0: jax.Array | None,
+    max_steps: int,
+    max_events: int,
+) -> tuple[Inputs, jax.Array]:
+    """Inputs and eps (m,) in one dtype, or a named error for what can be seen now."""
+    if not isinstance(es, EventSystem):
+        raise TypeError(f"es: expected an EventSystem, got {type(es).__name__}; see `from_system`")
+    if not hasattr(x0, "dtype") or not jnp.issubdtype(x0.dtype, jnp.floating):
+        raise TypeError(f"x0: expected a floating array, got {getattr(x0, 'dtype', type(x0).__name__)}")
+    if jnp.ndim(x0) != 1:
+        raise ValueError(f"x0: expected shape (n,), got {jnp.shape(x0)}; use vmap for batches")
+    for name, count in (("max_steps", max_steps), ("max_events", max_events)):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise ValueError(f"{name}: expected an integer >= 1, got {count!r}")
+    dtype = x0.dtype
+    for name, value in (("t0", t0), ("t1", t1)):
+        if jnp.ndim(value) != 0:
+            raise ValueError(f"{name}: expected one number, got shape {jnp.shape(value)}")
+    inputs = Inputs(params, control, jnp.asarray(x0), jnp.asarray(t0, dtype), jnp.asarray(t1, dtype))
+    m = _check_functions(es, inputs)
+    if jnp.ndim(eps) > 1 or (jnp.ndim(eps) == 1 and jnp.shape(eps) != (m,)):
+        raise ValueError(f"eps: expected one number or shape ({m},), got {jnp.shape(eps)}")
+    widths = jnp.broadcast_to(jnp.asarray(eps, dtype), (m,))
+    if crossed0 is not None and (jnp.shape(crossed0) != (m,) or jnp.asarray(crossed0).dtype != jnp.bool_):
+        raise ValueError(f"crossed0: expected ({m},) booleans, got {crossed0!r}")
+    if not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((inputs, widths, crossed0))):
+        _check_values(es, inputs, widths, crossed0)
+    return inputs, widths
+
+
+def _check_functions(es: EventSystem, inputs: Inputs) -> int:
+    """The number of guards; raises where field, guards, jump or rearm do not fit x0."""
+    params, control, x0, t0, _ = inputs
+    h = jax.eval_shape(es.guards, x0, params)
+    if h.ndim != 1 or h.shape[0] == 0:
+        raise ValueError(f"guards: expected values of shape (m,), m >= 1, got {h.shape}")
+    m = h.shape[0]
+    if es.rearm is not None and len(es.rearm) != m:
+        raise ValueError(f"rearm: expected shape ({m}, {m}) for {m} guards, got {np.shape(es.rearm)}")
+    calls: list[tuple[str, Any]] = [("field", lambda: es.xdot(t0, x0, jnp.zeros(m, bool), control, params))]
+    if es.jump is not None:
+        calls.append(("jump", lambda: es.after(x0, jnp.int32(0), params)))
+    for name, call in calls:
+        found = jax.eval_shape(call)
+        if found.shape != x0.shape or found.dtype != x0.dtype:
+            raise ValueError(
+                f"{name}: expected {x0.dtype} of shape {x0.shape} as x0, got {found.dtype} of {found.shape}"
+            )
+    return m
+
+
+def _check_values(es: EventSystem, inputs: Inputs, eps: jax.Array, crossed0: jax.Array | None) -> None:
+    if not np.all(np.isfinite(np.asarray(inputs.x0))):
+        raise ValueError("x0: expected finite numbers, got NaN or inf")
+    t0, t1 = float(inputs.t0), float(inputs.t1)
+    if not t1 >= t0:
+        raise ValueError(f"t1: expected t1 >= t0, got t0 = {t0:g}, t1 = {t1:g}")
+    if not np.all(np.asarray(eps) > 0):
+        raise ValueError(f"eps: expected numbers > 0, got {np.asarray(eps)}")
+    _, bad = start_mask(es, inputs.params, inputs.x0, eps, crossed0)
+    if bool(bad):
+        h = np.asarray(es.guards(inputs.x0, inputs.params))
+        if crossed0 is None:
+            raise ValueError(
+                f"x0: guard {int(np.argmin(np.abs(h) / np.asarray(eps)))} is zero there, so it could count "
+                "as crossed or not; say which by crossed0"
+            )
+        worst = int(np.argmax(np.where(np.asarray(crossed0), -np.inf, h)))
+        raise ValueError(f"crossed0: guard {worst} is not crossed, but h = {h[worst]:g} lies behind its band")
