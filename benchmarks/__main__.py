@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from benchmarks import compliant, ess, gait, impact, lcp, motion, runner, scaling
+from benchmarks import compliant, ess, gait, hopper, impact, lcp, motion, runner, scaling
 
 
 def main() -> int:
@@ -28,6 +28,7 @@ def main() -> int:
         *scaling.CASES,
         *compliant.CASES,
         *ess.CASES,
+        *hopper.CASES,
         *gait.CASES,
         *motion.CASES,
     ]
@@ -49,7 +50,11 @@ def main() -> int:
         options.json.write_text(json.dumps({"header": head, "results": rows}, indent=2))
     if options.figures:
         options.figures.mkdir(parents=True, exist_ok=True)
-        scaling.draw(rows, options.figures / "scaling.png")
+        drawings = (("scaling ", scaling), ("ess_vs_mujoco ", ess), ("ess hopper ", hopper))
+        for prefix, module in drawings:
+            mine = [row for row in rows if row["name"].startswith(prefix) and "skipped" not in row]
+            if mine:
+                module.draw(mine, options.figures / f"{prefix.strip().replace(' ', '_')}.png")
         motion.draw(options.figures)
     return 0
 

@@ -4,14 +4,19 @@ The mechanics that both can have exactly: a plate of 1 kg in the plane, spring i
 place x_i, vertical, pushing with k (L0 - z - x_i sin theta) where that is positive. In MuJoCo each spring
 is a spatial tendon to an anchor so far above that its direction changes by 1e-7, slack up to a length
 (`springlength` with a dead band). MuJoCo's tendon damping also acts on a slack tendon, so there is none.
-The figures of a case are its times; `python -m benchmarks.ess` also fits the marginal time per contact.
+Its step is the paper's, Euler's at 2 ms, for the race; its RK4 at the longest step that is as accurate is
+timed too. The figures of a case are its times; `--figures` also draws them, and fits the marginal time per
+contact.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,7 +29,9 @@ from benchmarks.runner import Case, os_affinity
 SPAN, REST, STIFFNESS, GRAVITY, HEIGHT = 4.0, 1.0, 1000.0, 9.81, 2.0e7
 # One bounce: beyond it the undamped plate on few springs is chaotic, and errors say nothing.
 HORIZON, DT, STARTS, BATCH = 1.0, 0.002, 120, 1024
-COUNTS = (2, 5, 10, 20, 50, 100)
+COUNTS = (2, 5, 10, 20, 50, 100, 150, 200, 300)
+BANDS = tuple(0.1 * 2.0 ** (-0.5 * k) for k in range(16))  # m
+PAPER = 100  # contacts in its figure 5; marginal times are fitted up to there
 
 
 def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Any) -> jax.Array:
@@ -130,85 +137,119 @@ def mujoco_rollout(model: Any, x0: np.ndarray) -> float:
 
 
 def calibrated(n: int, allowed: float, x0: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
-    """The widest band, by halving, whose median error is at most `allowed`, and that error."""
-    eps, rtol = 1e-2, 1e-5
-    runs = jax.jit(lambda x, width: jax.lax.map(lambda y: solver(n, width, rtol)(y)[0], x))
-    while True:
-        error = _error(np.asarray(runs(jnp.asarray(x0), eps)), reference)
-        if error <= allowed or eps < 1e-6:
-            return eps, error
-        eps *= 0.5
+    """The band with fewest steps of those whose median error is at most `allowed`, and that error."""
+    runs = jax.jit(lambda x, eps: jax.lax.map(lambda y: solver(n, eps, 1e-5)(y), x))
+    found = []
+    for eps in BANDS:
+        ends, info = runs(jnp.asarray(x0), eps)
+        error = _error(np.asarray(ends), reference)
+        failed = np.any(info.status & np.uint32(int(jc.Status.FAILURES)))
+        if error <= allowed and not failed:
+            found.append((float(np.mean(info.num_steps)), eps, error))
+    return min(found)[1:]
+
+
+def as_accurate(n: int, allowed: float, x0: np.ndarray, reference: np.ndarray) -> Any:
+    """MuJoCo's model with RK4 at the longest step of 1 s / k whose median error is at most `allowed`."""
+    for steps in np.unique(np.round(1.25 ** np.arange(12, 32))).astype(int):
+        model = mujoco_model(n, HORIZON / steps, "RK4")
+        if _error(mujoco_ends(model, x0), reference) <= allowed:
+            return model
+    raise RuntimeError("no step of RK4 is as accurate as Euler's")
 
 
 def _race(n: int) -> Callable[[], dict[str, Any]]:
     x0 = starts()
     tight = jax.jit(lambda x: jax.lax.map(lambda y: solver(n, 1e-6, 1e-11, 2048)(y), x))
     reference, info = jax.tree.map(np.asarray, tight(jnp.asarray(x0)))
+    failures = int(np.count_nonzero(info.status & np.uint32(int(jc.Status.FAILURES))))
     agreement = np.max(np.abs(mujoco_ends(mujoco_model(n, 2e-4, "RK4"), x0[:8]) - reference[:8]))
     model = mujoco_model(n)
     allowed = _error(mujoco_ends(model, x0), reference)
     eps, error = calibrated(n, allowed, x0, reference)
+    careful = as_accurate(n, allowed, x0, reference)
     one = jax.jit(solver(n, eps, 1e-5))
     many = jax.jit(lambda x: jax.lax.map(lambda y: one(y)[0], x))
+    together = jax.jit(jax.vmap(lambda y: one(y)[0]))
     batch = np.resize(x0, (BATCH, 4))
-    jax.block_until_ready((one(jnp.asarray(x0[0])), many(jnp.asarray(batch))))
-
-    def seconds(work: Callable[[], Any]) -> float:
-        begin = time.perf_counter()
-        work()
-        return time.perf_counter() - begin
+    parts = [jnp.asarray(part) for part in np.array_split(batch, len(os_affinity()))]
+    _, info = jax.block_until_ready(one(jnp.asarray(x0[0])))
+    jax.block_until_ready([many(part) for part in parts])
+    if n <= PAPER:
+        jax.block_until_ready(together(jnp.asarray(batch)))
 
     def run() -> dict[str, Any]:
         ours = [seconds(lambda x=x: jax.block_until_ready(one(x))) for x in jnp.asarray(x0)]
         theirs = [seconds(lambda x=x: mujoco_ends(model, x[None])) for x in x0]
-        batched = seconds(lambda: jax.block_until_ready(many(jnp.asarray(batch))))
+        runge = [seconds(lambda x=x: mujoco_ends(careful, x[None])) for x in x0]
+        with ThreadPoolExecutor(len(parts)) as pool:
+            batched = seconds(lambda: list(pool.map(lambda x: jax.block_until_ready(many(x)), parts)))
+        mapped = np.nan
+        if n <= PAPER:  # both branches for all lanes, so beyond it takes minutes
+            mapped = seconds(lambda: jax.block_until_ready(together(jnp.asarray(batch))))
         return {
             "ms single": 1e3 * float(np.median(ours)) / HORIZON,
             "ms batched": 1e3 * batched / BATCH / HORIZON,
+            "ms vmap": 1e3 * mapped / BATCH / HORIZON,
             "ms MuJoCo": 1e3 * float(np.median(theirs)) / HORIZON,
+            "ms MuJoCo RK4": 1e3 * float(np.median(runge)) / HORIZON,
             "ms MuJoCo rollout": 1e3 * mujoco_rollout(model, batch) / BATCH / HORIZON,
             "eps": eps,
             "error": error,
             "error of MuJoCo": allowed,
+            "ms step of RK4": 1e3 * careful.opt.timestep,
             "agreement at small steps": float(agreement),
-            "crossings": float(np.median(info.num_events)),
-            "failures": int(np.count_nonzero(info.status & np.uint32(int(jc.Status.FAILURES)))),
+            "crossings": int(info.num_events),
+            "steps": int(info.num_steps),
+            "failures": failures,
         }
 
     return run
 
 
-def plot(rows: list[dict[str, Any]], path: str) -> None:
+def seconds(work: Callable[[], Any]) -> float:
+    """Wall time of one call."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+TIMES = {  # figure -> line in the plot
+    "ms single": ("jaxcontact", "#d55e00", "o-"),
+    "ms batched": ("jaxcontact, 1024 on all cores", "#d55e00", "o--"),
+    "ms MuJoCo": ("MuJoCo, Euler at 2 ms", "#0072b2", "s-"),
+    "ms MuJoCo RK4": ("MuJoCo, RK4 as accurate", "#009e73", "^-"),
+    "ms MuJoCo rollout": ("MuJoCo rollout, 1024 on all cores", "#0072b2", "s--"),
+}
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Time per simulated second over the number of contacts, as figure 5 of Anderson & Revzen."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(5.4, 3.6), layout="constrained")
-    names = ("ms single", "ms batched", "ms MuJoCo", "ms MuJoCo rollout")
-    for name, style in zip(names, ("o-", "o--", "s-", "s--"), strict=True):
-        axes.loglog([row["n"] for row in rows], [row[name] for row in rows], style, label=name[3:])
-    axes.set(xlabel="contacts", ylabel="ms per simulated second")
-    axes.legend()
+    found = [(re.fullmatch(r"ess_vs_mujoco n=(\d+)", row["name"]), row) for row in rows if "ms single" in row]
+    counts = np.array([int(match[1]) for match, _ in found if match])
+    inside = counts <= PAPER
+    figure, axes = plt.subplots(figsize=(5.8, 4.0), layout="constrained")
+    for name, (label, color, style) in TIMES.items():
+        times = np.array([row[name] for match, row in found if match])
+        slope = 1e3 * np.polyfit(counts[inside], times[inside], 1)[0]
+        axes.loglog(
+            counts, times, style, color=color, label=f"{label}: {slope:.0f} us per contact", ms=4, lw=1.2
+        )
+    axes.axvspan(PAPER, counts.max(), color="#b5b5b5", alpha=0.2, lw=0, zorder=0)
+    axes.set_xlabel("contacts (shaded: beyond the paper's)", fontsize=9)
+    axes.set_ylabel("ms per simulated second", fontsize=9)
+    axes.set_xticks(counts, [str(n) for n in counts])
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    axes.legend(fontsize=7, frameon=False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-def main(path: str = "ess_vs_mujoco.png") -> None:
-    """Measure all sizes, print time and marginal time per contact, draw the figure."""
-    jax.config.update("jax_enable_x64", True)
-    rows = []
-    for n in COUNTS:
-        rows.append({"n": n} | _race(n)())
-        print({k: float(f"{v:.3g}") for k, v in rows[-1].items()}, flush=True)
-    for name in ("ms single", "ms batched", "ms MuJoCo", "ms MuJoCo rollout"):
-        slope = np.polyfit([row["n"] for row in rows], [row[name] for row in rows], 1)[0]
-        print(f"marginal {name} per contact: {slope:.4f}")
-    plot(rows, path)
 
 
 CASES = [
     Case(name=f"ess_vs_mujoco n={n}", items=STARTS, setup=functools.partial(_race, n), repeats=1)
     for n in COUNTS
 ]
-
-if __name__ == "__main__":
-    main()

@@ -79,7 +79,9 @@ def trajectory(
         constraints: controls -> (k,), to be zero; k less than the number of controls.
         directional: (controls, direction) -> one-sided derivative of the objective, such as
             `ess.b_derivative` gives; where it is not linear, a direction of descent is searched for in place
-            of the gradient. Not together with constraints: penalise them in the objective.
+            of the gradient. As it costs a motion, it is asked at the start, after a step that raised the
+            cost, and after a step that needed it. Not together with constraints: penalise them in the
+            objective.
         num_steps: steps of the optimizer.
         tol: bound on every constraint at the end.
         checkpoint: a file; written after every tenth step, continued from where it exists.
@@ -140,8 +142,11 @@ def optimise(
         )
     if not costs:
         costs, residuals = [float(cost)], [_largest(r)]
+    doubtful = True  # whether the gradient may not descend
     for i in range(first, num_steps):
-        gradient = jacobian[0] if directional is None else run.descent(s, jacobian[0])
+        gradient = jacobian[0]
+        if directional is not None and (doubtful or costs[-1] > costs[-2]):
+            gradient, doubtful = run.descent(s, gradient)
         step, state = run.step(s, state, gradient, r, jacobian[1:])
         s, (cost, r, jacobian) = run.moved(s, step)
         costs.append(float(cost))
@@ -208,8 +213,8 @@ class _Run:
     def good(cost: jax.Array, r: jax.Array, jacobian: jax.Array) -> bool:
         return all(bool(np.all(np.isfinite(np.asarray(a)))) for a in (cost, r, jacobian))
 
-    def descent(self, s: jax.Array, gradient: jax.Array) -> jax.Array:
-        """Minus a direction of descent at s, which is the gradient where there is one piece."""
+    def descent(self, s: jax.Array, gradient: jax.Array) -> tuple[jax.Array, bool]:
+        """Minus a direction of descent at s, and whether it is another than the gradient's."""
         d, calls = one_sided_descent(
             lambda d: float(self._rate(s, jnp.asarray(d))),
             lambda d: np.asarray(self._piece(s, jnp.asarray(d))),
@@ -217,7 +222,7 @@ class _Run:
         )
         self.evaluations += calls
         self.corners += calls > 1
-        return -jnp.asarray(d)
+        return -jnp.asarray(d), calls > 1
 
     def step(
         self, s: jax.Array, state: Any, gradient: jax.Array, r: jax.Array, a: jax.Array
