@@ -68,6 +68,7 @@ def _descents() -> Callable[[], dict[str, Any]]:
             "start": float(plain.costs[0]),
             "B-derivative": float(np.min(sharp.costs)),
             "plain gradient": float(np.min(plain.costs)),
+            "plain gradient, as many steps": float(np.min(plain.costs[: STEPS + 1])),
             "differences": _differences(scaled, flat / scale, sharp.evaluations),
             "steps where the gradient does not descend %": 100.0 * sharp.corners / STEPS,
         }

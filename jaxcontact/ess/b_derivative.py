@@ -193,7 +193,9 @@ def b_derivative(
     )
     if jnp.shape(dx) != inputs.x0.shape:
         raise ValueError(f"dx: expected shape {inputs.x0.shape} as x0, got {jnp.shape(dx)}")
-    direction = Direction(_tangent("dparams", params, dparams), _tangent("dcontrol", control, dcontrol))
+    direction = Direction(
+        _tangent("dparams", inputs.params, dparams), _tangent("dcontrol", inputs.control, dcontrol)
+    )
     tolerance = None if corner_tol is None else jnp.asarray(corner_tol, inputs.x0.dtype)
     return _b_derivative(
         es, inputs, direction, crossed0, plan, jnp.asarray(dx, inputs.x0.dtype), widths, tolerance, max_events

@@ -40,6 +40,16 @@ def start_mask(
     return crossed0, jnp.any(~crossed0 & (h > eps))
 
 
+def _strong(numbers: Any, dtype: Any) -> Any:
+    """Weakly typed floats in the dtype of the state, lest a program be compiled twice because of them."""
+
+    def one(a: Any) -> Any:
+        loose = isinstance(a, float) or getattr(a, "weak_type", False)
+        return jnp.asarray(a, dtype) if loose and jnp.issubdtype(jnp.result_type(a), jnp.floating) else a
+
+    return jax.tree.map(one, numbers)
+
+
 def check(
     es: EventSystem,
     params: Any,
@@ -66,7 +76,13 @@ def check(
     for name, value in (("t0", t0), ("t1", t1)):
         if jnp.ndim(value) != 0:
             raise ValueError(f"{name}: expected one number, got shape {jnp.shape(value)}")
-    inputs = Inputs(params, control, jnp.asarray(x0), jnp.asarray(t0, dtype), jnp.asarray(t1, dtype))
+    inputs = Inputs(
+        _strong(params, dtype),
+        _strong(control, dtype),
+        jnp.asarray(x0),
+        jnp.asarray(t0, dtype),
+        jnp.asarray(t1, dtype),
+    )
     m = _check_functions(es, inputs)
     if jnp.ndim(eps) > 1 or (jnp.ndim(eps) == 1 and jnp.shape(eps) != (m,)):
         raise ValueError(f"eps: expected one number or shape ({m},), got {jnp.shape(eps)}")

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
@@ -79,9 +80,9 @@ def trajectory(
         constraints: controls -> (k,), to be zero; k less than the number of controls.
         directional: (controls, direction) -> one-sided derivative of the objective, such as
             `ess.b_derivative` gives; where it is not linear, a direction of descent is searched for in place
-            of the gradient. As it costs a motion, it is asked at the start, after a step that raised the
-            cost, and after a step that needed it. Not together with constraints: penalise them in the
-            objective.
+            of the gradient. As it costs a motion, it is asked at the start, after a step that needed it, and
+            after one that raised the cost where the gradient promised less. Not together with
+            constraints: penalise them in the objective.
         num_steps: steps of the optimizer.
         tol: bound on every constraint at the end.
         checkpoint: a file; written after every tenth step, continued from where it exists.
@@ -123,6 +124,7 @@ def optimise(
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
         raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")
     flat, unravel = ravel_pytree(controls0)
+    flat = lax.convert_element_type(flat, flat.dtype)  # a weak type would be lost in a step: compiled twice
     scale = jnp.where(flat == 0, 1.0, jnp.abs(flat))
     run = _Run(outcome, directional, optimizer, unravel, scale)
     s = flat / scale
@@ -145,11 +147,12 @@ def optimise(
     doubtful = True  # whether the gradient may not descend
     for i in range(first, num_steps):
         gradient = jacobian[0]
-        if directional is not None and (doubtful or costs[-1] > costs[-2]):
+        if directional is not None and doubtful:
             gradient, doubtful = run.descent(s, gradient)
         step, state = run.step(s, state, gradient, r, jacobian[1:])
-        s, (cost, r, jacobian) = run.moved(s, step)
+        old, (s, (cost, r, jacobian)) = s, run.moved(s, step)
         costs.append(float(cost))
+        doubtful |= costs[-1] > costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
         residuals.append(_largest(r))
         if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1):
             resume.save(Path(checkpoint), flat, s, state, costs, residuals)

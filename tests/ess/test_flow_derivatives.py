@@ -35,8 +35,12 @@ def hopper():
         options = {"eps": 1e-5, "ode": FINE, "control": s["u"], "max_steps": 4000}
         return flow(HOPPER, s["p"], s["x"], 0.0, s["t"], **options)
 
-    run = jax.jit(lambda z: end(z)[0])
-    return vector, run, jax.jit(jax.jacfwd(run))(vector), jax.jit(jax.jacrev(run))(vector), end(vector)[1]
+    both = jax.jit(end)
+
+    def run(z):
+        return both(z)[0]
+
+    return vector, run, jax.jit(jax.jacfwd(run))(vector), jax.jit(jax.jacrev(run))(vector), both(vector)[1]
 
 
 def test_forward_reverse_and_differences_agree_through_twenty_events(hopper):

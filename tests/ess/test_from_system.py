@@ -137,15 +137,14 @@ def test_the_plate_through_ess_and_through_compliant_steps_agree(plate):
     model, es = plate
     end, _ = flow(es, model.params, pack(model.state), 0.0, 0.6, eps=1e-6, ode=FINE)
     error = []
-    for steps in (4000, 8000):
-        states, info = jc.compliant.rollout(
-            model.system, model.params, model.state, jnp.zeros((steps, 3)), dt=0.6 / steps
-        )
+    rest = jnp.zeros((4000, 3))
+    for steps in (2000, 4000):  # the coarse one runs on, so that both are one program
+        states, info = jc.compliant.rollout(model.system, model.params, model.state, rest, dt=0.6 / steps)
         assert not np.any(np.asarray(info.status))
-        error.append(np.abs(np.asarray(pack(states))[-1] - np.asarray(end)).max())
+        error.append(np.abs(np.asarray(pack(states))[steps - 1] - np.asarray(end)).max())
     # The compliant step is of first order: half the step, half the difference, and none is left.
     assert 0.48 < error[1] / error[0] < 0.52
-    assert error[1] < 0.02
+    assert error[1] < 0.04
 
 
 def test_drag_pulls_against_sliding():

@@ -95,9 +95,11 @@ def test_one_sided_derivative_at_the_landing_of_a_tripod():
         cost, residuals = optimize.gait_outcome(problem, params, z, 1.0)
         return jnp.concatenate([cost[None], residuals])
 
-    zero = jax.tree.map(jnp.zeros_like, free)
-    tilt = zero | {"pitch": jnp.array(1.0)}
-    spread = zero | {"angle": jnp.array([1.0, -0.5, 0.3]), "duration": jnp.array(0.2)}
+    zero = jax.tree.map(
+        lambda a: jnp.zeros(a.shape), free
+    )  # not weakly typed: one program for all directions
+    tilt = zero | {"pitch": jnp.ones(())}
+    spread = zero | {"angle": jnp.array([1.0, -0.5, 0.3]), "duration": jnp.full_like(zero["duration"], 0.2)}
 
     @jax.jit
     def both(d):

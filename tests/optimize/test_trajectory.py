@@ -106,28 +106,22 @@ def final_rate(z, d):
 
 
 def test_the_plain_gradient_stalls_at_a_tie_where_the_b_derivative_descends():
-    z = jnp.zeros(2)
-    value, gradient = jax.value_and_grad(final)(z)
-    np.testing.assert_allclose(value, 1.0, atol=1e-12)
-    # A line search along the plain gradient finds nothing, however short the step.
-    line = jax.vmap(lambda r: final(z - r * gradient))(jnp.array([1e-5, 1e-4, 1e-3, 1e-2]))
-    assert np.all(np.asarray(line) > value)
-    np.testing.assert_allclose(final_rate(z, -gradient), 1.0 / 3.0, atol=1e-9)
-    d, calls = one_sided_descent(
-        lambda d: float(final_rate(z, jnp.asarray(d))),
-        lambda d: np.asarray(jax.jacfwd(lambda e: final_rate(z, e))(jnp.asarray(d))),
-        np.asarray(gradient),
-    )
-    np.testing.assert_allclose(
-        d, [-0.5, -0.5], atol=1e-6
-    )  # the shortest of the hull of (3, -2) and (1/3, 2/3)
-    assert calls == 3
-    assert float(final(z + 0.1 * d)) < value - 0.04
-    # The same through `trajectory`, one unit of control per unit of scale.
-    _, plain = trajectory(final, z, optimizer=optax.sgd(0.01), num_steps=5)
-    _, sharp = trajectory(final, z, optimizer=optax.sgd(0.01), directional=final_rate, num_steps=5)
-    assert plain.costs[1] > value
-    assert np.all(np.diff(sharp.costs) < -0.004) and sharp.corners == 5
+    gradient = np.array(
+        [3.0, -2.0]
+    )  # of the order that automatic differentiation takes, the lower index first
+    line = np.array(
+        [0.0, 1e-5, 1e-4, 1e-3, 1e-2]
+    )  # a line search along it finds nothing, however short the step
+    along = -jnp.asarray(line)[:, None] * gradient[None, :]
+    values, gradients = jax.jit(jax.vmap(jax.value_and_grad(final)))(along)
+    np.testing.assert_allclose(values[0], 1.0, atol=1e-12)
+    np.testing.assert_allclose(gradients[0], gradient, atol=1e-9)
+    assert np.all(np.asarray(values)[1:] > values[0])
+    # Down -d, d = (0.5, 0.5) the shortest of the hull of (3, -2) and (1/3, 2/3), stays at the tie.
+    z, sharp = trajectory(final, jnp.zeros(2), optimizer=optax.sgd(0.01), directional=final_rate, num_steps=5)
+    np.testing.assert_allclose(z, -0.025, atol=1e-6)
+    np.testing.assert_allclose(np.diff(sharp.costs), -0.005, atol=1e-6)
+    assert sharp.corners == 5 and sharp.evaluations == 6 + 3 * 5
 
 
 def test_descent_of_a_smooth_function_takes_one_evaluation_and_a_minimum_none():
