@@ -48,12 +48,18 @@ def variational(
     Args:
         system: the mechanism (static), without `constraints`.
         params: its numbers.
-        state: where it starts; contacts closer than 1e-9 m that approach have an impact at once.
+        state: where it starts. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact at
+            once, here and later; those that leave more slowly than 1e-6 m/s stay closed.
         dt: step, s.
         duration: s, rounded to a number of steps; a Python number.
-        restitution: 0..1, as `impact.propagate`; no meaning with `law`.
-        order: of single impacts, as `impact.propagate`; no meaning with `law`.
-        law: (terms, v, key) -> (v_plus, info) in place of `impact.propagate`, a module-level function.
+        restitution: R in 0..1: of the energy that a plastic impact would lose, the share R^2 comes back (16);
+            the outcome is that mixture of the elastic and of the unilateral plastic one. No meaning with
+            `law`.
+        order: of the single elastic impacts: "most_violated" or "least_violated", by approach speed in the
+            metric of the kinetic energy, or contact indices as a cycle that skips contacts not approaching.
+            No meaning with `law`.
+        law: (terms, v, key) -> (v_plus, info) in place of these impacts, a module-level function; info has
+            `status` and `impulse`.
         zeno: shortest time between two impacts of a contact, s; default dt, 0 for never.
         key: handed on to `law`, folded with the number of the impact.
         max_impacts: number of impacts that are kept on record.
@@ -67,7 +73,8 @@ def variational(
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
         where the start is; STALLED where Newton's method or the search for modes of contact fails; MAX_ITERS
-        after 1000 trial steps within one; NONFINITE; and the bits of the impact law.
+        after 1000 trial steps within one; NONFINITE; UNTERMINATED
+        after 64 single impacts of one; and the bits of `law`.
 
     Derivative: first order, forward (jvp, jacfwd), by state and params; the times of impact move along. The
         order of impacts and the modes of contact are piecewise constant.

@@ -1,0 +1,106 @@
+"""One impact in a motion: restitution by energy, orders, plastic impacts, laws; contacts that stay closed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from problems import random_spd
+
+import jaxcontact as jc
+from jaxcontact.simulate.closed import contact_impulses
+from jaxcontact.simulate.strike import strike
+
+
+def random_terms(rng, nc, nv):
+    return jc.ContactTerms(
+        M=jnp.asarray(random_spd(rng, nv)),
+        J_n=jnp.asarray(rng.normal(size=(nc, nv))),
+        J_t=jnp.asarray(rng.normal(size=(nc, 1, nv))),
+        phi=jnp.zeros(nc),
+        mu=jnp.zeros(nc),
+        active=jnp.ones(nc, bool),
+    )
+
+
+@jax.jit
+def reflect(terms, v, restitution, plastic):
+    return strike(terms, v, None, plastic, restitution, "most_violated", None)
+
+
+def test_restitution_is_the_share_of_energy_that_comes_back():
+    """Equation (16) with the unilateral plastic outcome, also where (18) fails and alpha is not R."""
+    rng = np.random.default_rng(3)
+    oblique = solved = 0
+    for _ in range(200):
+        terms, v = random_terms(rng, 2, 3), jnp.asarray(rng.normal(size=3))
+        if np.min(terms.J_n @ v) > -0.1:
+            continue
+
+        def energy(x, mass=terms.M):
+            return float(x @ mass @ x)
+
+        stop = reflect(terms, v, 0.5, True)
+        assert np.min(terms.J_n @ stop.v_plus) > -1e-12 and np.min(stop.impulse) >= 0.0
+        np.testing.assert_allclose(stop.impulse * (terms.J_n @ stop.v_plus), 0.0, atol=1e-11)
+        elastic = reflect(terms, v, 1.0, False)
+        if int(elastic.status):  # normals nearly opposite: more than 64 reflections
+            assert int(elastic.status) == jc.Status.UNTERMINATED
+            continue
+        np.testing.assert_allclose(energy(elastic.v_plus), energy(v), rtol=1e-12)
+        solved += 1
+        lost = energy(v) - energy(stop.v_plus)
+        for r in (0.0, 0.3, 0.7):
+            some = reflect(terms, v, r, False)
+            np.testing.assert_allclose(1.0 - (energy(v) - energy(some.v_plus)) / lost, r * r, atol=1e-11)
+            assert np.min(terms.J_n @ some.v_plus) > -1e-9
+        share = (some.impulse - stop.impulse) / (elastic.impulse - stop.impulse)
+        oblique += abs(float(share[0]) - 0.7) > 1e-3
+    assert oblique > 5 and solved > 100
+
+
+def skid(terms, v, key):
+    return jc.impact.anitescu_potra(terms, v)
+
+
+def test_a_law_takes_the_place_of_reflections_but_not_of_plastic_impacts():
+    model = jc.models.compass_gait()
+    terms = jc.contact_terms(model.system, model.params, model.state)
+    own = jax.jit(lambda plastic: strike(terms, model.state.v, None, plastic, 1.0, "most_violated", skid))
+    v_plus, info = jc.impact.anitescu_potra(terms, model.state.v)
+    hit = own(False)
+    np.testing.assert_allclose(hit.v_plus, v_plus, atol=1e-14)
+    np.testing.assert_allclose(hit.impulse, info.impulse[:, 0], atol=1e-14)
+    assert np.max(np.abs(own(True).v_plus - v_plus)) > 1e-3  # without friction
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_impulses_of_closed_contacts_obey_coulomb(dim):
+    """Random problems, redundant ones too, against the law itself."""
+    rng = np.random.default_rng(dim)
+    nc, nv, found = 3, 3 if dim == 2 else 6, 0
+    solve = jax.jit(contact_impulses)
+    for _ in range(200):
+        jacobian = rng.normal(size=(nc, dim, nv))
+        if rng.random() < 0.5:
+            jacobian[2] = jacobian[1]
+        flat = jacobian.reshape(-1, nv)
+        delassus = flat @ np.linalg.solve(random_spd(rng, nv), flat.T)
+        velocity = (flat @ rng.normal(size=nv)).reshape(nc, dim)
+        mu = np.full(nc, 0.3)
+        closed = np.array([True, rng.random() < 0.8, rng.random() < 0.8])
+        lam, fine = solve(delassus, velocity, mu, closed, np.zeros((nc, dim)))
+        if not fine:
+            continue
+        found += 1
+        lam, u = np.asarray(lam), velocity + (delassus @ np.asarray(lam).reshape(-1)).reshape(nc, dim)
+        size = np.abs(velocity).max()
+        assert np.max(np.abs(lam[~closed]), initial=0.0) < 1e-14 and np.min(lam[:, 0]) >= -1e-12
+        assert np.min(u[closed, 0]) > -1e-9 * size
+        np.testing.assert_allclose(lam[:, 0] * u[:, 0] * closed, 0.0, atol=1e-9 * size * (1 + lam.max()))
+        push, slip = np.linalg.norm(lam[:, 1:], axis=1), np.linalg.norm(u[:, 1:], axis=1)
+        assert np.all(push <= 0.3 * lam[:, 0] + 1e-9)
+        power = -np.sum(lam[:, 1:] * u[:, 1:], axis=1)
+        np.testing.assert_allclose(
+            power[closed], (0.3 * lam[:, 0] * slip)[closed], atol=1e-7 * size * (1 + lam.max())
+        )
+    assert found >= 190
