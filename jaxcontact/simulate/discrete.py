@@ -124,8 +124,7 @@ def take_step(
     Args:
         v: (nv,) velocity to start Newton's method from.
 
-    Derivative: of the solution, first order, forward and reverse, by everything but `v` and the modes of
-        contact.
+    Derivative: of the solution, first order, forward, by everything but `v` and the modes of contact.
     """
     fixed = lax.stop_gradient((params, q, p, t, contacts, h))
 

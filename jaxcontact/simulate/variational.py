@@ -48,8 +48,8 @@ def variational(
     Args:
         system: the mechanism (static), without `constraints`.
         params: its numbers.
-        state: where it starts. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact at
-            once, here and later; those that leave more slowly than 1e-6 m/s stay closed.
+        state: where it starts. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact
+            at once, here and later; those that leave more slowly than 1e-6 m/s stay closed.
         dt: step, s.
         duration: s, rounded to a number of steps; a Python number.
         restitution: R in 0..1: of the energy that a plastic impact would lose, the share R^2 comes back (16);
@@ -73,8 +73,8 @@ def variational(
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
         where the start is; STALLED where Newton's method or the search for modes of contact fails; MAX_ITERS
-        after 1000 trial steps within one; NONFINITE; UNTERMINATED
-        after 64 single impacts of one; and the bits of `law`.
+        after 1000 trial steps within one; NONFINITE; UNTERMINATED after 64 single impacts of one; and the
+        bits of `law`.
 
     Derivative: first order, forward (jvp, jacfwd), by state and params; the times of impact move along. The
         order of impacts and the modes of contact are piecewise constant.
