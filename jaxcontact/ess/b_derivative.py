@@ -1,9 +1,7 @@
 """The B-derivative of the flow: directional, one-sided, exact where guards are crossed together.
 
-Owns the propagation of one direction along a plan. Away from corners it is the derivative of the flow; at
-a corner, the order in which the displaced trajectory crosses is found by following it in the tangent
-space from guard to guard, one crossing per guard, so that n! orders cost n crossings (Council, Revzen &
-Burden 2022).
+Owns the propagation of one direction along a plan. Away from corners it is the derivative of the flow; what
+happens at a corner is in `corner.py`.
 """
 
 from __future__ import annotations

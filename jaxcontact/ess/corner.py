@@ -1,7 +1,7 @@
 """A displacement through a corner: the order in which it crosses the guards, and what it becomes.
 
-Owns the polygon of Council, Revzen & Burden (2022): one crossing per guard, so that n! orders cost n
-crossings.
+Owns the polygon of Council, Revzen & Burden (2022): the displaced trajectory is followed in the tangent
+space from guard to guard, so that n! orders cost n crossings.
 """
 
 from __future__ import annotations
