@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact import gait_command, impact, models, viz
+from jaxcontact import gait_command, impact, models, stability_command, viz
 from jaxcontact.impact.checkpoint import num_finished
 from jaxcontact.impact.sampling import SELECTIONS, Progress
 from jaxcontact.impact.tally import Tally, tally
@@ -129,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.set_defaults(run=_impact)
     gait_command.add_parser(commands)
+    stability_command.add_parser(commands)
     return parser
 
 

@@ -23,7 +23,10 @@ LAYERS = (
     ("models",),
     ("gaits",),
     ("peers", "viz", "report"),
-    ("gait_command",),
+    (
+        "stability_command",
+        "gait_command",
+    ),
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}

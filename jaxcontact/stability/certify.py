@@ -17,14 +17,15 @@ from jaxcontact.stability.exact import (
     starting_mode,
     static_forces_exist,
 )
-from jaxcontact.stability.family import family
-from jaxcontact.stability.program import Candidate, best_function, form_multipliers
+from jaxcontact.stability.family import Family, family, reduced
+from jaxcontact.stability.full import paper_function
+from jaxcontact.stability.program import Candidate, best_function, form_multipliers, rounded_candidate
 from jaxcontact.stability.rational import null_space, reduce_rows
 
 METHODS = ("homogeneous", "full", "single")
 
 
-def certify(body: Body, *, method: str = "homogeneous") -> Certificate:
+def certify(body: Body, *, method: str = "homogeneous", degree: int = 3) -> Certificate:
     """Try to prove that an equilibrium on one to three contacts is Lyapunov stable, or that it is not.
 
     "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts
@@ -35,7 +36,8 @@ def certify(body: Body, *, method: str = "homogeneous") -> Certificate:
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.
-        method: "homogeneous" or "single".
+        method: "homogeneous", "full" or "single".
+        degree: of V_2 in the program of "full", 2 or 3.
 
     Returns:
         Certificate; its verdict is "unstable" exactly where the equilibrium is ambiguous.
@@ -46,6 +48,8 @@ def certify(body: Body, *, method: str = "homogeneous") -> Certificate:
 
     Derivative: none; see `margin_gradient`.
     """
+    if degree not in (2, 3):
+        raise ValueError(f"degree: expected 2 or 3, got {degree!r}")
     if method not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     terms: LocalTerms = jax.tree.map(np.asarray, as_terms(body))
@@ -61,20 +65,22 @@ def certify(body: Body, *, method: str = "homogeneous") -> Certificate:
         if not strict:
             return blank.replace(report="a contact mode is on the verge of starting from rest")
         every = conditions(exact, method)
-        return _search(exact, every, blank)
+        return _search(exact, every, blank, degree)
     except Unprovable as reason:
         return blank.replace(report=str(reason))
 
 
-def _search(body: Exact, every: Conditions, blank: Certificate) -> Certificate:
+def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> Certificate:
     """Functions for the geometry at hand, their multipliers, and the check."""
     nv, one = body.nv, blank.method != "homogeneous"
     candidates: list[Candidate] = []
     if len(reduce_rows([*body.normal, body.force])[1]) == nv:
         if not (gaps_hold(body) and len(reduce_rows(body.normal)[1]) == nv):
-            best = best_function(
-                body, family(body, every, body.force, one_function=one), positive_quadratic=True
-            )
+            found = family(body, every, body.force, one_function=one)
+            if blank.method == "full" and not any(body.e):
+                best = _from_paper(body, found, degree)
+            else:
+                best = best_function(body, found, positive_quadratic=True)
             if best is None:
                 return blank.replace(report="no function of this kind satisfies the conditions with a margin")
             candidates = [best]
@@ -100,10 +106,21 @@ def _search(body: Exact, every: Conditions, blank: Certificate) -> Certificate:
     )
     residuals = {"margin": min([c.margin for c in candidates], default=1.0)}
     residuals["solver_seconds"] = sum(c.seconds for c in candidates)
-    found: Certificate = blank.replace(
+    proof: Certificate = blank.replace(
         verdict="stable", V=functions, gram={}, residuals=residuals, report="every condition holds exactly"
     )
-    if proves(body, found, every, form_multipliers):
-        return found
+    if proves(body, proof, every, form_multipliers):
+        return proof
     reason = "restitution can raise the energy" if any(body.e) else "the rounded function fails a condition"
-    return found.replace(verdict="undecided", report=reason)
+    return proof.replace(verdict="undecided", report=reason)
+
+
+def _from_paper(body: Exact, found: Family, degree: int) -> Candidate | None:
+    """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
+    space, _, _ = reduced(found)
+    if not space:
+        return None
+    w, seconds, word = paper_function(body, space, degree)
+    if not np.all(np.isfinite(w)) or not np.any(w):
+        return None
+    return rounded_candidate(body, found, space, w, margin=0.0, seconds=seconds, word=word)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from jaxcontact.stability.exact import Exact
 from jaxcontact.stability.family import Family, reduced
@@ -22,31 +24,40 @@ SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded
 BITS = 40  # of the free coefficients of a certificate
 
 
-@dataclasses.dataclass
-class _Cone:
-    """Rows of the conic program A x + s = b, block by block, with x = (w, multipliers, t)."""
+class ConeProgram:
+    """Rows of the conic program A x + s = b, block by block."""
 
-    size: int
-    rows: list[np.ndarray]
-    rhs: list[float]
-    kinds: list[tuple[str, int]]
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rhs: list[float] = []
+        self.kinds: list[tuple[str, int]] = []
+        self._entries: list[tuple[int, int, float]] = []
 
-    def nonnegative(self, rows: list[np.ndarray], rhs: list[float]) -> None:
+    def add(self, row: dict[int, float] | np.ndarray, rhs: float) -> None:
+        """One row: s = rhs + row x."""
+        entries = row.items() if isinstance(row, dict) else ((int(k), row[k]) for k in np.flatnonzero(row))
+        self._entries += [(len(self.rhs), k, -value) for k, value in entries]
+        self.rhs.append(rhs)
+
+    def nonnegative(self, rows: Sequence[np.ndarray], rhs: Sequence[float]) -> None:
         """Rows x + rhs >= 0."""
-        if rows:
-            self.rows += [-row for row in rows]
-            self.rhs += rhs
+        for row, value in zip(rows, rhs, strict=True):
+            self.add(row, value)
+        if len(rows):
             self.kinds.append(("nonnegative", len(rows)))
 
-    def semidefinite(self, table: list[list[np.ndarray]]) -> None:
-        """A symmetric table of rows is a positive semidefinite matrix."""
-        size = len(table)
-        for k in range(size):
+    def semidefinite(self, table: Sequence[Sequence[np.ndarray]], rhs: np.ndarray | None = None) -> None:
+        """A symmetric table of rows, plus `rhs`, is a positive semidefinite matrix."""
+        for k in range(len(table)):
             for i in range(k + 1):
                 weight = 1.0 if i == k else np.sqrt(2.0)
-                self.rows.append(-weight * table[i][k])
-                self.rhs.append(0.0)
-        self.kinds.append(("semidefinite", size))
+                self.add(weight * table[i][k], 0.0 if rhs is None else weight * float(rhs[i, k]))
+        self.kinds.append(("semidefinite", len(table)))
+
+    def matrix(self) -> sparse.csc_matrix:
+        """A, sparse."""
+        rows, columns, values = zip(*self._entries, strict=True)
+        return sparse.csc_matrix((values, (rows, columns)), shape=(len(self.rhs), self.size))
 
 
 def _clarabel() -> Any:
@@ -59,14 +70,14 @@ def _clarabel() -> Any:
     return clarabel
 
 
-def solve_cone(cost: np.ndarray, cone: _Cone, *, tolerance: float = 1e-10) -> tuple[np.ndarray, float, str]:
+def solve_cone(
+    cost: np.ndarray, cone: ConeProgram, *, tolerance: float = 1e-10
+) -> tuple[np.ndarray, float, str]:
     """Minimise cost x over the cone: x, the time spent and the solver's word, which proves nothing.
 
     Raises:
         ImportError: Clarabel is not installed.
     """
-    from scipy import sparse
-
     clarabel = _clarabel()
     settings = clarabel.DefaultSettings()
     settings.verbose = False
@@ -79,8 +90,8 @@ def solve_cone(cost: np.ndarray, cone: _Cone, *, tolerance: float = 1e-10) -> tu
     }
     blocks = [makers[kind](size) for kind, size in cone.kinds]
     quadratic = sparse.csc_matrix((cone.size, cone.size))
-    matrix = sparse.csc_matrix(np.array(cone.rows))
-    answer = clarabel.DefaultSolver(quadratic, cost, matrix, np.array(cone.rhs), blocks, settings).solve()
+    problem = (quadratic, cost, cone.matrix(), np.array(cone.rhs), blocks, settings)
+    answer = clarabel.DefaultSolver(*problem).solve()
     return np.array(answer.x), float(answer.solve_time), str(answer.status)
 
 
@@ -114,7 +125,7 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
     free = base.shape[1]
     extra = sum(len(table) * (len(table) - 1) // 2 for table in forms)
     nx = free + extra + 1
-    cone = _Cone(nx, [], [], [])
+    cone = ConeProgram(nx)
     linear = np.concatenate([-at_most @ to_w, base[: found.positive]])
     linear /= np.linalg.norm(linear, axis=1)[:, None]
     linear[len(at_most) :] = base[: found.positive]
@@ -136,6 +147,13 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
     if not np.isfinite(margin) or margin < SETTLED:
         return None
     w = to_w @ x[:free]
+    return rounded_candidate(body, found, space, w, margin=margin, seconds=seconds, word=word)
+
+
+def rounded_candidate(
+    body: Exact, found: Family, space: Matrix, w: np.ndarray, *, margin: float, seconds: float, word: str
+) -> Candidate:
+    """The function of rounded free coefficients; the others follow from the equalities."""
     size = float(np.max(np.abs(w)))
     rounded = [Fraction(round(float(value) / size * 2**BITS), 2**BITS) for value in w]
     coefficients = combine(rounded, space, len(found.basis))
@@ -174,7 +192,7 @@ def _units(body: Exact, found: Family) -> tuple[np.ndarray, np.ndarray]:
     return np.array(unit), back
 
 
-def _form_block(cone: _Cone, table: np.ndarray, at: int) -> int:
+def _form_block(cone: ConeProgram, table: np.ndarray, at: int) -> int:
     """D (form - N) D - t I is positive semidefinite, N >= 0 off the diagonal from column `at` on."""
     size, free = len(table), table.shape[2]
     weight = 1.0 / np.sqrt(np.linalg.norm(np.einsum("iik->ik", table), axis=1))
@@ -192,7 +210,7 @@ def _form_block(cone: _Cone, table: np.ndarray, at: int) -> int:
 
 
 def _positive_blocks(
-    cone: _Cone, body: Exact, found: Family, base: np.ndarray, unit: np.ndarray, whiten: np.ndarray
+    cone: ConeProgram, body: Exact, found: Family, base: np.ndarray, unit: np.ndarray, whiten: np.ndarray
 ) -> None:
     """Q + s M - t M is positive semidefinite, whitened, for every Q of the function."""
     nv = body.nv
@@ -219,17 +237,15 @@ def form_multipliers(form: Matrix) -> np.ndarray | None:
     values = values * weight[:, None] * weight[None]
     pairs = list(itertools.combinations(range(size), 2))
     nx = len(pairs) + 1
-    cone = _Cone(nx, [], [], [])
+    cone = ConeProgram(nx)
     cone.nonnegative([np.eye(1, nx, i)[0] for i in range(len(pairs))], [0.0] * len(pairs))
     cone.nonnegative([-np.eye(1, nx, nx - 1)[0]], [1.0])
-    for k in range(size):
-        for i in range(k + 1):
-            entry = np.zeros(nx)
-            entry[-1 if i == k else pairs.index((i, k))] = -1.0
-            factor = 1.0 if i == k else np.sqrt(2.0)
-            cone.rows.append(-factor * entry)
-            cone.rhs.append(factor * float(values[i, k]))
-    cone.kinds.append(("semidefinite", size))
+    blocks = [[np.zeros(nx) for _ in range(size)] for _ in range(size)]
+    for i in range(size):
+        blocks[i][i][-1] = -1.0
+    for number, (i, k) in enumerate(pairs):
+        blocks[i][k][number] = -1.0
+    cone.semidefinite(blocks, values)
     cost = np.zeros(nx)
     cost[-1] = -1.0
     x, _, _ = solve_cone(cost, cone)

@@ -16,3 +16,4 @@ from jaxcontact.viz.motion import plot_cradle_energy as plot_cradle_energy
 from jaxcontact.viz.motion import plot_order_difference as plot_order_difference
 from jaxcontact.viz.spatial import draw_bodies as draw_bodies
 from jaxcontact.viz.spatial import look as look
+from jaxcontact.viz.stability import plot_stability_chart as plot_stability_chart

@@ -1,0 +1,191 @@
+"""Charts: what is known about an equilibrium over two of its parameters, point by point.
+
+Owns the loop over a grid, its file to resume from, and the grids of Varkonyi's Figures 2 and 3.
+Certificates are sought one by one while, on another thread, the motions of a whole row are run as one
+batch.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
+from jaxcontact.stability.certify import certify
+from jaxcontact.stability.falsify import DIVERGED, run_many
+
+Progress = Callable[[int, int], None]
+
+
+class Region(enum.IntEnum):
+    """What is known at a point of a chart."""
+
+    UNDECIDED = 0
+    CERTIFIED = 1
+    FALSIFIED = 2
+    AMBIGUOUS = 3
+    NO_EQUILIBRIUM = 4
+
+
+class Chart(Record):
+    """Regions over two parameters.
+
+    Attributes:
+        names: of the two parameters.
+        x: (nx,) values of the first.
+        y: (ny,) values of the second.
+        region: (ny, nx) of `Region`.
+        margin: (ny, nx) of the certificates, 0 where there is none.
+        diverging: (ny, nx) share of the motions that diverge.
+        contradictions: number of points both certified and falsified; 0 unless something is wrong.
+    """
+
+    names: tuple[str, str] = static()
+    x: np.ndarray
+    y: np.ndarray
+    region: np.ndarray
+    margin: np.ndarray
+    diverging: np.ndarray
+    contradictions: int = static()
+
+
+def chart(
+    make_body: Callable[..., Body],
+    grid: Mapping[str, Any],
+    *,
+    num_samples: int = 64,
+    seed: int = 0,
+    max_events: int = 600,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Chart:
+    """Certify and falsify over a grid of two parameters; `viz.plot_stability_chart` draws it.
+
+    Args:
+        make_body: called with the two parameters by name; all its bodies have the same number of contacts.
+        grid: the values of two parameters by name; the first is the x axis.
+        num_samples: starts of the falsifier at each point.
+        seed: of those.
+        max_events: of each motion.
+        checkpoint: a file, written after every row; a run that was stopped goes on behind its last row.
+        progress: called with the points done and all of them.
+
+    Returns:
+        Chart. Ambiguous points are unstable by their certificate.
+
+    Raises:
+        ValueError: the grid has not two parameters, the checkpoint is of another chart.
+        ImportError: Clarabel is not installed.
+
+    Derivative: none.
+    """
+    if len(grid) != 2:
+        raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")
+    (first, x), (second, y) = ((name, np.asarray(values, float).ravel()) for name, values in grid.items())
+    about = json.dumps([first, x.tolist(), second, y.tolist(), num_samples, seed, max_events])
+    rows = _load(checkpoint, about)
+    with ThreadPoolExecutor(1) as pool:
+        for k in range(len(rows), len(y)):
+            bodies = [
+                jax.tree.map(np.asarray, as_terms(make_body(**{first: float(a), second: float(y[k])})))
+                for a in x
+            ]
+            many = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
+            moving = pool.submit(_diverging, many, num_samples, seed, max_events)
+            rows.append(np.stack([*_certified(bodies), moving.result()]))
+            _save(checkpoint, about, rows)
+            if progress is not None:
+                progress((k + 1) * len(x), x.size * y.size)
+    region, margin, diverging = np.stack(rows, axis=1)
+    falsified = (diverging > 0) & (region == Region.UNDECIDED)
+    return Chart(
+        names=(first, second),
+        x=x,
+        y=y,
+        region=np.where(falsified, int(Region.FALSIFIED), region).astype(int),
+        margin=margin,
+        diverging=diverging,
+        contradictions=int(np.sum((region == Region.CERTIFIED) & (diverging > 0))),
+    )
+
+
+def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
+    """Regions of the certificates alone, and margins."""
+    region, margin = np.zeros(len(bodies)), np.zeros(len(bodies))
+    known = {"stable": Region.CERTIFIED, "unstable": Region.AMBIGUOUS, "undecided": Region.UNDECIDED}
+    for i, body in enumerate(bodies):
+        try:
+            found = certify(body)
+        except ValueError as error:
+            if "not an equilibrium" not in str(error):
+                raise
+            region[i] = Region.NO_EQUILIBRIUM
+            continue
+        region[i] = known[found.verdict]
+        margin[i] = found.residuals.get("margin", 0.0) if found.verdict == "stable" else 0.0
+    return region, margin
+
+
+def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -> np.ndarray:
+    _, end = run_many(many, num_samples, seed, max_events)
+    return np.mean(np.asarray(end.outcome) == DIVERGED, axis=1)
+
+
+def _save(path: str | os.PathLike[str] | None, about: str, rows: list[np.ndarray]) -> None:
+    if path is None:
+        return
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp")
+    with open(temporary, "wb") as file:
+        np.savez(file, about=np.array(about), rows=np.array(rows))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _load(path: str | os.PathLike[str] | None, about: str) -> list[np.ndarray]:
+    if path is None or not Path(path).exists():
+        return []
+    try:
+        with np.load(path) as data:
+            there, rows = str(data["about"]), list(data["rows"])
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
+    if there != about:
+        raise ValueError(f"checkpoint: {path} is of another chart and was left as it is")
+    return rows
+
+
+def biped_on_slope(alpha: float, h: float, d: float, **others: Any) -> PlanarBiped:
+    """A biped whose weight acts midway between its feet, 2 d apart; foot 1 is uphill. alpha in rad."""
+    middle = h * jnp.tan(alpha)
+    return PlanarBiped(alpha=alpha, h=h, L1=middle - d, L2=middle + d, **others)
+
+
+def figure_2(d: float, mu1: float) -> PlanarBiped:
+    """Varkonyi, Fig. 2: a slope of 30 degrees, mu2 = 2, no restitution."""
+    return biped_on_slope(np.deg2rad(30.0), 1.0, d, mu1=mu1, mu2=2.0)
+
+
+def figure_3(d: float, mu: float) -> PlanarBiped:
+    """Varkonyi, Fig. 3: a slope of 20 degrees, equal friction, restitution 0.1."""
+    return biped_on_slope(np.deg2rad(20.0), 1.0, d, mu1=mu, mu2=mu, e1=0.1, e2=0.1)
+
+
+# Bodies and the ranges of their parameters.
+FIGURES: dict[str, tuple[Callable[..., PlanarBiped], dict[str, tuple[float, float]]]] = {
+    "fig2": (figure_2, {"d": (0.04, 1.2), "mu1": (0.04, 1.2)}),
+    "fig3": (figure_3, {"d": (0.05, 1.5), "mu": (0.3, 1.4)}),
+}

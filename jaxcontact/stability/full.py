@@ -1,0 +1,222 @@
+"""The paper's program: V_2 of degree 2 or 3 with sums-of-squares multipliers, two feet, no restitution.
+
+Owns polynomials as dictionaries and the semidefinite program of Varkonyi, section IV-A: V_2 = x + P(z,
+theta, u, v, omega), x along the drift; (54) V_2 >= x + u^4 + v^4 + omega^4; dV_2/dt <= 0 in every mode and
+V_2 not rising over any impact, each within the unit ball and by multipliers for the inequalities of the
+state. What comes out is not exact. Near the equilibrium only the terms of weight 2 matter (q ~ s^2, v ~ s),
+and those of any true solution satisfy the conditions of `exact.py` for all velocities before an impact: so
+they are rounded and proved there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.stability.exact import Exact, Unprovable, impacts, mode_accelerations, mode_cone
+from jaxcontact.stability.modes import mode_words
+from jaxcontact.stability.program import ConeProgram, solve_cone
+from jaxcontact.stability.rational import Matrix, floats, null_space
+
+Poly = dict[tuple[int, ...], float]
+
+
+def _times(p: Poly, q: Poly) -> Poly:
+    found: Poly = {}
+    for (a, x), (b, y) in itertools.product(p.items(), q.items()):
+        key = tuple(i + k for i, k in zip(a, b, strict=True))
+        found[key] = found.get(key, 0.0) + x * y
+    return found
+
+
+def _plus(p: Poly, q: Poly, scale: float = 1.0) -> Poly:
+    found = dict(p)
+    for key, y in q.items():
+        found[key] = found.get(key, 0.0) + scale * y
+    return found
+
+
+def _linear(row: Any) -> Poly:
+    size = len(row)
+    return {tuple(int(i == k) for k in range(size)): float(x) for i, x in enumerate(row) if x}
+
+
+def _power(p: Poly, n: int, size: int) -> Poly:
+    found: Poly = {(0,) * size: 1.0}
+    for _ in range(n):
+        found = _times(found, p)
+    return found
+
+
+def _monomials(size: int, degree: int) -> list[tuple[int, ...]]:
+    return [m for m in itertools.product(range(degree + 1), repeat=size) if sum(m) <= degree]
+
+
+def _compose(monomial: tuple[int, ...], forms: list[Poly], size: int) -> Poly:
+    """A monomial in (z, theta, u, v, omega) with linear forms in `size` variables put in."""
+    found: Poly = {(0,) * size: 1.0}
+    for form, n in zip(forms, monomial, strict=True):
+        found = _times(found, _power(form, n, size)) if n else found
+    return found
+
+
+class _Program:
+    """Coefficients of V first, then the Gram matrices; each condition is an identity of polynomials."""
+
+    def __init__(self, num_coefficients: int, table: np.ndarray, num_light: int) -> None:
+        self.size = num_coefficients
+        self.table, self.num_light = table, num_light
+        self.identities: list[tuple[dict[int, float], float]] = []
+        self.grams: list[tuple[int, int]] = []
+
+    def fix(self, row: dict[int, float], value: float) -> None:
+        """Row c + value = 0."""
+        self.identities.append((row, value))
+
+    def require(self, x: Poly, parts: list[Poly], constant: Poly, nonnegative: list[Poly], size: int) -> None:
+        """The condition of x and the monomials plus a constant is sigma_0 + sum sigma_i nonnegative_i.
+
+        The sigmas are sums of squares.
+        """
+        light = [x, *parts[: self.num_light]]
+        combined = []
+        for weights in self.table:
+            total: Poly = {}
+            for weight, part in zip(weights, light, strict=True):
+                total = _plus(total, part, float(weight))
+            combined.append(total)
+        parts = combined + parts[self.num_light :]
+        rows: dict[tuple[int, ...], dict[int, float]] = {}
+        known: dict[tuple[int, ...], float] = {}
+        for k, part in enumerate(parts):
+            for key, value in part.items():
+                rows.setdefault(key, {})[k] = value
+        for key, value in constant.items():
+            rows.setdefault(key, {})
+            known[key] = value
+        one: Poly = {(0,) * size: 1.0}
+        for degree, factor in [(2, one), *((1, g) for g in nonnegative)]:
+            base = _monomials(size, degree)
+            self.grams.append((self.size, len(base)))
+            for k in range(len(base)):  # the upper triangle column by column, off-diagonals times sqrt 2
+                for i in range(k + 1):
+                    weight = 1.0 if i == k else np.sqrt(2.0)
+                    both = tuple(a + b for a, b in zip(base[i], base[k], strict=True))
+                    for key, value in factor.items():
+                        at = tuple(a + b for a, b in zip(both, key, strict=True))
+                        row = rows.setdefault(at, {})
+                        row[self.size] = row.get(self.size, 0.0) - weight * value
+                    self.size += 1
+        self.identities += [(row, known.get(key, 0.0)) for key, row in rows.items()]
+
+    def solve(self) -> tuple[np.ndarray, float, str]:
+        """Any solution, near the centre of the feasible set as interior-point methods go."""
+        cone = ConeProgram(self.size)
+        for row, value in self.identities:
+            cone.add(row, value)
+        cone.kinds.append(("zero", len(self.identities)))
+        for start, size in self.grams:
+            for k in range(size * (size + 1) // 2):
+                cone.add({start + k: 1.0}, 0.0)
+            cone.kinds.append(("semidefinite", size))
+        return solve_cone(np.zeros(self.size), cone, tolerance=1e-8)
+
+
+def paper_function(body: Exact, space: Matrix, degree: int) -> tuple[np.ndarray, float, str]:
+    """Coefficients of the paper's V_2 over `space`, its parts of weight 2; solver seconds and its word.
+
+    Terms linear in velocity must vanish and the parts of weight 2 satisfy the equalities that `space`
+    solves: both follow from the program, and are put in, for they are what leaves it without an interior.
+
+    Raises:
+        Unprovable: not two feet of one body with a common drift, or restitution.
+    """
+    drift = null_space(body.normal, 3) if body.nv == 3 else []
+    if body.nc != 2 or any(body.e) or len(drift) != 1 or any(drift[0][1:]):
+        raise Unprovable("the full program is for a body on two feet of one inclination, without restitution")
+    heavy = [m for m in _monomials(5, degree) if 2 * sum(m[:2]) + sum(m[2:]) > 2]
+    light = [(1, 0, 0, 0, 0), (0, 1, 0, 0, 0)]
+    light += [tuple(int(i == k) + int(j == k) for k in range(5)) for i in (2, 3, 4) for j in range(i, 5)]
+    slope = 1.0 if body.force[0] > 0 else -1.0
+    table = np.zeros((len(space), 1 + len(light)))  # of x, then the light monomials, for each basis vector
+    for k, vector in enumerate(floats(space)):
+        table[k, :3] = vector[0] * floats([body.force])[0] + vector[1:3] @ floats(body.normal)
+        table[k, 3:] = vector[3:] * np.array([0.5 if max(m) == 2 else 1.0 for m in light[2:]])
+    program = _Program(len(space) + len(heavy), table, len(light))
+    program.fix({k: slope * value for k, value in enumerate(table[:, 0])}, -1.0)
+    monomials = light + heavy
+    _positivity(program, body, monomials)
+    for word in mode_words(2):
+        if ("F" in word and word != "FF") or word in ("PP", "NN"):
+            _mode(program, body, word, monomials)
+    for contact in range(2):
+        _impact(program, body, contact, monomials)
+    x, seconds, word = program.solve()
+    return x[: len(space)], seconds, word
+
+
+def _ball(size: int) -> Poly:
+    return {(0,) * size: 1.0, **{tuple(2 * int(i == k) for k in range(size)): -1.0 for i in range(size)}}
+
+
+def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]) -> None:
+    """(54) where the gaps are not negative."""
+    parts: list[Poly] = [{m: 1.0} for m in monomials]
+    quartic: Poly = {tuple(4 * int(i == k) for k in range(5)): -1.0 for i in (2, 3, 4)}
+    gaps = [_linear([*map(float, row[1:]), 0.0, 0.0, 0.0]) for row in body.normal]
+    program.require({}, parts, quartic, [*gaps, _ball(5)], 5)
+
+
+def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, ...]]) -> None:
+    """-dV/dt >= 0 along a mode, over the positions and velocities that satisfy its equalities."""
+    rays, lines = mode_cone(body, word)
+    if not rays and not lines:
+        return
+    held = [body.normal[i][1:] for i, letter in enumerate(word) if letter != "F"]
+    places = floats(null_space(held, 2)).reshape(-1, 2)
+    equal = [body.normal[i] for i, c in enumerate(word) if c != "F"]
+    equal += [body.tangent[i] for i, c in enumerate(word) if c == "S"]
+    speeds = floats(null_space(equal, 3)).reshape(-1, 3)
+    size = len(places) + len(speeds)
+    to_q = np.concatenate([places, np.zeros((len(speeds), 2))]).T  # z, theta from the variables
+    to_v = np.concatenate([np.zeros((len(places), 3)), speeds]).T
+    forms = [_linear(row) for row in [*to_q, *to_v]]
+    nonnegative = [
+        _linear(floats([body.normal[i]])[0][1:] @ to_q) for i, c in enumerate(word) if c == "F"
+    ] + [
+        _linear((1 if c == "P" else -1) * floats([body.tangent[i]])[0] @ to_v)
+        for i, c in enumerate(word)
+        if c in "PN"
+    ]
+    for a in mode_accelerations(body, word):
+        rate = [*forms[3:5], *({(0,) * size: float(x)} for x in a)]  # of z, theta, u, v, omega
+        parts = []
+        for m in monomials:
+            total: Poly = {}
+            for i in range(5):
+                if m[i]:
+                    less = tuple(n - (k == i) for k, n in enumerate(m))
+                    total = _plus(total, _times(_compose(less, forms, size), rate[i]), -m[i])
+            parts.append(total)
+        program.require(
+            {key: -value for key, value in forms[2].items()}, parts, {}, [*nonnegative, _ball(size)], size
+        )
+
+
+def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[int, ...]]) -> None:
+    """V before - V after >= 0 over every impact at a contact; the variables are the angle and velocity."""
+    n, t = floats([body.normal[contact]])[0], floats([body.tangent[contact]])[0]
+    back = floats(body.M_inv)
+    place = floats(null_space([body.normal[contact][1:]], 2))[0]
+    to_q = np.concatenate([place[:, None], np.zeros((2, 3))], axis=1)
+    before = np.concatenate([np.zeros((3, 1)), np.eye(3)], axis=1)
+    other = floats([body.normal[1 - contact]])[0][1:] @ to_q
+    for kind in impacts(body, contact):
+        impulse = floats(kind.impulse) @ before
+        after = before + back @ (np.outer(n, impulse[0]) + np.outer(t, impulse[1]))
+        one, two = ([_linear(row) for row in [*to_q, *v]] for v in (before, after))
+        parts = [_plus(_compose(m, one, 4), _compose(m, two, 4), -1.0) for m in monomials]
+        rows = [other, -n @ before, *(floats([row])[0] @ before for row in kind.valid)]
+        program.require({}, parts, {}, [*(_linear(row) for row in rows), _ball(4)], 4)

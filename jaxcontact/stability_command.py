@@ -1,0 +1,137 @@
+"""`jaxcontact stability`: is a planar biped on a slope stable, or a chart over two of its parameters."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontact import stability, viz
+from jaxcontact.stability.chart import FIGURES, biped_on_slope
+
+TITLES = {
+    "fig2": "slope of 30 degrees, mu2 = 2, e = 0, h = 1",
+    "fig3": "slope of 20 degrees, e = 0.1, h = 1, equal friction",
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command."""
+    run = commands.add_parser(
+        "stability",
+        help="certify or falsify the stability of an equilibrium on two feet",
+        description="A rigid body stands on a slope on two feet, 2 d apart, its weight midway between them; foot "
+        "1 is uphill. Looks for a proof that it is Lyapunov stable, and for a motion that shows that it is not. "
+        "With --chart, does so on a grid and draws the result; a chart that was stopped goes on.",
+        epilog="example: jaxcontact stability --alpha 30 --h 1 --d 0.8 --mu1 0.8 --mu2 2",
+    )
+    run.add_argument("--chart", choices=sorted(FIGURES), help="a chart of Varkonyi's paper")
+    run.add_argument("--points", type=int, default=30, metavar="N", help="points along each axis [30]")
+    numbers = {
+        "alpha": (30.0, "slope, degrees"), "h": (1.0, "height of the centre of mass"),
+        "d": (0.8, "half the distance of the feet"), "mu1": (0.8, "friction of the uphill foot"),
+        "mu2": (2.0, "friction of the downhill foot"), "phi1": (0.0, "inclination under foot 1, degrees"),
+        "phi2": (0.0, "inclination under foot 2, degrees"), "e1": (0.0, "restitution of foot 1"),
+        "e2": (0.0, "restitution of foot 2"),
+    }  # fmt: skip
+    for name, (default, text) in numbers.items():
+        run.add_argument(f"--{name}", type=float, default=default, metavar="X", help=f"{text} [{default:g}]")
+    run.add_argument("--method", choices=stability.METHODS, default="homogeneous", help="[homogeneous]")
+    run.add_argument("--samples", type=int, default=64, metavar="N", help="motions of the falsifier [64]")
+    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the motions [0]")
+    run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
+    run.add_argument("--json", action="store_true", help="print the summary as JSON")
+    run.set_defaults(run=command)
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run it; 0 done, 1 a contradiction, 2 wrong usage."""
+    if options.points < 2 or options.samples < 1:
+        print("jaxcontact: --points: expected at least 2, --samples at least 1", file=sys.stderr)
+        return 2
+    try:
+        return _chart(options) if options.chart else _point(options)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"jaxcontact: {error}", file=sys.stderr)
+        return 2
+
+
+def _point(options: argparse.Namespace) -> int:
+    body = biped_on_slope(
+        math.radians(options.alpha), options.h, options.d, mu1=options.mu1, mu2=options.mu2,
+        phi1=math.radians(options.phi1), phi2=math.radians(options.phi2), e1=options.e1, e2=options.e2,
+    )  # fmt: skip
+    begin = time.perf_counter()
+    certificate = stability.certify(body, method=options.method)
+    spent = time.perf_counter() - begin
+    checked = stability.check(certificate)
+    falsified = stability.falsify(body, num_samples=options.samples, seed=options.seed)
+    summary = {
+        "verdict": certificate.verdict,
+        "checked": checked,
+        "report": certificate.report,
+        "margin": certificate.residuals.get("margin"),
+        "diverging_motions": float(falsified.share[2]),
+        "seconds": spent,
+    }
+    if options.json:
+        print(json.dumps(summary, indent=2))
+    else:
+        proof = "checked in rational arithmetic" if checked else "no proof"
+        print(f"{certificate.verdict}: {certificate.report} ({proof})")
+        for number, V in enumerate(certificate.V, 1):
+            linear = np.array2string(np.array([float(x) for x in V.linear]), precision=4)
+            print(f"  a of V_{number}           {linear}")
+        if "margin" in certificate.residuals:
+            print(f"  margin             {certificate.residuals['margin']:.3g}")
+        print(f"  diverging motions  {falsified.share[2]:.1%} of {options.samples}")
+        print(f"  time               {1e3 * spent:.0f} ms for the certificate")
+    return int(certificate.verdict == "stable" and falsified.found)
+
+
+def _chart(options: argparse.Namespace) -> int:
+    make_body, ranges = FIGURES[options.chart]
+    grid = {name: np.linspace(*ends, options.points) for name, ends in ranges.items()}
+    folder: Path = options.out
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"stability_{options.chart}_{options.points}"
+    begin = time.perf_counter()
+    found = stability.chart(
+        make_body, grid, num_samples=options.samples, seed=options.seed,
+        checkpoint=folder / f"{stem}.npz", progress=_bar(),
+    )  # fmt: skip
+    picture = folder / f"{stem}.png"
+    viz.plot_stability_chart(found, title=TITLES[options.chart]).savefig(picture, dpi=110)
+    counts = {region.name.lower(): int(np.sum(found.region == region)) for region in stability.Region}
+    summary = {
+        "chart": options.chart,
+        "points": int(found.region.size),
+        **counts,
+        "contradictions": found.contradictions,
+        "seconds": time.perf_counter() - begin,
+        "files": [str(picture), str(folder / f"{stem}.npz")],
+    }
+    if options.json:
+        print(json.dumps(summary, indent=2))
+    else:
+        for name, value in summary.items():
+            print(f"  {name:<16} {value if not isinstance(value, float) else f'{value:.1f}'}")
+    return int(found.contradictions > 0)
+
+
+def _bar() -> stability.Progress:
+    start, width = time.perf_counter(), 24
+
+    def report(done: int, total: int) -> None:
+        filled = "#" * (width * done // total)
+        spent = time.perf_counter() - start
+        end = "\n" if done == total else ""
+        print(f"\r  [{filled:<{width}}] {done}/{total}  {spent:.0f} s ", end=end, file=sys.stderr, flush=True)
+
+    return report

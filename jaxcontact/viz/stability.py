@@ -1,0 +1,67 @@
+"""Picture of a stability chart: ambiguous, falsified, certified and undecided regions in one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxcontact.stability import Chart, Region
+
+if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+    from matplotlib.figure import Figure
+
+COLOURS = {
+    Region.UNDECIDED: ("#ffffff", "undecided"),
+    Region.CERTIFIED: ("#a6d8a8", "stable: certified"),
+    Region.FALSIFIED: ("#f4a582", "unstable: a motion grows without end"),
+    Region.AMBIGUOUS: ("#8c510a", "unstable: ambiguous"),
+    Region.NO_EQUILIBRIUM: ("#bdbdbd", "no equilibrium"),
+}
+
+
+def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float = 5.6) -> Figure:
+    """Every point of a chart as a cell coloured by what is known; circles grow with the margin.
+
+    Args:
+        chart: by `stability.chart`.
+        title: of the figure.
+        width: of the figure, inches.
+
+    Returns:
+        A matplotlib figure that belongs to no window; save it by `savefig`.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    figure = Figure(figsize=(width, 0.92 * width), layout="constrained")
+    axes = figure.subplots()
+    colours = ListedColormap([colour for colour, _ in COLOURS.values()])
+    norm = BoundaryNorm(np.arange(-0.5, len(COLOURS)), colours.N)
+    axes.pcolormesh(_edges(chart.x), _edges(chart.y), chart.region, cmap=colours, norm=norm)
+    certified = chart.region == Region.CERTIFIED
+    x, y = np.meshgrid(chart.x, chart.y)
+    size = 1.0 + 14.0 * chart.margin[certified] / max(float(np.max(chart.margin)), 1e-300)
+    axes.scatter(x[certified], y[certified], s=size, color="#1b7837", linewidths=0)
+    axes.set(xlabel=chart.names[0], ylabel=chart.names[1])
+    present = [region for region in COLOURS if np.any(chart.region == region)]
+    handles = [
+        Patch(facecolor=COLOURS[region][0], edgecolor="0.5", linewidth=0.5, label=COLOURS[region][1])
+        for region in present
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    if title:
+        axes.set_title(title, fontsize=10)
+    return figure
+
+
+def _edges(values: np.ndarray) -> np.ndarray:
+    """Borders of cells around the values."""
+    if values.size == 1:
+        return np.array([values[0] - 0.5, values[0] + 0.5])
+    inner = 0.5 * (values[1:] + values[:-1])
+    return np.concatenate([[2 * values[0] - inner[0]], inner, [2 * values[-1] - inner[-1]]])
