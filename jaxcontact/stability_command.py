@@ -26,9 +26,9 @@ def add_parser(commands: Any) -> None:
     run = commands.add_parser(
         "stability",
         help="certify or falsify the stability of an equilibrium on two feet",
-        description="A rigid body stands on a slope on two feet, 2 d apart, its weight midway between them; foot "
-        "1 is uphill. Looks for a proof that it is Lyapunov stable, and for a motion that shows that it is not. "
-        "With --chart, does so on a grid and draws the result; a chart that was stopped goes on.",
+        description="A rigid body stands on a slope on two feet, 2 d apart, its weight midway between them; "
+        "foot 1 is uphill. Looks for a proof that it is Lyapunov stable, and for a motion that shows that it "
+        "is not. With --chart, does so on a grid and draws the result; a chart that was stopped goes on.",
         epilog="example: jaxcontact stability --alpha 30 --h 1 --d 0.8 --mu1 0.8 --mu2 2",
     )
     run.add_argument("--chart", choices=sorted(FIGURES), help="a chart of Varkonyi's paper")

@@ -109,7 +109,9 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> 
     proof: Certificate = blank.replace(
         verdict="stable", V=functions, gram={}, residuals=residuals, report="every condition holds exactly"
     )
-    if proves(body, proof, every, form_multipliers):
+    # The paper's conditions imply the homogeneous ones, which `check` uses.
+    needed = conditions(body, "homogeneous") if blank.method == "full" else every
+    if proves(body, proof, needed, form_multipliers):
         return proof
     reason = "restitution can raise the energy" if any(body.e) else "the rounded function fails a condition"
     return proof.replace(verdict="undecided", report=reason)

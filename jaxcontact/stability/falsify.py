@@ -7,6 +7,7 @@ chatter, which shrink or grow geometrically, become long runs of events of size 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -112,30 +113,36 @@ def summarise(start: Motion, end: Motion) -> Falsification:
 
 def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) -> tuple[Motion, Motion]:
     """Starts and ends (bodies, samples, ...) of motions of many bodies; the leaves of `terms` are batched."""
-    starts = jax.vmap(lambda each: _starts(each, num_samples, jax.random.key(seed)))(terms)
-    priority = jax.random.uniform(jax.random.key(seed + 1), (num_samples, 4 ** terms.mu.shape[-1]))
-    return starts, _run(terms, starts, priority.astype(terms.M.dtype), jnp.asarray(max_events))
+    keys = jax.random.key(seed), jax.random.key(seed + 1)
+    count = jnp.shape(terms.mu)[0]
+    runs = [
+        _run(jax.tree.map(lambda x, i=i: x[i], terms), *keys, jnp.asarray(max_events), num_samples)
+        for i in range(count)
+    ]
+    starts, ends = (jax.tree.map(lambda *x: jnp.stack(x), *each) for each in zip(*runs, strict=True))
+    return starts, ends
 
 
-@jax.jit
-def _run(terms: LocalTerms, starts: Motion, priority: jax.Array, max_events: jax.Array) -> Motion:
-    def of_body(each: LocalTerms, start: Motion) -> Motion:
-        law = _law(each)
-        lanes = jax.vmap(lambda m, p: _step(law, m, p)[0])
+@functools.partial(jax.jit, static_argnums=4)
+def _run(
+    terms: LocalTerms, key: jax.Array, preference: jax.Array, max_events: jax.Array, num_samples: int
+) -> tuple[Motion, Motion]:
+    law = _law(terms)
+    start = _starts(law, num_samples, key)
+    priority = jax.random.uniform(preference, (num_samples, law.possible.shape[0]), terms.M.dtype)
+    lanes = jax.vmap(lambda m, p: _step(law, m, p)[0])
 
-        def more(carry: tuple[Motion, Motion, jax.Array]) -> jax.Array:
-            return jnp.any(carry[0].outcome == ACTIVE) & (carry[2] < max_events)
+    def more(carry: tuple[Motion, Motion, jax.Array]) -> jax.Array:
+        return jnp.any(carry[0].outcome == ACTIVE) & (carry[2] < max_events)
 
-        def advance(carry: tuple[Motion, Motion, jax.Array]) -> tuple[Motion, Motion, jax.Array]:
-            motion, seen, count = carry
-            motion = jax.vmap(_returned)(lanes(motion, priority), seen)
-            note = (count & (count - 1)) == 0  # events 1, 2, 4, 8, ...: each longer than any cycle before it
-            seen = jax.tree.map(lambda new, old: jnp.where(note, new, old), motion, seen)
-            return motion, seen, count + 1
+    def advance(carry: tuple[Motion, Motion, jax.Array]) -> tuple[Motion, Motion, jax.Array]:
+        motion, seen, count = carry
+        motion = jax.vmap(_returned)(lanes(motion, priority), seen)
+        note = (count & (count - 1)) == 0  # events 1, 2, 4, 8, ...: each longer than any cycle before it
+        seen = jax.tree.map(lambda new, old: jnp.where(note, new, old), motion, seen)
+        return motion, seen, count + 1
 
-        return lax.while_loop(more, advance, (start, start, jnp.int32(1)))[0]
-
-    return lax.map(lambda pair: of_body(*pair), (terms, starts))
+    return start, lax.while_loop(more, advance, (start, start, jnp.int32(1)))[0]
 
 
 def _returned(motion: Motion, seen: Motion) -> Motion:
@@ -209,10 +216,10 @@ def motion_path(
     return path, note
 
 
-def _starts(terms: LocalTerms, number: int, key: jax.Array) -> Motion:
+def _starts(law: _Law, number: int, key: jax.Array) -> Motion:
     """Along each mode's acceleration, then random; brought to size one by the first step."""
+    terms = law.terms
     nc, nv = terms.J_n.shape
-    law = _law(terms)
     words = np.array([[LETTERS.index(c) for c in word] for word in mode_words(nc)])
     keys = jax.random.split(key, 4)
     dtype = terms.M.dtype

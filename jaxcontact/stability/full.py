@@ -137,8 +137,11 @@ def paper_function(body: Exact, space: Matrix, degree: int) -> tuple[np.ndarray,
     if body.nc != 2 or any(body.e) or len(drift) != 1 or any(drift[0][1:]):
         raise Unprovable("the full program is for a body on two feet of one inclination, without restitution")
     heavy = [m for m in _monomials(5, degree) if 2 * sum(m[:2]) + sum(m[2:]) > 2]
-    light = [(1, 0, 0, 0, 0), (0, 1, 0, 0, 0)]
-    light += [tuple(int(i == k) + int(j == k) for k in range(5)) for i in (2, 3, 4) for j in range(i, 5)]
+    light: list[tuple[int, ...]] = [(1, 0, 0, 0, 0), (0, 1, 0, 0, 0)]
+    light = [
+        *light,
+        *(tuple(int(i == k) + int(j == k) for k in range(5)) for i in (2, 3, 4) for j in range(i, 5)),
+    ]
     slope = 1.0 if body.force[0] > 0 else -1.0
     table = np.zeros((len(space), 1 + len(light)))  # of x, then the light monomials, for each basis vector
     for k, vector in enumerate(floats(space)):

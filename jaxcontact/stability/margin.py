@@ -54,7 +54,7 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str], *, step: float = 1e
 def certified_end(
     make_body: Callable[[float], Body], inside: float, outside: float, *, tolerance: float = 1e-4
 ) -> float:
-    """The last value of a parameter, on the way from `inside` to `outside`, that is still certified; by bisection.
+    """The last value of a parameter on the way from `inside` to `outside` that is certified; by bisection.
 
     The largest friction uncertainty that a stance bears, the smallest distance of its feet. The value
     returned has a checked certificate; between it and `inside` only the values tried have one.

@@ -1,0 +1,146 @@
+"""The falsifier against an independent, event-free time stepping, and charts of certificates and motions."""
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from stability_bodies import fig2
+
+from jaxcontact import viz
+from jaxcontact.cli import main
+from jaxcontact.stability import Region, certify, chart, falsify, motion_path
+from jaxcontact.stability.body import as_terms
+from jaxcontact.stability.chart import figure_2, figure_3
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def time_stepping(terms, v, gaps, steps):
+    """Logarithm of the size after implicit steps 0.01 of the size, contact by Gauss-Seidel (Stewart, Trinkle)."""
+    g_nn = jnp.sum(terms.J_n**2, axis=1)  # unit mass matrix
+    g_tt = jnp.sum(terms.J_t**2, axis=1)
+
+    def step(carry, _):
+        v, gaps, log_size = carry
+        size = jnp.sqrt(jnp.maximum(v @ v, jnp.max(gaps)))
+        v, gaps, log_size = v / size, gaps / size**2, log_size + jnp.log(size)
+        dt = 0.01
+
+        def sweep(_, state):
+            v, normal, tangent = state
+            for i in range(2):
+                push = jnp.maximum(0.0, normal[i] - (terms.J_n[i] @ v + gaps[i] / dt) / g_nn[i])
+                v = v + terms.J_n[i] * (push - normal[i])
+                limit = terms.mu[i] * push
+                drag = jnp.clip(tangent[i] - terms.J_t[i] @ v / g_tt[i], -limit, limit)
+                v = v + terms.J_t[i] * (drag - tangent[i])
+                normal, tangent = normal.at[i].set(push), tangent.at[i].set(drag)
+            return v, normal, tangent
+
+        v, *_ = lax.fori_loop(0, 40, sweep, (v + dt * terms.force, jnp.zeros(2), jnp.zeros(2)))
+        return (v, jnp.maximum(gaps + dt * terms.J_n @ v, 0.0), log_size), None
+
+    (_, _, log_size), _ = lax.scan(step, (v, gaps, 0.0), None, length=steps)
+    return log_size
+
+
+def test_time_stepping_confirms_the_verdicts():
+    rng = np.random.default_rng(5)
+    v, gaps = rng.normal(size=(16, 3)), rng.exponential(size=(16, 2))
+    for d, mu1, grows in (
+        (0.3, 0.2, True),
+        (0.6, 0.1, True),
+        (0.45, 0.2, True),
+        (0.5, 0.8, False),
+        (0.9, 0.6, False),
+    ):
+        body = fig2(d, mu1)
+        found = falsify(body, num_samples=64)
+        assert found.found is grows
+        assert (certify(body).verdict == "stable") is not grows
+        last = jax.vmap(lambda v, g, b=body: time_stepping(as_terms(b), v, g, 8000))(v, gaps)
+        assert bool(np.max(last) > np.log(30.0)) is grows, (d, mu1, np.max(last))
+
+
+def test_a_diverging_motion_grows_at_every_size():
+    body = fig2(0.6, 0.1)
+    found = falsify(body, num_samples=64)
+    path, note = motion_path(body, found.start, num_events=200)
+    assert found.found and found.share[2] > 0.3
+    size = np.asarray(path.log_size)
+    steps = np.flatnonzero(np.asarray(path.outcome) == 0)
+    assert size[steps[-1]] > size[steps[0]] + 1.0
+    smaller = jax.tree.map(lambda x: x, found.start).replace(log_size=jnp.asarray(-10.0))
+    again, _ = motion_path(body, smaller, num_events=200)
+    assert np.allclose(again.log_size[:20], path.log_size[:20] - 10.0, atol=1e-9)
+    assert set(np.unique(note["contact"])) >= {-1, 0, 1}
+
+
+@pytest.fixture(scope="module")
+def small_charts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("charts")
+    seen = []
+    grid = {"d": np.linspace(0.05, 1.2, 8), "mu1": np.linspace(0.1, 1.2, 6)}
+    file = folder / "fig2.npz"
+    one = chart(figure_2, grid, num_samples=64, checkpoint=file, progress=lambda *x: seen.append(x))
+    two = chart(figure_3, {"d": [0.3, 1.2], "mu": [0.3, 0.5, 1.2]}, num_samples=64)
+    return grid, file, seen, one, two
+
+
+def test_charts_have_no_contradiction(small_charts):
+    _, _, seen, one, two = small_charts
+    assert seen[-1] == (48, 48)
+    assert one.contradictions == two.contradictions == 0
+    counts = [int(np.sum(one.region == region)) for region in Region]
+    assert counts[Region.CERTIFIED] >= 30 and counts[Region.AMBIGUOUS] >= 3 and counts[Region.FALSIFIED] >= 2
+    assert counts[Region.UNDECIDED] <= 7
+    expected = (one.x[None] < np.tan(np.pi / 6)) & (one.y[:, None] < np.tan(np.pi / 6) - one.x[None])
+    assert np.array_equal(one.region == Region.AMBIGUOUS, expected)
+    assert np.all(two.region[0] == Region.NO_EQUILIBRIUM)
+    assert np.all(two.region[1:] == Region.CERTIFIED)
+    assert np.all((one.margin > 0) == (one.region == Region.CERTIFIED))
+
+
+def test_a_stopped_chart_goes_on(small_charts, tmp_path):
+    grid, file, _, one, _ = small_charts
+    with np.load(file) as data:
+        kept = {"about": data["about"], "rows": data["rows"][:4]}
+    half = tmp_path / "half.npz"
+    np.savez(half, **kept)
+    seen = []
+    again = chart(figure_2, grid, num_samples=64, checkpoint=half, progress=lambda *x: seen.append(x))
+    assert seen == [(40, 48), (48, 48)]
+    for name in ("region", "margin", "diverging"):
+        assert np.array_equal(getattr(again, name), getattr(one, name))
+    with pytest.raises(ValueError, match="of another chart"):
+        chart(figure_2, {"d": [0.5], "mu1": [0.5]}, checkpoint=half)
+    half.write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="cannot be read"):
+        chart(figure_2, grid, num_samples=64, checkpoint=half)
+    with pytest.raises(ValueError, match="two parameters by name"):
+        chart(figure_2, {"d": [0.5]})
+
+
+def test_the_picture_shows_every_region(small_charts, tmp_path):
+    figure = viz.plot_stability_chart(small_charts[3], title="slope")
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert any("certified" in label for label in labels) and any("ambiguous" in label for label in labels)
+    figure.savefig(tmp_path / "chart.png", dpi=60)
+    assert (tmp_path / "chart.png").stat().st_size > 3000
+
+
+def test_the_command(capsys, tmp_path):
+    assert main(["stability", "--alpha", "30", "--d", "0.8", "--mu1", "0.8", "--mu2", "2", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["verdict"] == "stable" and summary["checked"] and summary["diverging_motions"] == 0
+    assert main(["stability", "--mu1", "-1"]) == 2
+    assert "mu1: expected friction" in capsys.readouterr().err
+    arguments = ["stability", "--chart", "fig2", "--points", "3", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "contradictions   0" in out
+    assert (tmp_path / "stability_fig2_3.png").stat().st_size > 3000
+    assert main([*arguments, "--points", "1"]) == 2
