@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from benchmarks import compliant, ess, gait, hopper, impact, lcp, motion, runner, scaling
+from benchmarks import compliant, ess, gait, hopper, impact, lcp, motion, runner, scaling, stability
 
 
 def main() -> int:
@@ -31,6 +31,7 @@ def main() -> int:
         *hopper.CASES,
         *gait.CASES,
         *motion.CASES,
+        *stability.CASES,
     ]
     cases = [case for case in known if re.search(options.k, case.name)]
     if options.list:

@@ -14,7 +14,7 @@ from jaxcontact import viz
 from jaxcontact.cli import main
 from jaxcontact.stability import Region, certify, chart, falsify, motion_path
 from jaxcontact.stability.body import as_terms
-from jaxcontact.stability.chart import figure_2, figure_3
+from jaxcontact.stability.chart import FIGURES, figure_2, figure_3
 
 
 @functools.partial(jax.jit, static_argnums=3)
@@ -144,3 +144,12 @@ def test_the_command(capsys, tmp_path):
     assert "contradictions   0" in out
     assert (tmp_path / "stability_fig2_3.png").stat().st_size > 3000
     assert main([*arguments, "--points", "1"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fig2", "fig3"])
+def test_no_contradiction_on_the_whole_charts(name):
+    make_body, ranges = FIGURES[name]
+    found = chart(make_body, {key: np.linspace(*ends, 30) for key, ends in ranges.items()})
+    assert found.contradictions == 0
+    assert np.sum(found.region == Region.CERTIFIED) >= {"fig2": 690, "fig3": 810}[name]
