@@ -132,3 +132,18 @@ def test_vee_inverts_hat_and_ignores_the_symmetric_part(rng):
     np.testing.assert_allclose(rot.vee(jnp.array(hat(w) + S + S.T)), w, atol=1e-15)
     x = rng.normal(size=3)
     np.testing.assert_allclose(hat(np.asarray(rot.vee(jnp.array(hat(w))))) @ x, np.cross(w, x), atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-3, 0.3, 3.0])
+def test_jacobian_of_the_exponential_and_its_inverse(size):
+    """exp(d + e) = exp(d) exp(J e) to first order: J from the derivative of the matrix."""
+    d = size * jnp.array([0.6, -0.48, 0.64])
+
+    def turn(x):
+        return rot.quaternion_matrix(rot.quaternion_exp(x))
+
+    slope = jax.jacfwd(turn)(d)  # (3, 3, 3)
+    columns = [rot.vee(turn(d).T @ slope[:, :, k]) for k in range(3)]
+    jacobian = rot.exp_jacobian(d)
+    np.testing.assert_allclose(jacobian, jnp.stack(columns, axis=1), atol=1e-12)
+    np.testing.assert_allclose(rot.exp_jacobian_inverse(d) @ jacobian, np.eye(3), atol=1e-12)

@@ -218,6 +218,7 @@ def check_spin(steps):
     return found
 
 
+@pytest.mark.slow
 def test_free_body_keeps_its_angular_momentum_and_follows_eulers_equations():
     found = check_spin(2000)
 
