@@ -13,9 +13,7 @@ from jaxcontact.stability.check import Certificate as Certificate
 from jaxcontact.stability.check import LyapunovFunction as LyapunovFunction
 from jaxcontact.stability.check import check as check
 from jaxcontact.stability.falsify import Falsification as Falsification
-from jaxcontact.stability.falsify import Motion as Motion
 from jaxcontact.stability.falsify import falsify as falsify
-from jaxcontact.stability.falsify import motion_path as motion_path
 from jaxcontact.stability.margin import certified_end as certified_end
 from jaxcontact.stability.margin import margin as margin
 from jaxcontact.stability.margin import margin_gradient as margin_gradient
@@ -24,3 +22,5 @@ from jaxcontact.stability.modes import contact_modes as contact_modes
 from jaxcontact.stability.modes import impact as impact
 from jaxcontact.stability.modes import is_ambiguous as is_ambiguous
 from jaxcontact.stability.modes import is_equilibrium as is_equilibrium
+from jaxcontact.stability.motion import Motion as Motion
+from jaxcontact.stability.motion import motion_path as motion_path

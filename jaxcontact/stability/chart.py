@@ -23,7 +23,8 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
-from jaxcontact.stability.falsify import DIVERGED, run_many
+from jaxcontact.stability.falsify import run_many
+from jaxcontact.stability.motion import DIVERGED
 
 Progress = Callable[[int, int], None]
 

@@ -5,7 +5,8 @@ import numpy as np
 
 from jaxcontact.stability import LocalTerms, PlanarBiped
 from jaxcontact.stability.body import as_terms
-from jaxcontact.stability.falsify import motion_path, run_many
+from jaxcontact.stability.falsify import run_many
+from jaxcontact.stability.motion import motion_path
 
 ALPHA2, ALPHA3 = np.deg2rad(30.0), np.deg2rad(20.0)
 

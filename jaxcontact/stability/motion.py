@@ -1,0 +1,271 @@
+"""Motion of the zero-order dynamics event by event, in relative scale.
+
+The dynamics is invariant under q ~ s^2, v ~ s, so after every event the state is brought back to size one and
+the logarithm of its size kept: Zeno sequences and inverse chatter, which shrink or grow geometrically, become
+long runs of events of size one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact import linalg
+from jaxcontact._pytree import Record
+from jaxcontact.stability.body import Body, LocalTerms, as_terms
+from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
+
+CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
+GROWTH = math.log(1e6)  # of the size of the state, either way, that decides
+FLAT = 1e-9  # gap relative to the size of the state that counts as none
+ACTIVE, RESTED, DIVERGED, STUCK = range(4)
+
+
+class Motion(Record):
+    """A motion in relative scale: at each event the state of size one and the logarithm of its true size.
+
+    Attributes:
+        v: (..., nv) velocity.
+        gaps: (..., nc).
+        closed: (..., nc) bool, contacts that touch without approach or separation.
+        sticks: (..., nc) bool, closed contacts without slip.
+        log_size: (...,) size of the state, v ~ exp(log_size), gaps ~ exp(2 log_size).
+        events: (...,) how many so far.
+        outcome: (...,) 0 under way, 1 at rest, 2 diverged, 3 without a consistent mode.
+    """
+
+    v: jax.Array
+    gaps: jax.Array
+    closed: jax.Array
+    sticks: jax.Array
+    log_size: jax.Array
+    events: jax.Array
+    outcome: jax.Array
+
+
+class Law(Record):
+    """A body with its modes, ready for stepping."""
+
+    terms: LocalTerms
+    possible: jax.Array  # (nm,)
+    acceleration: jax.Array  # (nm, nv)
+    lift: jax.Array  # (nm, nc) gap''
+    slide: jax.Array  # (nm, nc) slip''
+    fall: jax.Array  # () a normal acceleration that gives gaps a speed
+    pairs: jax.Array  # (nc, 2, nv) normal and tangential rows
+    push: jax.Array  # (nc, nv, 2) velocity per impulse
+    delassus: jax.Array  # (nc, 2, 2)
+
+
+def make_law(terms: LocalTerms) -> Law:
+    """What does not change during a motion."""
+    table = contact_modes(terms)
+    lift = table.acceleration @ terms.J_n.T
+    pairs = jnp.stack([terms.J_n, terms.J_t], axis=1)
+    back, _ = linalg.spd_inverse(terms.M)
+    push = jnp.swapaxes(pairs @ back, 1, 2)
+    return Law(
+        terms=terms,
+        possible=table.consistent,
+        acceleration=table.acceleration,
+        lift=lift,
+        slide=table.acceleration @ terms.J_t.T,
+        fall=jnp.max(jnp.abs(lift[0])),
+        pairs=pairs,
+        push=push,
+        delassus=pairs @ push,
+    )
+
+
+def motion_path(
+    body: Body, start: Motion, *, num_events: int, seed: int = 0
+) -> tuple[Motion, dict[str, jax.Array]]:
+    """The states before each event of one motion, and what happened in it.
+
+    Returns:
+        Motion with leading axis num_events, and by name: `duration` (), `acceleration` (nv,) and `mode` of
+        the motion to the event, or `contact` >= 0 of an impact, with `v` (nv,) behind it before rescaling.
+    """
+    terms = as_terms(body)
+    priority = jax.random.uniform(jax.random.key(seed + 1), (4 ** terms.mu.shape[0],)).astype(terms.M.dtype)
+    _, (path, note) = _motion_path(terms, start, priority, jnp.zeros(num_events))
+    return path, note
+
+
+@jax.jit
+def _motion_path(
+    terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array
+) -> tuple[Motion, Any]:
+    law = make_law(terms)
+
+    def advance(motion: Motion, _: Any) -> tuple[Motion, Any]:
+        after, note = step(law, motion, priority)
+        return after, (motion, note)
+
+    return lax.scan(advance, start, count)
+
+
+def step(law: Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
+    """One impact, or one piece of motion in a mode to its next event; nothing once decided."""
+    terms = law.terms
+    rate = terms.J_n @ motion.v
+    hits = (motion.gaps <= 0) & ~motion.closed & (rate < 0)
+    struck = jnp.argmax(jnp.where(hits, 1.0 + priority[: hits.shape[0]], 0.0))
+    after_hit, impact_note = _hit(law, motion, struck)
+    after_move, move_note = _move(law, motion, priority)
+    hit = jnp.any(hits)
+    after, note = _choose(hit, (after_hit, impact_note), (after_move, move_note))
+    grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
+    outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
+    after = _scaled(law, after)
+    shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED)
+    outcome = jnp.where(shrunk | (motion.log_size < -GROWTH), RESTED, outcome)  # the rest is rounding
+    after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
+    going = motion.outcome == ACTIVE
+    return jax.tree.map(lambda a, b: jnp.where(going, a, b), after, motion), note
+
+
+def _scaled(law: Law, motion: Motion) -> Motion:
+    """The same state at size one."""
+    size = jnp.sqrt(jnp.maximum(motion.v @ law.terms.M @ motion.v, law.fall * jnp.max(motion.gaps)))
+    size = jnp.where(size > 0, size, 1.0)
+    return motion.replace(
+        v=motion.v / size, gaps=motion.gaps / size**2, log_size=motion.log_size + jnp.log(size)
+    )
+
+
+def settle(law: Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array) -> Motion:
+    """Contacts that touch without speed are closed, closed ones that separate or approach are not."""
+    rate, slip = law.terms.J_n @ v, law.terms.J_t @ v
+    scale = jnp.sqrt(jnp.sum(law.terms.J_n**2, axis=1))
+    touching = (gaps <= FLAT) | closed
+    slow = jnp.abs(rate) <= CLOSED * scale
+    closed = touching & slow
+    return motion.replace(
+        v=v,
+        gaps=jnp.where(touching, 0.0, gaps),
+        closed=closed,
+        sticks=closed & (jnp.abs(slip) <= CLOSED * scale),
+    )
+
+
+def _hit(law: Law, motion: Motion, contact: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
+    e, mu = law.terms.e[contact], law.terms.mu[contact]
+    impulse = impact_impulse(law.delassus[contact], law.pairs[contact] @ motion.v, mu, e)
+    good = jnp.all(jnp.isfinite(impulse))
+    v = motion.v + law.push[contact] @ jnp.where(good, impulse, 0.0)
+    after = settle(law, motion, v, motion.gaps, motion.closed)
+    after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
+    note = {
+        "duration": jnp.zeros((), v.dtype),
+        "acceleration": jnp.zeros_like(v),
+        "mode": jnp.int32(-1),
+        "contact": contact.astype(jnp.int32),
+        "v": v,
+    }
+    return after, note
+
+
+def _move(law: Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
+    terms = law.terms
+    nc = terms.mu.shape[0]
+    codes = jnp.asarray([[LETTERS.index(c) for c in word] for word in mode_words(nc)])
+    slip = terms.J_t @ motion.v
+    closed, still = motion.closed[None], motion.sticks[None]
+    plus, minus = (slip > 0)[None] & ~still, (slip < 0)[None] & ~still
+    fits = jnp.where(
+        codes == 0,
+        ~closed | (law.lift > CLOSED),
+        closed
+        & jnp.where(
+            codes == 1,
+            still,
+            jnp.where(
+                codes == 2, plus | (still & (law.slide > CLOSED)), minus | (still & (law.slide < -CLOSED))
+            ),
+        ),
+    )
+    fits = jnp.all(fits, axis=1) & law.possible
+    mode = jnp.argmax(jnp.where(fits, 1.0 + priority, 0.0))
+    a, lift = law.acceleration[mode], law.lift[mode]
+    word = codes[mode]
+    rate = terms.J_n @ motion.v
+    lands, stops = _next_events(law, motion, word, mode)
+    duration = jnp.minimum(jnp.min(lands), jnp.min(stops))
+    endless = ~jnp.isfinite(duration)
+    t = jnp.where(endless, 0.0, duration)
+    v = motion.v + a * t
+    gaps = motion.gaps + rate * t + 0.5 * lift * t**2
+    gaps = jnp.where(lands <= t, 0.0, jnp.where(word == 0, jnp.maximum(gaps, 0.0), 0.0))
+    after = settle(law, motion, v, gaps, motion.closed & (word > 0))
+    stopped = (stops <= t) | (word == 1)
+    after = after.replace(sticks=after.closed & (after.sticks | stopped))
+    any_fit = jnp.any(fits)
+    resting = jnp.all(word == 1)
+    moving = jnp.sum(jnp.abs(a)) > CLOSED * law.fall
+    outcome = jnp.where(endless, jnp.where(moving, DIVERGED, STUCK), ACTIVE)
+    outcome = jnp.where(resting, RESTED, outcome)
+    jammed, jammed_note = _jam(law, motion)
+    after = after.replace(outcome=jnp.where(any_fit, outcome, STUCK).astype(jnp.int32))
+    note = {
+        "duration": t,
+        "acceleration": a,
+        "mode": mode.astype(jnp.int32),
+        "contact": jnp.int32(-1),
+        "v": v,
+    }
+    return _choose(any_fit, (after, note), (jammed, jammed_note))
+
+
+def _next_events(law: Law, motion: Motion, word: jax.Array, mode: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Times (nc,) until each free contact lands and each slip stops; infinite where it does not."""
+    lift, slide = law.lift[mode], law.slide[mode]
+    slip = law.terms.J_t @ motion.v
+    rate = law.terms.J_n @ motion.v
+    root = jnp.sqrt(jnp.maximum(rate**2 - 2.0 * lift * motion.gaps, 0.0))
+    falls = lift < -CLOSED
+    # The later root of gap + rate t + lift t^2 / 2 where it falls, in the form that does not cancel.
+    down = jnp.where(
+        rate > 0,
+        -(rate + root) / jnp.where(falls, lift, 1.0),
+        2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0),
+    )
+    straight = jnp.where(rate < 0, motion.gaps / jnp.where(rate < 0, -rate, 1.0), jnp.inf)
+    real = rate**2 >= 2.0 * lift * motion.gaps
+    up = jnp.where(
+        (rate < 0) & real, 2.0 * motion.gaps / jnp.where(root - rate > 0, root - rate, 1.0), jnp.inf
+    )
+    lands = jnp.where(falls, down, jnp.where(lift > CLOSED, up, straight))
+    lands = jnp.where((word == 0) & ((motion.gaps > 0) | (rate > 0)), lands, jnp.inf)
+    slowing = (word >= 2) & (slip * slide < 0) & ~motion.sticks
+    stops = jnp.where(slowing, -slip / jnp.where(slowing, slide, 1.0), jnp.inf)
+    return lands, stops
+
+
+def _choose(condition: jax.Array, first: Any, second: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+
+
+def _jam(law: Law, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
+    """Without a consistent mode a sliding contact is caught by an impulse without approach."""
+    g, slip, mu = law.delassus, law.terms.J_t @ motion.v, law.terms.mu
+    det = g[:, 0, 0] * g[:, 1, 1] - g[:, 0, 1] ** 2
+    normal, tangential = g[:, 0, 1] * slip / det, -g[:, 0, 0] * slip / det
+    good = motion.closed & ~motion.sticks & (normal > 0) & (jnp.abs(tangential) <= mu * normal)
+    i = jnp.argmax(good)
+    impulse = jnp.stack([normal[i], tangential[i]])
+    v = motion.v + jnp.where(jnp.any(good), law.push[i] @ impulse, 0.0)
+    after = settle(law, motion, v, motion.gaps, motion.closed)
+    after = after.replace(outcome=jnp.where(jnp.any(good), motion.outcome, STUCK).astype(jnp.int32))
+    note = {
+        "duration": jnp.zeros((), v.dtype),
+        "acceleration": jnp.zeros_like(v),
+        "mode": jnp.int32(-1),
+        "contact": i.astype(jnp.int32),
+        "v": v,
+    }
+    return after, note
