@@ -1,6 +1,7 @@
 """Ready mechanisms, each at the state its example starts from."""
 
 from jaxcontact.models.affine_3d import affine_3d as affine_3d
+from jaxcontact.models.billiard_break import billiard_break as billiard_break
 from jaxcontact.models.box_and_wall import box_and_wall as box_and_wall
 from jaxcontact.models.box_drop_3d import box_drop_3d as box_drop_3d
 from jaxcontact.models.box_on_foundation import box_on_foundation as box_on_foundation
@@ -16,6 +17,7 @@ from jaxcontact.models.rocking_block import rocking_block as rocking_block
 from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack
 from jaxcontact.models.spring_legged import spring_legged_hexapod as spring_legged_hexapod
 from jaxcontact.models.spring_legged import spring_legged_hopper as spring_legged_hopper
+from jaxcontact.models.swinging_cradle import newtons_cradle as newtons_cradle
 from jaxcontact.models.swinging_cradle import swinging_cradle as swinging_cradle
 from jaxcontact.models.tossed_cube import tossed_cube as tossed_cube
 from jaxcontact.models.trex import trex as trex
