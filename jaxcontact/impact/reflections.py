@@ -6,6 +6,7 @@ in their impulses x: v_plus = v + M^-1 U^T x, s_plus = s + G x with the Gram mat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -85,21 +86,18 @@ def tolerance(dtype: jnp.dtype) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.7
 
 
-def reflect(
-    these: Normals, speed: jax.Array, order: str | jax.Array, length: int
-) -> tuple[jax.Array, jax.Array]:
-    """Impulses x (nc,) of at most `length` reflections, and their sequence (length,), -1 behind the last.
+def reflection(
+    these: Normals, least: jax.Array, order: str | jax.Array
+) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]:
+    """The next single elastic impact: (x, place) -> (x, place, contact), contact -1 where nothing approaches.
 
     Args:
-        speed: |v|_M.
-        order: "most_violated", "least_violated", or a cycle (m,) of contact indices.
-
-    Derivative: of the sequence taken, which is piecewise constant.
+        least: () or (nc,) rate of approach that counts.
+        order: "most_violated", "least_violated", or a cycle (m,) of contact indices, `place` being where to
+            look next.
     """
-    least = tolerance(these.rate.dtype) * speed
 
-    def one(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        impulse, place = carry
+    def next_one(impulse: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         rate = these.rate + these.gram @ impulse
         near = these.active & (rate < -least)
         if isinstance(order, str):
@@ -113,7 +111,27 @@ def reflect(
             k, needed = order[where], jnp.min(ahead) < cycle
             place = jnp.where(needed, (where + 1) % cycle, place)
         impulse = impulse.at[k].add(jnp.where(needed, -2.0 * rate[k], 0.0))
-        return (impulse, place), jnp.where(needed, k, -1)
+        return impulse, place, jnp.where(needed, k, -1)
+
+    return next_one
+
+
+def reflect(
+    these: Normals, speed: jax.Array, order: str | jax.Array, length: int
+) -> tuple[jax.Array, jax.Array]:
+    """Impulses x (nc,) of at most `length` reflections, and their sequence (length,), -1 behind the last.
+
+    Args:
+        speed: |v|_M.
+        order: as in `reflection`.
+
+    Derivative: of the sequence taken, which is piecewise constant; forward and reverse.
+    """
+    next_one = reflection(these, tolerance(these.rate.dtype) * speed, order)
+
+    def one(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        impulse, place, contact = next_one(*carry)
+        return (impulse, place), contact
 
     start = (jnp.zeros_like(these.rate), jnp.int32(0))
     (impulse, _), sequence = lax.scan(one, start, length=length)
