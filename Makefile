@@ -13,11 +13,11 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest -q -n 2 --dist loadfile -m "not slow"
+	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
 	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -m "float32 and not slow"
 
 test-all: $(VENV)/installed-all
-	$(RUN) -m pytest -q -n 2 --dist loadfile
+	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
 	$(RUN) -m tests.run_notebooks
 
 bench: $(VENV)/installed-all
