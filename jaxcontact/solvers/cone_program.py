@@ -25,9 +25,9 @@ from jax import lax
 
 from jaxcontact import cones, linalg
 from jaxcontact._pytree import Record, static
+from jaxcontact.solvers import retiring
 
 UNROLLED = 48  # longest sum that is written out term by term: several times faster in lanes
-TILE = 64  # lanes that may be unfinished when a batch stops stepping together
 ARRAYS = ("M", "v", "push", "G", "offset", "slope", "keep", "mu", "bound", "potential", "depth", "dt")
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
@@ -244,33 +244,34 @@ def line_search(
     linear: jax.Array,
     curvature: jax.Array,
     live: jax.Array,
-) -> jax.Array:
+) -> tuple[jax.Array, jax.Array]:
     """The length in (0, 1] at which the objective stops falling, for a direction with rates du (nr,).
 
     Its derivative by the length a is linear + a curvature - p(z - a slope du) . du: increasing, and `start`
-    at a = 0. Only lanes that are `live` are searched.
+    at a = 0. Only lanes that are `live` are searched. Returns the impulses (nr,) there, too.
     """
     fall = program.slope * du
 
-    def slope_at(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def respond_at(a: jax.Array) -> tuple[jax.Array, Response]:
         response = respond(program, z - a[None] * fall, u + a[None] * du)
-        bend = _dot(du, yielding(response, du[:, None])[:, 0])
-        return linear + a * curvature - _dot(response.p, du), curvature + bend
+        return linear + a * curvature - _dot(response.p, du), response
 
     def search(carry: tuple) -> tuple:
-        k, a, low, high, slope, bend, _ = carry
+        k, a, low, high, slope, bend, _, _ = carry
         low, high = jnp.where(slope < 0, a, low), jnp.where(slope > 0, a, high)
         newton = a - slope / jnp.where(bend > 0, bend, 1.0)
         inside = (newton > low) & (newton < high)
         a = jnp.where(inside, newton, 0.5 * (low + high))
-        slope, bend = slope_at(a)
-        return k + 1, a, low, high, slope, bend, jnp.abs(slope) > enough
+        slope, response = respond_at(a)
+        bend = curvature + _dot(du, yielding(response, du[:, None])[:, 0])
+        return k + 1, a, low, high, slope, bend, response.p, jnp.abs(slope) > enough
 
     one = jnp.ones_like(linear)
     enough = SEARCH_SHARE * jnp.abs(start)
-    slope, bend = slope_at(one)
-    # A slope that is still falling at full length is progress enough.
-    first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, bend, live & (slope > enough))
+    slope, response = respond_at(one)
+    # A slope that is still falling at full length is progress enough; else the secant is the first guess.
+    searching = live & (slope > enough)
+    first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, response.p, searching)
 
     def again(carry: tuple) -> jax.Array:
         return (carry[0] < SEARCH_STEPS) & jnp.any(carry[-1])
@@ -281,7 +282,8 @@ def line_search(
         kept = [jnp.where(searching, new, old) for new, old in zip(found[1:-1], carry[1:-1], strict=True)]
         return found[0], *kept, searching & found[-1]
 
-    return lax.while_loop(again, masked, first)[1]
+    found = lax.while_loop(again, masked, first)
+    return found[1], found[-2]
 
 
 def row_mobility(diagonal: jax.Array, G: jax.Array, singles: int, axes: int) -> jax.Array:
@@ -340,8 +342,17 @@ class _Search(NamedTuple):
     factor: jax.Array
 
 
-def _newton(program: ConeProgram, mobility: jax.Array, now: _Search) -> _Search:
+class _Fixed(NamedTuple):
+    """What Newton's method reads: the program, the mobility of its rows, and the energy in its data."""
+
+    program: ConeProgram
+    mobility: jax.Array
+    size: jax.Array
+
+
+def _newton(fixed: _Fixed, now: _Search) -> _Search:
     """One step of Newton's method."""
+    program, mobility = fixed.program, fixed.mobility
     eps = jnp.finfo(program.M.dtype).eps
     stiffest = jnp.max(mobility * program.slope, axis=0, initial=0.0)
     full = now.level >= stiffest
@@ -354,15 +365,12 @@ def _newton(program: ConeProgram, mobility: jax.Array, now: _Search) -> _Search:
     gradient = momentum - apply_columns(program.G, response.p)
     factor = _factor(hessian(staged, response))
     dx = -_solve(factor, gradient)
-    diagonal = jnp.stack([program.M[k, k] for k in range(x.shape[0])])
-    size = _dot(x, multiply(program.M, x)) + _dot(program.v, multiply(program.M, program.v))
-    size = size + _dot(program.push, program.push / diagonal)
+    size = fixed.size + _dot(x, multiply(program.M, x))
     decrement = -_dot(gradient, dx)
     settled = decrement <= jnp.where(full, eps, eps**0.3) * size
     du = apply_rows(program.G, dx)
     linear, curvature = _dot(momentum, dx), _dot(dx, multiply(program.M, dx))
-    a = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
-    pushed = respond(staged, z - a[None] * (staged.slope * du), u + a[None] * du).p
+    a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
     weight = jnp.sqrt(mobility) * (program.keep > 0)
     change = jnp.max(weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     still = (change <= eps**0.375 * jnp.sqrt(size)) | (now.fresh & (decrement <= eps**0.75 * size))
@@ -396,7 +404,8 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
     singles = program.num_equalities + program.num_limits
     axes = (start.shape[0] - singles) // program.mu.shape[0] if program.mu.shape[0] else 2
     diagonal = jnp.stack([program.M[k, k] for k in range(nv)])
-    mobility = row_mobility(diagonal, program.G, singles, axes)
+    energy = _dot(program.v, multiply(program.M, program.v)) + _dot(program.push, program.push / diagonal)
+    fixed = _Fixed(program, row_mobility(diagonal, program.G, singles, axes), energy)
     none, zero = jnp.zeros(lanes, bool), jnp.zeros(lanes, jnp.int32)
     now = _Search(
         x=jnp.broadcast_to(program.v, (nv, *lanes)),
@@ -408,53 +417,17 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
         steps=zero,
         factor=jnp.zeros((nv, nv, *lanes), dtype),
     )
-    if lanes and lanes[0] >= 2 * TILE:
-        now = _iterate(program, mobility, now, max_iters, TILE)
-        now = _finish_tiles(program, mobility, now, max_iters)
+
+    def running(state: _Search) -> jax.Array:
+        return ~state.done & (state.steps < max_iters)
+
+    if lanes:
+        now = retiring.while_lanes(running, _newton, _polish, fixed, now)
     else:
-        now = _iterate(program, mobility, now, max_iters, 0)
-    polished = _polish(program, now.x, now.p, now.factor)
-    x, p = (jnp.where(now.done[None], *each) for each in zip(polished, (now.x, now.p), strict=True))
-    converged = now.done & jnp.all(jnp.isfinite(x), axis=0)
-    return ConeSolution(x=x, p=p, iterations=now.steps, converged=converged)
-
-
-def _iterate(program: ConeProgram, mobility: jax.Array, now: _Search, max_iters: int, few: int) -> _Search:
-    """Newton steps until at most `few` lanes are left, or one has taken `max_iters`."""
-
-    def again(state: _Search) -> jax.Array:
-        left = ~state.done & (state.steps < max_iters)
-        return jnp.sum(left, dtype=jnp.int32) > few
-
-    return lax.while_loop(again, lambda state: _newton(program, mobility, state), now)
-
-
-def _finish_tiles(program: ConeProgram, mobility: jax.Array, now: _Search, max_iters: int) -> _Search:
-    """The few lanes that are left, gathered into a small tile: the others need not wait with them."""
-    count = now.done.shape[0]
-    left = ~now.done & (now.steps < max_iters)
-    (index,) = jnp.nonzero(left, size=TILE, fill_value=0)
-    mask = jnp.arange(TILE) < jnp.sum(left, dtype=jnp.int32)
-
-    def take(a: jax.Array) -> jax.Array:
-        return a if a.shape[-1] != count else a[..., index]
-
-    lanes = program.replace(
-        **{
-            name: jax.tree.map(take, getattr(program, name))
-            for name in ARRAYS
-            if getattr(program, name) is not None
-        }
-    )
-    state = jax.tree.map(take, now)
-    state = state._replace(done=state.done | ~mask)
-    state = _iterate(lanes, take(mobility), state, max_iters, 0)
-    where = jnp.where(mask, index, count)  # out of bounds: dropped
-
-    def put(a: jax.Array, b: jax.Array) -> jax.Array:
-        return a.at[..., where].set(b, mode="drop")
-
-    return jax.tree.map(put, now, state)
+        now = lax.while_loop(running, functools.partial(_newton, fixed), now)
+        now = _polish(fixed, now)
+    converged = now.done & jnp.all(jnp.isfinite(now.x), axis=0)
+    return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:
@@ -489,13 +462,14 @@ def solve_linearised(
     return dx, dp
 
 
-def _polish(
-    program: ConeProgram, x: jax.Array, p: jax.Array, factor: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    momentum, misfit, response = residuals(program, x, p)
-    invert = functools.partial(_solve, factor)
-    dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
-    return x + dx, p + dp
+def _polish(fixed: _Fixed, now: _Search) -> _Search:
+    """The last digits of x and p where the search is done, with the factor it ended with."""
+    momentum, misfit, response = residuals(fixed.program, now.x, now.p)
+    invert = functools.partial(_solve, now.factor)
+    dx, dp = solve_linearised(fixed.program, response, invert, momentum, misfit, POLISH_STEPS)
+    return now._replace(
+        x=jnp.where(now.done[None], now.x + dx, now.x), p=jnp.where(now.done[None], now.p + dp, now.p)
+    )
 
 
 def _inner_lanes(arrays: list[jax.Array], batched: list[bool], ranks: list[int]) -> int | None:

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 
 _TILE = 64  # lanes at a time
+_WIDE = 128  # lanes last: those of a tile, wide enough that the cost of starting each operation is shared
+_FEW = 4  # lanes for which such a tile does not go on
 _LEFT = 16  # lanes for which a tile does not go on while others could join them
 
 
@@ -76,6 +78,59 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
     if count <= _TILE:
         return together(lanes)
     return lax.platform_dependent(lanes, cpu=tiled, default=together)
+
+
+def while_lanes(
+    running: Callable[[Any], jax.Array],
+    body: Callable[[Any, Any], Any],
+    finish: Callable[[Any, Any], Any],
+    fixed: Any,
+    start: Any,
+) -> Any:
+    """Repeats now = body(fixed, now) in every lane while running(now), then finish(fixed, now); lanes last.
+
+    The functions take a tile of lanes at once, elementwise, and `body` leaves finished lanes as they are.
+    Leaves of `fixed` have the lanes of `start` on their last axis, or 1.
+
+    Derivative: none; hold the arguments fixed.
+    """
+    count = jax.tree.leaves(start)[0].shape[-1]
+
+    def loop(fixed: Any, now: Any, enough: int) -> Any:
+        return lax.while_loop(lambda s: _number(running(s)) > enough, lambda s: body(fixed, s), now)
+
+    def cut(tree: Any, at: jax.Array, width: int) -> Any:
+        return jax.tree.map(
+            lambda x: x if x.shape[-1] != count else lax.dynamic_slice_in_dim(x, at, width, x.ndim - 1), tree
+        )
+
+    def each(visit: Callable[[Any, Any], Any], width: int, now: Any) -> Any:
+        def one(k: jax.Array, now: Any) -> Any:
+            at = jnp.minimum(k * width, count - width)
+            some = visit(cut(fixed, at, width), cut(now, at, width))
+            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, at, x.ndim - 1), now, some)
+
+        return lax.fori_loop(0, -(-count // width), one, now)
+
+    def gathered(now: Any) -> Any:
+        (index,) = jnp.nonzero(running(now), size=_TILE, fill_value=count)  # out of bounds: dropped
+        at = jnp.minimum(index, count - 1)
+        some = jax.tree.map(lambda x: x[..., at], now)
+        here = jax.tree.map(lambda x: x if x.shape[-1] != count else x[..., at], fixed)
+        some = loop(here, some, 0)
+        return jax.tree.map(lambda x, y: x.at[..., index].set(y, mode="drop"), now, some)
+
+    def tiled(width: int, enough: int) -> Callable[[Any], Any]:
+        def run(now: Any) -> Any:
+            now = each(lambda fixed, some: loop(fixed, some, enough), width, now)
+            now = lax.while_loop(lambda s: jnp.any(running(s)), gathered, now)
+            return each(finish, width, now)
+
+        return run
+
+    if count <= _WIDE:
+        return finish(fixed, loop(fixed, start, 0))
+    return lax.platform_dependent(start, cpu=tiled(_WIDE, _FEW), default=tiled(count, _TILE))
 
 
 def _number(mask: jax.Array) -> jax.Array:
