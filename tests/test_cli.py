@@ -57,7 +57,11 @@ def test_summary_picture_and_data(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "model", ["compass_gait", "box_and_wall", pytest.param("ramone", marks=pytest.mark.slow), "disk_stack"]
+    "model",
+    [
+        "box_and_wall",
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("compass_gait", "ramone", "disk_stack")),
+    ],
 )
 def test_every_model_runs(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(capsys, "impact", model, "--samples", "64", "--json", "--out", str(tmp_path))

@@ -249,7 +249,8 @@ def solve(
         negative stiffness, damping or friction, masses or dt that are not positive.
 
     Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
-        change of mode that of the mode found. None for "min_norm".
+        change of mode that of the mode found. None for "min_norm". First order: second derivatives, above
+        all forward over reverse, come out wrong, and say nothing.
     """
     _, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     return info.lam, info

@@ -57,6 +57,7 @@ def test_step_agrees_with_central_differences(mode, rng):
         assert min(errors) < 1e-7 * max(np.max(np.abs(found)), 1e-2)
 
 
+@pytest.mark.slow
 def test_long_rollouts_have_finite_reverse_gradients():
     model = jc.models.box_on_incline(0.25)
 

@@ -57,7 +57,12 @@ def by_velocity(law, terms, v, caps=CAPS):
 # ------------------------------------------------------------------------------- mechanisms, every variable
 
 
-@pytest.mark.parametrize("law", LAWS)
+CHAINS = ("sequential", "routh_path")  # of single impacts and of steps, which the short run differentiates
+
+
+@pytest.mark.parametrize(
+    "law", [pytest.param(law, marks=[pytest.mark.slow] * (law in CHAINS)) for law in LAWS]
+)
 @pytest.mark.parametrize("name", TWO_CONTACTS)
 @pytest.mark.parametrize(("seed", "mu"), [(2, None), (3, None), (5, 0.1)])
 def test_by_v_q_params_and_caps(law, name, seed, mu):

@@ -27,6 +27,7 @@ def test_rocking_block_reaches_the_sequential_outcome(corner: int) -> None:
     assert np.all(np.asarray(best.impulse_max) >= 0) and np.all(np.asarray(best.impulse_max) <= 0.3)
 
 
+@pytest.mark.slow
 def test_box_slides_faster_than_in_any_of_many_samples() -> None:
     """0.36928 m/s is the largest sliding speed of A in 2^20 samples with the paper's settings."""
     model, terms = example("box_and_wall")

@@ -93,7 +93,7 @@ def test_it_fills_the_set(block):
         assert np.abs(grid[:, None] - u_n[other, corner]).min(axis=1).max() < 0.005
 
 
-@pytest.mark.parametrize("selection", ["visited", "lemke"])
+@pytest.mark.parametrize("selection", ["visited", pytest.param("lemke", marks=pytest.mark.slow)])
 def test_selections(block, selection):
     terms, v = block
     result = approximate_set(

@@ -173,7 +173,9 @@ def brute_force(terms, v, limit=60):
     return np.array(ends)
 
 
-@pytest.mark.parametrize("masses", [(1.0, 2.0, 0.5), (1.0, 3.0, 1.0, 2.0)])
+@pytest.mark.parametrize(
+    "masses", [(1.0, 2.0, 0.5), pytest.param((1.0, 3.0, 1.0, 2.0), marks=pytest.mark.slow)]
+)
 def test_unequal_balls_have_several_outcomes_and_all_are_found(masses):
     model = jc.models.newtons_cradle(masses)
     terms = terms_of(model)

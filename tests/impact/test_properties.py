@@ -199,7 +199,10 @@ def test_the_simultaneous_law_succeeds_on_99_percent(m):
     assert np.mean(ok) >= 0.99
 
 
-@pytest.mark.parametrize(("m", "count"), [pytest.param(1, 1000, marks=pytest.mark.slow), (2, 1000), (3, 150)])
+@pytest.mark.parametrize(
+    ("m", "count"),
+    [pytest.param(1, 1000, marks=pytest.mark.slow), (2, 1000), pytest.param(3, 150, marks=pytest.mark.slow)],
+)
 def test_steps_and_samples_succeed_on_99_percent(m, count):
     problem = Problem(np.random.default_rng(10 + m), m, max(m, 2), count=count)
     caps, picks = problem.padded_caps, jnp.asarray(problem.picks)

@@ -111,6 +111,7 @@ def test_it_is_a_member_of_the_sampled_set(unique):
     assert size(terms, gap).min(axis=1).max() < 0.01 * size(terms, v)
 
 
+@pytest.mark.slow
 def test_impulse_energy_and_momentum_of_the_disks():
     terms, v, _ = model("disk_stack")
     rates = jnp.asarray(np.random.default_rng(2).uniform(0.2, 1.0, (4, 5)))

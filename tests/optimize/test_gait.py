@@ -119,6 +119,7 @@ def test_one_sided_derivative_at_the_landing_of_a_tripod():
     assert np.max(np.abs(found["up"] + found["down"])) > 1e-3
 
 
+@pytest.mark.slow
 def test_gait_from_the_command_line(tmp_path, capsys):
     arguments = ["gait", "hexapod", "--steps", "20", "--out", str(tmp_path), "--json"]
     assert main(arguments) == 0

@@ -119,6 +119,7 @@ def test_reference_of_the_tossed_cube():
     assert (near[1] - near[0]) / 2e-3 == pytest.approx(SLOPE, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_gradient_of_a_tossed_cube_has_the_sign_and_size_of_the_truth():
     """Also at steps where MJX's does not; and it is the derivative of what was computed."""
     found = {steps: toss(jnp.array(1.0), steps) for steps in (100, 1000, 3333)}

@@ -47,6 +47,7 @@ def time_stepping(terms, v, gaps, steps):
     return log_size
 
 
+@pytest.mark.slow
 def test_time_stepping_confirms_the_verdicts():
     rng = np.random.default_rng(5)
     v, gaps = rng.normal(size=(16, 3)), rng.exponential(size=(16, 2))

@@ -203,6 +203,7 @@ def test_any_number_of_contacts_in_plane_and_space(nc, nt, panels):
     assert saved(figure) > 3_000
 
 
+@pytest.mark.slow
 def test_spatial_contacts_sampled_by_pivoting():
     terms, v = by_hand(2, 2)
     samples = jc.impact.sample(
