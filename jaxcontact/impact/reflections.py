@@ -156,7 +156,8 @@ def share(these: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax
     """Share alpha of the elastic outcome that loses (1 - R^2) of what the plastic one loses.
 
     alpha = R where <p_p, p_e> = |p_p|^2, eq (18); else the root of (1 - s) alpha^2 + s alpha = R^2 with
-    s = 2 (<p_p, p_e> - |p_p|^2) / (|p_minus|^2 - |p_p|^2).
+    s = 2 (<p_p, p_e> - |p_p|^2) / (|p_minus|^2 - |p_p|^2). With the unilateral plastic outcome 0 <= s < 1,
+    for <p_p, p_e - p_p> is a sum of rates and impulses >= 0, and so there is one root in 0..1.
     """
     lost = -2.0 * (these.rate @ stops) - stops @ these.gram @ stops
     apart = (these.rate + these.gram @ stops) @ (bounces - stops)

@@ -68,7 +68,7 @@ def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float 
 
 
 def newtons_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0)) -> Model:
-    """The same balls at home, touching; the first arrives at 1 m/s (Seghete & Murphey, Example 1)."""
+    """Balls of 5 cm on a line that touch; the first arrives at 1 m/s (Seghete & Murphey, Example 1)."""
     model = swinging_cradle(masses)
     home = model.params.constants["home"]
     return model.replace(state=State(q=home, v=jnp.zeros_like(home).at[0].set(1.0), t=jnp.array(0.0)))
