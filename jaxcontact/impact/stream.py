@@ -27,8 +27,8 @@ from jaxcontact.impact.lanes import BLOCK, FEW, LaneResults, lane_status, run_la
 from jaxcontact.solvers import leaves, modes
 from jaxcontact.terms import ContactTerms
 
-PIECE = 2**14  # samples per call of the kernel
-MANY_MODES = 512  # tables above it get few lanes, and many small calls per chunk
+PIECE = 2**14  # samples per call of the kernel, a quarter of it with many modes
+MANY_MODES = 512  # in a table
 PILOT = 1024  # samples that fill the first table of "visited"
 _NONE = np.empty(0, np.uint32)
 SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
@@ -108,6 +108,7 @@ class Stream:
         self.selection, self.num_directions = selection, num_directions
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.num_modes = 0
+        self.piece = PIECE
         self.collides = bool(jnp.any(colliding(terms, v)))
         self.enumerates = self.collides and selection != "lemke"
         self.complete = selection == "all" or not self.collides
@@ -115,6 +116,7 @@ class Stream:
         if self.enumerates:
             self.space, self.table = tabulate(terms)
             self.num_modes = self.table.regular.shape[0]
+            self.piece = PIECE if self.num_modes <= MANY_MODES else PIECE // 4
             self.stems = None
             if self.num_modes > FEW:
                 self.stems = leaves.leaves(self.table, self.space.delassus, self.space.mu)
@@ -149,9 +151,11 @@ class Stream:
                     if block_begin < end <= block_end:
                         facts = np.union1d(facts, learnt)
                 cuts = _cuts(*_parts(max(begin, block_begin), block_end, size, share[1])[share[0]], size)
-                parts = self._in_order(pool, workers, [p for cut in cuts for p in _cuts(*cut, PIECE)], known)
+                parts = self._in_order(
+                    pool, workers, [p for cut in cuts for p in _cuts(*cut, self.piece)], known
+                )
                 for cut in cuts:
-                    chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, PIECE)))))
+                    chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, self.piece)))))
                     facts = np.union1d(facts, chunk.facts)
                     yield chunk
                 facts = exchange(facts)
@@ -217,7 +221,7 @@ class Stream:
     ) -> tuple[LaneResults, np.ndarray]:
         table, complete = (self.table, None) if known is None else known
         num_modes = table.regular.shape[0]
-        size = PIECE if num_modes <= MANY_MODES else PIECE // 4
+        size = self.piece
         placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
         complete, stems = jax.device_put((complete, self.stems if known is None else None), device)
         parts, facts = [], [_NO_FACTS]
