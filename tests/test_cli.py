@@ -1,6 +1,7 @@
 """The command line, as a person uses it."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -224,6 +225,6 @@ def test_coverage_is_stated_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 def test_a_reader_may_leave_early() -> None:
-    command = f"{sys.executable} -m jaxcontact models | true"
+    command = f"{shlex.quote(sys.executable)} -m jaxcontact models | true"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert ran.stderr == ""
