@@ -45,7 +45,7 @@ CASES = [
     *(_case(name, 2**16, "all") for name in ("rocking_block", "compass_gait", "box_and_wall", "ramone")),
     _case("compass_gait", 2**20, "all", repeats=3),
     *(_case(name, 2**13, "lemke", repeats=3) for name in ("rocking_block", "compass_gait", "ramone")),
-    _case("disk_stack", 2**10, "all", repeats=3),
+    _case("disk_stack", 2**13, "all", repeats=3),
     _case("disk_stack", 2**16, "visited", repeats=3),
     _case("disk_stack", 2**10, "lemke", repeats=3),
 ]
