@@ -124,10 +124,8 @@ def take_step(
     Args:
         v: (nv,) velocity to start Newton's method from.
 
-    Derivative: of the solution, first order, forward, by everything but `v` and the modes of contact.
+    Derivative: none; see `repeat_step`.
     """
-    fixed = lax.stop_gradient((params, q, p, t, contacts, h))
-
     small = float(jnp.finfo(q.dtype).eps) ** 0.5
 
     def unsolved(carry: tuple[jax.Array, ...]) -> jax.Array:
@@ -137,32 +135,46 @@ def take_step(
     def iterate(carry: tuple) -> tuple:
         w, impulse, inverse, change, _, count = carry
         fresh = (count % FRESH == 0) | (change <= small)
-        inverse = lax.cond(
-            fresh, lambda: _inverse(system, fixed[0], fixed[1], fixed[3], w, fixed[5]), lambda: inverse
-        )
-        new, impulse, _, free = _newton(system, *fixed[:4], w, impulse, inverse, *fixed[4:])
+        inverse = lax.cond(fresh, lambda: step_inverse(system, params, q, t, w, h), lambda: inverse)
+        new, impulse, _, free = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
         # Of bodies at rest only the velocity that they would have without contacts sets a scale.
         size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(free))) + float(jnp.finfo(w.dtype).tiny)
         return new, impulse, inverse, jnp.max(jnp.abs(new - w)) / size, fresh, count + 1
 
     none = jnp.zeros(contacts.rows.shape[:2], q.dtype)
     zeros, far = jnp.zeros((v.shape[0], v.shape[0]), q.dtype), jnp.asarray(jnp.inf, q.dtype)
-    start = (lax.stop_gradient(v), none, zeros, far, jnp.array(False), jnp.int32(0))
+    start = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
     w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, start)
 
-    def solution(h: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        # One more iteration, with the derivative taken at the solution: the last digits, and the derivative.
-        exact, lam, fine, _ = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
-        q_end = retract(system, q, h * exact)
-        p_end = discrete_momenta(system, params, q, t, exact, h)[1]
-        return gaps(system, params, q_end), (exact, lam, q_end, p_end, fine)
+    def last(h: jax.Array) -> tuple[jax.Array, Step]:
+        step = repeat_step(system, params, q, p, t, w, impulse, inverse, contacts, h)
+        return step.phi, step
 
-    phi, rate, (w, impulse, q_end, p_end, fine) = jax.jvp(solution, (h,), (jnp.ones_like(h),), has_aux=True)
-    solved = (change <= small) & fine & jnp.all(jnp.isfinite(p_end))
-    return Step(w, impulse, q_end, p_end, phi, solved), lax.stop_gradient(rate)
+    _, rate, step = jax.jvp(last, (h,), (jnp.ones_like(h),), has_aux=True)
+    solved = (change <= small) & step.solved & jnp.all(jnp.isfinite(step.p))
+    return step._replace(solved=solved), rate
 
 
-def _inverse(
+def repeat_step(
+    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
+    impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
+) -> Step:  # fmt: skip
+    """The step again from its mean velocity w: one more iteration, for the last digits and the derivative.
+
+    Args:
+        impulse: (nc, dim), to find the modes of contact from.
+        inverse: `step_inverse` at w.
+
+    Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `inverse`
+        and the modes of contact.
+    """
+    exact, lam, fine, _ = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
+    q_end = retract(system, q, h * exact)
+    p_end = discrete_momenta(system, params, q, t, exact, h)[1]
+    return Step(exact, lam, q_end, p_end, gaps(system, params, q_end), fine)
+
+
+def step_inverse(
     system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
 ) -> jax.Array:
     """Inverse (nv, nv) of the derivative of the start momentum by w, which is M up to terms of order h."""

@@ -12,27 +12,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact import implicit
-from jaxcontact.impact.contact_space import collision_tolerance
-from jaxcontact.simulate.discrete import Contacts, onto_closed_contacts, take_step
+from jaxcontact.simulate.discrete import onto_closed_contacts, take_step
+from jaxcontact.simulate.node import Node, approaching, arrive, contacts_of, terms_at, touching
+from jaxcontact.simulate.pieces import EVENT, IMPACT, WHOLE, Pieces, kept, no_pieces
 from jaxcontact.simulate.strike import Law, Strike, strike
 from jaxcontact.simulate.trajectory import Impacts, Trajectory
 from jaxcontact.status import Status, flag
-from jaxcontact.system import Params, State, System, mass_matrix
-from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms, contact_terms
+from jaxcontact.system import Params, State, System
+from jaxcontact.terms import CONTACT_TOLERANCE
 
 MAX_TURNS = 1000  # of the loop within one step: trial steps and impacts
-
-
-class _Node(NamedTuple):
-    """A configuration with its momentum, and the contacts there."""
-
-    q: jax.Array
-    p: jax.Array
-    v: jax.Array
-    t: jax.Array
-    terms: ContactTerms
-    closed: jax.Array  # (nc,) bool: touching, not approaching and not leaving
 
 
 class _Search(NamedTuple):
@@ -47,16 +36,20 @@ class _Search(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    node: _Node
+    node: Node
     search: _Search
     last: jax.Array  # (nc,) time of the last impact
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts in this step
     status: jax.Array
     turns: jax.Array
+    pieces: Pieces
+    count: jax.Array  # of pieces
 
 
-class _Setting(NamedTuple):
+class Setting(NamedTuple):
+    """How a motion goes: arguments of `variational`, static but for the first three."""
+
     restitution: jax.Array
     zeno: jax.Array
     key: jax.Array | None
@@ -64,81 +57,73 @@ class _Setting(NamedTuple):
     law: Law | None
 
 
-def _touching(terms: ContactTerms) -> jax.Array:
-    """Contacts (nc,) that an impact takes part in: gaps below 1e-9 m, 1e-5 m in single precision."""
-    return terms.phi <= (1e-9 if jnp.finfo(terms.phi.dtype).bits >= 64 else 1e-5)
+class Run(NamedTuple):
+    """A motion and how to repeat it.
+
+    Attributes:
+        trajectory: the motion.
+        pieces: its pieces, with a first axis of `max_pieces`.
+        count: the number of pieces, also of those beyond that.
+        ends: (T,) index of the last piece of each time step.
+    """
+
+    trajectory: Trajectory
+    pieces: Pieces
+    count: jax.Array
+    ends: jax.Array
 
 
-def _approaching(node: _Node) -> jax.Array:
-    return _touching(node.terms) & (node.terms.J_n @ node.v < -collision_tolerance(node.v.dtype))
-
-
-def _at(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
-    if system.structure.num_contacts:
-        return contact_terms(system, params, State(q=q, v=jnp.zeros(system.structure.num_velocities), t=t))
-    nv, dtype = system.structure.num_velocities, q.dtype
-    none = jnp.zeros(0, dtype)
-    return ContactTerms(
-        M=mass_matrix(system, params, q),
-        J_n=jnp.zeros((0, nv), dtype),
-        J_t=jnp.zeros((0, system.structure.dim - 1, nv), dtype),
-        phi=none,
-        mu=none,
-        active=jnp.zeros(0, bool),
-    )
-
-
-def _contacts(terms: ContactTerms, closed: jax.Array) -> Contacts:
-    return Contacts(jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1), terms.mu, closed)
-
-
-def _arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> _Node:
-    v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
-    # Contacts that leave so slowly that they would be back within the round-off of a gap stay closed, which
-    # does not hold them: closed contacts push but never pull.
-    rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
-    return _Node(q, p, v, t, terms, _touching(terms) & (rate >= -tolerance) & (rate <= 100.0 * tolerance))
-
-
-@functools.partial(jax.jit, static_argnums=(0, 7, 8, 9, 10))
+@functools.partial(jax.jit, static_argnums=(0, 7, 8, 9, 10, 11))
 def run(
     system: System, params: Params, state: State, dt: jax.Array, restitution: jax.Array, zeno: jax.Array,
     key: jax.Array | None, order: str | tuple[int, ...], law: Law | None, num_steps: int, max_impacts: int,
-) -> Trajectory:  # fmt: skip
-    """The motion over `num_steps` steps of dt from `state`; arguments as `variational`."""
-    setting = _Setting(restitution, zeno, key, order, law)
-    terms = _at(system, params, state.q, state.t)
-    start = _arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
+    max_pieces: int,
+) -> Run:  # fmt: skip
+    """The motion over `num_steps` steps of dt from `state`; arguments as `variational`.
+
+    Derivative: none; see `replay`.
+    """
+    setting = Setting(restitution, zeno, key, order, law)
+    terms = terms_at(system, params, state.q, state.t)
+    start = arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
     nc, dim = terms.phi.shape[0], system.structure.dim
     bad = flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
-    impacts = _no_impacts(system, setting, start, max_impacts)
+    impacts, unused = _no_impacts(system, setting, start, max_impacts)
+    pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
     last = jnp.full(nc, -jnp.inf, start.q.dtype)
 
-    def body(carry: tuple[_Node, jax.Array, Impacts], k: jax.Array) -> tuple[Any, Any]:
-        node, last, impacts = carry
+    def body(carry: tuple[Any, ...], k: jax.Array) -> tuple[Any, Any]:
+        node, last, impacts, pieces, count = carry
         t_end = start.t + (k + 1) * dt
         none = jnp.zeros((nc, dim), node.q.dtype)
-        begin = _Carry(node, _whole(t_end - node.t, nc), last, impacts, none, jnp.uint32(0), jnp.int32(0))
+        search = _whole(t_end - node.t, nc)
+        begin = _Carry(node, search, last, impacts, none, jnp.uint32(0), jnp.int32(0), pieces, count)
 
         def moving(c: _Carry) -> jax.Array:
-            unfinished = (c.node.t < t_end) | jnp.any(_approaching(c.node))
+            unfinished = (c.node.t < t_end) | jnp.any(approaching(c.node))
             return unfinished & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
 
-        end = lax.while_loop(moving, lambda c: _turn(system, params, setting, t_end, c), begin)
+        def turn(c: _Carry) -> _Carry:
+            c, piece = _turn(system, params, setting, t_end, unused, c)
+            pieces, count = kept(c.pieces, c.count, piece._replace(step=k, closed=c.node.closed))
+            return c._replace(pieces=pieces, count=count, turns=c.turns + 1)
+
+        end = lax.while_loop(moving, turn, begin)
         status = end.status | flag(end.turns >= MAX_TURNS, Status.MAX_ITERS)
         status = (
             status | flag(~jnp.all(jnp.isfinite(end.node.p)), Status.NONFINITE) | jnp.where(k == 0, bad, 0)
         )
-        row = (end.node.q, end.node.v, end.node.t, end.node.closed, end.impulse, status)
-        return (end.node, end.last, end.impacts), row
+        row = (end.node.q, end.node.v, end.node.t, end.node.closed, end.impulse, status, end.count - 1)
+        return (end.node, end.last, end.impacts, end.pieces, end.count), row
 
-    steps = jnp.arange(num_steps)
-    (_, _, impacts), rows = lax.scan(body, (start, last, impacts), steps)
+    steps = jnp.arange(num_steps, dtype=jnp.int32)
+    (_, _, impacts, pieces, count), rows = lax.scan(body, (start, last, impacts, pieces, jnp.int32(0)), steps)
     first = (start.q, start.v, start.t, start.closed)
     q, v, t, closed = (jnp.concatenate([a[None], b]) for a, b in zip(first, rows[:4], strict=True))
-    return Trajectory(
+    trajectory = Trajectory(
         states=State(q=q, v=v, t=t), contacts=closed, impulse=rows[4], impacts=impacts, status=rows[5]
     )
+    return Run(trajectory, pieces, count, rows[6])
 
 
 def _whole(remaining: jax.Array, nc: int) -> _Search:
@@ -147,40 +132,52 @@ def _whole(remaining: jax.Array, nc: int) -> _Search:
     return _Search(zero, remaining, remaining, jnp.zeros(nc, bool), jnp.array(False), jnp.int32(0))
 
 
-def _turn(system: System, params: Params, setting: _Setting, t_end: jax.Array, carry: _Carry) -> _Carry:
+def _turn(
+    system: System, params: Params, setting: Setting, t_end: jax.Array, unused: Pieces, carry: _Carry
+) -> tuple[_Carry, Pieces]:
     """An impact where one is due, else a trial step."""
-    carry = carry._replace(turns=carry.turns + 1)
     if carry.last.shape[0] == 0:
-        return _move(system, params, t_end, carry)
+        return _move(system, params, t_end, unused, carry)
     return lax.cond(
-        jnp.any(_approaching(carry.node)),
-        lambda c: _collide(setting, t_end, c),
-        lambda c: _move(system, params, t_end, c),
+        jnp.any(approaching(carry.node)),
+        lambda c: _collide(setting, t_end, unused, c),
+        lambda c: _move(system, params, t_end, unused, c),
         carry,
     )
 
 
-def _collide(setting: _Setting, t_end: jax.Array, carry: _Carry) -> _Carry:
+def _collide(setting: Setting, t_end: jax.Array, unused: Pieces, carry: _Carry) -> tuple[_Carry, Pieces]:
     """The impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
-    touching, approaching = _touching(node.terms), _approaching(node)
-    soon = jnp.any(approaching & (node.t - carry.last < setting.zeno))
-    key = None if setting.key is None else jax.random.fold_in(setting.key, impacts.count)
-    terms = node.terms.replace(active=touching)
-    hit = strike(terms, node.v, key, soon, setting.restitution, setting.order, setting.law)
-    p = node.p + terms.M @ (hit.v_plus - node.v)  # what the impact leaves alone stays as it is, to the bit
-    after = _arrive(node.terms, node.q, p, node.t)
+    near, striking = touching(node.terms), approaching(node)
+    soon = jnp.any(striking & (node.t - carry.last < setting.zeno))
+    after, hit = impact(setting, node, near, soon, impacts.count)
     status = carry.status | hit.status | flag(soon, Status.ZENO)
-    return carry._replace(
+    carry = carry._replace(
         node=after,
-        search=_whole(t_end - node.t, touching.shape[0]),
-        last=jnp.where(approaching, node.t, carry.last),
-        impacts=_recorded(impacts, node, after, touching, approaching, soon, hit),
-        status=status | flag(jnp.sum(touching) > 1, Status.SIMULTANEOUS),
+        search=_whole(t_end - node.t, near.shape[0]),
+        last=jnp.where(striking, node.t, carry.last),
+        impacts=_recorded(impacts, node, after, near, striking, soon, hit),
+        status=status | flag(jnp.sum(near) > 1, Status.SIMULTANEOUS),
     )
+    piece = unused._replace(kind=jnp.int32(IMPACT), who=near, plastic=soon, order=hit.order)
+    return carry, piece
 
 
-def _no_impacts(system: System, setting: _Setting, node: _Node, rows: int) -> Impacts:
+def impact(
+    setting: Setting, node: Node, near: jax.Array, plastic: jax.Array, number: jax.Array,
+    sequence: jax.Array | None = None,
+) -> tuple[Node, Strike]:  # fmt: skip
+    """The node behind impact `number` of the contacts `near`, in the order on record if there is one."""
+    key = None if setting.key is None else jax.random.fold_in(setting.key, number)
+    terms = node.terms.replace(active=near)
+    hit = strike(terms, node.v, key, plastic, setting.restitution, setting.order, setting.law, sequence)
+    p = node.p + terms.M @ (hit.v_plus - node.v)  # what the impact leaves alone stays as it is, to the bit
+    return arrive(node.terms, node.q, p, node.t), hit
+
+
+def _no_impacts(system: System, setting: Setting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
+    """Room for impacts, and an unused piece."""
     nc, nv, dtype = node.terms.phi.shape[0], node.v.shape[0], node.v.dtype
     length = 1
     if nc:
@@ -189,7 +186,7 @@ def _no_impacts(system: System, setting: _Setting, node: _Node, rows: int) -> Im
         length = jax.eval_shape(
             lambda terms, v: strike(terms, v, key, jnp.array(False), one, order, law), node.terms, node.v
         ).order.shape[0]
-    return Impacts(
+    impacts = Impacts(
         t=jnp.full(rows, jnp.nan, dtype),
         touching=jnp.zeros((rows, nc), bool),
         approaching=jnp.zeros((rows, nc), bool),
@@ -200,10 +197,11 @@ def _no_impacts(system: System, setting: _Setting, node: _Node, rows: int) -> Im
         plastic=jnp.zeros(rows, bool),
         count=jnp.int32(0),
     )
+    return impacts, no_pieces(nv, nc, system.structure.dim, length, dtype)
 
 
 def _recorded(
-    impacts: Impacts, before: _Node, after: _Node, touching: jax.Array, approaching: jax.Array,
+    impacts: Impacts, before: Node, after: Node, touching: jax.Array, approaching: jax.Array,
     soon: jax.Array, hit: Strike,
 ) -> Impacts:  # fmt: skip
     i = impacts.count
@@ -220,15 +218,17 @@ def _recorded(
     )
 
 
-def _move(system: System, params: Params, t_end: jax.Array, carry: _Carry) -> _Carry:
+def _move(
+    system: System, params: Params, t_end: jax.Array, unused: Pieces, carry: _Carry
+) -> tuple[_Carry, Pieces]:
     """A trial step: to the end of the time step if no gap closes, else nearer to where the first one does."""
     node, search = carry.node, carry.search
-    contacts = _contacts(node.terms, node.closed)
+    contacts = contacts_of(node.terms, node.closed)
     step, rate = take_step(system, params, node.q, node.p, node.t, node.v, contacts, search.h)
     eps = float(jnp.finfo(node.q.dtype).eps)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     # A gap that starts a little below zero, by round-off, closes when it comes back to where it was.
-    gap = step.phi - lax.stop_gradient(jnp.minimum(node.terms.phi, 0.0))
+    gap = step.phi - jnp.minimum(node.terms.phi, 0.0)
     fell = ~node.closed & (gap < -512.0 * eps)
     crossed = jnp.any(fell) & finite
     whole = (search.tries == 0) & ~crossed
@@ -240,7 +240,7 @@ def _move(system: System, params: Params, t_end: jax.Array, carry: _Carry) -> _C
     low = jnp.where(crossed, search.low, search.h)
     high = jnp.where(crossed, search.h, search.high)
     shut = (high - low <= 4.0 * eps * (jnp.abs(t_end) + high)) & ~crossed
-    # One more step of Newton's method from a point on the gap carries the derivative of the time exactly.
+    # One more step of Newton's method from a point on the gap, for the last digits of the time.
     found = (near & search.near) | shut
     falls = suspects & (rate < 0)
     ahead = jnp.where(falls, search.h - gap / jnp.where(falls, rate, -1.0), jnp.inf)
@@ -249,17 +249,34 @@ def _move(system: System, params: Params, t_end: jax.Array, carry: _Carry) -> _C
     trial = jnp.where(inside | near, newton, 0.5 * (low + high))
     following = _Search(low, high, trial, suspects, near, search.tries + 1)
 
+    # Whose gap it is: that which the last trial is nearest to, in time.
+    apart = jnp.where(suspects, jnp.abs(gap) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
+    nc = apart.shape[0]
+    who = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
+
     def accept(_: None) -> tuple[Any, ...]:
-        terms = _at(system, params, step.q, node.t)
-        stay = node.closed & _touching(terms)
-        p, second, fine = onto_closed_contacts(terms.M, step.p, _contacts(terms, stay), step.impulse)
         t = jnp.where(whole, t_end, node.t + search.h)
-        arrived = _arrive(terms, step.q, p, t)
+        arrived, second, fine = land(system, params, node, step.q, step.p, t, step.impulse)
         status = flag(~(step.solved & fine), Status.STALLED)
-        return arrived, _whole(t_end - t, fell.shape[0]), carry.impulse + step.impulse + second, status
+        piece = unused._replace(
+            kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
+            h=search.h, w=step.w, impulse=step.impulse, second=second, who=who,
+        )  # fmt: skip
+        return arrived, _whole(t_end - t, nc), carry.impulse + step.impulse + second, status, piece
 
     def refuse(_: None) -> tuple[Any, ...]:
-        return node, following, carry.impulse, jnp.uint32(0)
+        return node, following, carry.impulse, jnp.uint32(0), unused
 
-    new, search, impulse, status = lax.cond(whole | found | ~finite, accept, refuse, None)
-    return carry._replace(node=new, search=search, impulse=impulse, status=carry.status | status)
+    new, search, impulse, status, piece = lax.cond(whole | found | ~finite, accept, refuse, None)
+    carry = carry._replace(node=new, search=search, impulse=impulse, status=carry.status | status)
+    return carry, piece
+
+
+def land(
+    system: System, params: Params, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
+) -> tuple[Node, jax.Array, jax.Array]:
+    """The node at the end (q, p) of a step from `node`, impulses (nc, dim) there, and whether found."""
+    terms = terms_at(system, params, q, node.t)
+    stay = node.closed & touching(terms)
+    p, second, fine = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
+    return arrive(terms, q, p, t), second, fine

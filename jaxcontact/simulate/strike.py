@@ -31,9 +31,15 @@ class Strike(NamedTuple):
 
 def strike(
     terms: ContactTerms, v: jax.Array, key: Any, plastic: jax.Array, restitution: jax.Array,
-    order: str | tuple[int, ...], law: Law | None,
+    order: str | tuple[int, ...], law: Law | None, sequence: jax.Array | None = None,
 ) -> Strike:  # fmt: skip
-    """The impact of the active contacts: plastic where that is asked for, else by `law` or by reflections."""
+    """The impact of the active contacts: plastic where that is asked for, else by `law` or by reflections.
+
+    Args:
+        sequence: (k,) order on record of an impact that is repeated; None for `order`.
+
+    Derivative: with a `sequence` of first order, forward and reverse, as far as `law` has one.
+    """
     these = normals(terms, v)
     rate, mu = these.rate[:, None], jnp.zeros_like(these.rate)
     found, fine = contact_impulses(these.gram, rate, mu, these.active, jnp.zeros_like(rate))
@@ -50,7 +56,10 @@ def strike(
             none,
             status | jnp.where(plastic, 0, info.status),
         )
-    bounces, sequence, left = _reflections(these, order)
+    if sequence is None:
+        bounces, sequence, left = _reflections(these, order)
+    else:
+        bounces, left = _repeated(these, sequence), jnp.array(False)
     alpha = share(these, bounces, stops, jnp.where(plastic, 0.0, restitution))
     impulse = alpha * bounces + (1.0 - alpha) * stops
     status = status | flag(left & ~plastic, Status.UNTERMINATED)
@@ -82,3 +91,13 @@ def _reflections(these: Normals, order: str | tuple[int, ...]) -> tuple[jax.Arra
     impulse, sequence, *_ = lax.while_loop(going, reflect, start)
     left = these.active & (these.rate + these.gram @ impulse < -least)
     return impulse, sequence, jnp.any(left)
+
+
+def _repeated(these: Normals, sequence: jax.Array) -> jax.Array:
+    """Impulses (nc,) of the elastic single impacts of a sequence (k,), -1 behind the last one."""
+
+    def one(impulse: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
+        rate = these.rate[k] + these.gram[k] @ impulse
+        return impulse.at[k].add(jnp.where(k >= 0, -2.0 * rate, 0.0)), None
+
+    return lax.scan(one, jnp.zeros_like(these.rate), sequence)[0]

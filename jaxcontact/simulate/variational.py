@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.impact.inputs import is_concrete
-from jaxcontact.simulate.events import run
+from jaxcontact.simulate.replay import motion
 from jaxcontact.simulate.strike import Law
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.system import Params, State, System
@@ -92,7 +92,8 @@ def variational(
     dtype = state.q.dtype
     wait = dt if zeno is None else zeno
     numbers = tuple(jnp.asarray(x, dtype) for x in (dt, restitution, wait))
-    return run(system, params, state, *numbers, key, order, law, num_steps, int(max_impacts))
+    choice = (order, law, num_steps, int(max_impacts))
+    return motion(system, *choice, params, state, *numbers, key)
 
 
 def _check_order(order: str | tuple[int, ...], nc: int) -> None:

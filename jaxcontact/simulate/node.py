@@ -1,0 +1,68 @@
+"""A configuration within a motion, its momentum, and what its contacts do there.
+
+Owns the tolerances that say which contacts touch, approach, or stay closed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact import implicit
+from jaxcontact.impact.contact_space import collision_tolerance
+from jaxcontact.simulate.discrete import Contacts
+from jaxcontact.system import Params, State, System, mass_matrix
+from jaxcontact.terms import ContactTerms, contact_terms
+
+
+class Node(NamedTuple):
+    """A configuration with its momentum, and the contacts there."""
+
+    q: jax.Array
+    p: jax.Array
+    v: jax.Array
+    t: jax.Array
+    terms: ContactTerms
+    closed: jax.Array  # (nc,) bool: touching, not approaching and not leaving
+
+
+def touching(terms: ContactTerms) -> jax.Array:
+    """Contacts (nc,) that an impact takes part in: gaps below 1e-9 m, 1e-5 m in single precision."""
+    return terms.phi <= (1e-9 if jnp.finfo(terms.phi.dtype).bits >= 64 else 1e-5)
+
+
+def approaching(node: Node) -> jax.Array:
+    """Contacts (nc,) that touch and get nearer, which takes an impact."""
+    return touching(node.terms) & (node.terms.J_n @ node.v < -collision_tolerance(node.v.dtype))
+
+
+def terms_at(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
+    """`contact_terms`, of a system without contacts too."""
+    if system.structure.num_contacts:
+        return contact_terms(system, params, State(q=q, v=jnp.zeros(system.structure.num_velocities), t=t))
+    nv, dtype = system.structure.num_velocities, q.dtype
+    none = jnp.zeros(0, dtype)
+    return ContactTerms(
+        M=mass_matrix(system, params, q),
+        J_n=jnp.zeros((0, nv), dtype),
+        J_t=jnp.zeros((0, system.structure.dim - 1, nv), dtype),
+        phi=none,
+        mu=none,
+        active=jnp.zeros(0, bool),
+    )
+
+
+def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
+    """The contacts of a step that starts at `terms`."""
+    return Contacts(jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1), terms.mu, closed)
+
+
+def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Node:
+    """The node of a configuration q with momentum p."""
+    v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
+    # Contacts that leave so slowly that they would be back within the round-off of a gap stay closed, which
+    # does not hold them: closed contacts push but never pull.
+    rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
+    return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 100.0 * tolerance))
