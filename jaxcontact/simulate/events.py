@@ -44,7 +44,7 @@ class _Carry(NamedTuple):
     status: jax.Array
     turns: jax.Array
     pieces: Pieces
-    count: jax.Array  # of pieces
+    num_pieces: jax.Array
 
 
 class Setting(NamedTuple):
@@ -63,13 +63,13 @@ class Run(NamedTuple):
     Attributes:
         trajectory: the motion.
         pieces: its pieces, with a first axis of `max_pieces`.
-        count: the number of pieces, also of those beyond that.
+        num_pieces: how many there are, also of those beyond that.
         ends: (T,) index of the last piece of each time step.
     """
 
     trajectory: Trajectory
     pieces: Pieces
-    count: jax.Array
+    num_pieces: jax.Array
     ends: jax.Array
 
 
@@ -105,16 +105,16 @@ def run(
 
         def turn(c: _Carry) -> _Carry:
             c, piece = _turn(system, params, setting, t_end, unused, c)
-            pieces, count = kept(c.pieces, c.count, piece._replace(step=k, closed=c.node.closed))
-            return c._replace(pieces=pieces, count=count, turns=c.turns + 1)
+            pieces, count = kept(c.pieces, c.num_pieces, piece._replace(step=k, closed=c.node.closed))
+            return c._replace(pieces=pieces, num_pieces=count, turns=c.turns + 1)
 
         end = lax.while_loop(moving, turn, begin)
         status = end.status | flag(end.turns >= MAX_TURNS, Status.MAX_ITERS)
         status = (
             status | flag(~jnp.all(jnp.isfinite(end.node.p)), Status.NONFINITE) | jnp.where(k == 0, bad, 0)
         )
-        row = (end.node.q, end.node.v, end.node.t, end.node.closed, end.impulse, status, end.count - 1)
-        return (end.node, end.last, end.impacts, end.pieces, end.count), row
+        row = (end.node.q, end.node.v, end.node.t, end.node.closed, end.impulse, status, end.num_pieces - 1)
+        return (end.node, end.last, end.impacts, end.pieces, end.num_pieces), row
 
     steps = jnp.arange(num_steps, dtype=jnp.int32)
     (_, _, impacts, pieces, count), rows = lax.scan(body, (start, last, impacts, pieces, jnp.int32(0)), steps)

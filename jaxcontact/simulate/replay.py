@@ -90,7 +90,7 @@ def replay(
     _, rows = lax.scan(one, (start, jnp.int32(0)), pieces)
     room = pieces.kind.shape[0]
     # Where pieces are missing, numbers are no longer known, nor are their derivatives.
-    trust = jnp.where(found.count > room, jnp.nan, 1.0).astype(start.q.dtype)
+    trust = jnp.where(found.num_pieces > room, jnp.nan, 1.0).astype(start.q.dtype)
     q, v, t, pushed, *blows = (row * trust for row in rows)
     ends = (
         jnp.concatenate([first[None], row[found.ends]])

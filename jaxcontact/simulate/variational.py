@@ -62,7 +62,7 @@ def variational(
             `status` and `impulse`.
         zeno: shortest time between two impacts of a contact, s; default dt, 0 for never.
         key: handed on to `law`, folded with the number of the impact.
-        max_impacts: number of impacts that are kept on record.
+        max_impacts: number of impacts that are kept on record, and that a derivative goes through.
 
     Returns:
         Trajectory.
@@ -76,8 +76,9 @@ def variational(
         after 1000 trial steps within one; NONFINITE; UNTERMINATED after 64 single impacts of one; and the
         bits of `law`.
 
-    Derivative: first order, forward (jvp, jacfwd), by state and params; the times of impact move along. The
-        order of impacts and the modes of contact are piecewise constant.
+    Derivative: first order, forward and reverse, by state, params and restitution; the times of impact move
+        along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more
+        than `max_impacts` impacts, for then a motion cannot be repeated.
     """
     if system.constraints is not None:
         raise ValueError("system: variational takes no `constraints`; use generalized coordinates")

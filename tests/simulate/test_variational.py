@@ -154,31 +154,70 @@ def test_bad_numbers_and_starts_are_named():
         run((joint.system, joint.params, joint.state))
 
 
+def outcome(z):
+    """Last row and a time of impact, by (params, q, v, restitution); 300 steps, as `run`."""
+    params, q, v, restitution = z
+    found = run((BALL, params, jc.State(q=q, v=v, t=jnp.array(0.0))), dt=0.006, restitution=restitution)
+    last = found.states
+    return jnp.concatenate([last.q[-1], last.v[-1], found.impacts.t[1:2], found.impulse[-1, 0]])
+
+
+@functools.cache
+def slopes():
+    return jax.jit(lambda z, along: (jax.jvp(outcome, (z,), (along,)), jax.jacrev(outcome)(z)))
+
+
 def test_derivative_moves_the_times_of_impact():
     """Height and speed at the end after two bounces, by drop height, restitution and gravity, closed form."""
-    duration = 1.6
+    _, params, state = ball(height=1.2)
+    z = (params, state.q, state.v, jnp.array(0.8))
+    (value, _), slope = slopes()(z, z)
 
-    def final(z):
-        system, params, state = ball()
-        params = params.replace(gravity=jnp.stack([0.0 * z[2], -z[2]]))
-        state = state.replace(q=state.q.at[1].set(RADIUS + z[0]))
-        settings = {"dt": 0.02, "duration": duration, "restitution": z[1], "max_impacts": 4}
-        found = jc.simulate.variational(system, params, state, **settings)
-        outcome = jnp.stack([found.states.q[-1, 1] - RADIUS, found.states.v[-1, 1], found.impacts.t[1]])
-        return outcome, outcome
-
-    def exact(z):
-        h, e, g = z
+    def exact(h, e, g):
         fall = jnp.sqrt(2.0 * h / g)
         second = fall * (1.0 + 2.0 * e)
         speed = e**2 * g * fall
-        left = duration - second
+        left = 1.8 - second
         return jnp.stack([speed * left - 0.5 * g * left**2, speed - g * left, second])
 
-    z = jnp.array([1.0, 0.8, G])
-    slope, value = jax.jit(jax.jacfwd(final, has_aux=True))(z)
-    np.testing.assert_allclose(value, exact(z), atol=1e-12)
-    np.testing.assert_allclose(slope, jax.jacfwd(exact)(z), atol=1e-10)
+    rows = jnp.array([1, 4, 6])
+    np.testing.assert_allclose(
+        value[rows], exact(1.2, 0.8, G) + jnp.array([RADIUS, 0.0, 0.0]), rtol=0, atol=1e-12
+    )
+    by_params, by_q, _, by_restitution = slope
+    found = jnp.stack([by_q[:, 1], by_restitution, -by_params.gravity[:, 1]], axis=1)[rows]
+    np.testing.assert_allclose(found, jnp.stack(jax.jacfwd(exact, (0, 1, 2))(1.2, 0.8, G), 1), atol=1e-10)
+
+
+def test_derivative_through_bounces_chatter_and_sliding_both_ways():
+    """By all numbers of the ball on a spring, with spin: reverse, forward, central differences."""
+    _, params, state = ball(vx=3.0, stiffness=0.5, damping=0.2)
+    z, back = jax.flatten_util.ravel_pytree((params, state.q, state.v, jnp.array(0.5)))
+    along = jnp.asarray(np.random.default_rng(3).normal(size=z.shape))
+    (value, forward), slope = slopes()(back(z), back(along))
+    reverse = jnp.concatenate([x.reshape(len(value), -1) for x in jax.tree.leaves(slope)], axis=1)
+    np.testing.assert_allclose(forward, reverse @ along, rtol=0, atol=1e-12)
+    for k in range(len(z)):
+        step = jnp.zeros_like(z).at[k].set(1e-5)
+        central = (outcome(back(z + step)) - outcome(back(z - step))) / 2e-5
+        np.testing.assert_allclose(reverse[:, k], central, rtol=0, atol=1e-6)
+    found = run((BALL, params, state), dt=0.006, restitution=0.5)
+    assert jc.Status.describe(found.status) == "ZENO" and int(found.impacts.count) > 6
+    slides = np.asarray(found.impulse)[:, 0]
+    slides = (slides[:, 0] > 0) & (np.abs(np.abs(slides[:, 1]) - MU * slides[:, 0]) < 1e-12)
+    assert slides.sum() > 10
+
+
+@pytest.mark.slow
+def test_derivative_is_nan_where_impacts_are_too_many_to_keep():
+    def late(height):
+        system, params, state = ball()
+        state = state.replace(q=state.q.at[1].set(RADIUS + height))
+        return jc.simulate.variational(system, params, state, dt=0.02, duration=2.0, max_impacts=1).states
+
+    height, one = jnp.array(1.0), jnp.array(1.0)
+    states, along = jax.jit(lambda h: jax.jvp(late, (h,), (one,)))(height)
+    assert np.all(np.isfinite(states.q)) and np.isnan(along.q[-1, 1])
 
 
 SPINNER = jc.System(jc.Structure(dim=3, bodies=("body",), num_positions=7, quaternions=(3,)), jc.free_poses)
