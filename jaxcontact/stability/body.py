@@ -97,21 +97,24 @@ def as_terms(body: Body) -> LocalTerms:
         return body
     if not isinstance(body, PlanarBiped):
         raise TypeError(f"body: expected a PlanarBiped or LocalTerms, got {type(body).__name__}")
-    dtype = jnp.result_type(float, *(jnp.asarray(x) for x in jax.tree.leaves(body)))
+    leaves = jax.tree.leaves(body)
+    dtype = jnp.result_type(float, *(x if isinstance(x, jax.Array) else np.asarray(x) for x in leaves))
+    xp: Any = jnp if any(isinstance(x, jax.Array) for x in leaves) else np  # plain numbers need no device
     L, phi, mu, e = (
-        jnp.stack([jnp.asarray(one, dtype), jnp.asarray(two, dtype)])
+        xp.stack([xp.asarray(one, dtype), xp.asarray(two, dtype)])
         for one, two in ((body.L1, body.L2), (body.phi1, body.phi2), (body.mu1, body.mu2), (body.e1, body.e2))
     )
-    h = jnp.broadcast_to(jnp.asarray(body.h, dtype), (2,))
-    force = body.F * jnp.stack([jnp.sin(body.alpha), -jnp.cos(body.alpha), jnp.zeros((), dtype)])
-    sin, cos = jnp.sin(phi), jnp.cos(phi)
+    h = xp.broadcast_to(xp.asarray(body.h, dtype), (2,))
+    alpha = xp.asarray(body.alpha, dtype)
+    force = xp.asarray(body.F, dtype) * xp.stack([xp.sin(alpha), -xp.cos(alpha), xp.zeros((), dtype)])
+    sin, cos = xp.sin(phi), xp.cos(phi)
     terms = LocalTerms(
-        M=jnp.eye(3, dtype=dtype),
-        J_n=jnp.stack([-sin, cos, L * cos - h * sin], axis=1),
-        J_t=jnp.stack([cos, sin, h * cos + L * sin], axis=1),
+        M=xp.eye(3, dtype=dtype),
+        J_n=xp.stack([-sin, cos, L * cos - h * sin], axis=1),
+        J_t=xp.stack([cos, sin, h * cos + L * sin], axis=1),
         mu=mu,
         e=e,
-        force=(force + jnp.stack([jnp.zeros((), dtype), jnp.zeros((), dtype), jnp.asarray(body.T, dtype)])),
+        force=(force + xp.stack([xp.zeros((), dtype), xp.zeros((), dtype), xp.asarray(body.T, dtype)])),
     )
     if _seen(L, h) and L[0] == L[1] and h[0] == h[1]:
         raise ValueError(f"L1, L2: the feet coincide at {float(L[0]):g}; expected two points")

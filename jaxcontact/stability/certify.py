@@ -13,14 +13,13 @@ from jaxcontact.stability.exact import (
     Unprovable,
     conditions,
     exact_terms,
-    negated,
     starting_mode,
     static_forces_exist,
 )
 from jaxcontact.stability.family import Family, family, reduced
 from jaxcontact.stability.full import paper_function
 from jaxcontact.stability.program import Candidate, best_function, form_multipliers, rounded_candidate
-from jaxcontact.stability.rational import null_space, reduce_rows
+from jaxcontact.stability.rational import Rational, joined, null_space, rank
 
 METHODS = ("homogeneous", "full", "single")
 
@@ -74,10 +73,10 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> 
     """Functions for the geometry at hand, their multipliers, and the check."""
     nv, one = body.nv, blank.method != "homogeneous"
     candidates: list[Candidate] = []
-    if len(reduce_rows([*body.normal, body.force])[1]) == nv:
-        if not (gaps_hold(body) and len(reduce_rows(body.normal)[1]) == nv):
+    if rank(joined([body.normal, body.force[None]]).num) == nv:
+        if not (gaps_hold(body) and rank(body.normal.num) == nv):
             found = family(body, every, body.force, one_function=one)
-            if blank.method == "full" and not any(body.e):
+            if blank.method == "full" and not any(body.e.num):
                 best = _from_paper(body, found, degree)
             else:
                 best = best_function(body, found, positive_quadratic=True)
@@ -85,10 +84,10 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> 
                 return blank.replace(report="no function of this kind satisfies the conditions with a margin")
             candidates = [best]
     else:
-        drift = null_space(body.normal, nv)
+        drift = null_space(body.normal.num)
         if len(drift) != 1 or not gaps_hold(body):
             return blank.replace(report="the contacts leave the body more freedom than one drift")
-        for lead in (drift[0], negated(drift[0])):
+        for lead in (Rational(drift[0]), Rational(-drift[0])):
             best = best_function(
                 body, family(body, every, lead, drift=True, one_function=one), positive_quadratic=False
             )
@@ -97,10 +96,10 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> 
             candidates.append(best)
     functions = tuple(
         LyapunovFunction(
-            linear=tuple(c.linear),
-            quadratic=tuple(map(tuple, c.quadratic)),
-            turns=tuple(map(tuple, c.turns)),
-            weights=tuple(c.weights),
+            linear=c.linear.fractions(),
+            quadratic=c.quadratic.fractions(),
+            turns=c.turns.fractions(),
+            weights=c.weights.fractions(),
         )
         for c in candidates
     )
@@ -113,14 +112,15 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> 
     needed = conditions(body, "homogeneous") if blank.method == "full" else every
     if proves(body, proof, needed, form_multipliers):
         return proof
-    reason = "restitution can raise the energy" if any(body.e) else "the rounded function fails a condition"
+    elastic = any(body.e.num)
+    reason = "restitution can raise the energy" if elastic else "the rounded function fails a condition"
     return proof.replace(verdict="undecided", report=reason)
 
 
 def _from_paper(body: Exact, found: Family, degree: int) -> Candidate | None:
     """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
     space, _, _ = reduced(found)
-    if not space:
+    if not len(space):
         return None
     w, seconds, word = paper_function(body, space, degree)
     if not np.all(np.isfinite(w)) or not np.any(w):

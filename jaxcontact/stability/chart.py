@@ -171,7 +171,7 @@ def _load(path: str | os.PathLike[str] | None, about: str) -> list[np.ndarray]:
 
 def biped_on_slope(alpha: float, h: float, d: float, **others: Any) -> PlanarBiped:
     """A biped whose weight acts midway between its feet, 2 d apart; foot 1 is uphill. alpha in rad."""
-    middle = h * jnp.tan(alpha)
+    middle = h * (jnp.tan(alpha) if isinstance(alpha, jax.Array) else np.tan(alpha))
     return PlanarBiped(alpha=alpha, h=h, L1=middle - d, L2=middle + d, **others)
 
 

@@ -18,6 +18,7 @@ On level ground f is a combination of the gaps alone; then two functions with op
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -35,23 +36,21 @@ from jaxcontact.stability.exact import (
     exact_terms,
     jump_form,
     make_function,
-    negated,
-    rate_value,
+    rate_values,
     starting_mode,
     static_forces_exist,
 )
 from jaxcontact.stability.rational import (
-    Matrix,
-    Row,
-    combine,
-    dot,
+    Rational,
     exact,
     is_positive_definite,
     is_positive_semidefinite,
+    joined,
     null_space,
-    reduce_rows,
+    rank,
     solve,
-    transpose,
+    whole,
+    zeros,
 )
 
 
@@ -123,8 +122,8 @@ def _proved(certificate: Certificate) -> bool:
     if not all(np.all(np.isfinite(np.asarray(leaf))) for leaf in jax.tree.leaves(terms)):
         return False
     body = exact_terms(terms)
-    sound = all(mu >= 0 for mu in body.mu) and all(0 <= e < 1 for e in body.e)
-    sound = sound and transpose(body.M) == body.M and is_positive_definite(body.M)
+    sound = all(mu >= 0 for mu in body.mu.num) and all(0 <= e < body.e.den for e in body.e.num)
+    sound = sound and body.M.equals(body.M.T) and is_positive_definite(body.M.num)
     if not sound or not static_forces_exist(body):
         return False
     word, strict = starting_mode(body)
@@ -139,44 +138,37 @@ def _proved(certificate: Certificate) -> bool:
 
 
 def proves(
-    body: Exact, certificate: Certificate, every: Conditions, supply: Callable[[Matrix], Any] | None = None
+    body: Exact, certificate: Certificate, every: Conditions, supply: Callable[[Rational], Any] | None = None
 ) -> bool:
     """Whether the functions of a certificate satisfy the conditions of their method and are positive.
 
     With `supply`, multipliers that `certificate.gram` lacks are asked of it and stored there.
     """
     found = [_function(body, V) for V in certificate.V]
-    if certificate.method == "single" and any(any(map(any, turns)) for turns in _turns(certificate)):
+    if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
         return False
-    if not _positive(body, found, [list(V.weights) for V in certificate.V]):
+    if not _positive(body, found, [exact(V.weights) for V in certificate.V]):
         return False
-    functions = [energy(body), *found] if any(body.e) else found  # without restitution the energy never rises
-    first = 0 if any(body.e) else 1
+    elastic = any(body.e.num)  # without restitution the energy never rises
+    functions = [energy(body), *found] if elastic else found
+    first = 0 if elastic else 1
     return all(_never_rises(every, f, certificate.gram, first + k, supply) for k, f in enumerate(functions))
-
-
-def _turns(certificate: Certificate) -> list[Matrix]:
-    return [[list(row) for row in V.turns] for V in certificate.V]
 
 
 def _function(body: Exact, V: LyapunovFunction) -> Function:
     """The stored function; of the wrong size or not symmetric it raises, and so proves nothing."""
-    linear = [Fraction(x) for x in V.linear]
-    quadratic = [[Fraction(x) for x in row] for row in V.quadratic]
-    turns = [[Fraction(x) for x in row] for row in V.turns]
-    if len(quadratic) != body.nv or len(turns) != body.nc:
+    linear, quadratic, turns = exact(V.linear), exact(V.quadratic), exact(V.turns)
+    nv = body.nv
+    if linear.num.shape != (nv,) or quadratic.num.shape != (nv, nv) or turns.num.shape != (body.nc, nv):
         raise ValueError("wrong size")
-    for vector in (linear, *quadratic, *turns):
-        if len(vector) != body.nv:
-            raise ValueError("wrong size")
-    if quadratic != transpose(quadratic):
+    if not quadratic.equals(quadratic.T):
         raise ValueError("not a quadratic function")
     return make_function(body, linear, quadratic, turns)
 
 
 def energy(body: Exact) -> Function:
     """The energy v'Mv/2 - f q."""
-    return make_function(body, negated(body.force), body.M, [[Fraction(0)] * body.nv] * body.nc)
+    return make_function(body, -body.force, body.M, Rational(zeros(body.nc, body.nv)))
 
 
 def _never_rises(
@@ -184,100 +176,98 @@ def _never_rises(
     function: Function,
     gram: dict[tuple[int, str], Any],
     number: int,
-    supply: Callable[[Matrix], Any] | None,
+    supply: Callable[[Rational], Any] | None,
 ) -> bool:
     rates, jumps = every
     for rate in rates:
-        if any(rate_value(rate, function, ray) > 0 for ray in rate.rays):
+        if any(x > 0 for x in rate_values(rate, function, rate.rays)):
             return False
-        if any(rate_value(rate, function, line) != 0 for line in rate.lines):
+        if any(rate_values(rate, function, rate.lines)):
             return False
     for jump in jumps:
         form = jump_form(jump, function)
-        if any(any(row) for row in form[jump.num_rays :]):
+        if np.any(form.num[jump.num_rays :]):
             return False
-        square = [row[: jump.num_rays] for row in form[: jump.num_rays]]
-        _, left = remaining(square)
-        if supply is not None and len(left) > 2:
-            gram[number, jump.name] = supply(left)
+        left = remaining(form[: jump.num_rays, : jump.num_rays])
+        if len(left) > 2:
+            if any(x <= 0 for x in np.diag(left.num)):
+                return False  # a negative square, or products that nothing pays for
+            left = balanced(left)
+            if supply is not None:
+                gram[number, jump.name] = supply(left)
         if not _copositive(left, gram.get((number, jump.name))):
             return False
     return True
 
 
-def remaining(form: Matrix) -> tuple[list[int], Matrix]:
+def remaining(form: Rational) -> Rational:
     """A form without the rays whose products are all >= 0: it is copositive if the rest is."""
     kept = list(range(len(form)))
+    good = [[x >= 0 for x in row] for row in form.num.tolist()]
     while True:
-        harmless = [i for i in kept if all(form[i][k] >= 0 for k in kept)]
+        harmless = [i for i in kept if all(good[i][k] for k in kept)]
         if not harmless:
-            return kept, [[form[i][k] for k in kept] for i in kept]
+            return form[np.ix_(kept, kept)]
         kept.remove(harmless[0])
 
 
-def _copositive(form: Matrix, multipliers: Any) -> bool:
-    if not form:
-        return True
-    if len(form) == 1:
-        return form[0][0] >= 0
+def balanced(form: Rational) -> Rational:
+    """The form with its rays scaled by powers of two to squares between about 1 / 2 and 4."""
+    over = form.den.bit_length()
+    shifts = [(x.bit_length() - over) // 2 for x in np.diag(form.num).tolist()]
+    most = max(0, *shifts)
+    up = whole([1 << (most - shift) for shift in shifts])
+    return Rational(form.num * up[:, None] * up[None], form.den << (2 * most)).simplified()
+
+
+def _copositive(form: Rational, multipliers: Any) -> bool:
+    entries = form.num
+    if len(form) <= 1:
+        return len(form) == 0 or entries[0, 0] >= 0
     if len(form) == 2:  # here the product is negative
-        return form[0][0] >= 0 and form[1][1] >= 0 and form[0][1] ** 2 <= form[0][0] * form[1][1]
+        (a, b), (_, c) = entries
+        return a >= 0 and c >= 0 and b * b <= a * c
     if multipliers is None or np.shape(multipliers) != (len(form), len(form)):
         return False
     shift = exact(multipliers)
-    if any(x < 0 for row in shift for x in row):
+    if any(x < 0 for x in shift.num.ravel()) or not shift.equals(shift.T):
         return False
-    left = [[a - b for a, b in zip(r, s, strict=True)] for r, s in zip(form, shift, strict=True)]
-    return left == transpose(left) and is_positive_semidefinite(left)
+    return is_positive_semidefinite((form - shift).num)
 
 
-def _positive(body: Exact, found: list[Function], weights: list[Row]) -> bool:
+def _positive(body: Exact, found: list[Function], weights: list[Rational]) -> bool:
     """Whether the maximum of the energy and the functions is positive at every state but rest."""
-    nv = body.nv
+    nv, normal = body.nv, body.normal.num
     if not found:
-        return gaps_hold(body) and len(reduce_rows(body.normal)[1]) == nv
+        return gaps_hold(body) and rank(normal) == nv
     if len(found) == 1:
-        a, (s, *y) = found[0].linear, [Fraction(x) for x in weights[0]]
-        if len(y) != body.nc or s <= 0 or any(x <= 0 for x in y):
+        rows = joined([body.force[None], body.normal])
+        if len(weights[0]) != 1 + body.nc or any(x <= 0 for x in weights[0].num):
             return False
-        if combine([s, *y], [body.force, *body.normal], nv) != a:
+        if not (weights[0] @ rows).equals(found[0].linear) or rank(rows.num) != nv:
             return False
-        if len(reduce_rows([body.force, *body.normal])[1]) != nv:
-            return False
-        shifted = (
-            [[x + s * m for x, m in zip(r, t, strict=True)] for r, t in zip(q, body.M, strict=True)]
-            for q in found[0].quadratics
-        )
-        return all(is_positive_definite(each) for each in shifted)
-    drift = null_space(body.normal, nv)
+        shifted = (q + weights[0][0] * body.M for q in found[0].quadratics)
+        return all(is_positive_definite(each.num) for each in shifted)
+    drift = null_space(normal)
     if len(found) != 2 or len(drift) != 1 or not gaps_hold(body):
         return False
-    along = [dot(function.linear, drift[0]) for function in found]
-    return along[0] * along[1] < 0
+    along = [function.linear.num @ drift[0] for function in found]
+    return bool(along[0] * along[1] < 0)
 
 
 def gaps_hold(body: Exact) -> bool:
     """Whether the external force presses on every gap: f = -J_n^T p, p > 0; then energy bounds v and gaps."""
-    _, pivots = reduce_rows(transpose(body.normal))
-    if len(pivots) < body.nc:
-        mean = _pressing(body)
-        return mean is not None
-    p = solve(transpose(body.normal), negated(body.force))
-    return p is not None and all(x > 0 for x in p)
+    if rank(body.normal.num) < body.nc:
+        return _pressing(body)
+    p = solve(body.normal.num.T, -body.force.num)
+    return p is not None and all(x > 0 for x in p.num)
 
 
-def _pressing(body: Exact) -> Row | None:
-    """Positive p for dependent gaps: the mean of all basic solutions, if it is positive."""
-    from itertools import combinations
-
-    rank = len(reduce_rows(body.normal)[1])
-    corners = []
-    for chosen in combinations(range(body.nc), rank):
-        part = solve(transpose([body.normal[i] for i in chosen]), negated(body.force))
-        if part is not None and all(x >= 0 for x in part):
-            full = [Fraction(0)] * body.nc
-            for i, x in zip(chosen, part, strict=True):
-                full[i] = x
-            corners.append(full)
-    mean = [sum(column, Fraction(0)) for column in zip(*corners, strict=True)] if corners else []
-    return mean if mean and all(x > 0 for x in mean) else None
+def _pressing(body: Exact) -> bool:
+    """The same for dependent gaps: whether basic solutions p >= 0 together press on every gap."""
+    pressed: set[int] = set()
+    for chosen in itertools.combinations(range(body.nc), rank(body.normal.num)):
+        part = solve(body.normal.num[list(chosen)].T, -body.force.num)
+        if part is not None and all(x >= 0 for x in part.num):
+            pressed |= {i for i, x in zip(chosen, part.num, strict=True) if x > 0}
+    return len(pressed) == body.nc

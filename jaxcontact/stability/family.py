@@ -10,23 +10,112 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from jaxcontact.stability.exact import (
-    Conditions,
-    Exact,
-    Function,
-    Jump,
-    make_function,
-    negated,
-    rate_value,
+from jaxcontact.stability.exact import Conditions, Exact, Jump, Rate
+from jaxcontact.stability.rational import (
+    Ints,
+    Rational,
+    directions,
+    joined,
+    null_space,
+    primitive,
+    stack,
+    whole,
+    zeros,
 )
-from jaxcontact.stability.rational import ONE, ZERO, Matrix, Row, dot, floats, null_space
 
 SAME = 1e-11  # relative size of a row, or of the sum of two unit rows, that counts as zero
+
+
+@dataclasses.dataclass(frozen=True)
+class Basis:
+    """Functions of one coefficient each: s and the y, the entries of Q, then those of the b_k.
+
+    Attributes:
+        lead: rows c, J_n of the linear parts, (1 + nc, nv).
+        pairs: (2, n) the rows and columns of the entries of Q.
+        bounces: contacts with a b_k; none where V is one function.
+    """
+
+    body: Exact
+    lead: Rational
+    pairs: np.ndarray
+    bounces: list[int]
+
+    def __len__(self) -> int:
+        return len(self.lead) + self.pairs.shape[1] + len(self.bounces) * self.body.nv
+
+    def function(self, coefficients: Rational) -> tuple[Rational, Rational, Rational]:
+        """(a, Q, b) of coefficients."""
+        nv, at = self.body.nv, len(self.lead)
+        quadratic, turns = zeros(nv, nv), zeros(self.body.nc, nv)
+        for i, k, value in zip(*self.pairs, coefficients.num[at:], strict=False):
+            quadratic[i, k] = quadratic[k, i] = value
+        for number, contact in enumerate(self.bounces):
+            start = at + self.pairs.shape[1] + number * nv
+            turns[contact] = coefficients.num[start : start + nv]
+        den = coefficients.den
+        return coefficients[:at] @ self.lead, Rational(quadratic, den), Rational(turns, den)
+
+    def floats(self) -> tuple[np.ndarray, np.ndarray]:
+        """Every a (n, nv), and every Q in contact and after an impact at each contact (1 + nc, n, nv, nv)."""
+        nv, at = self.body.nv, len(self.lead)
+        linear, quadratic = np.zeros((len(self), nv)), np.zeros((1 + self.body.nc, len(self), nv, nv))
+        linear[:at] = self.lead.floats()
+        for number, (i, k) in enumerate(self.pairs.T, start=at):
+            quadratic[:, number, i, k] = quadratic[:, number, k, i] = 1.0
+        at += self.pairs.shape[1]
+        for contact in self.bounces:
+            turn = np.eye(nv)[:, :, None] * linear[1 + contact]
+            quadratic[1 + contact, at : at + nv] = turn + np.swapaxes(turn, 1, 2)
+            at += nv
+        return linear, quadratic
+
+    def rate_rows(self, rate: Rate, generators: Ints) -> Ints:
+        """DV/dt of every function for velocities, each row up to a positive factor."""
+        a, (i, k) = rate.acceleration, self.pairs
+        same = np.where(i == k, 0, 1)
+        quadratic = generators[:, i] * a.num[k] + same * generators[:, k] * a.num[i]
+        linear = generators @ self.lead.num.T
+        none = zeros(len(generators), len(self.bounces) * self.body.nv)
+        return primitive(np.concatenate([linear * a.den, quadratic * self.lead.den, none], axis=1))
+
+    def jump_rows(self, jump: Jump, parts: Any, lead: Any, den: int, one: Any, two: Any) -> Any:
+        """`jump_form` of every function at pairs of generators, times den; of whole numbers or of floats.
+
+        Args:
+            jump: the impact.
+            parts: (start, end, sum, time) of its generators.
+            lead: numerators of the linear parts, or their floats.
+            den: their denominator.
+            one: indices of generators.
+            two: indices of generators, of the same length.
+        """
+        start, end, total, time = parts
+        along = total @ lead.T
+        rows = [-(time[one, None] * along[two] + time[two, None] * along[one])]
+        i, k = self.pairs
+        cross, quadratic = np.where(i == k, 0, 1), 0
+        for sign, x in ((2 * den, start), (-2 * den, end)):
+            x1, x2 = x[one], x[two]
+            quadratic = quadratic + sign * (x1[:, i] * x2[:, k] + cross * x1[:, k] * x2[:, i])
+        rows.append(quadratic)
+        for contact in self.bounces:
+            turn = 0 * start[one]
+            for sign, x, which in ((2, start, jump.before - 1), (-2, end, jump.after - 1)):
+                if which == contact:
+                    gap = x @ lead[1 + contact]
+                    turn = turn + sign * (gap[one, None] * x[two] + gap[two, None] * x[one])
+            rows.append(turn)
+        return np.concatenate(rows, axis=1)
+
+    def exact_rows(self, jump: Jump, one: Any, two: Any) -> Ints:
+        """Those rows exactly, each up to a positive factor."""
+        parts = jump.parts(jump.table)
+        return primitive(self.jump_rows(jump, parts, self.lead.num, self.lead.den, one, two))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +123,7 @@ class Form:
     """Minus the change of V over a jump, over its rays: float rows (k, k, coefficients), and exact ones."""
 
     rows: np.ndarray
-    entry: Callable[[int, int], Row]
+    entry: Callable[[int, int], Ints]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,130 +131,78 @@ class Family:
     """Conditions over the coefficients of a basis.
 
     Attributes:
-        basis: the function of each coefficient: s, the y, the entries of Q, then those of the b_k.
+        basis: the function of each coefficient.
         equal: rows that must vanish.
         at_most: rows that must be <= 0.
         forms: one for each jump, to be copositive.
         positive: number of leading coefficients that must be positive.
     """
 
-    basis: list[Function]
-    equal: Matrix
-    at_most: Matrix
+    basis: Basis
+    equal: Ints
+    at_most: Ints
     forms: list[Form]
     positive: int
 
 
-def function_basis(body: Exact, lead: Row, *, one_function: bool) -> list[Function]:
-    """Basis functions: those of a alone first, then of Q, then of the b_k unless V is one function."""
-    nv = body.nv
-    zero, still = [ZERO] * nv, [[ZERO] * nv for _ in range(nv)]
-    turns = [[ZERO] * nv for _ in range(body.nc)]
-    basis = [make_function(body, row, still, turns) for row in [lead, *body.normal]]
-    for i, k in itertools.combinations_with_replacement(range(nv), 2):
-        quadratic = [list(row) for row in still]
-        quadratic[i][k] = quadratic[k][i] = ONE
-        basis.append(make_function(body, zero, quadratic, turns))
-    for contact, i in itertools.product(range(body.nc), range(nv)):
-        if body.e[contact] and not one_function:
-            turn = [list(row) for row in turns]
-            turn[contact][i] = ONE
-            basis.append(make_function(body, zero, still, turn))
-    return basis
+def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
+    """The basis with the b_k of the contacts that bounce, unless V is one function."""
+    pairs = np.array(list(itertools.combinations_with_replacement(range(body.nv), 2))).T
+    bounces = [k for k in range(body.nc) if body.bounces(k) and not one_function]
+    return Basis(body, joined([lead[None], body.normal]), pairs, bounces)
 
 
 def family(
-    body: Exact, conditions: Conditions, lead: Row, *, drift: bool = False, one_function: bool = False
+    body: Exact, conditions: Conditions, lead: Rational, *, drift: bool = False, one_function: bool = False
 ) -> Family:
     """All conditions as rows over the basis. With `drift`, only the coefficient of `lead` is positive."""
     basis = function_basis(body, lead, one_function=one_function)
-    equal: Matrix = []
-    at_most: Matrix = []
     rates, jumps = conditions
-    for rate in rates:
-        for group, found in ((rate.lines, equal), (rate.rays, at_most)):
-            for generator in group:
-                found.append([rate_value(rate, function, generator) for function in basis])
+    equal = [basis.rate_rows(rate, rate.lines) for rate in rates]
+    at_most = [basis.rate_rows(rate, rate.rays) for rate in rates]
+    lead_floats = basis.lead.floats()
     forms = []
-    bounces = [k for k in range(body.nc) if body.e[k] and not one_function]
     for jump in jumps:
-        entry = exact_entries(body, jump, lead, bounces)
-        size = range(len(jump.start))
-        equal += [entry(line, k) for line in size[jump.num_rays :] for k in size]
-        forms.append(Form(_float_rows(body, jump, lead, bounces)[: jump.num_rays, : jump.num_rays], entry))
-    return Family(basis, _distinct(equal), _distinct(at_most), forms, 1 if drift else 1 + body.nc)
+        count, num = len(jump.table), jump.num_rays
+        lines = [(line, k) for line in range(num, count) for k in range(line + 1)]
+        if lines:
+            equal.append(basis.exact_rows(jump, *np.array(lines).T))
+        one, two = (each.ravel() for each in np.indices((num, num)))
+        table = directions(jump.table[:num])
+        values = basis.jump_rows(jump, jump.parts(table), lead_floats, 1, one, two)
+
+        def entry(i: int, k: int, jump: Jump = jump) -> Ints:
+            return basis.exact_rows(jump, np.array([i]), np.array([k]))[0]
+
+        forms.append(Form(values.reshape(num, num, len(basis)), entry))
+    equals, most = (_distinct(stack(found, len(basis))) for found in (equal, at_most))
+    return Family(basis, equals, most, forms, 1 if drift else 1 + body.nc)
 
 
-def exact_entries(body: Exact, jump: Jump, lead: Row, bounces: list[int]) -> Callable[[int, int], Row]:
-    """Entry (i, k) of `jump_form` of every basis function at once, written out."""
-    half = Fraction(1, 2)
-    pairs = list(itertools.combinations_with_replacement(range(body.nv), 2))
-    linear = [[dot(c, u) for u in jump.mean] for c in (lead, *body.normal)]
-    s, e = jump.start, jump.end
-    sides = ((half, s, jump.before - 1), (-half, e, jump.after - 1))
-
-    def entry(i: int, k: int) -> Row:
-        row = [-half * (jump.duration[i] * u[k] + jump.duration[k] * u[i]) for u in linear]
-        for a, b in pairs:
-            value = s[i][a] * s[k][b] - e[i][a] * e[k][b]
-            row.append(half * (value if a == b else value + s[i][b] * s[k][a] - e[i][b] * e[k][a]))
-        for contact in bounces:
-            turn = [ZERO] * body.nv
-            for sign, x, which in sides:
-                if which == contact:
-                    first, second = dot(body.normal[which], x[i]), dot(body.normal[which], x[k])
-                    turn = [
-                        t + sign * (first * p + second * q) for t, p, q in zip(turn, x[k], x[i], strict=True)
-                    ]
-            row += turn
-        return row
-
-    return entry
+def _distinct(rows: Ints) -> Ints:
+    return stack([whole(row) for row in dict.fromkeys(map(tuple, rows)) if any(row)], rows.shape[1])
 
 
-def _float_rows(body: Exact, jump: Jump, lead: Row, bounces: list[int]) -> np.ndarray:
-    """The same as an array (k, k, coefficients) of floats."""
-    start, end, mean = floats(jump.start), floats(jump.end), floats(jump.mean)
-    duration = np.array([float(x) for x in jump.duration])
-    along = duration[:, None, None] * (mean @ floats([lead, *body.normal]).T)[None]
-    outer = start[:, None, :, None] * start[None, :, None, :] - end[:, None, :, None] * end[None, :, None, :]
-    outer = 0.5 * (outer + np.swapaxes(outer, 2, 3))
-    a, b = np.array(list(itertools.combinations_with_replacement(range(body.nv), 2))).T
-    parts = [-0.5 * (along + np.swapaxes(along, 0, 1)), outer[:, :, a, b] * np.where(a == b, 0.5, 1.0)]
-    for contact in bounces:
-        turn = np.zeros((len(start), len(start), body.nv))
-        for sign, x, which in ((0.5, start, jump.before - 1), (-0.5, end, jump.after - 1)):
-            if which == contact:
-                gap = x @ floats([body.normal[contact]])[0]
-                turn += sign * (gap[:, None, None] * x[None] + gap[None, :, None] * x[:, None])
-        parts.append(turn)
-    return np.concatenate(parts, axis=2)
-
-
-def _distinct(rows: Matrix) -> Matrix:
-    return [list(row) for row in {tuple(row): None for row in rows if any(row)}]
-
-
-def reduced(found: Family) -> tuple[Matrix, np.ndarray, list[np.ndarray]]:
+def reduced(found: Family) -> tuple[Ints, np.ndarray, list[np.ndarray]]:
     """A basis of the coefficients that satisfy all equalities, and the other conditions over it, in floats.
 
     A ray without a square (its form vanishes on it for every V) must have its products >= 0: those join the
     linear conditions, and the ray leaves the form. Two opposite inequalities are an equality more, taken
     exactly.
     """
-    equal = list(found.equal)
+    equal = found.equal
     while True:
-        space = null_space(equal, len(found.basis))
-        if not space:
-            return [], np.zeros((0, 0)), []
-        rows, sources, forms = _over(floats(space).T, found)
+        space = null_space(equal)
+        if not len(space):
+            return space, np.zeros((0, 0)), []
+        rows, sources, forms = _over(directions(space).T, found)
         opposite: Any = (
             np.argwhere(np.linalg.norm(rows[:, None] + rows[None], axis=2) < 1e-9) if len(rows) else []
         )
         more = [sources[i]() for i, k in opposite if i < k]
         if not more:
             return space, _unrepeated(rows), forms
-        equal = _distinct(equal + more)
+        equal = _distinct(stack([equal, *more], len(found.basis)))
 
 
 def _unrepeated(rows: np.ndarray) -> np.ndarray:
@@ -173,19 +210,18 @@ def _unrepeated(rows: np.ndarray) -> np.ndarray:
     return rows[np.sort(first)]
 
 
-def _over(space: np.ndarray, found: Family) -> tuple[np.ndarray, list[Callable[[], Row]], list[np.ndarray]]:
+def _over(space: np.ndarray, found: Family) -> tuple[np.ndarray, list[Callable[[], Ints]], list[np.ndarray]]:
     """Unit rows of the inequalities with their exact sources, and the forms, over a basis of coefficients."""
     size = np.linalg.norm(space)
     rows: list[np.ndarray] = []
-    sources: list[Callable[[], Row]] = []
+    sources: list[Callable[[], Ints]] = []
 
-    def add(row: np.ndarray, scale: float, source: Callable[[], Row]) -> None:
+    def add(row: np.ndarray, scale: float, source: Callable[[], Ints]) -> None:
         if np.linalg.norm(row) > SAME * scale * size:
             rows.append(row / np.linalg.norm(row))
             sources.append(source)
 
-    for exact in found.at_most:
-        row = floats([exact])[0]
+    for exact, row in zip(found.at_most, directions(found.at_most), strict=True):
         add(row @ space, float(np.linalg.norm(row)), lambda exact=exact: exact)  # type: ignore[misc]
     forms = []
     for form in found.forms:
@@ -194,7 +230,7 @@ def _over(space: np.ndarray, found: Family) -> tuple[np.ndarray, list[Callable[[
         scale = float(np.max(np.linalg.norm(form.rows, axis=2), initial=0.0))
 
         def move(i: int, k: int, form: Form = form, table: np.ndarray = table, scale: float = scale) -> None:
-            add(-table[i, k], scale, lambda: negated(form.entry(i, k)))
+            add(-table[i, k], scale, lambda: -form.entry(i, k))
 
         while flat := [i for i in kept if np.linalg.norm(table[i, i]) <= SAME * scale * size]:
             kept.remove(flat[0])

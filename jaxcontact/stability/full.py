@@ -18,7 +18,7 @@ import numpy as np
 from jaxcontact.stability.exact import Exact, Unprovable, impacts, mode_accelerations, mode_cone
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.program import ConeProgram, solve_cone
-from jaxcontact.stability.rational import Matrix, floats, null_space
+from jaxcontact.stability.rational import Ints, directions, null_space, stack
 
 Poly = dict[tuple[int, ...], float]
 
@@ -124,7 +124,7 @@ class _Program:
         return solve_cone(np.zeros(self.size), cone, tolerance=1e-8)
 
 
-def paper_function(body: Exact, space: Matrix, degree: int) -> tuple[np.ndarray, float, str]:
+def paper_function(body: Exact, space: Ints, degree: int) -> tuple[np.ndarray, float, str]:
     """Coefficients of the paper's V_2 over `space`, its parts of weight 2; solver seconds and its word.
 
     Terms linear in velocity must vanish and the parts of weight 2 satisfy the equalities that `space`
@@ -133,8 +133,8 @@ def paper_function(body: Exact, space: Matrix, degree: int) -> tuple[np.ndarray,
     Raises:
         Unprovable: not two feet of one body with a common drift, or restitution.
     """
-    drift = null_space(body.normal, 3) if body.nv == 3 else []
-    if body.nc != 2 or any(body.e) or len(drift) != 1 or any(drift[0][1:]):
+    drift = null_space(body.normal.num)
+    if body.nv != 3 or body.nc != 2 or any(body.e.num) or len(drift) != 1 or any(drift[0][1:]):
         raise Unprovable("the full program is for a body on two feet of one inclination, without restitution")
     heavy = [m for m in _monomials(5, degree) if 2 * sum(m[:2]) + sum(m[2:]) > 2]
     light: list[tuple[int, ...]] = [(1, 0, 0, 0, 0), (0, 1, 0, 0, 0)]
@@ -142,10 +142,10 @@ def paper_function(body: Exact, space: Matrix, degree: int) -> tuple[np.ndarray,
         *light,
         *(tuple(int(i == k) + int(j == k) for k in range(5)) for i in (2, 3, 4) for j in range(i, 5)),
     ]
-    slope = 1.0 if body.force[0] > 0 else -1.0
+    slope = 1.0 if body.force.num[0] > 0 else -1.0
     table = np.zeros((len(space), 1 + len(light)))  # of x, then the light monomials, for each basis vector
-    for k, vector in enumerate(floats(space)):
-        table[k, :3] = vector[0] * floats([body.force])[0] + vector[1:3] @ floats(body.normal)
+    for k, vector in enumerate(directions(space)):
+        table[k, :3] = vector[0] * body.force.floats() + vector[1:3] @ body.normal.floats()
         table[k, 3:] = vector[3:] * np.array([0.5 if max(m) == 2 else 1.0 for m in light[2:]])
     program = _Program(len(space) + len(heavy), table, len(light))
     program.fix({k: slope * value for k, value in enumerate(table[:, 0])}, -1.0)
@@ -168,33 +168,29 @@ def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]
     """(54) where the gaps are not negative."""
     parts: list[Poly] = [{m: 1.0} for m in monomials]
     quartic: Poly = {tuple(4 * int(i == k) for k in range(5)): -1.0 for i in (2, 3, 4)}
-    gaps = [_linear([*map(float, row[1:]), 0.0, 0.0, 0.0]) for row in body.normal]
+    gaps = [_linear([*row[1:], 0.0, 0.0, 0.0]) for row in body.normal.floats().tolist()]
     program.require({}, parts, quartic, [*gaps, _ball(5)], 5)
 
 
 def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, ...]]) -> None:
     """-dV/dt >= 0 along a mode, over the positions and velocities that satisfy its equalities."""
     rays, lines = mode_cone(body, word)
-    if not rays and not lines:
+    if not len(rays) and not len(lines):
         return
-    held = [body.normal[i][1:] for i, letter in enumerate(word) if letter != "F"]
-    places = floats(null_space(held, 2)).reshape(-1, 2)
-    equal = [body.normal[i] for i, c in enumerate(word) if c != "F"]
-    equal += [body.tangent[i] for i, c in enumerate(word) if c == "S"]
-    speeds = floats(null_space(equal, 3)).reshape(-1, 3)
+    normal, tangent = body.normal.floats(), body.tangent.floats()
+    closed = [body.normal.num[i] for i, letter in enumerate(word) if letter != "F"]
+    stuck = [body.tangent.num[i] for i, letter in enumerate(word) if letter == "S"]
+    places = directions(null_space(stack(closed, 3)[:, 1:]))
+    speeds = directions(null_space(stack([*closed, *stuck], 3)))
     size = len(places) + len(speeds)
     to_q = np.concatenate([places, np.zeros((len(speeds), 2))]).T  # z, theta from the variables
     to_v = np.concatenate([np.zeros((len(places), 3)), speeds]).T
     forms = [_linear(row) for row in [*to_q, *to_v]]
-    nonnegative = [
-        _linear(floats([body.normal[i]])[0][1:] @ to_q) for i, c in enumerate(word) if c == "F"
-    ] + [
-        _linear((1 if c == "P" else -1) * floats([body.tangent[i]])[0] @ to_v)
-        for i, c in enumerate(word)
-        if c in "PN"
+    nonnegative = [_linear(normal[i, 1:] @ to_q) for i, c in enumerate(word) if c == "F"] + [
+        _linear((1 if c == "P" else -1) * tangent[i] @ to_v) for i, c in enumerate(word) if c in "PN"
     ]
     for a in mode_accelerations(body, word):
-        rate = [*forms[3:5], *({(0,) * size: float(x)} for x in a)]  # of z, theta, u, v, omega
+        rate = [*forms[3:5], *({(0,) * size: x} for x in a.floats().tolist())]  # of z, theta, u, v, omega
         parts = []
         for m in monomials:
             total: Poly = {}
@@ -210,16 +206,15 @@ def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, 
 
 def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[int, ...]]) -> None:
     """V before - V after >= 0 over every impact at a contact; the variables are the angle and velocity."""
-    n, t = floats([body.normal[contact]])[0], floats([body.tangent[contact]])[0]
-    back = floats(body.M_inv)
-    place = floats(null_space([body.normal[contact][1:]], 2))[0]
+    n, t, back = (x.floats() for x in (body.normal[contact], body.tangent[contact], body.M_inv))
+    place = directions(null_space(body.normal.num[contact][None, 1:]))[0]
     to_q = np.concatenate([place[:, None], np.zeros((2, 3))], axis=1)
     before = np.concatenate([np.zeros((3, 1)), np.eye(3)], axis=1)
-    other = floats([body.normal[1 - contact]])[0][1:] @ to_q
+    other = body.normal[1 - contact].floats()[1:] @ to_q
     for kind in impacts(body, contact):
-        impulse = floats(kind.impulse) @ before
+        impulse = kind.impulse.floats() @ before
         after = before + back @ (np.outer(n, impulse[0]) + np.outer(t, impulse[1]))
         one, two = ([_linear(row) for row in [*to_q, *v]] for v in (before, after))
         parts = [_plus(_compose(m, one, 4), _compose(m, two, 4), -1.0) for m in monomials]
-        rows = [other, -n @ before, *(floats([row])[0] @ before for row in kind.valid)]
+        rows = [other, -n @ before, *(row @ before for row in directions(kind.valid))]
         program.require({}, parts, {}, [*(_linear(row) for row in rows), _ball(4)], 4)

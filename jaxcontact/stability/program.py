@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from scipy import sparse
 
 from jaxcontact.stability.exact import Exact
 from jaxcontact.stability.family import Family, reduced
-from jaxcontact.stability.rational import ZERO, Matrix, Row, combine, floats
+from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
+SIMPLE = 1e-6  # smallest eigenvalue of a form without the multipliers at hand that needs no others
 BITS = 40  # of the free coefficients of a certificate
 
 
@@ -46,7 +46,7 @@ class ConeProgram:
         if len(rows):
             self.kinds.append(("nonnegative", len(rows)))
 
-    def semidefinite(self, table: Sequence[Sequence[np.ndarray]], rhs: np.ndarray | None = None) -> None:
+    def semidefinite(self, table: Any, rhs: np.ndarray | None = None) -> None:
         """A symmetric table of rows, plus `rhs`, is a positive semidefinite matrix."""
         for k in range(len(table)):
             for i in range(k + 1):
@@ -99,10 +99,10 @@ def solve_cone(
 class Candidate:
     """A V from the solver: rational coefficients that satisfy all equalities, and how far inside it is."""
 
-    linear: Row
-    quadratic: Matrix
-    turns: Matrix
-    weights: Row
+    linear: Rational
+    quadratic: Rational
+    turns: Rational
+    weights: Rational
     margin: float
     seconds: float
     word: str
@@ -116,10 +116,10 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
     where `positive_quadratic`, Q + s M >= t M.
     """
     space, at_most, forms = reduced(found)
-    if not space:
+    if not len(space):
         return None
-    unit, whiten = _units(body, found)
-    scaled = floats(space).T / unit[:, None]  # coefficients in natural units from w
+    unit, whitened = _units(body, found)
+    scaled = directions(space).T / unit[:, None]  # coefficients in natural units from w
     base, _ = np.linalg.qr(scaled)
     to_w, *_ = np.linalg.lstsq(scaled, base, rcond=None)  # w from orthonormal coordinates
     free = base.shape[1]
@@ -139,7 +139,7 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
     for table in forms:
         at = _form_block(cone, table @ to_w, at)
     if positive_quadratic:
-        _positive_blocks(cone, body, found, base, unit, whiten)
+        _positive_blocks(cone, body, base, unit, whitened)
     cost = np.zeros(nx)
     cost[-1] = -1.0
     x, seconds, word = solve_cone(cost, cone)
@@ -151,45 +151,24 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
 
 
 def rounded_candidate(
-    body: Exact, found: Family, space: Matrix, w: np.ndarray, *, margin: float, seconds: float, word: str
+    body: Exact, found: Family, space: Ints, w: np.ndarray, *, margin: float, seconds: float, word: str
 ) -> Candidate:
-    """The function of rounded free coefficients; the others follow from the equalities."""
-    size = float(np.max(np.abs(w)))
-    rounded = [Fraction(round(float(value) / size * 2**BITS), 2**BITS) for value in w]
-    coefficients = combine(rounded, space, len(found.basis))
-    return _candidate(body, found, coefficients, margin, seconds, word)
-
-
-def _candidate(
-    body: Exact, found: Family, coefficients: Row, margin: float, seconds: float, word: str
-) -> Candidate:
-    nv, at = body.nv, 1 + body.nc
-    linear = combine(coefficients, [function.linear for function in found.basis], nv)
-    quadratic = [[ZERO] * nv for _ in range(nv)]
-    for i, k in itertools.combinations_with_replacement(range(nv), 2):
-        quadratic[i][k] = quadratic[k][i] = coefficients[at]
-        at += 1
-    turns = [[ZERO] * nv for _ in range(body.nc)]
-    for contact, i in itertools.product(range(body.nc), range(nv)):
-        if body.e[contact] and at < len(coefficients):
-            turns[contact][i] = coefficients[at]
-            at += 1
-    return Candidate(linear, quadratic, turns, coefficients[: 1 + body.nc], margin, seconds, word)
+    """The function of rounded coefficients of `directions(space)`; so it satisfies every equality."""
+    size, bits = float(np.max(np.abs(w))), sizes(space)
+    most = max(bits)
+    rounded = [round(float(x) / size * 2**BITS) << (most - b) for x, b in zip(w, bits, strict=True)]
+    coefficients = Rational(whole(rounded) @ space, 1 << (most + BITS)).simplified()
+    return Candidate(*found.basis.function(coefficients), coefficients[: 1 + body.nc], margin, seconds, word)
 
 
 def _units(body: Exact, found: Family) -> tuple[np.ndarray, np.ndarray]:
-    """The natural size of each coefficient, and the factor that whitens Q."""
-    mass = np.array([[float(x) for x in row] for row in body.M])
-    back = np.linalg.inv(np.linalg.cholesky(mass))
-    pull = float(np.linalg.norm(back @ floats([body.force])[0]))
-    unit = []
-    for function in found.basis:
-        parts = [back @ floats(q) @ back.T for q in function.quadratics]
-        size = max(float(np.linalg.norm(part)) for part in parts)
-        unit.append(
-            1.0 / size if size > 0 else pull / float(np.linalg.norm(back @ floats([function.linear])[0]))
-        )
-    return np.array(unit), back
+    """The natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
+    back = np.linalg.inv(np.linalg.cholesky(body.M.floats()))
+    linear, quadratic = found.basis.floats()
+    whitened = back @ quadratic @ back.T
+    size = np.max(np.linalg.norm(whitened, axis=(2, 3)), axis=0)
+    pull = np.linalg.norm(back @ body.force.floats()) / np.linalg.norm(linear @ back.T, axis=1).clip(1e-300)
+    return np.where(size > 0, 1.0 / size.clip(1e-300), pull), whitened
 
 
 def _form_block(cone: ConeProgram, table: np.ndarray, at: int) -> int:
@@ -210,31 +189,31 @@ def _form_block(cone: ConeProgram, table: np.ndarray, at: int) -> int:
 
 
 def _positive_blocks(
-    cone: ConeProgram, body: Exact, found: Family, base: np.ndarray, unit: np.ndarray, whiten: np.ndarray
+    cone: ConeProgram, body: Exact, base: np.ndarray, unit: np.ndarray, whitened: np.ndarray
 ) -> None:
     """Q + s M - t M is positive semidefinite, whitened, for every Q of the function."""
     nv = body.nv
     for number in range(1 + body.nc):
-        blocks = [[np.zeros(cone.size) for _ in range(nv)] for _ in range(nv)]
-        for weight, scale, function in zip(base, unit, found.basis, strict=True):
-            part = whiten @ floats(function.quadratics[number]) @ whiten.T * scale
-            for i, k in itertools.product(range(nv), repeat=2):
-                blocks[i][k][: base.shape[1]] += weight * part[i, k]
-        for i in range(nv):
-            blocks[i][i][: base.shape[1]] += base[0] * unit[0]
-            blocks[i][i][-1] = -1.0
-        if number == 0 or body.e[number - 1]:
-            cone.semidefinite(blocks)
+        if number and not body.bounces(number - 1):
+            continue
+        table = np.zeros((nv, nv, cone.size))
+        table[:, :, : base.shape[1]] = np.einsum("nij,nk->ijk", whitened[number], base * unit[:, None])
+        table[range(nv), range(nv), : base.shape[1]] += base[0] * unit[0]
+        table[range(nv), range(nv), -1] = -1.0
+        cone.semidefinite(table)
 
 
-def form_multipliers(form: Matrix) -> np.ndarray | None:
+def form_multipliers(form: Rational) -> np.ndarray | None:
     """A matrix N >= 0 with zero diagonal such that form - N is positive definite, or None; in floats."""
-    size = len(form)
-    values = np.array([[float(x) for x in row] for row in form])
+    size, values = len(form), form.floats()
     if np.any(np.diag(values) <= 0):
         return None
     weight = 1.0 / np.sqrt(np.diag(values))
     values = values * weight[:, None] * weight[None]
+    for simple in (np.zeros((size, size)), np.maximum(np.triu(values, 1), 0.0)):
+        if np.linalg.eigvalsh(values - simple - simple.T)[0] > SIMPLE:
+            simple /= np.outer(weight, weight)
+            return simple + simple.T
     pairs = list(itertools.combinations(range(size), 2))
     nx = len(pairs) + 1
     cone = ConeProgram(nx)

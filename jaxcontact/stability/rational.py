@@ -1,164 +1,285 @@
 """Linear algebra in rational numbers: what a proof is made of.
 
-Owns elimination, the generators of a polyhedral cone and semidefiniteness, on lists of `Fraction`. A float is
-a rational number, so nothing is rounded on the way in.
+Owns `Rational`, an array of whole numbers over one positive denominator, and elimination, the generators of
+a polyhedral cone and definiteness on arrays of Python integers. A float is a rational number, so nothing is
+rounded on the way in. Rows that matter up to a positive factor are kept as coprime integers: that costs
+fewer and smaller greatest common divisors than one fraction per entry.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-Row = list[Fraction]
-Matrix = list[Row]
-ZERO, ONE = Fraction(0), Fraction(1)
+Ints = np.ndarray  # of dtype object, entries Python integers of any size
+SURE = 1e-10  # float signs of minors of unit rows are taken above this; their rounding is below 1e-13
 
 
-def exact(array: Any) -> Any:
-    """Nested lists of the exact values of a float array."""
-    values = np.asarray(array, float)
-    if values.ndim == 0:
-        return Fraction(float(values))
-    return [exact(row) for row in values]
+@dataclasses.dataclass(frozen=True)
+class Rational:
+    """The array num / den, num of Python integers of any size, den > 0."""
+
+    num: Any  # of dtype object, or one integer
+    den: int = 1
+
+    @property
+    def T(self) -> Rational:
+        """Transposed."""
+        return Rational(self.num.T, self.den)
+
+    def __len__(self) -> int:
+        return len(self.num)
+
+    def __getitem__(self, index: Any) -> Rational:
+        return Rational(self.num[index], self.den)
+
+    def __matmul__(self, other: Rational) -> Rational:
+        return Rational(self.num @ other.num, self.den * other.den)
+
+    def __mul__(self, other: Rational) -> Rational:
+        return Rational(self.num * other.num, self.den * other.den)
+
+    def __add__(self, other: Rational) -> Rational:
+        if self.den == other.den:
+            return Rational(self.num + other.num, self.den)
+        common = math.gcd(self.den, other.den)
+        mine, its = other.den // common, self.den // common
+        return Rational(self.num * mine + other.num * its, self.den * mine)
+
+    def __neg__(self) -> Rational:
+        return Rational(-self.num, self.den)
+
+    def __sub__(self, other: Rational) -> Rational:
+        return self + -other
+
+    def equals(self, other: Rational) -> bool:
+        """Whether shapes and all entries agree."""
+        same = self.num.shape == other.num.shape
+        return same and bool(np.all(self.num * other.den == other.num * self.den))
+
+    def simplified(self) -> Rational:
+        """The same with the smallest denominator."""
+        factor = math.gcd(self.den, *self.num.ravel().tolist())
+        return Rational(self.num // factor, self.den // factor)
+
+    def floats(self) -> np.ndarray:
+        """Each entry rounded once."""
+        return np.reshape([x / self.den for x in self.num.ravel().tolist()], self.num.shape).astype(float)
+
+    def fractions(self) -> Any:
+        """Nested tuples of Fractions."""
+        if self.num.ndim == 1:
+            return tuple(Fraction(x, self.den) for x in self.num.tolist())
+        return tuple(row.fractions() for row in self)  # type: ignore[attr-defined]
 
 
-def floats(rows: Any) -> np.ndarray:
-    """Rows of rationals as a float array."""
-    return np.array([[float(x) for x in row] for row in rows])
+def exact(array: Any) -> Rational:
+    """The exact values of floats or Fractions, of any shape."""
+    shape = np.shape(array)
+    entries = np.asarray(array, object).ravel().tolist()
+    pairs = [(x if isinstance(x, Fraction) else float(x)).as_integer_ratio() for x in entries]
+    den = math.lcm(*(d for _, d in pairs))
+    return Rational(whole([n * (den // d) for n, d in pairs]).reshape(shape), den)
 
 
-def dot(a: Sequence[Fraction], b: Sequence[Fraction]) -> Fraction:
-    """Inner product, skipping zeros."""
-    return sum((x * y for x, y in zip(a, b, strict=True) if x and y), ZERO)
+def whole(entries: Any) -> Ints:
+    """An array of Python integers."""
+    return np.array(entries, dtype=object)
 
 
-def times(matrix: Sequence[Sequence[Fraction]], vector: Sequence[Fraction]) -> Row:
-    """Matrix times vector."""
-    return [dot(row, vector) for row in matrix]
+def zeros(*shape: int) -> Ints:
+    """An array of integers 0."""
+    return np.zeros(shape, dtype=object)
 
 
-def combine(weights: Sequence[Fraction], rows: Sequence[Sequence[Fraction]], size: int) -> Row:
-    """Sum of weights times rows, a vector of `size`."""
-    total = [ZERO] * size
-    for weight, row in zip(weights, rows, strict=True):
-        if weight:
-            total = [t + weight * x if x else t for t, x in zip(total, row, strict=True)]
-    return total
+def identity(size: int) -> Ints:
+    """The unit matrix of integers."""
+    return np.eye(size, dtype=int).astype(object)
 
 
-def transpose(matrix: Matrix) -> Matrix:
-    """Rows to columns."""
-    return [list(column) for column in zip(*matrix, strict=True)]
+def stack(rows: Sequence[Ints], size: int) -> Ints:
+    """Rows (or matrices) of `size` columns above each other; none give (0, size)."""
+    parts = [row if row.ndim > 1 else row[None] for row in rows]
+    return np.concatenate(parts) if parts else zeros(0, size)
 
 
-def reduce_rows(rows: Sequence[Sequence[Fraction]]) -> tuple[Matrix, list[int]]:
-    """The reduced row echelon form without its zero rows, and the pivot columns."""
-    left = [list(row) for row in rows if any(row)]
-    done: Matrix = []
+def primitive(rows: Ints) -> Ints:
+    """Each row divided by the greatest common divisor of its entries; the direction stays."""
+    factors = [math.gcd(*row) or 1 for row in rows.tolist()]
+    return rows // whole(factors)[:, None] if any(factor > 1 for factor in factors) else rows
+
+
+def directions(rows: Ints) -> np.ndarray:
+    """Rows as floats, each divided by the power of two above its largest entry."""
+    found = np.zeros(rows.shape)
+    for i, (row, size) in enumerate(zip(rows.tolist(), sizes(rows), strict=True)):
+        found[i] = [x / (1 << size) for x in row]
+    return found
+
+
+def sizes(rows: Ints) -> list[int]:
+    """Bits of the largest entry of each row."""
+    return [max((x.bit_length() for x in row), default=0) for row in rows.tolist()]
+
+
+def joined(parts: Sequence[Rational], axis: int = 0) -> Rational:
+    """Arrays side by side over their common denominator."""
+    den = math.lcm(*(part.den for part in parts))
+    return Rational(np.concatenate([part.num * (den // part.den) for part in parts], axis=axis), den)
+
+
+def reduce_rows(rows: Ints) -> tuple[Ints, list[int]]:
+    """Reduced echelon form of integer rows up to positive factors, without zero rows; the pivot columns.
+
+    Pivots are positive, everything else in their columns is zero.
+    """
+    size = rows.shape[1]
+    left = [row for row in rows.tolist() if any(row)]
+    done: list[list[int]] = []
     pivots: list[int] = []
-    while left:
-        row = min(left, key=lambda r: next(i for i, x in enumerate(r) if x))
-        left.remove(row)
-        at = next(i for i, x in enumerate(row) if x)
-        inverse = ONE / row[at]
-        row = [x * inverse if x else ZERO for x in row]
-        for group in (left, done):
-            for i, other in enumerate(group):
-                if factor := other[at]:
-                    group[i] = [o - factor * r if r else o for o, r in zip(other, row, strict=True)]
+    for column in range(size):
+        row = next((row for row in left if row[column]), None)
+        if row is None:
+            continue
+        left = [_cleared(other, row, column) for other in left if other is not row]
         left = [other for other in left if any(other)]
-        done.append(row)
-        pivots.append(at)
-    order = sorted(range(len(pivots)), key=lambda i: pivots[i])
-    return [done[i] for i in order], [pivots[i] for i in order]
+        done = [_cleared(other, row, column) for other in done]
+        done.append([-x for x in row] if row[column] < 0 else row)
+        pivots.append(column)
+    return whole(done).reshape(len(done), size), pivots
 
 
-def null_space(rows: Sequence[Sequence[Fraction]], size: int) -> Matrix:
-    """A basis of {x: rows x = 0}; entry 1 at each free coordinate."""
+def _cleared(row: list[int], by: list[int], column: int) -> list[int]:
+    """A positive multiple of the row plus a multiple of `by`, zero in the column, coprime."""
+    x, y = row[column], by[column]
+    if not x:
+        return row
+    x, y = (x, y) if y > 0 else (-x, -y)
+    found = [a * y - b * x for a, b in zip(row, by, strict=True)]
+    factor = math.gcd(*found)
+    return [a // factor for a in found] if factor > 1 else found
+
+
+def rank(rows: Ints) -> int:
+    """Rank of integer rows."""
+    return len(reduce_rows(rows)[1])
+
+
+def null_space(rows: Ints) -> Ints:
+    """Coprime integer rows that span {x: rows x = 0}: at the free coordinates one is positive, the rest 0."""
+    size = rows.shape[1]
     reduced, pivots = reduce_rows(rows)
+    given = list(zip(reduced.tolist(), pivots, strict=True))
     basis = []
     for free in (i for i in range(size) if i not in pivots):
-        vector = [ZERO] * size
-        vector[free] = ONE
-        for row, at in zip(reduced, pivots, strict=True):
-            vector[at] = -row[free]
+        scale = math.lcm(*(row[at] // math.gcd(row[at], row[free]) for row, at in given))
+        vector = [0] * size
+        vector[free] = scale
+        for row, at in given:
+            vector[at] = -row[free] * scale // row[at]
         basis.append(vector)
-    return basis
+    return whole(basis).reshape(len(basis), size)
 
 
-def solve(matrix: Matrix, rhs: Row) -> Row | None:
+def solve(matrix: Ints, rhs: Ints) -> Rational | None:
     """The solution of square or tall full-rank equations, None where there is none or more than one."""
-    size = len(matrix[0])
-    reduced, pivots = reduce_rows([[*row, b] for row, b in zip(matrix, rhs, strict=True)])
+    size = matrix.shape[1]
+    reduced, pivots = reduce_rows(np.concatenate([matrix, rhs[:, None]], axis=1))
     if pivots != list(range(size)):
         return None
-    return [row[size] for row in reduced]
+    den = math.lcm(*(reduced[i, i] for i in range(size)))
+    return Rational(whole([reduced[i, size] * (den // reduced[i, i]) for i in range(size)]), den)
 
 
-def inverse(matrix: Matrix) -> Matrix:
+def inverse(matrix: Rational) -> Rational:
     """The inverse of a regular matrix."""
     size = len(matrix)
-    extended = [[*row, *(ONE if i == k else ZERO for k in range(size))] for i, row in enumerate(matrix)]
-    reduced, pivots = reduce_rows(extended)
+    unit = identity(size) * matrix.den
+    reduced, pivots = reduce_rows(np.concatenate([matrix.num, unit], axis=1))
     if pivots != list(range(size)):
         raise ZeroDivisionError("singular matrix")
-    return [row[size:] for row in reduced]
+    den = math.lcm(*(reduced[i, i] for i in range(size)))
+    scale = whole([den // reduced[i, i] for i in range(size)])
+    return Rational(reduced[:, size:] * scale[:, None], den)
 
 
-def tidy(vector: Row) -> Row:
-    """A positive multiple of size about one."""
-    size = max(abs(x) for x in vector)
-    return [x / size for x in vector]
-
-
-def cone_generators(equal: Matrix, at_least: Matrix, size: int) -> tuple[Matrix, Matrix]:
+def cone_generators(equal: Ints, at_least: Ints) -> tuple[Ints, Ints]:
     """Rays and lines that generate {x: equal x = 0, at_least x >= 0}, exactly all of it."""
-    basis = null_space(equal, size)
-    facets = [[dot(row, b) for b in basis] for row in at_least]
-    facets = [list(row) for row in {tuple(tidy(row)): None for row in facets if any(row)}]
-    lines = null_space(facets, len(basis)) if basis else []
-    pointed = null_space(lines, len(basis)) if lines else None  # a complement of the lines
-    if pointed is None:
-        pointed = [[ONE if i == k else ZERO for k in range(len(basis))] for i in range(len(basis))]
-    inner = [[dot(row, p) for p in pointed] for row in facets]
-    rays: dict[tuple[Fraction, ...], None] = {}
-    for chosen in itertools.combinations(inner, len(pointed) - 1) if pointed else ():
-        null = null_space(chosen, len(pointed))
+    basis = null_space(equal)
+    size, free = basis.shape[1], len(basis)
+    if not free:
+        return basis, basis
+    facets = primitive(at_least @ basis.T)
+    facets = stack([whole(row) for row in dict.fromkeys(map(tuple, facets.tolist())) if any(row)], free)
+    lines = null_space(facets)
+    pointed = null_space(lines) if len(lines) else identity(free)  # a complement of the lines
+    inner = facets @ pointed.T
+    rays: dict[tuple[int, ...], None] = {}
+    for chosen in _perhaps_rays(directions(inner)):
+        null = null_space(inner[list(chosen)])
         if len(null) != 1:
             continue
-        for sign in (ONE, -ONE):
-            ray = [sign * x for x in null[0]]
-            if all(dot(row, ray) >= 0 for row in inner):
-                rays[tuple(tidy(combine(ray, pointed, len(basis))))] = None
-    return [combine(ray, basis, size) for ray in rays], [combine(line, basis, size) for line in lines]
+        along = inner @ null[0]
+        for sign in (1, -1):
+            if all(sign * x >= 0 for x in along):
+                rays[tuple(sign * null[0])] = None
+    found = stack([whole(ray) for ray in rays], len(pointed))
+    return primitive(found @ pointed @ basis).reshape(-1, size), lines @ basis
 
 
-def is_positive_definite(matrix: Matrix) -> bool:
-    """Whether a symmetric matrix is positive definite, by its pivots."""
-    rows = [list(row) for row in matrix]
+def _perhaps_rays(rows: np.ndarray) -> list[tuple[int, ...]]:
+    """Choices of facets whose common direction is not, beyond rounding, outside of the cone both ways."""
+    size = rows.shape[1]
+    if not size:
+        return []
+    chosen = list(itertools.combinations(range(len(rows)), size - 1))
+    if not 2 <= size <= 4 or not chosen:
+        return chosen
+    rows = rows / np.linalg.norm(rows, axis=1)[:, None]
+    some = rows[np.array(chosen)]  # (choices, size - 1, size)
+    if size == 2:
+        null = np.stack([-some[:, 0, 1], some[:, 0, 0]], axis=1)
+    elif size == 3:
+        null = np.cross(some[:, 0], some[:, 1])
+    else:
+        a, b, c = some[:, 0], some[:, 1], some[:, 2]
+        null = np.zeros(a.shape)
+        for k in range(4):
+            x = [i for i in range(4) if i != k]
+            null[:, k] = (-1) ** k * np.sum(a[:, x] * np.cross(b[:, x], c[:, x]), axis=1)
+    along = null @ rows.T
+    outside = (np.max(along, axis=1) > SURE) & (np.min(along, axis=1) < -SURE)
+    return [choice for choice, out in zip(chosen, outside, strict=True) if not out]
+
+
+def is_positive_definite(matrix: Ints) -> bool:
+    """Whether a symmetric matrix is positive definite, by its leading minors (Bareiss)."""
+    rows, last = matrix.copy(), 1
     for k in range(len(rows)):
-        if rows[k][k] <= 0:
+        pivot = rows[k, k]
+        if pivot <= 0:
             return False
-        for i in range(k + 1, len(rows)):
-            if factor := rows[i][k] / rows[k][k]:
-                rows[i] = [a - factor * b for a, b in zip(rows[i], rows[k], strict=True)]
+        below = rows[k + 1 :, k + 1 :]
+        rows[k + 1 :, k + 1 :] = (below * pivot - np.outer(rows[k + 1 :, k], rows[k, k + 1 :])) // last
+        last = pivot
     return True
 
 
-def is_positive_semidefinite(matrix: Matrix) -> bool:
+def is_positive_semidefinite(matrix: Ints) -> bool:
     """Whether a symmetric matrix is positive semidefinite; a zero pivot needs a zero row."""
-    rows = [list(row) for row in matrix]
+    rows = matrix.copy()
     for k in range(len(rows)):
-        pivot = rows[k][k]
-        if pivot < 0 or (pivot == 0 and any(rows[k][k:])):
+        pivot = rows[k, k]
+        if pivot < 0 or (pivot == 0 and any(rows[k, k:])):
             return False
-        if pivot == 0:
-            continue
-        for i in range(k + 1, len(rows)):
-            if factor := rows[i][k] / pivot:
-                rows[i] = [a - factor * b for a, b in zip(rows[i], rows[k], strict=True)]
+        if pivot:
+            rest = rows[k + 1 :, k + 1 :] * pivot - np.outer(rows[k + 1 :, k], rows[k, k + 1 :])
+            factor = math.gcd(*rest.ravel().tolist()) or 1
+            rows[k + 1 :, k + 1 :] = rest // factor
     return True

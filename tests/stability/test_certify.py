@@ -10,8 +10,9 @@ from stability_bodies import energy_and_function_along, fig2, fig3, particle, th
 
 import jaxcontact as jc
 from jaxcontact.stability import certify, check, falsify, local_terms, program
-from jaxcontact.stability.exact import conditions, exact_terms, jump_form
-from jaxcontact.stability.family import exact_entries, family, function_basis
+from jaxcontact.stability.exact import conditions, exact_terms, jump_form, make_function, rate_values
+from jaxcontact.stability.family import family, function_basis
+from jaxcontact.stability.rational import Rational, identity, sizes
 
 STABLE = {
     "inelastic": fig2(0.5, 0.8),
@@ -128,17 +129,32 @@ def test_three_contacts():
 
 def test_rows_over_the_basis_are_the_forms_of_its_functions():
     body = exact_terms(certify(fig3(0.5, 0.8)).body)
-    every = conditions(body, "homogeneous")
+    rates, jumps = conditions(body, "homogeneous")
     basis = function_basis(body, body.force, one_function=False)
-    found = family(body, every, body.force)
-    for jump, form in list(zip(every[1], found.forms, strict=True))[::5]:
-        entry = exact_entries(body, jump, body.force, [0, 1])
-        tables = [jump_form(jump, function) for function in basis]
+    turned = [basis.function(Rational(row)) for row in identity(len(basis))]
+    functions = [make_function(body, *parts) for parts in turned]
+    linear, quadratic = basis.floats()
+    for k, function in enumerate(functions):
+        assert np.array_equal(function.linear.floats(), linear[k])
+        assert np.array_equal([q.floats() for q in function.quadratics], quadratic[:, k])
+    found = family(body, (rates, jumps), body.force)
+    for jump, form in list(zip(jumps, found.forms, strict=True))[::5]:
+        tables = [jump_form(jump, function).floats() for function in functions]
+        size = 2.0 ** -np.array(sizes(jump.table))[: jump.num_rays]
         for i in range(jump.num_rays):
             for k in range(jump.num_rays):
-                exact = [table[i][k] for table in tables]
-                assert entry(i, k) == exact
-                assert np.allclose(form.rows[i, k], [float(x) for x in exact], atol=1e-13)
+                wanted = np.array([table[i, k] for table in tables]) * size[i] * size[k]
+                assert np.allclose(form.rows[i, k], wanted, atol=1e-13)
+                entry = form.entry(i, k)
+                given = [Fraction(x) for x in entry]
+                exact = [jump_form(jump, function)[i, k] for function in functions]
+                ratio = {Fraction(x.num, x.den) / y for x, y in zip(exact, given, strict=True) if y}
+                assert len(ratio) == any(entry) and all(x > 0 for x in ratio)
+                assert all((x.num == 0) == (y == 0) for x, y in zip(exact, given, strict=True))
+    for rate in rates:
+        rows = basis.rate_rows(rate, rate.rays)
+        values = [rate_values(rate, function, rate.rays) for function in functions]
+        assert np.array_equal(np.sign(rows), np.sign(np.array(values).T))
 
 
 def test_mistakes_are_named(monkeypatch):
