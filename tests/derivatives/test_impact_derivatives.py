@@ -57,13 +57,17 @@ def by_velocity(law, terms, v, caps=CAPS):
 # ------------------------------------------------------------------------------- mechanisms, every variable
 
 
-CHAINS = ("sequential", "routh_path")  # of single impacts and of steps, which the short run differentiates
+SHORT = {("resolve", name) for name in TWO_CONTACTS} | {
+    (law, TWO_CONTACTS[0]) for law in ("anitescu_potra", "routh_step")
+}
+CASES = [
+    pytest.param(law, name, marks=[] if (law, name) in SHORT else pytest.mark.slow)
+    for law in LAWS
+    for name in TWO_CONTACTS
+]
 
 
-@pytest.mark.parametrize(
-    "law", [pytest.param(law, marks=[pytest.mark.slow] * (law in CHAINS)) for law in LAWS]
-)
-@pytest.mark.parametrize("name", TWO_CONTACTS)
+@pytest.mark.parametrize(("law", "name"), CASES)
 @pytest.mark.parametrize(("seed", "mu"), [(2, None), (3, None), (5, 0.1)])
 def test_by_v_q_params_and_caps(law, name, seed, mu):
     x, arguments = model_case(name, seed, mu=mu)

@@ -93,7 +93,7 @@ def test_a_path_does_not_change_the_samples(gait):
 
 
 @pytest.mark.parametrize("selection", ["all", "lemke"])
-@pytest.mark.parametrize("name", ["compass_gait", "rocking_block"])
+@pytest.mark.parametrize("name", ["compass_gait", pytest.param("rocking_block", marks=pytest.mark.slow)])
 def test_samples_are_resolve_with_the_same_draws(name, selection):
     """The kernel with batch last and the scan of `routh_step` agree sample by sample."""
     case, count = Case(name), 200

@@ -238,7 +238,7 @@ def test_box_slides_as_far_as_a_rigid_one(mu):
     np.testing.assert_allclose(rubbing, mu * lam[:, 0], rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("mu", [0.125, 0.25])
+@pytest.mark.parametrize("mu", [pytest.param(0.125, marks=pytest.mark.slow), 0.25])
 def test_the_staggered_cone_does_not_lift_a_sliding_box(mu):
     """The same distance, pressed in as deep as the box at rest."""
     model = jc.models.box_on_incline(mu)

@@ -339,7 +339,10 @@ def test_disks_chatter_in_sequence():
     assert speeds[0] > 2 * speeds[1] > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ramone", "disk_stack"))) for name in NAMES],
+)
 def test_simultaneous_outcomes_are_those_of_the_reference(name):
     case = load(name)
     solve = ref.anitescu_potra_solutions if name in TWO_CONTACTS else ref.mode_anitescu_potra_solutions

@@ -68,7 +68,8 @@ def offsets(axes):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "ramone")) for name in MODELS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ramone", "disk_stack"))) for name in MODELS],
 )
 def test_impact_set_of_every_model(name):
     terms, samples = sampled(name)
