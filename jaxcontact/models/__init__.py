@@ -12,6 +12,7 @@ from jaxcontact.models.hopper_1d import hopper_1d as hopper_1d
 from jaxcontact.models.pendulum import pendulum_joint as pendulum_joint
 from jaxcontact.models.pendulum import pendulum_limit as pendulum_limit
 from jaxcontact.models.plate_on_springs import plate_on_springs as plate_on_springs
+from jaxcontact.models.pressed_plate import pressed_plate as pressed_plate
 from jaxcontact.models.ramone import ramone as ramone
 from jaxcontact.models.rocking_block import rocking_block as rocking_block
 from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack

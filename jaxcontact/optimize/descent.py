@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 MAX_PIECES = 8  # gradients kept of one corner
+CANCELLED = 1e-9  # share of a component below which it has cancelled
 ENOUGH = 0.5  # share of the predicted descent that a direction must give
 
 
@@ -70,4 +71,6 @@ def _shortest(points: np.ndarray) -> np.ndarray:
     heavy = 1e4  # weight of sum(w) = 1; the sum is normalised afterwards
     a = np.concatenate([points.T / scale, np.full((1, points.shape[0]), heavy)])
     w, _ = nnls(a, np.concatenate([np.zeros(points.shape[1]), [heavy]]))
-    return (w / np.sum(w)) @ points
+    found = (w / np.sum(w)) @ points
+    # What is left of components that cancel is rounding; methods that scale each component would blow it up.
+    return np.where(np.abs(found) <= CANCELLED * np.max(np.abs(points), axis=0), 0.0, found)

@@ -16,7 +16,13 @@ import numpy as np
 
 
 def save(
-    path: Path, start: jax.Array, s: jax.Array, state: Any, costs: list[float], residuals: list[float]
+    path: Path,
+    start: jax.Array,
+    s: jax.Array,
+    state: Any,
+    costs: list[float],
+    residuals: list[float],
+    visited: list[np.ndarray],
 ) -> None:
     """Write everything a run needs to go on, by renaming a temporary file."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,14 +31,16 @@ def save(
     with open(temporary, "wb") as file:
         np.savez(
             file, start=np.asarray(start), s=np.asarray(s), costs=np.array(costs),
-            residuals=np.array(residuals), **leaves,
+            residuals=np.array(residuals), visited=np.array(visited), **leaves,
         )  # fmt: skip
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
-def load(path: Path, start: jax.Array, state: Any) -> tuple[jax.Array, Any, list[float], list[float]] | None:
+def load(
+    path: Path, start: jax.Array, state: Any
+) -> tuple[jax.Array, Any, list[float], list[float], list[np.ndarray]] | None:
     """What `save` wrote, or None where there is no file.
 
     Raises:
@@ -46,7 +54,7 @@ def load(path: Path, start: jax.Array, state: Any) -> tuple[jax.Array, Any, list
             found = {name: data[name] for name in data.files}
         kept = [found[f"state_{i}"] for i in range(len(leaves))]
         s, costs, residuals = found["s"], found["costs"].tolist(), found["residuals"].tolist()
-        begin = found["start"]
+        begin, visited = found["start"], list(found["visited"])
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
     same = np.array_equal(begin, np.asarray(start)) and f"state_{len(leaves)}" not in found
@@ -58,4 +66,4 @@ def load(path: Path, start: jax.Array, state: Any) -> tuple[jax.Array, Any, list
     restored = jax.tree.unflatten(
         tree, [jnp.asarray(a, jnp.result_type(b)) for a, b in zip(kept, leaves, strict=True)]
     )
-    return jnp.asarray(s), restored, costs, residuals
+    return jnp.asarray(s), restored, costs, residuals, visited

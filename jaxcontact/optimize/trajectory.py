@@ -39,6 +39,7 @@ class TrajectoryInfo(Record):
         slope: length of the gradient along the constraints at the last step, per relative change of controls.
         costs: (steps + 1,) at the start and after each step.
         residuals: (steps + 1,) largest violation at the same times.
+        path: (steps + 1, n) controls at the same times, flat in the order of their pytree.
         evaluations: motions computed, with their derivatives.
         corners: steps at which the gradient did not descend as it should, so another direction was sought.
         status: 0; UNTERMINATED where the constraints are not met within `tol`.
@@ -49,6 +50,7 @@ class TrajectoryInfo(Record):
     slope: float
     costs: np.ndarray
     residuals: np.ndarray
+    path: np.ndarray
     evaluations: int
     corners: int
     status: np.uint32
@@ -131,11 +133,12 @@ def optimise(
     state = optimizer.init(s)
     costs: list[float] = []
     residuals: list[float] = []
+    path: list[np.ndarray] = []
     first = 0
     if checkpoint is not None:
         found = resume.load(Path(checkpoint), flat, state)
         if found is not None:
-            s, state, costs, residuals = found
+            s, state, costs, residuals, path = found
             first = len(costs) - 1
     cost, r, jacobian = run.evaluate(s)
     if not run.good(cost, r, jacobian):
@@ -143,7 +146,7 @@ def optimise(
             "controls0: the motion from there fails; cost, constraints or derivatives are not finite"
         )
     if not costs:
-        costs, residuals = [float(cost)], [_largest(r)]
+        costs, residuals, path = [float(cost)], [_largest(r)], [np.asarray(flat)]
     doubtful = True  # whether the gradient may not descend
     for i in range(first, num_steps):
         gradient = jacobian[0]
@@ -154,8 +157,9 @@ def optimise(
         costs.append(float(cost))
         doubtful |= costs[-1] > costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
         residuals.append(_largest(r))
+        path.append(np.asarray(s * scale))
         if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1):
-            resume.save(Path(checkpoint), flat, s, state, costs, residuals)
+            resume.save(Path(checkpoint), flat, s, state, costs, residuals, path)
         if progress is not None:
             progress(i + 1, num_steps, costs[-1], residuals[-1])
     for _ in range(NEWTON_STEPS):
@@ -172,6 +176,7 @@ def optimise(
         slope=float(jnp.linalg.norm(along)),
         costs=np.array(costs),
         residuals=np.array(residuals),
+        path=np.array(path),
         evaluations=run.evaluations,
         corners=run.corners,
         status=np.uint32(0 if _largest(r) <= tol else int(Status.UNTERMINATED)),

@@ -35,12 +35,14 @@ def test_nearest_point_of_a_sphere():
     assert info.residual <= tol
     np.testing.assert_allclose(z["a"], 2.0 * TARGET / np.linalg.norm(TARGET), atol=2e-3)
     assert info.costs.shape == info.residuals.shape == (401,)
+    assert info.path.shape == (401, 3)
+    np.testing.assert_allclose(np.sum((info.path - TARGET) ** 2, axis=1), info.costs, rtol=1e-5)
     assert info.evaluations >= 401 and info.corners == 0
 
 
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     settings = {"optimizer": optax.adam(0.05), "constraints": on_the_sphere, "num_steps": 30}
-    whole, _ = trajectory(cost, start(), **settings)
+    whole, all_of_it = trajectory(cost, start(), **settings)
 
     def kill(done, total, value, residual):
         if done == 17:
@@ -55,6 +57,7 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     )
     assert seen[0] == 11
     assert info.costs.size == 31
+    np.testing.assert_array_equal(info.path, all_of_it.path)
     np.testing.assert_array_equal(np.asarray(resumed["a"]), np.asarray(whole["a"]))
     with pytest.raises(ValueError, match="another run"):
         trajectory(cost, {"a": jnp.ones(3)}, checkpoint=path, **settings)
@@ -122,6 +125,59 @@ def test_the_plain_gradient_stalls_at_a_tie_where_the_b_derivative_descends():
     np.testing.assert_allclose(z, -0.025, atol=1e-6)
     np.testing.assert_allclose(np.diff(sharp.costs), -0.005, atol=1e-6)
     assert sharp.corners == 5 and sharp.evaluations == 6 + 3 * 5
+
+
+def pressed(push, tilt, end=0.4):
+    """The pressed plate's end, from landing to landing along straight lines in NumPy, small tilts."""
+    places, x, t, landed = np.array([0.2, 0.0, -0.2]), np.array([0.1, tilt]), 0.0, np.zeros(3, bool)
+    while True:
+        force = 100.0 * landed - push
+        v = np.array([np.sum(force) / 1e3, np.sum(force * places) / (1e3 * 0.04 / 3.0)])
+        wait = np.where(landed, np.inf, -(x[0] + places * x[1]) / (v[0] + places * v[1]))
+        k = np.argmin(wait)
+        if t + wait[k] > end:
+            return x + (end - t) * v
+        x, t, landed[k] = x + wait[k] * v, t + wait[k], True
+
+
+def test_the_tie_of_a_pressed_plate():
+    model = jc.models.pressed_plate()
+    settings = {"eps": 1e-6, "max_steps": 32, "max_events": 3}
+
+    def end(z):
+        x0 = model.state.at[1].set(z[3])
+        return jc.ess.flow(model.system, model.params, x0, 0.0, 0.4, control={"push": z[:3]}, **settings)[0]
+
+    def end_rate(z, d):
+        x0, dx0 = model.state.at[1].set(z[3]), jnp.zeros(2).at[1].set(d[3])
+        return jc.ess.b_derivative(
+            model.system, model.params, x0, dx0, 0.0, 0.4, control={"push": z[:3]},
+            dcontrol={"push": d[:3]}, **settings,
+        )[0]  # fmt: skip
+
+    level = jnp.array([240.0, 240.0, 240.0, 0.0])
+    value, jacobian = jax.jit(lambda z: (end(z), jax.jacfwd(end)(z)))(level)
+    np.testing.assert_allclose(value, pressed(np.full(3, 240.0), 0.0), atol=1e-12)
+    gradient = np.asarray(jacobian[0]) * np.array([240.0, 240.0, 240.0, 1.0])
+    heat = np.append(np.full(3, 2.0 * 6.7e-7 * 240.0**2), 0.0)
+    directions = np.concatenate([np.eye(4)[3:], -np.eye(4)[3:], -(gradient + heat)[None]])
+    rates = jax.jit(jax.vmap(end_rate, (None, 0)))(level, directions * np.array([240.0, 240.0, 240.0, 1.0]))
+    for d, rate in zip(directions, np.asarray(rates), strict=True):
+        r = 1e-6
+        displaced = pressed(240.0 * (1.0 + r * d[:3]), r * d[3])
+        np.testing.assert_allclose(rate, (displaced - np.asarray(value)) / r, atol=1e-5)
+    # A tilt raises the plate either way; the gradient of depth and heat, taken back, ascends.
+    assert rates[0, 0] > 6e-3 and rates[1, 0] > 6e-3
+    slope = float(rates[2, 0] + heat @ directions[2])
+    assert slope > 0.05 * np.sum(directions[2] ** 2)
+
+
+def test_components_that_cancel_are_zero():
+    pieces = [np.array([1.0, 3.0]), np.array([1.0, -3.0000000001])]
+    d, _ = one_sided_descent(
+        lambda d: float(max(p @ d for p in pieces)), lambda d: max(pieces, key=lambda p: p @ d), pieces[0]
+    )
+    assert d[1] == 0.0 and d[0] == pytest.approx(-1.0)
 
 
 def test_descent_of_a_smooth_function_takes_one_evaluation_and_a_minimum_none():
