@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jax
 
-from benchmarks import compliant, ess, gait, hopper, impact, lcp, motion, runner, scaling, stability
+from benchmarks import compliant, ess, gait, hopper, impact, lcp, motion, runner, scaling, stability, tie
 
 
 def main() -> int:
@@ -30,6 +30,7 @@ def main() -> int:
         *ess.CASES,
         *hopper.CASES,
         *gait.CASES,
+        *tie.CASES,
         *motion.CASES,
         *stability.CASES,
     ]

@@ -1,7 +1,10 @@
-"""Descent on one penalised objective of the hexapod's stride: B-derivative, plain gradient, differences.
+"""Descent on one penalised objective of the hexapod's stride by five derivatives, at equally many motions.
 
-The start lands a tripod together, at a corner, and pitch and leg angles are free to leave it. All methods
-have as many motions as the B-derivative's descent used.
+The start lands a tripod together, at a corner, and pitch and leg angles are free to leave it. Adam takes the
+one-sided derivative, the plain gradient of the flow, the gradient of compliant steps (scored by the flow,
+which is not counted), and forward differences, with and without restarts at random. A motion is one
+run with the derivatives by all free numbers, or one value. The kink of the tilt is half the sum of
+the one-sided derivatives along pitch and back.
 """
 
 from __future__ import annotations
@@ -16,39 +19,45 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+import jaxcontact as jc
+from benchmarks import stepped_gait
 from benchmarks.runner import Case
 from jaxcontact import gaits, optimize
 
-PENALTY, STEPS, RATE = 10.0, 40, 0.01
+PENALTY, STEPS, RATE = 10.0, 200, 0.01
 
 
-def _differences(f: Callable[[jax.Array], jax.Array], s0: jax.Array, budget: int) -> float:
-    """Least value by Adam on forward differences, restarted at random after half of the budget."""
+def _adam(steps: int) -> optax.GradientTransformation:
+    return optax.adam(optax.cosine_decay_schedule(RATE, max(steps, 1)))
+
+
+def differences(f: Callable[[jax.Array], jax.Array], s0: jax.Array, budget: int, restarts: int) -> float:
+    """Least value by Adam on forward differences, begun again near s0 after equal parts of the budget."""
     rng = np.random.default_rng(0)
-    best, used, s = np.inf, 0, s0
-    optimizer = optax.adam(RATE)
-    state = optimizer.init(s)
-    restarted = False
-    while used + s.size + 1 <= budget:
-        value = float(f(s))
-        gradient = np.array([(float(f(s.at[i].add(1e-6))) - value) / 1e-6 for i in range(s.size)])
-        used += s.size + 1
-        if np.isfinite(value):
-            best = min(best, value)
-        updates, state = optimizer.update(jnp.asarray(np.nan_to_num(gradient)), state)
-        s = s + updates
-        if not restarted and used >= budget // 2:
-            s, restarted = s0 + jnp.asarray(rng.normal(scale=0.02, size=s0.size)), True
-            state = optimizer.init(s)
+    steps = budget // (restarts + 1) // (s0.size + 1)
+    best = np.inf
+    for attempt in range(restarts + 1):
+        s = s0 + (0.02 * rng.normal(size=s0.size) if attempt else 0.0)
+        optimizer = _adam(steps)
+        state = optimizer.init(s)
+        for _ in range(steps):
+            value = float(f(s))
+            gradient = np.array([(float(f(s.at[i].add(1e-6))) - value) / 1e-6 for i in range(s.size)])
+            best = min(best, value if np.isfinite(value) else np.inf)
+            updates, state = optimizer.update(jnp.asarray(np.nan_to_num(gradient)), state)
+            s = s + updates
     return best
 
 
 def _descents() -> Callable[[], dict[str, Any]]:
     problem, params, free = gaits.hexapod(together=False)
 
-    def penalised(z: Any) -> jax.Array:
-        cost, r = optimize.gait_outcome(problem, params, z, 1.0)
+    def penalised(outcome: Any, z: Any) -> jax.Array:
+        cost, r = outcome(problem, params, z, 1.0)
         return cost + PENALTY * jnp.sum(r**2)
+
+    flow = functools.partial(penalised, optimize.gait_outcome)
+    steps = functools.partial(penalised, stepped_gait.outcome)
 
     def rate(z: Any, d: Any) -> jax.Array:
         _, r = optimize.gait_outcome(problem, params, z, 1.0)
@@ -57,20 +66,51 @@ def _descents() -> Callable[[], dict[str, Any]]:
 
     flat, unravel = ravel_pytree(free)
     scale = jnp.where(flat == 0, 1.0, jnp.abs(flat))
-    scaled = jax.jit(lambda s: penalised(unravel(s * scale)))
+    value = jax.jit(lambda z: flow(unravel(z)))
+    one_sided = jax.jit(lambda z, d: rate(unravel(z), unravel(d * scale)))
+    gradients = {name: jax.jit(jax.jacfwd(lambda s, f=f: f(unravel(s * scale)))) for name, f in
+                 (("flow", flow), ("steps", steps))}  # fmt: skip
+
+    @jax.jit
+    def tied(z: jax.Array) -> jax.Array:
+        launch = problem.launch(unravel(z), params)
+        zero = jnp.zeros_like(launch.x0)
+        _, info = jc.ess.b_derivative(
+            problem.es, launch.params, launch.x0, zero, 0.0, launch.duration, control=launch.control,
+            **problem.settings(),
+        )  # fmt: skip
+        return info.num_corners > 0
+
+    def ties(path: np.ndarray) -> float:
+        return 100.0 * float(np.mean([bool(tied(jnp.asarray(z))) for z in path]))
 
     def run() -> dict[str, Any]:
-        go = functools.partial(optimize.trajectory, penalised, free, optimizer=optax.adam(RATE))
-        _, sharp = go(directional=rate, num_steps=STEPS)
-        _, plain = go(num_steps=sharp.evaluations - 1)
+        go = optimize.trajectory
+        _, sharp = go(flow, free, optimizer=_adam(STEPS), directional=rate, num_steps=STEPS)
+        motions = sharp.evaluations
+        settings = {"optimizer": _adam(motions - 1), "num_steps": motions - 1}
+        _, plain = go(flow, free, **settings)
+        _, stepped = go(steps, free, **settings)
+        pitch = unravel(jnp.zeros_like(flat)) | {"pitch": jnp.ones(())}
+        tilt, _ = ravel_pytree(pitch)
+        exact = gradients["flow"](flat / scale)
+        scaled = lambda s: value(s * scale)  # noqa: E731
         return {
-            "motions": sharp.evaluations,
+            "motions": motions,
             "start": float(plain.costs[0]),
             "B-derivative": float(np.min(sharp.costs)),
             "plain gradient": float(np.min(plain.costs)),
-            "plain gradient, as many steps": float(np.min(plain.costs[: STEPS + 1])),
-            "differences": _differences(scaled, flat / scale, sharp.evaluations),
+            "compliant step": min(float(value(jnp.asarray(z))) for z in stepped.path),
+            "differences": differences(scaled, flat / scale, motions, 0),
+            "differences, 2 restarts": differences(scaled, flat / scale, motions, 2),
+            "at a tie %: B-derivative": ties(sharp.path),
+            "at a tie %: plain gradient": ties(plain.path),
             "steps where the gradient does not descend %": 100.0 * sharp.corners / STEPS,
+            "gradient at the start": float(jnp.linalg.norm(exact)),
+            "kink of the tilt there": 0.5 * float(one_sided(flat, tilt) + one_sided(flat, -tilt)),
+            "error of the compliant step's gradient": float(
+                jnp.linalg.norm(gradients["steps"](flat / scale) - exact) / jnp.linalg.norm(exact)
+            ),
         }
 
     return run
