@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import numpy as np
 
@@ -18,31 +20,43 @@ from jaxcontact.stability.exact import (
 )
 from jaxcontact.stability.family import Family, family, reduced
 from jaxcontact.stability.full import paper_function
-from jaxcontact.stability.program import Candidate, best_function, form_multipliers, rounded_candidate
+from jaxcontact.stability.program import (
+    Candidate,
+    Solver,
+    best_function,
+    form_multipliers,
+    named_solver,
+    rounded_candidate,
+)
 from jaxcontact.stability.rational import Rational, joined, null_space, rank
 
 METHODS = ("homogeneous", "full", "single")
 
 
-def certify(body: Body, *, method: str = "homogeneous", degree: int = 3) -> Certificate:
+def certify(
+    body: Body, *, method: str = "homogeneous", degree: int = 3, solver: str | Solver = "clarabel"
+) -> Certificate:
     """Try to prove that an equilibrium on one to three contacts is Lyapunov stable, or that it is not.
 
     "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts
     near the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact
     and small; see `check.py` for the theorem and `exact.py` for the conditions. "single" is the test of
     Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any velocity.
+    "full" is the program of the paper; with restitution it is large (half a minute, in place of a second).
     The verdict "stable" or "unstable" has passed `check`.
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.
         method: "homogeneous", "full" or "single".
         degree: of V_2 in the program of "full", 2 or 3.
+        solver: of conic programs: "clarabel", or a callable (cost, A, b, cones, tolerance) -> an object with
+            x, z, seconds and word, as described at `program.Solver`. No proof rests on it.
 
     Returns:
         Certificate; its verdict is "unstable" exactly where the equilibrium is ambiguous.
 
     Raises:
-        ValueError: no equilibrium, bad numbers in the body, unknown method.
+        ValueError: no equilibrium, bad numbers in the body, unknown method or solver.
         ImportError: Clarabel is not installed.
 
     Derivative: none; see `margin_gradient`.
@@ -51,6 +65,7 @@ def certify(body: Body, *, method: str = "homogeneous", degree: int = 3) -> Cert
         raise ValueError(f"degree: expected 2 or 3, got {degree!r}")
     if method not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    solve = named_solver(solver)
     terms: LocalTerms = jax.tree.map(np.asarray, as_terms(body))
     exact = exact_terms(terms)
     if not static_forces_exist(exact):
@@ -64,22 +79,22 @@ def certify(body: Body, *, method: str = "homogeneous", degree: int = 3) -> Cert
         if not strict:
             return blank.replace(report="a contact mode is on the verge of starting from rest")
         every = conditions(exact, method)
-        return _search(exact, every, blank, degree)
+        return _search(exact, every, blank, degree, solve)
     except Unprovable as reason:
         return blank.replace(report=str(reason))
 
 
-def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> Certificate:
+def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver) -> Certificate:
     """Functions for the geometry at hand, their multipliers, and the check."""
     nv, one = body.nv, blank.method != "homogeneous"
     candidates: list[Candidate] = []
     if rank(joined([body.normal, body.force[None]]).num) == nv:
         if not (gaps_hold(body) and rank(body.normal.num) == nv):
             found = family(body, every, body.force, one_function=one)
-            if blank.method == "full" and not any(body.e.num):
-                best = _from_paper(body, found, degree)
+            if blank.method == "full":
+                best = _from_paper(body, found, degree, solver)
             else:
-                best = best_function(body, found, positive_quadratic=True)
+                best = best_function(body, found, solver, positive_quadratic=True)
             if best is None:
                 return blank.replace(report="no function of this kind satisfies the conditions with a margin")
             candidates = [best]
@@ -88,9 +103,8 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> 
         if len(drift) != 1 or not gaps_hold(body):
             return blank.replace(report="the contacts leave the body more freedom than one drift")
         for lead in (Rational(drift[0]), Rational(-drift[0])):
-            best = best_function(
-                body, family(body, every, lead, drift=True, one_function=one), positive_quadratic=False
-            )
+            found = family(body, every, lead, drift=True, one_function=one)
+            best = best_function(body, found, solver, positive_quadratic=False)
             if best is None:
                 return blank.replace(report="no function bounds the drift with a margin")
             candidates.append(best)
@@ -110,19 +124,20 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int) -> 
     )
     # The paper's conditions imply the homogeneous ones, which `check` uses.
     needed = conditions(body, "homogeneous") if blank.method == "full" else every
-    if proves(body, proof, needed, form_multipliers):
+    if proves(body, proof, needed, functools.partial(form_multipliers, solver)):
         return proof
     elastic = any(body.e.num)
     reason = "restitution can raise the energy" if elastic else "the rounded function fails a condition"
     return proof.replace(verdict="undecided", report=reason)
 
 
-def _from_paper(body: Exact, found: Family, degree: int) -> Candidate | None:
+def _from_paper(body: Exact, found: Family, degree: int, solver: Solver) -> Candidate | None:
     """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
     space, _, _ = reduced(found)
     if not len(space):
         return None
-    w, seconds, word = paper_function(body, space, degree)
+    solution = paper_function(body, space, degree, solver)
+    w = solution.x[: len(space)]
     if not np.all(np.isfinite(w)) or not np.any(w):
         return None
-    return rounded_candidate(body, found, space, w, margin=0.0, seconds=seconds, word=word)
+    return rounded_candidate(found, space, w, margin=0.0, solution=solution)

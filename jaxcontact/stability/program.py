@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from jaxcontact.stability.family import Family, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
+PRECISION = 1e-10  # asked of the solver
 SIMPLE = 1e-6  # smallest eigenvalue of a form without the multipliers at hand that needs no others
 BITS = 40  # of the free coefficients of a certificate
 
@@ -54,31 +55,47 @@ class ConeProgram:
                 self.add(weight * table[i][k], 0.0 if rhs is None else weight * float(rhs[i, k]))
         self.kinds.append(("semidefinite", len(table)))
 
-    def matrix(self) -> sparse.csc_matrix:
-        """A, sparse."""
+    def arrays(self) -> tuple[sparse.csc_matrix, np.ndarray, list[tuple[str, int]]]:
+        """(A, b, kinds), A sparse."""
         rows, columns, values = zip(*self._entries, strict=True)
-        return sparse.csc_matrix((values, (rows, columns)), shape=(len(self.rhs), self.size))
+        matrix = sparse.csc_matrix((values, (rows, columns)), shape=(len(self.rhs), self.size))
+        return matrix, np.array(self.rhs), self.kinds
 
 
-def _clarabel() -> Any:
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """What a solver says, which proves nothing: x, the dual z in the dual cone, seconds and a word."""
+
+    x: np.ndarray
+    z: np.ndarray
+    seconds: float
+    word: str
+
+
+# (cost c, A, b, cones, tolerance) -> Solution of: minimise c x, b - A x in the product of the cones, which
+# are named "zero", "nonnegative" or "semidefinite" (upper triangle by columns, off-diagonals times sqrt 2).
+Kinds = list[tuple[str, int]]
+Solver = Callable[[np.ndarray, sparse.csc_matrix, np.ndarray, Kinds, float], Solution]
+
+
+def clarabel(
+    cost: np.ndarray,
+    matrix: sparse.csc_matrix,
+    rhs: np.ndarray,
+    kinds: list[tuple[str, int]],
+    tolerance: float,
+) -> Solution:
+    """The solver Clarabel.
+
+    Raises:
+        ImportError: it is not installed.
+    """
     try:
         import clarabel
     except ImportError as error:
         raise ImportError(
             "certificates need the conic solver Clarabel: pip install 'jaxcontact[stability]'"
         ) from error
-    return clarabel
-
-
-def solve_cone(
-    cost: np.ndarray, cone: ConeProgram, *, tolerance: float = 1e-10
-) -> tuple[np.ndarray, float, str]:
-    """Minimise cost x over the cone: x, the time spent and the solver's word, which proves nothing.
-
-    Raises:
-        ImportError: Clarabel is not installed.
-    """
-    clarabel = _clarabel()
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
@@ -88,11 +105,26 @@ def solve_cone(
         "semidefinite": clarabel.PSDTriangleConeT,
         "zero": clarabel.ZeroConeT,
     }
-    blocks = [makers[kind](size) for kind, size in cone.kinds]
-    quadratic = sparse.csc_matrix((cone.size, cone.size))
-    problem = (quadratic, cost, cone.matrix(), np.array(cone.rhs), blocks, settings)
-    answer = clarabel.DefaultSolver(*problem).solve()
-    return np.array(answer.x), float(answer.solve_time), str(answer.status)
+    blocks = [makers[kind](size) for kind, size in kinds]
+    none = sparse.csc_matrix((len(cost), len(cost)))
+    answer = clarabel.DefaultSolver(none, cost, matrix, rhs, blocks, settings).solve()
+    return Solution(np.array(answer.x), np.array(answer.z), float(answer.solve_time), str(answer.status))
+
+
+SOLVERS: dict[str, Solver] = {"clarabel": clarabel}
+
+
+def named_solver(solver: str | Solver) -> Solver:
+    """A solver by its name, or the callable itself.
+
+    Raises:
+        ValueError: unknown name.
+    """
+    if callable(solver):
+        return solver
+    if solver not in SOLVERS:
+        raise ValueError(f"solver: expected one of {', '.join(SOLVERS)} or a callable, got {solver!r}")
+    return SOLVERS[solver]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,11 +137,28 @@ class Candidate:
     weights: Rational
     margin: float
     seconds: float
-    word: str
 
 
-def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Candidate | None:
-    """The V of largest margin; None where the equalities leave nothing, or no margin is positive.
+@dataclasses.dataclass(frozen=True)
+class MarginProgram:
+    """The conic program of the largest margin, and its way back to coefficients.
+
+    x starts with orthonormal coordinates of the coefficients in natural units and ends with the margin; its
+    cost is minus that.
+    """
+
+    cone: ConeProgram
+    space: Ints
+    to_w: np.ndarray
+
+    @property
+    def cost(self) -> np.ndarray:
+        """Minus the last of x."""
+        return -np.eye(1, self.cone.size, self.cone.size - 1)[0]
+
+
+def margin_program(body: Exact, found: Family, *, positive_quadratic: bool) -> MarginProgram | None:
+    """The program of the V of largest margin; None where the equalities leave nothing.
 
     The margin t of the coefficients w, |w_i| <= 1 in units of the body: every linear condition holds by t
     times the norm of its row, forms over rays are t I plus a semidefinite plus a non-negative matrix, and
@@ -140,25 +189,35 @@ def best_function(body: Exact, found: Family, *, positive_quadratic: bool) -> Ca
         at = _form_block(cone, table @ to_w, at)
     if positive_quadratic:
         _positive_blocks(cone, body, base, unit, whitened)
-    cost = np.zeros(nx)
-    cost[-1] = -1.0
-    x, seconds, word = solve_cone(cost, cone)
-    margin = float(x[-1])
+    return MarginProgram(cone, space, to_w)
+
+
+def best_function(
+    body: Exact, found: Family, solver: Solver, *, positive_quadratic: bool
+) -> Candidate | None:
+    """The V of largest margin; None where the equalities leave nothing, or no margin is positive."""
+    program = margin_program(body, found, positive_quadratic=positive_quadratic)
+    if program is None:
+        return None
+    solution = solver(program.cost, *program.cone.arrays(), PRECISION)
+    margin = float(solution.x[-1])
     if not np.isfinite(margin) or margin < SETTLED:
         return None
-    w = to_w @ x[:free]
-    return rounded_candidate(body, found, space, w, margin=margin, seconds=seconds, word=word)
+    w = program.to_w @ solution.x[: program.to_w.shape[1]]
+    return rounded_candidate(found, program.space, w, margin=margin, solution=solution)
 
 
 def rounded_candidate(
-    body: Exact, found: Family, space: Ints, w: np.ndarray, *, margin: float, seconds: float, word: str
+    found: Family, space: Ints, w: np.ndarray, *, margin: float, solution: Solution
 ) -> Candidate:
     """The function of rounded coefficients of `directions(space)`; so it satisfies every equality."""
     size, bits = float(np.max(np.abs(w))), sizes(space)
     most = max(bits)
     rounded = [round(float(x) / size * 2**BITS) << (most - b) for x, b in zip(w, bits, strict=True)]
     coefficients = Rational(whole(rounded) @ space, 1 << (most + BITS)).simplified()
-    return Candidate(*found.basis.function(coefficients), coefficients[: 1 + body.nc], margin, seconds, word)
+    return Candidate(
+        *found.basis.function(coefficients), coefficients[: len(found.basis.lead)], margin, solution.seconds
+    )
 
 
 def _units(body: Exact, found: Family) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +262,7 @@ def _positive_blocks(
         cone.semidefinite(table)
 
 
-def form_multipliers(form: Rational) -> np.ndarray | None:
+def form_multipliers(solver: Solver, form: Rational) -> np.ndarray | None:
     """A matrix N >= 0 with zero diagonal such that form - N is positive definite, or None; in floats."""
     size, values = len(form), form.floats()
     if np.any(np.diag(values) <= 0):
@@ -227,7 +286,7 @@ def form_multipliers(form: Rational) -> np.ndarray | None:
     cone.semidefinite(blocks, values)
     cost = np.zeros(nx)
     cost[-1] = -1.0
-    x, _, _ = solve_cone(cost, cone)
+    x = solver(cost, *cone.arrays(), PRECISION).x
     if not np.all(np.isfinite(x)) or x[-1] <= 0:
         return None
     result = np.zeros((size, size))

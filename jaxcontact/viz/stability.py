@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,10 +18,11 @@ COLOURS = {
     Region.AMBIGUOUS: ("#8c510a", "unstable: ambiguous"),
     Region.NO_EQUILIBRIUM: ("#bdbdbd", "no equilibrium"),
 }
+DOTS = "#1b7837"
 
 
 def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float = 5.6) -> Figure:
-    """Every point of a chart as a cell coloured by what is known; circles grow with the margin.
+    """Every point of a chart as a cell coloured by what is known; dots grow with the margin.
 
     Args:
         chart: by `stability.chart`.
@@ -36,6 +37,7 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
     """
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     figure = Figure(figsize=(width, 0.92 * width), layout="constrained")
@@ -45,14 +47,20 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
     axes.pcolormesh(_edges(chart.x), _edges(chart.y), chart.region, cmap=colours, norm=norm)
     certified = chart.region == Region.CERTIFIED
     x, y = np.meshgrid(chart.x, chart.y)
-    size = 1.0 + 14.0 * chart.margin[certified] / max(float(np.max(chart.margin)), 1e-300)
-    axes.scatter(x[certified], y[certified], s=size, color="#1b7837", linewidths=0)
+    largest = float(np.max(chart.margin))
+    least, most = 1.0, 15.0  # area of the dots, points^2
+    size = least + (most - least) * chart.margin[certified] / max(largest, 1e-300)
+    axes.scatter(x[certified], y[certified], s=size, color=DOTS, linewidths=0)
     axes.set(xlabel=chart.names[0], ylabel=chart.names[1])
     present = [region for region in COLOURS if np.any(chart.region == region)]
-    handles = [
+    handles: list[Any] = [
         Patch(facecolor=COLOURS[region][0], edgecolor="0.5", linewidth=0.5, label=COLOURS[region][1])
         for region in present
     ]
+    if np.any(certified):
+        for area, margin in ((least, "margin near 0"), (most, f"margin {largest:.2g}")):
+            dot: dict[str, Any] = {"marker": "o", "linestyle": "none", "color": DOTS, "markeredgewidth": 0}
+            handles.append(Line2D([], [], markersize=area**0.5, label=f"certificate of {margin}", **dot))
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     if title:
         axes.set_title(title, fontsize=10)

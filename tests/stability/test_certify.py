@@ -95,14 +95,31 @@ def test_no_damaged_certificate_passes(certificates, rng):
     assert not check("a certificate")
 
 
-def test_a_solver_that_lies_convinces_nobody(monkeypatch, rng):
-    def lie(cost, cone, **_):
-        return rng.uniform(0.1, 1.0, cone.size), 0.0, "Solved"
+def test_a_solver_that_lies_convinces_nobody(rng):
+    def lie(cost, matrix, rhs, kinds, tolerance):
+        return program.Solution(rng.uniform(0.1, 1.0, cost.size), np.zeros(rhs.size), 0.0, "Solved")
 
-    monkeypatch.setattr(program, "solve_cone", lie)
     for body in (fig2(0.5, 0.8), fig2(0.4, 0.3), fig3(0.5, 0.8)):
         for _ in range(5):
-            assert not check(certify(body))
+            assert not check(certify(body, solver=lie))
+    assert not check(certify(fig2(0.5, 0.8), method="full", solver=lie))
+
+
+def test_a_solver_of_the_users_own(certificates):
+    """It gets min c x, b - A x in the cones; an answer of its own kind is as good."""
+    asked = []
+
+    def solver(cost, matrix, rhs, kinds, tolerance):
+        assert matrix.shape == (rhs.size, cost.size)
+        rows = [size * (size + 1) // 2 if kind == "semidefinite" else size for kind, size in kinds]
+        assert sum(rows) == rhs.size
+        asked.append(tolerance)
+        return program.clarabel(cost, matrix, rhs, kinds, tolerance)
+
+    found = certify(STABLE["elastic"], solver=solver)
+    assert asked and check(found)
+    wanted = certificates["elastic"].residuals["margin"]
+    assert found.residuals["margin"] == pytest.approx(wanted, rel=1e-7)
 
 
 def test_one_function_works_for_one_contact_and_fails_for_two():
@@ -164,6 +181,8 @@ def test_mistakes_are_named(monkeypatch):
         falsify(fig3(0.5, 0.3))
     with pytest.raises(ValueError, match="method: expected one of"):
         certify(fig3(0.5, 0.8), method="hope")
+    with pytest.raises(ValueError, match="solver: expected one of clarabel or a callable, got 'hope'"):
+        certify(fig3(0.5, 0.8), solver="hope")
     with pytest.raises(ValueError, match="mu1: expected friction"):
         certify(fig3(0.5, 0.8).replace(mu1=-1.0))
     monkeypatch.setitem(sys.modules, "clarabel", None)

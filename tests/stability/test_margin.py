@@ -1,5 +1,7 @@
 """Margins and their slopes, and the paper's program beside the homogeneous one."""
 
+import itertools
+
 import numpy as np
 import pytest
 from stability_bodies import fig2, fig3
@@ -7,15 +9,20 @@ from stability_bodies import fig2, fig3
 from jaxcontact.stability import certified_end, certify, check, margin, margin_gradient
 
 
+@pytest.mark.parametrize("body", [fig2(0.4, 0.45), fig3(0.8, 0.6, e=0.4)], ids=["inelastic", "elastic"])
+def test_slopes_are_those_of_the_margin(body):
+    names = ("L1", "h", "mu1", "alpha")
+    for name, slope in margin_gradient(body, names).items():
+        value = getattr(body, name)
+        ahead, behind = (margin(body.replace(**{name: value + step})) for step in (1e-4, -1e-4))
+        assert slope == pytest.approx((ahead - behind) / 2e-4, rel=1e-5, abs=1e-6)
+
+
 def test_slopes_improve_a_marginal_stance():
     body = fig2(0.4, 0.45)
-    names = ("L1", "L2")
     before = margin(body)
-    slopes = margin_gradient(body, names)
-    ahead = (margin(body.replace(L1=body.L1 - 0.01)) - before) / -0.01
-    assert abs(slopes["L1"] - ahead) < 0.1 * abs(slopes["L1"])
     for _ in range(3):
-        slopes = margin_gradient(body, names)
+        slopes = margin_gradient(body, ("L1", "L2"))
         body = body.replace(**{name: getattr(body, name) + 0.1 * slope for name, slope in slopes.items()})
     assert margin(body) > 1.2 * before
     assert check(certify(body))
@@ -29,27 +36,47 @@ def test_the_ends_of_the_certified_range():
         certified_end(lambda mu: fig2(0.4, mu), 0.1, 0.0)
     with pytest.raises(ValueError, match="expected one with a certificate"):
         margin_gradient(fig2(0.4, 0.3), ("L1",))
+    level = fig2(0.5, 0.8).replace(alpha=0.0, L1=-0.5, L2=0.5)
+    with pytest.raises(ValueError, match="expected one on a slope"):
+        margin_gradient(level, ("L1",))
+    with pytest.raises(ValueError, match=r"body\.e1: within 1e-05 the program of the margin changes"):
+        margin_gradient(fig3(0.6, 0.7).replace(e1=1e-5), ("e1",))
 
 
-def test_the_papers_program_agrees_wherever_it_decides():
-    decided = 0
-    for d, mu1 in ((0.9, 1.1), (0.4, 0.3)):
-        full, homogeneous = certify(fig2(d, mu1), method="full"), certify(fig2(d, mu1))
-        if full.verdict == "stable":
-            decided += 1
-            assert check(full) and homogeneous.verdict == "stable"
-            quadratic = np.array([[float(x) for x in row] for row in full.V[0].quadratic])
-            assert np.all(np.isfinite(quadratic))
-    assert decided >= 1
+def test_the_papers_program_proves_what_it_can():
+    for d, mu1 in ((0.9, 1.1), (0.04, 0.6)):
+        full = certify(fig2(d, mu1), method="full")
+        assert full.verdict == "stable" and check(full)
+    assert certify(fig2(0.4, 0.3), method="full").verdict == "undecided"
     assert certify(fig2(0.3, 0.2), method="full").verdict == "unstable"
 
 
-def test_the_papers_conditions_with_restitution_decide_less():
-    near, far = fig3(0.1, 1.3), fig3(0.8, 1.0)
-    for body in (near, far):
-        full = certify(body, method="full")
-        assert full.verdict in ("stable", "undecided")
-        assert check(full) is (full.verdict == "stable")
-        assert certify(body).verdict == "stable"
+@pytest.mark.slow
+def test_both_methods_agree_wherever_both_decide():
+    verdicts = []
+    for d, mu1 in itertools.product(np.linspace(0.04, 1.2, 10), np.linspace(0.04, 1.2, 10)):
+        try:
+            found = [certify(fig2(d, mu1), method=method) for method in ("homogeneous", "full")]
+        except ValueError:
+            continue
+        assert all(check(each) is (each.verdict != "undecided") for each in found)
+        verdicts.append([each.verdict for each in found])
+    both = [pair for pair in verdicts if "undecided" not in pair]
+    assert all(one == two for one, two in both)
+    assert sum(pair[1] == "stable" for pair in verdicts) >= 0.9 * sum(
+        pair[0] == "stable" for pair in verdicts
+    )
+
+
+@pytest.mark.slow
+def test_the_papers_program_with_restitution_proves_less():
+    """Half a minute for each body; at (0.8, 1.0) even the parts of weight 2 have next to no margin."""
+    near = certify(fig3(0.1, 1.3), method="full")
+    assert near.verdict == "stable" and check(near)
+    assert certify(fig3(0.8, 1.0)).verdict == "stable"
+    assert certify(fig3(1.2, 0.6), method="full").verdict == "undecided"
+
+
+def test_the_degree_is_two_or_three():
     with pytest.raises(ValueError, match="degree: expected 2 or 3"):
-        certify(near, method="full", degree=5)
+        certify(fig2(0.5, 0.8), method="full", degree=5)
