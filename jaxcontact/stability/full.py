@@ -2,8 +2,9 @@
 
 Owns polynomials as dictionaries and the semidefinite program of Varkonyi, section IV-A: V_2 = x + P(z,
 theta, u, v, omega), x along the drift; (54), V_2 >= x + u^4 + v^4 + omega^4; dV_2/dt <= 0 in every mode and
-V_2 not rising over any impact, with restitution from any time of the flight before it; each within the unit ball and by multipliers for the inequalities of the
-state. Two things are added, without which the program fails at half of the points where it need not. With
+V_2 not rising over any impact, with restitution from any time of the flight before it; each within the unit
+ball and by multipliers for the inequalities of the state. Two things are added, without which the program
+fails at half of the points where it need not. With
 the multipliers of products of two inequalities a form is copositive on a cone of velocities by a sum of
 squares and products, as in `check.py`; the paper's single ones only allow for it in the limit of a high
 degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that too makes the larger of V_0

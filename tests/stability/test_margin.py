@@ -54,7 +54,7 @@ def test_the_papers_program_proves_what_it_can():
 @pytest.mark.slow
 def test_both_methods_agree_wherever_both_decide():
     verdicts = []
-    for d, mu1 in itertools.product(np.linspace(0.04, 1.2, 10), np.linspace(0.04, 1.2, 10)):
+    for d, mu1 in itertools.product(np.linspace(0.04, 1.2, 6), np.linspace(0.1, 1.2, 6)):
         try:
             found = [certify(fig2(d, mu1), method=method) for method in ("homogeneous", "full")]
         except ValueError:
