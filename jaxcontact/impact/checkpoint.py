@@ -113,6 +113,8 @@ def describe(
         **{f"terms.{name}": np.asarray(getattr(stream.terms, name)).tolist() for name in names},
         "v": np.asarray(stream.v).tolist(),
     }
+    if stream.restitution is not None:
+        manifest["restitution"] = np.asarray(stream.restitution).tolist()
     loaded: dict[str, Any] = json.loads(json.dumps(manifest))
     return loaded
 

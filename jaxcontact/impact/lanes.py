@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.impact import rebound
 from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance, mass_norm
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
@@ -35,7 +36,7 @@ class LaneResults(Record):
         num_solves: (n,) steps taken.
         residual: (n,) worst violation of the law in any step, relative to |v|_M.
         missed: (n,) bool, some step had no valid mode in the table.
-        collides: (n,) bool, a contact still approaches.
+        collides: (n,) bool, a contact still approaches, or has energy in store.
         visited: (K,) bool, modes valid in some step of some sample.
         sets: (N, n) uint32, the signature of the set of valid modes of each step, 0 after the last; or None.
         path: (N + 1, 2m, n) scaled impulse so far after each step, or None.
@@ -67,6 +68,7 @@ def run_lanes(
     tile: int,
     keep_path: bool,
     keep_sets: bool = False,
+    elastic: jax.Array | None = None,
 ) -> LaneResults:
     """Resolve the first `count` of the samples numbered `indices` (n,).
 
@@ -76,6 +78,7 @@ def run_lanes(
         complete: (S,) uint32, ascending: signatures of sets of valid modes that lack no mode. A step
             with another set counts as missed. None where the table holds all modes.
         stems: the validity of all modes of the table by stems and leaves, which is faster; or None.
+        elastic: (nc,) squared coefficients of restitution, see `rebound.py`; or None.
     """
     dtype = v.dtype
     n = indices.shape[0]
@@ -90,33 +93,48 @@ def run_lanes(
     blocks = _in_blocks(table)
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
+    def approaches(u: jax.Array) -> jax.Array:
+        return jnp.any(u[normal] < slowest[:, None], axis=0)
+
     def store(array: jax.Array, slot: jax.Array, value: jax.Array) -> jax.Array:
         return array.at[..., slot].set(value, mode="drop", unique_indices=True)
 
     def body(carry: tuple) -> tuple:
-        slot, steps, u, impulse, worst, missed, following, out = carry
+        slot, steps, u, impulse, worst, missed, stored, following, out = carry
         live = slot < count
+        # With restitution there are steps in which nothing approaches.
+        presses = live if elastic is None else live & approaches(u)
         index = indices[jnp.minimum(slot, n - 1)]
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        mode, valid_set, met = _select(table, stems or blocks, x, drawn[m], live, speed)
-        lost = live & (valid_set == 0)
+        mode, valid_set, met = _select(table, stems or blocks, x, drawn[m], presses, speed)
+        lost = presses & (valid_set == 0)
         if complete is None:  # else the sample is repeated
             mode = lax.cond(jnp.any(lost), lambda: jnp.where(lost, _least_bad(table, x), mode), lambda: mode)
         change = _impulse(table, mode, x)
+        if elastic is not None:
+            change = jnp.where(presses[None], change, 0.0)
         u_next = u + modes.apply(space.delassus.T, change)
+        misfit = _misfit(space, u_next, change, cap, speed, cone_unit)
+        worst = jnp.maximum(worst, misfit if elastic is None else jnp.where(presses, misfit, 0.0))
+        if elastic is not None:
+            push, stored = rebound.give_back(space, elastic, cap, u, u_next, change, stored, speed)
+            u_next = u_next + modes.apply(space.delassus.T, push)
+            change = change + push
         impulse = impulse + change
-        worst = jnp.maximum(worst, _misfit(space, u_next, change, cap, speed, cone_unit))
         missed = missed | lost
         if complete is not None:
             place = jnp.minimum(jnp.searchsorted(complete, valid_set), complete.shape[0] - 1)
-            missed = missed | (complete[place] != valid_set)
+            unknown = complete[place] != valid_set
+            missed = missed | (unknown if elastic is None else unknown & presses)
         if out.sets is not None:
             at = jnp.where(live, slot, nowhere)
             out = out.replace(sets=out.sets.at[steps, at].set(valid_set, mode="drop", unique_indices=True))
         steps = steps + 1
-        collides = jnp.any(u_next[normal] < slowest[:, None], axis=0)
+        collides = approaches(u_next)
+        if elastic is not None:
+            collides |= jnp.any(rebound.loaded(space, stored), axis=0)
         done = live & (~collides | (steps >= max_steps))
 
         out = out.replace(
@@ -147,6 +165,7 @@ def run_lanes(
             jnp.where(fresh[None], 0.0, impulse),
             jnp.where(fresh, 0.0, worst),
             missed & ~fresh,
+            None if elastic is None else jnp.where(fresh[None], 0.0, stored),
             following,
             out,
         )
@@ -159,6 +178,7 @@ def run_lanes(
         jnp.zeros((2 * m, tile), dtype),
         jnp.zeros(tile, dtype),
         jnp.zeros(tile, bool),
+        None if elastic is None else jnp.zeros((m, tile), dtype),
         jnp.int32(tile),
         out,
     )

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.impact import inputs
+from jaxcontact.impact import inputs, rebound
 from jaxcontact.impact.anitescu_potra import all_outcomes
 from jaxcontact.impact.contact_space import (
     ContactSpace,
@@ -170,24 +170,36 @@ def _impulse_status(impulse_max: jax.Array) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(jnp.any(impulse_max < 0), Status.INVALID)
 
 
+def _draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array | None) -> jax.Array:
+    good = jnp.all((pick >= 0) & (pick < 1))
+    if restitution is not None:
+        good &= jnp.all((restitution >= 0) & (restitution <= 1))
+    return _impulse_status(impulse_max) | flag(~good, Status.INVALID)
+
+
 def resolve(
     terms: ContactTerms,
     v: jax.Array,
     impulse_max: jax.Array,
     pick: jax.Array,
     *,
+    restitution: jax.Array | float | None = None,
     selection: str = "all",
     num_directions: int = 8,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1.
+    """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
 
-    Steps (`routh_step`) until no active contact approaches faster than 1e-8 m/s, at most N of them.
+    Steps (`routh_step`) until no active contact approaches faster than 1e-8 m/s, at most N of them. With
+    restitution a step also lets contacts push that have energy in store, each by at most its impulse_max, and
+    steps go on until the stores are empty; `rebound.py` says how, what is proven and what is observed.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
         impulse_max: (N, nc) largest normal impulse of every step, N s.
         pick: (N,) in [0, 1), chooses among the distinct solutions of every step.
+        restitution: e, a number or (nc,) in 0..1: Stronge's energetic coefficient, e^2 the share of the work
+            of compression that restitution gives back. 0 or None: inelastic. For planar contacts.
         selection: "all" or "lemke", as in `routh_step`.
         num_directions: sides of the friction cone in space; no effect in the plane.
 
@@ -195,14 +207,14 @@ def resolve(
         v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
 
     Raises:
-        ValueError, TypeError: as `routh_step`.
+        ValueError, TypeError: as `routh_step`; restitution outside of 0..1 or NaN, or with spatial contacts.
 
-    Status: UNTERMINATED where a contact still approaches after N steps; the bits of `routh_step`;
-        inside jit INVALID for a pick outside of [0, 1).
+    Status: UNTERMINATED where a contact still approaches, or has energy in store, after N steps; the bits of
+        `routh_step`; inside jit INVALID for a pick outside of [0, 1), a restitution outside of 0..1.
 
-    Derivative: through the contact modes of every step, by v, impulse_max and all terms, any order;
-        modes, picks and the number of steps are piecewise constant. Without an approaching contact v_plus
-        is v, and contacts at rest stay at rest: a block standing on two corners has dv_plus/dv = 0.
+    Derivative: through the contact modes of every step, by v, impulse_max, restitution and all terms, any
+        order; modes, picks and the number of steps are piecewise constant. Without an approaching contact
+        v_plus is v, and contacts at rest stay at rest: a block standing on two corners has dv_plus/dv = 0.
     """
     inputs.check(terms, v)
     if jnp.ndim(impulse_max) != 2 or jnp.shape(impulse_max)[0] < 1:
@@ -211,7 +223,8 @@ def resolve(
     inputs.check_impulse_max(impulse_max, (steps, jnp.shape(terms.phi)[0]))
     inputs.check_pick(pick, (steps,))
     check_selection(terms, selection, SELECTIONS)
-    v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, num_directions)
+    e = rebound.check(terms, restitution)
+    v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, num_directions, restitution=e)
     return v_plus, info
 
 
@@ -232,13 +245,16 @@ def resolve_many(
     num_directions: int,
     keep_path: bool,
     pick: jax.Array | None = None,
+    restitution: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
     """`resolve` for v (n, nv), caps (n, N, nc), pick (n, N) or 0; unchecked, with the path if asked."""
 
     def one(
         v: jax.Array, caps: jax.Array, picks: jax.Array
     ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-        v_plus, info, path = _resolve(terms, v, caps, picks, selection, num_directions)
+        v_plus, info, path = _resolve(
+            terms, v, caps, picks, selection, num_directions, restitution=restitution
+        )
         return v_plus, info, path if keep_path else None
 
     return jax.vmap(one)(v, impulse_max, jnp.zeros(impulse_max.shape[:2], v.dtype) if pick is None else pick)
@@ -253,36 +269,51 @@ def _resolve(
     selection: str,
     num_directions: int,
     until_separated: bool = True,
+    restitution: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
-    status = status | _impulse_status(impulse_max) | flag(~jnp.all((pick >= 0) & (pick < 1)), Status.INVALID)
+    status = status | _draw_status(impulse_max, pick, restitution)
     impulse_max = jnp.where(status == 0, impulse_max, 0.0)
     pick = jnp.where(status == 0, pick, 0.0)
     directions = friction_directions(terms.J_t.shape[1], num_directions)
     space = contact_space(terms)
     table = _mode_table(space, selection)
+    speed = mass_norm(space.mass, v)
+    elastic = None if restitution is None else jnp.where(status == 0, restitution, 0.0) ** 2
 
     def step(carry: Any, draw: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
-        v, impulse, status, worst, count = carry
+        v, impulse, status, worst, count, stored = carry
         needed = jnp.any(colliding(terms, v)) if until_separated else jnp.array(True)
         v_next, change, misfit, solver = _step(space, table, directions, v, *draw, needed)
         solver = solver | residual_status(misfit)
         # If no contact approaches at all, v stays, but what rests stays at rest to first order.
         held = v_next - v
         held = v + (held - lax.stop_gradient(held))
-        v = jnp.where(needed, v_next, jnp.where(count == 0, held, v))
+        v_next = jnp.where(needed, v_next, jnp.where(count == 0, held, v))
+        moved = needed
+        if elastic is not None:
+            moved |= jnp.any(rebound.loaded(space, stored))
+            change = jnp.where(needed, change, 0.0)
+            cap = jnp.where(space.active, draw[0] / space.scale[::2], 0.0)
+            u, u_next = space.jacobian @ v, space.jacobian @ v_next
+            push, stored = rebound.give_back(space, elastic, cap, u, u_next, change, stored, speed)
+            v_next, change = v_next + space.response @ push, change + push
         return (
-            v,
-            jnp.where(needed, impulse + change, impulse),
+            v_next,
+            jnp.where(moved, impulse + change, impulse),
             status | jnp.where(needed, solver, jnp.uint32(0)),
             jnp.maximum(worst, jnp.where(needed, misfit, 0.0)),
-            count + needed.astype(jnp.int32),
-        ), v
+            count + moved.astype(jnp.int32),
+            stored,
+        ), v_next
 
-    start = (v, jnp.zeros_like(space.scale), status, jnp.zeros((), v.dtype), jnp.int32(0))
-    (v_plus, impulse, total, worst, count), path = lax.scan(step, start, (impulse_max, pick))
+    nothing = None if elastic is None else jnp.zeros_like(space.mu)
+    start = (v, jnp.zeros_like(space.scale), status, jnp.zeros((), v.dtype), jnp.int32(0), nothing)
+    (v_plus, impulse, total, worst, count, stored), path = lax.scan(step, start, (impulse_max, pick))
     left = jnp.any(colliding(terms, v_plus)) & until_separated
+    if stored is not None:
+        left |= jnp.any(rebound.loaded(space, stored))
     info = ImpactInfo(
         status=total | flag(left, Status.UNTERMINATED),
         residual=worst,

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact import checkpoint as checkpoints
-from jaxcontact.impact import inputs, processes
+from jaxcontact.impact import inputs, processes, rebound
 from jaxcontact.impact.density import Density, shaped
 from jaxcontact.impact.draws import Iid, sobol
 from jaxcontact.impact.stream import PIECE, Chunk, ImpactSamples, Stream
@@ -36,6 +36,7 @@ class _Settings(TypedDict, total=False):
     max_steps: Required[int]
     num_samples: Required[int]
     seed: int
+    restitution: float | jax.Array | np.ndarray | None
     selection: str
     key: jax.Array | None
     density: Density | None
@@ -72,6 +73,7 @@ def sample(
     max_steps: int,
     num_samples: int,
     seed: int = 0,
+    restitution: float | jax.Array | np.ndarray | None = None,
     selection: str = "all",
     key: jax.Array | None = None,
     density: Density | None = None,
@@ -97,6 +99,10 @@ def sample(
         max_steps: N, the largest number of steps.
         num_samples: how many samples.
         seed: of the scrambled Sobol points of dimension N (nc + 1).
+        restitution: e, a number or (nc,) in 0..1, Stronge's energetic coefficient: steps then also let
+            contacts push that were compressed, see `resolve`. 0 or None: inelastic, with the same bits. For
+            planar contacts. An impact takes about twice the steps: 4.6 instead of 2.5 for the rocking block
+            at e = 1, 4.7 instead of 2.3 for the compass gait.
         selection: "all": uniform among the distinct solutions of each step, found by enumerating
             contact modes (planar, nc <= 5). "visited": the same among the modes that earlier samples
             met, much faster for many contacts; a sample with a step whose valid modes are not among the
@@ -139,12 +145,12 @@ def sample(
     Raises:
         ValueError, TypeError: bad terms or v (as `anitescu_potra`), step not positive and finite,
             max_steps, num_samples or chunk < 1, an unknown selection, a selection not offered for these
-            terms; a density of the wrong shape or outside of [0, 1]; a checkpoint that is damaged, of another
-            run, or in use.
+            terms; restitution outside of 0..1 or NaN, or with spatial contacts; a density of the wrong shape
+            or outside of [0, 1]; a checkpoint that is damaged, of another run, or in use.
         OSError: the checkpoint cannot be written, as on a full disk; what it holds stays good.
 
-    Status: per sample, UNTERMINATED where a contact still approaches after max_steps; STALLED for a
-        residual above 1e-6.
+    Status: per sample, UNTERMINATED where a contact still approaches, or has energy in store, after
+        max_steps; STALLED for a residual above 1e-6.
 
     Derivative: none; a host-level driver. Differentiate `resolve` with the draws of interest.
     """
@@ -159,6 +165,7 @@ def sample(
         raise ValueError(f"selection: expected one of {', '.join(SELECTIONS)}, got {selection!r}")
     v = jnp.asarray(v)
     steps = jnp.broadcast_to(jnp.asarray(sizes, v.dtype), (nc,))
+    e = rebound.check(terms, restitution)
     if selection != "lemke":
         inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, f'selection="{selection}"')
     if chunk is not None:
@@ -178,6 +185,7 @@ def sample(
         keep_path=keep_path,
         num_directions=num_directions,
         devices=devices,
+        restitution=e,
     )
     if checkpoint is None:
         chunks = stream.chunks(total, size, share=share, exchange=processes.union)

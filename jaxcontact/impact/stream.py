@@ -102,10 +102,12 @@ class Stream:
         keep_path: bool = False,
         num_directions: int = 8,
         devices: Sequence[jax.Device] | None = None,
+        restitution: jax.Array | None = None,
     ) -> None:
         self.terms, self.v, self.draws, self.step = terms, v, draws, step
         self.max_steps, self.keep_path = max_steps, keep_path
         self.selection, self.num_directions = selection, num_directions
+        self.restitution = restitution
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.num_modes = 0
         self.piece = PIECE
@@ -224,6 +226,7 @@ class Stream:
         size = self.piece
         placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
         complete, stems = jax.device_put((complete, self.stems if known is None else None), device)
+        elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
         parts, facts = [], [_NO_FACTS]
         for begin in range(0, max(1, len(numbers)), size):
             piece = numbers[begin : begin + size]
@@ -239,6 +242,7 @@ class Stream:
                 tile=tile_size(num_modes, device.platform),
                 keep_path=self.keep_path,
                 keep_sets=self.selection == "visited" and known is None,
+                elastic=elastic,
             )
             if part.sets is not None:
                 facts += [np.flatnonzero(part.visited), _signatures(np.asarray(part.sets)[:, : piece.size])]
@@ -266,7 +270,9 @@ class Stream:
     def _by_pivoting(self, numbers: np.ndarray, device: jax.Device) -> ImpactSamples:
         """One Lemke solution per step, a padded batch at a time."""
         nc, size = self.terms.phi.shape[0], 1024
-        terms, draws, step, v = jax.device_put((self.terms, self.draws, self.step, self.v), device)
+        terms, draws, step, v, e = jax.device_put(
+            (self.terms, self.draws, self.step, self.v, self.restitution), device
+        )
         parts = []
         for begin in range(0, len(numbers), size):
             piece = numbers[begin : begin + size]
@@ -275,7 +281,9 @@ class Stream:
             drawn = drawn.reshape(size, self.max_steps, nc + 1)
             caps, picks = drawn[..., :nc] * step[None, None], drawn[..., nc]
             start = jnp.broadcast_to(v, (size, v.shape[0]))
-            part = routh.resolve_many(terms, start, caps, "lemke", self.num_directions, self.keep_path, picks)
+            part = routh.resolve_many(
+                terms, start, caps, "lemke", self.num_directions, self.keep_path, picks, e
+            )
             parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
         v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(
