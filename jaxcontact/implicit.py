@@ -2,10 +2,14 @@
 
 A solver finds out *which* linear equations hold at its solution (which contacts rest, stick, slide);
 `solve` states the solution as the root of those equations. Forward, reverse and higher derivatives
-follow from d x = A^-1 (d b - d A x), whatever the solver did to get there.
+follow from d x = A^-1 (d b - d A x), whatever the solver did to get there. Where the equations at the
+solution are not linear, `attach` says the same of their residual.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 from jax import lax
@@ -47,3 +51,28 @@ def refine(
     if inverse is None:
         inverse, _ = linalg.generalized_inverse(lax.stop_gradient(matrix))
     return guess + _solve(matrix, rhs - matrix @ guess, inverse)
+
+
+ORDER = 2  # highest derivative that `attach` carries
+
+
+def attach(residual: Callable[[Any], Any], correct: Callable[[Any], Any], root: Any) -> Any:
+    """The root x of residual(x) = 0 that a solver found, bit by bit, with first and second derivatives.
+
+    One step x - J^-1 residual(x) at a fixed J moves the root x0 to within O(d^2) of where a change d of the
+    data moves it, the next to within O(d^3). Their derivatives are those of the root to that order, so
+    nothing needs a rule of its own, and any transformation may pass through them.
+
+    Args:
+        residual: of a pytree like `root`; it closes over the data to differentiate by.
+        correct: J^-1 applied to a residual, J its Jacobian at the root, as a constant.
+        root: the solver's answer; it carries no derivative.
+
+    Derivative: dx = -J^-1 d residual, first and second order, forward and reverse; third and higher
+        derivatives come out wrong.
+    """
+    x = lax.stop_gradient(root)
+    for _ in range(ORDER):
+        change = correct(residual(x))
+        x = jax.tree.map(lambda at, step: at - (step - lax.stop_gradient(step)), x, change)
+    return x

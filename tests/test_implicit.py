@@ -189,3 +189,22 @@ def test_batches_give_what_single_calls_give(smooth, rng):
     gradient = jax.jit(jax.grad(lambda s: jnp.sum(f(s) ** 2)))
     together = jax.jit(jax.vmap(gradient))(points)
     np.testing.assert_allclose(together, np.stack([gradient(p) for p in points]), rtol=1e-11)
+
+
+def test_attach_carries_two_derivatives_of_a_root():
+    """x^3 + x = s: x' = 1 / (3 x^2 + 1), x'' = -6 x x'^3."""
+
+    def root(s):
+        x = jnp.array(2.0)
+        for _ in range(30):
+            x = x - (x**3 + x - s) / (3 * x**2 + 1)
+        x = jax.lax.stop_gradient(x)
+        return implicit.attach(lambda y: y**3 + y - s, lambda r: r / (3 * x**2 + 1), x)
+
+    def derivatives(s):
+        first, second = jax.grad(root), (jax.grad(jax.grad(root)), jax.jacfwd(jax.jacfwd(root)))
+        return root(s), first(s), jax.jacfwd(root)(s), jax.jacfwd(first)(s), *(each(s) for each in second)
+
+    x, *found = jax.jit(derivatives)(jnp.array(10.0))
+    slope = 1 / (3 * x**2 + 1)
+    np.testing.assert_allclose(found, [slope] * 2 + [-6 * x * slope**3] * 3, rtol=1e-12)

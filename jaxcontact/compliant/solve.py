@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact import linalg
+from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record
 from jaxcontact.compliant import min_norm, staggered
 from jaxcontact.compliant.problem import Problem, convex_program, count_rows, row_law
@@ -21,7 +21,7 @@ from jaxcontact.status import Status, flag
 
 CONES = ("associated", "staggered", "pyramid", "coupled")
 FORMULATIONS = ("complementary", "min_norm")
-TANGENT_STEPS = 4  # of the method of multipliers in a derivative
+TANGENT_STEPS = 2  # of the method of multipliers, in each of the two steps that carry a derivative
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,9 +71,9 @@ def program_of(problem: Problem, cone: str) -> ConeProgram:
     return convex_program(problem, row_law(problem), pyramid=cone == "pyramid")
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
-def _converge(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
-    """(v+, p, iterations, converged); the derivative is that of the equations of the solution."""
+def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
+    """(v+, p, iterations, converged); no derivative."""
+    problem, start = lax.stop_gradient((problem, start))
     program = program_of(problem, cone)
     if cone == "staggered":
         return staggered.solve_staggered(program, start, solver.max_iters)
@@ -81,30 +81,45 @@ def _converge(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> 
     return found.x, found.p, found.iterations, found.converged
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def _converge(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
+    """(v+, p, iterations, converged); the derivative is that of the equations of the solution."""
+    return _search(problem, start, cone, solver)
+
+
 @_converge.defjvp
 def _(cone: str, solver: Newton, primals: tuple, tangents: tuple) -> tuple:
-    problem, start = primals
-    found = _converge(problem, start, cone, solver)
-    x, p = found[:2]
+    # Not `_converge` again: JAX forgets a custom rule where it splits a derivative for the reverse mode. What
+    # the rule itself consists of is plain arithmetic that may be differentiated once more.
+    x, p, *counts = _search(*primals, cone, solver)
+    found, moved = jax.jvp(lambda data: _attach(data, x, p, cone), primals[:1], tangents[:1])
+    none = [np.zeros(np.shape(each), jax.dtypes.float0) for each in counts]
+    return (*found, *counts), (*moved, *none)
+
+
+def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[jax.Array, jax.Array]:
+    """The solution (x, p) with the derivatives of its equations by the data."""
 
     def conditions(data: Problem) -> ConeProgram:
         program = program_of(data, cone)
         return staggered.coupled(program) if cone == "staggered" else program
 
-    def residuals(data: Problem) -> tuple[jax.Array, jax.Array]:
-        return cone_program.residuals(conditions(data), x, p)[:2]
-
-    program = conditions(problem)
-    _, (momentum, misfit) = jax.jvp(residuals, (problem,), (tangents[0],))
-    if cone == "staggered":
-        dx, dp = staggered.linearised(program, x, p, momentum, misfit)
+    fixed = lax.stop_gradient(conditions(problem))
+    response = cone_program.residuals(fixed, x, p)[2]
+    hessian = cone_program.hessian(fixed, response)
+    if cone == "staggered":  # not symmetric
+        invert = functools.partial(jnp.matmul, linalg.generalized_inverse(hessian)[0])
     else:
-        response = cone_program.residuals(program, x, p)[2]
-        factor = linalg.cholesky_lanes(cone_program.hessian(program, response))
-        invert = functools.partial(linalg.cholesky_solve_lanes, factor)
-        dx, dp = cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
-    none = [np.zeros(np.shape(each), jax.dtypes.float0) for each in found[2:]]
-    return found, (dx, dp, *none)
+        invert = functools.partial(linalg.cholesky_solve_lanes, linalg.cholesky_lanes(hessian))
+
+    def residual(at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
+        return cone_program.residuals(conditions(problem), *at)[:2]
+
+    def correct(misfits: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        dx, dp = cone_program.solve_linearised(fixed, response, invert, *misfits, TANGENT_STEPS)
+        return -dx, -dp
+
+    return implicit.attach(residual, correct, (x, p))
 
 
 def check_names(cone: str, formulation: str, contacts: int) -> None:
@@ -249,8 +264,8 @@ def solve(
         negative stiffness, damping or friction, masses or dt that are not positive.
 
     Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
-        change of mode that of the mode found. None for "min_norm". First order: second derivatives, above
-        all forward over reverse, come out wrong, and say nothing.
+        change of mode that of the mode found. First and second order; third and higher come out wrong. None
+        for "min_norm".
     """
     _, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     return info.lam, info

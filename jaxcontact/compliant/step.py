@@ -71,7 +71,7 @@ def step(
 
     Status: that of `solve`.
 
-    Derivative: as `solve`; exact for the step by state, tau and params, first order only.
+    Derivative: as `solve`; exact for the step by state, tau and params, first and second order.
     """
     problem = assemble(system, params, state, tau, dt)
     v, info = solve_velocity(problem, warm_start, cone, formulation, solver)

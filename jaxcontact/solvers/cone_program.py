@@ -152,7 +152,6 @@ def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Ar
             total = (linear - stiff * (at - rate) + pushed)[program.num_limits :]
             bend = (stiff + stiffness)[program.num_limits :]
             p = jnp.maximum(p - (p - total) / (1.0 + grip * bend), 0.0)
-    at = lax.stop_gradient(at)
     pushed, stiffness = _elastic(program, at)
     z = z.at[heads].add(pushed + stiffness * (at - rate))
     return z, slope.at[heads].add(stiffness)

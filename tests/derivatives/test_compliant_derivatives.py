@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.terms import NORMAL, TANGENT
 
 MODES = {
     "slip": (0.2, [0.3, 0.1, 0.0, 0.05, 0.0, 0.2]),
@@ -73,3 +74,87 @@ def test_long_rollouts_have_finite_reverse_gradients():
     # Sliding for one second: d distance / d mu = -g cos(15 deg) / 2 along the slope.
     total = np.sum(slopes[1])
     np.testing.assert_allclose(abs(total), 0.5 * 9.81 * np.cos(np.radians(15.0)), rtol=0.1)
+
+
+# --- second derivatives
+
+
+def on_feet(velocity, x, cone, law, phi):
+    """v+ and forces of a mass on the floor; x = (speed to one side, mass, friction)."""
+    num = len(phi)
+    G = jnp.tile(jnp.eye(3)[jnp.array([2, 0, 1])], (num, 1))
+    terms = jc.ConstraintTerms(
+        G=G,
+        phi=jnp.zeros((num, 3)).at[:, 0].set(jnp.asarray(phi)).ravel(),
+        gdot_v=jnp.zeros(3 * num),
+        mu=jnp.broadcast_to(x[2], (num,)),
+        kind=(NORMAL, TANGENT, TANGENT) * num,
+    )
+    push = x[1] * jnp.array([0.0, 0.0, -9.81])
+    problem = jc.compliant.Problem(
+        M=x[1] * jnp.eye(3), v=velocity.at[1].add(x[0]), f=push, terms=terms, law=law, dt=jnp.array(0.01)
+    )
+    lam, info = jc.compliant.solve(problem, cone=cone)
+    v = velocity.at[1].add(x[0]) + 0.01 * jnp.linalg.solve(problem.M, push + G.T @ lam)
+    return jnp.concatenate([v, jnp.sum(lam.reshape(num, 3), axis=0)]), info.status
+
+
+SOFT = jc.compliant.Law(stiffness=1e5, damping=10.0, friction_damping=1e3)
+SECOND = {
+    "one foot": ("associated", SOFT, [-1e-4]),
+    "two stiff feet": ("associated", jc.compliant.Law(stiffness=1e9, damping=1.0), [-1e-8, -3e-8]),
+    "Hertz": ("associated", jc.compliant.Law(potential=jc.compliant.Hertz(modulus=1e7, radius=0.1)), [-1e-3]),
+    "pyramid": ("pyramid", SOFT, [-1e-4]),
+    "staggered": ("staggered", SOFT, [-1e-4]),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "one foot" else pytest.param(name, marks=pytest.mark.slow) for name in SECOND]
+)
+def test_second_derivatives_agree_with_differences_of_the_first(name):
+    """Forward over reverse and reverse over forward, sliding and sticking."""
+    cone, law, phi = SECOND[name]
+
+    def total(x, velocity):
+        found, status = on_feet(velocity, x, cone, law, phi)
+        return found @ jnp.array([1.0, -0.5, 0.3, 0.01, 0.02, -0.03]), status
+
+    gradient = jax.grad(total, has_aux=True)
+    first = jax.jit(gradient)
+    both = jax.jit(
+        lambda *at: (
+            jax.jacfwd(gradient, has_aux=True)(*at)[0],
+            jax.jacrev(jax.jacfwd(total, has_aux=True), has_aux=True)(*at)[0],
+        )
+    )
+    x = jnp.array([0.3, 1.2, 0.25])
+    for velocity in (jnp.array([1.0, 0.0, -0.05]), jnp.array([0.0, -0.3, -0.05])):
+        assert int(first(x, velocity)[1]) == 0
+        mixed, other = both(x, velocity)
+        ahead, behind = ([first(x + d, velocity)[0] for d in h * np.eye(3)] for h in (5e-5, -5e-5))
+        truth = np.subtract(ahead, behind) / 1e-4
+        np.testing.assert_allclose(mixed, truth, rtol=0, atol=1e-6 * np.max(np.abs(truth)))
+        np.testing.assert_allclose(other, mixed, rtol=0, atol=1e-8 * np.max(np.abs(truth)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scan", [False, True])
+def test_second_derivatives_of_several_steps(scan):
+    """A box on Hertz corners that slides; friction by friction."""
+    model = jc.models.box_on_incline(0.2)
+    start = model.state.replace(v=jnp.array(MODES["slip"][1]))
+
+    def place(mu):
+        params, state = model.params.replace(mu=jnp.broadcast_to(mu, model.params.mu.shape)), start
+        if scan:
+            tau = jnp.zeros((3, 6))
+            return jc.compliant.rollout(model.system, params, state, tau, dt=0.01)[0].q[-1, 0]
+        for _ in range(2):
+            state, _ = jc.compliant.step(model.system, params, state, jnp.zeros(6), dt=0.01)
+        return state.q[0]
+
+    first, mu, h = jax.jit(jax.grad(place)), jnp.array(0.2), 1e-5
+    truth = (first(mu + h) - first(mu - h)) / (2 * h)
+    for second in (jax.jacfwd(jax.grad(place)), jax.grad(jax.grad(place)), jax.grad(jax.jacfwd(place))):
+        np.testing.assert_allclose(jax.jit(second)(mu), truth, rtol=1e-6)
