@@ -107,16 +107,17 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
     fixed = lax.stop_gradient(conditions(problem))
     response = cone_program.residuals(fixed, x, p)[2]
     hessian = cone_program.hessian(fixed, response)
-    if cone == "staggered":  # not symmetric
-        invert = functools.partial(jnp.matmul, linalg.generalized_inverse(hessian)[0])
-    else:
-        invert = functools.partial(linalg.cholesky_solve_lanes, linalg.cholesky_lanes(hessian))
+    # The second step of `attach` refines what the first loses by an explicit inverse.
+    invert_matrix = linalg.generalized_inverse if cone == "staggered" else linalg.spd_inverse
+    inverse, _ = invert_matrix(hessian)
+    invert = functools.partial(jnp.matmul, inverse)
 
-    def residual(at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
+    def residual(at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         return cone_program.residuals(conditions(problem), *at)[:2]
 
-    def correct(misfits: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        dx, dp = cone_program.solve_linearised(fixed, response, invert, *misfits, TANGENT_STEPS)
+    def correct(misfits: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        momentum, misfit = misfits
+        dx, dp = cone_program.solve_linearised(fixed, response, invert, momentum, misfit, TANGENT_STEPS)
         return -dx, -dp
 
     return implicit.attach(residual, correct, (x, p))
