@@ -91,7 +91,8 @@ def _converge(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> 
 def _(cone: str, solver: Newton, primals: tuple, tangents: tuple) -> tuple:
     # Not `_converge` again: JAX forgets a custom rule where it splits a derivative for the reverse mode. What
     # the rule itself consists of is plain arithmetic that may be differentiated once more.
-    x, p, *counts = _search(*primals, cone, solver)
+    problem, start = primals
+    x, p, *counts = _search(problem, start, cone, solver)
     found, moved = jax.jvp(lambda data: _attach(data, x, p, cone), primals[:1], tangents[:1])
     none = [np.zeros(np.shape(each), jax.dtypes.float0) for each in counts]
     return (*found, *counts), (*moved, *none)
