@@ -100,16 +100,16 @@ def test_friction_at_any_stiffness_and_step(rng):
 
 
 @pytest.mark.float32
-def test_single_precision_is_finite_and_balanced(rng, tolerance):
-    """Stiffness to 1e10 N/m and steps down to 1e-5 s."""
-    problems = random_problems(rng, 500, contacts=0)
-    law = problems.law.replace(
-        stiffness=jnp.minimum(problems.law.stiffness, 1e10), damping=1.0 * jnp.ones(500)
-    )
-    problems = problems.replace(law=law, dt=jnp.maximum(problems.dt, 1e-5))
+@pytest.mark.parametrize("contacts", [pytest.param(0, marks=pytest.mark.slow), 2])
+def test_single_precision_is_finite_and_balanced_or_says_so(rng, contacts):
+    """Stiffness to 1e15 N/m, damping to 1e12 N s/m and steps down to 1e-8 s, as in double precision."""
+    problems = jax.tree.map(lambda a: a.astype(jnp.float32), random_problems(rng, 500, contacts))
     lam, info = jax.jit(jax.vmap(lambda p: jc.compliant.solve(p)))(problems)
-    assert np.all(np.isfinite(lam)) and not np.any(info.status)
-    assert np.max(info.residual) < tolerance(1e-12, 1e-3)
+    assert lam.dtype == jnp.float32 and np.all(np.isfinite(lam))
+    good = np.asarray(info.status) == 0
+    assert good.mean() > (0.98 if contacts else 0.999)  # the others say MAX_ITERS
+    assert np.max(np.asarray(info.residual)[good]) < (4e-4 if contacts else 3e-5)
+    assert set(np.unique(info.status)) <= {0, int(jc.Status.MAX_ITERS)}
 
 
 def test_a_deviation_dies_in_one_step_as_the_step_grows():
