@@ -265,8 +265,8 @@ def solve(
         ValueError: unknown names, combinations that make no sense, shapes or row orders that do not fit.
 
     Status: MAX_ITERS (STALLED for "staggered") where the conditions are not met or the momenta are not in
-        balance to the square root of the precision, NONFINITE, and INVALID for
-        negative stiffness, damping or friction, masses or dt that are not positive.
+        balance to the square root of the precision, NONFINITE, and INVALID for negative stiffness, damping or
+        friction, masses or dt that are not positive.
 
     Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
         change of mode that of the mode found. First and second order; third and higher come out wrong. None

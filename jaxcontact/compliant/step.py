@@ -57,9 +57,9 @@ def step(
         params: its numbers.
         state: where it starts.
         tau: (nv,) generalized forces beside gravity and the forces of the system.
-        dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m. In single precision
-            2 % at most of random, redundant frictional problems end with MAX_ITERS (double: 0.2 %), and forces
-            of the others are balanced to 4e-4, mostly 1e-5 (double: 1e-9).
+        dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m. In single
+            precision up to 2 % of random, redundant frictional problems end with MAX_ITERS (double: 0.2 %);
+            in the others momenta balance to 4e-4 (double: 1e-9).
         cone: "associated", "staggered", "pyramid", or "coupled" with "min_norm"; see `solve`.
         formulation: "complementary", or "min_norm" for the paper's programs.
         solver: limits of the search.
