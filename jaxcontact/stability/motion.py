@@ -59,6 +59,7 @@ class Law(Record):
     pairs: jax.Array  # (nc, 2, nv) normal and tangential rows
     push: jax.Array  # (nc, nv, 2) velocity per impulse
     delassus: jax.Array  # (nc, 2, 2)
+    tied: jax.Array  # (nc, nc) bool: with all that tie it closed, a contact that depends on them is closed
 
 
 def make_law(terms: LocalTerms) -> Law:
@@ -78,7 +79,17 @@ def make_law(terms: LocalTerms) -> Law:
         pairs=pairs,
         push=push,
         delassus=pairs @ push,
+        tied=_ties(terms.J_n),
     )
+
+
+def _ties(rows: jax.Array) -> jax.Array:
+    """Pairs of contacts whose gaps enter a linear dependence; none where the gaps are independent."""
+    unit = rows / jnp.sqrt(jnp.sum(rows**2, axis=1))[:, None]
+    inverse, _ = linalg.generalized_inverse(unit @ unit.T)
+    dependences = jnp.eye(rows.shape[0], dtype=rows.dtype) - unit @ unit.T @ inverse
+    among = jnp.any(jnp.abs(dependences) > float(jnp.finfo(rows.dtype).eps) ** 0.4, axis=0)
+    return among[:, None] & among[None]
 
 
 def motion_path(
@@ -143,6 +154,9 @@ def settle(law: Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.
     rate, slip = law.terms.J_n @ v, law.terms.J_t @ v
     scale = jnp.sqrt(jnp.sum(law.terms.J_n**2, axis=1))
     touching = (gaps <= FLAT) | closed
+    others = ~law.tied | touching[None] | jnp.eye(touching.shape[0], dtype=bool)
+    # Three feet in a line: rounding in a gap must not outlive the size of a state that shrinks.
+    touching = touching | (jnp.all(others, axis=1) & jnp.diagonal(law.tied))
     slow = jnp.abs(rate) <= CLOSED * scale
     closed = touching & slow
     return motion.replace(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from stability_bodies import fig2
+from stability_bodies import fig2, three_feet
 
 from jaxcontact import viz
 from jaxcontact.cli import main
@@ -145,6 +145,15 @@ def test_the_command(capsys, tmp_path):
     assert "contradictions   0" in out
     assert (tmp_path / "stability_fig2_3.png").stat().st_size > 3000
     assert main([*arguments, "--points", "1"]) == 2
+
+
+@pytest.mark.slow
+def test_motions_on_three_feet_in_a_line_are_decided():
+    """Their gaps depend on each other: rounding in one must not keep a state that shrinks from its rest."""
+    frictions = (0.66, 0.31, 0.09), (0.65, 0.93, 0.47), (0.4, 0.6, 0.4)
+    for alpha, mu, e in zip((0.2, 0.4, 0.3), frictions, (0.0, 0.0, 0.3), strict=True):
+        share = falsify(three_feet(alpha, mu, e), num_samples=128).share
+        assert share[0] == share[3] == 0.0
 
 
 @pytest.mark.slow
