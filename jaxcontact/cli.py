@@ -112,6 +112,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MU",
         help="friction, one number or one per contact [the model's]",
     )
+    run.add_argument(
+        "--restitution",
+        type=float,
+        nargs="+",
+        metavar="E",
+        help="Stronge's coefficient of restitution, one number or one per contact, 0..1; --max-steps is "
+        "then four times the model's, unless given [0]",
+    )
     run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
     run.add_argument(
         "--checkpoint",
@@ -220,10 +228,13 @@ def _impact(options: argparse.Namespace) -> int:
     terms = contact_terms(model.system, model.params, model.state)
     settings = {
         "step": model.step if options.step is None else options.step,
-        "max_steps": model.max_steps if options.max_steps is None else options.max_steps,
+        "max_steps": _max_steps(options, model),
         "selection": _default_selection(model) if options.selection is None else options.selection,
         "seed": options.seed,
     }
+    if options.restitution is not None:
+        one = len(options.restitution) == 1
+        settings["restitution"] = options.restitution[0] if one else options.restitution
     stored = num_finished(options.checkpoint) if options.checkpoint else 0
     if stored:
         print(f"  {options.checkpoint} holds {stored} samples", file=sys.stderr)
@@ -259,6 +270,13 @@ def _impact(options: argparse.Namespace) -> int:
     ]
     print(json.dumps(summary, indent=2) if options.json else as_text(summary))
     return _exit_status(found)
+
+
+def _max_steps(options: argparse.Namespace, model: Model) -> int:
+    if options.max_steps is not None:
+        return int(options.max_steps)
+    assert model.max_steps is not None
+    return 4 * model.max_steps if options.restitution and any(options.restitution) else model.max_steps
 
 
 def _coverage(
@@ -356,11 +374,15 @@ def _set_picture(
     if settings["selection"] == "visited":
         path_settings["selection"] = "all"
     through = impact.sample(terms, model.state.v, **path_settings)
+    samples = samples.replace(path=through.path)
+    if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
+        title = f"{_title(name)}, restitution {' '.join(f'{e:g}' for e in options.restitution)}"
+        return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
     peer = mujoco_outcome(name, friction=np.asarray(terms.mu)) if name in MUJOCO_MODELS else None
     title = _title(name)
     if number < options.samples:
         title += f", the first {number:,} of {options.samples:,} samples"
-    return viz.plot_impact_set(samples.replace(path=through.path), terms, mujoco=peer, title=title)
+    return viz.plot_impact_set(samples, terms, mujoco=peer, title=title)
 
 
 def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarray]:

@@ -66,6 +66,7 @@ def as_text(summary: dict[str, Any]) -> str:
         f"{summary['model']}: {summary['samples']} samples, steps of at most {summary['step']:g} N s, "
         f"at most {summary['max_steps']} of them",
         f"  selection        {summary['selection']} ({exhaustive})",
+        *([f"  restitution      {summary['restitution']}"] if "restitution" in summary else []),
         "  outcomes         share of the terminated samples",
     ]
     shares = list(summary["outcomes"].items())

@@ -100,9 +100,21 @@ def test_options_reach_the_sampler(capsys: pytest.CaptureFixture[str], tmp_path:
     assert list(np.load(tmp_path / "rocking_block_impact.npz")["mu"]) == [0.1, 0.2]
 
 
+@pytest.mark.slow
+def test_restitution_reaches_the_sampler(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ["impact", "rocking_block", "--samples", "64", "--out", str(tmp_path)]
+    code, out, _ = run(capsys, *arguments, "--restitution", "0.5", "1", "--json")
+    summary = json.loads(out)
+    assert (code, summary["restitution"], summary["max_steps"]) == (0, [0.5, 1.0], 40)
+    assert summary["terminated"] == 1.0 and 0.25 < summary["energy_ratio"][0] < summary["energy_ratio"][1] < 1
+    code, out, _ = run(capsys, *arguments, "--restitution", "0.5")
+    assert code == 0 and "restitution      0.5" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["impact", "rocking_block", "--restitution", "1.5"], "restitution: expected numbers in 0..1"),
         (["impact", "rocking_blok"], "did you mean 'rocking_block'"),
         (["impact", "xyzzy"], ", box_and_wall, "),
         (["impact", "pendulum_joint"], "no contacts, so no impact; models of impacts: box_and_wall"),
