@@ -54,9 +54,9 @@ def check(terms: ContactTerms, restitution: Any) -> jax.Array | None:
     if restitution is None:
         return None
     nc, nt = terms.J_t.shape[:2]
-    if jnp.shape(restitution) not in ((), (nc,)):
+    if np.shape(restitution) not in ((), (nc,)):
         raise ValueError(
-            f"restitution: expected a number or shape ({nc},), got shape {jnp.shape(restitution)}"
+            f"restitution: expected a number or shape ({nc},), got shape {np.shape(restitution)}"
         )
     if inputs.is_concrete(restitution):
         values = np.asarray(restitution, float)
