@@ -1,4 +1,4 @@
-"""The loop over time: trial steps, the search for the time of an impact, impacts, contacts that stay closed.
+"""The loop over time: trial steps, the search for the time of an event, impacts, contacts that stay closed.
 
 Owns what happens within one time step. The step itself is in `discrete.py`, the impact in `strike.py`.
 """
@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.impact.contact_space import collision_tolerance
 from jaxcontact.simulate.discrete import onto_closed_contacts, take_step
-from jaxcontact.simulate.node import Node, approaching, arrive, contacts_of, terms_at, touching
+from jaxcontact.simulate.node import Node, approaching, arrive, contacts_of, loads, terms_at, touching
 from jaxcontact.simulate.pieces import EVENT, IMPACT, WHOLE, Pieces, kept, no_pieces
 from jaxcontact.simulate.strike import Law, Strike, strike
 from jaxcontact.simulate.trajectory import Impacts, Trajectory
@@ -25,14 +26,16 @@ MAX_TURNS = 1000  # of the loop within one step: trial steps and impacts
 
 
 class _Search(NamedTuple):
-    """The search for the time of an impact within a step."""
+    """The search for the time of an event within a step: an open gap closes, or a closed contact lets go."""
 
-    low: jax.Array  # no gap has closed after this long
+    low: jax.Array  # no event has happened after this long
     high: jax.Array  # one has
     h: jax.Array  # the next trial
-    suspects: jax.Array  # (nc,) bool, gaps that close in between
-    near: jax.Array  # whether the last trial ended on a gap
+    suspects: jax.Array  # (nc,) bool, contacts whose events are in between
+    near: jax.Array  # whether the last trial ended on an event
     tries: jax.Array
+    before: jax.Array  # the last trial
+    load: jax.Array  # (nc,) loads of closed contacts there
 
 
 class _Carry(NamedTuple):
@@ -104,7 +107,7 @@ def run(
             return unfinished & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
 
         def turn(c: _Carry) -> _Carry:
-            c, piece = _turn(system, params, setting, t_end, unused, c)
+            c, piece = _turn(system, params, setting, t_end, dt, unused, c)
             pieces, count = kept(c.pieces, c.num_pieces, piece._replace(step=k, closed=c.node.closed))
             return c._replace(pieces=pieces, num_pieces=count, turns=c.turns + 1)
 
@@ -129,19 +132,23 @@ def run(
 def _whole(remaining: jax.Array, nc: int) -> _Search:
     """A first trial: all that remains of the step."""
     zero = jnp.zeros_like(remaining)
-    return _Search(zero, remaining, remaining, jnp.zeros(nc, bool), jnp.array(False), jnp.int32(0))
+    none = jnp.zeros(nc, bool)
+    return _Search(
+        zero, remaining, remaining, none, jnp.array(False), jnp.int32(0), zero, jnp.zeros(nc, zero.dtype)
+    )
 
 
 def _turn(
-    system: System, params: Params, setting: Setting, t_end: jax.Array, unused: Pieces, carry: _Carry
-) -> tuple[_Carry, Pieces]:
+    system: System, params: Params, setting: Setting, t_end: jax.Array, dt: jax.Array, unused: Pieces,
+    carry: _Carry,
+) -> tuple[_Carry, Pieces]:  # fmt: skip
     """An impact where one is due, else a trial step."""
     if carry.last.shape[0] == 0:
-        return _move(system, params, t_end, unused, carry)
+        return _move(system, params, t_end, dt, unused, carry)
     return lax.cond(
         jnp.any(approaching(carry.node)),
         lambda c: _collide(setting, t_end, unused, c),
-        lambda c: _move(system, params, t_end, unused, c),
+        lambda c: _move(system, params, t_end, dt, unused, c),
         carry,
     )
 
@@ -219,57 +226,126 @@ def _recorded(
 
 
 def _move(
-    system: System, params: Params, t_end: jax.Array, unused: Pieces, carry: _Carry
+    system: System, params: Params, t_end: jax.Array, dt: jax.Array, unused: Pieces, carry: _Carry
 ) -> tuple[_Carry, Pieces]:
-    """A trial step: to the end of the time step if no gap closes, else nearer to where the first one does."""
+    """A trial step: to the end of the time step if nothing happens, else nearer to the first event."""
     node, search = carry.node, carry.search
-    contacts = contacts_of(node.terms, node.closed)
-    step, rate = take_step(system, params, node.q, node.p, node.t, node.v, contacts, search.h)
-    eps = float(jnp.finfo(node.q.dtype).eps)
+    nc = carry.last.shape[0]
+    step, rate = take_step(
+        system, params, node.q, node.p, node.t, node.v, contacts_of(node.terms, node.closed), search.h
+    )
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
+    t = jnp.where(search.h == t_end - node.t, t_end, node.t + search.h)
+    arrived, second, fine = land(system, params, node, step.q, step.p, t, step.impulse)
+    load, load_0, size = _loads(system, params, node, arrived, dt, step.impulse / search.h, search.tries > 0)
+    # A contact that changes no velocity by more than what counts as approaching carries nothing.
+    least = collision_tolerance(size.dtype) / (dt * size)
+    value, rate, fell = _events(node, search, step.phi, rate, load, load_0, least)
+    following, whole, found = _narrowed(search, value, rate, fell & finite, node.closed, t_end)
+    accept = whole | found | ~finite
+
+    # Whose event it is: that which the last trial is nearest to, in time.
+    eps = float(jnp.finfo(node.q.dtype).eps)
+    suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
+    apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
+    who = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
+    piece = unused._replace(
+        kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
+        h=search.h, w=step.w, impulse=step.impulse, second=second, who=who,
+    )  # fmt: skip
+    status = flag(~(step.solved & fine), Status.STALLED)
+    taken = (arrived, _whole(t_end - t, nc), carry.impulse + step.impulse + second, status, piece)
+    refused = (node, following, carry.impulse, jnp.uint32(0), unused)
+    new, search, impulse, status, piece = jax.tree.map(
+        lambda one, other: jnp.where(accept, one, other), taken, refused
+    )
+    carry = carry._replace(node=new, search=search, impulse=impulse, status=carry.status | status)
+    return carry, piece
+
+
+def _loads(
+    system: System, params: Params, node: Node, arrived: Node, dt: jax.Array, guess: jax.Array,
+    searching: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
+    """Loads (nc,) of the contacts that are closed at `node`, where the step arrived and at its start.
+
+    In parts of the size of accelerations at the start, m/s^2, which comes third. Where nothing is being
+    searched for and no contact has to pull at the end, the start is not looked at.
+    """
+    none = jnp.zeros_like(node.terms.phi)
+    start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))
+    if none.shape[0] == 0:
+        return none, none, start[1][0]
+    both = jax.tree.map(lambda *x: jnp.stack(x), arrived, node)
+    least = collision_tolerance(none.dtype) / dt
+
+    def wanted(carry: tuple[jax.Array, ...]) -> jax.Array:
+        found, _, k = carry
+        again = (k == 1) & (searching | jnp.any(found[0] < -least))
+        return jnp.any(node.closed) & ((k == 0) | again)
+
+    def find(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        found, size, k = carry
+        each = jax.tree.map(lambda x: x[k], both)
+        load, gross = loads(system, params, each, node.closed, dt, guess)
+        return found.at[k].set(load), size.at[k].set(gross), k + 1
+
+    found, sizes, _ = lax.while_loop(wanted, find, start)
+    size = jnp.where(sizes[1] > 0, sizes[1], 1.0)
+    return found[0] / size, found[1] / size, size
+
+
+def _events(
+    node: Node,
+    search: _Search,
+    phi: jax.Array,
+    rate: jax.Array,
+    load: jax.Array,
+    load_0: jax.Array,
+    least: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What each contact's event is a zero of (nc,), its rate, and whether it has gone through.
+
+    Args:
+        load, load_0: (nc,) loads at the end and at the start, in parts of their size.
+        least: load that counts.
+    """
+    eps = float(jnp.finfo(phi.dtype).eps)
     # A gap that starts a little below zero, by round-off, closes when it comes back to where it was.
-    gap = step.phi - jnp.minimum(node.terms.phi, 0.0)
-    fell = ~node.closed & (gap < -512.0 * eps)
-    crossed = jnp.any(fell) & finite
+    gap = phi - jnp.minimum(node.terms.phi, 0.0)
+    # Contacts that carry nothing, as redundant ones may, open without an event.
+    first = search.tries == 0
+    opens = (load_0 > least) & (load < jnp.where(first, -least, -512.0 * eps))
+    fell = jnp.where(node.closed, opens, gap < -512.0 * eps)
+    span = search.h - search.before
+    secant = (load - jnp.where(first, load_0, search.load)) / jnp.where(span != 0, span, 1.0)
+    return jnp.where(node.closed, load, gap), jnp.where(node.closed, secant, rate), fell
+
+
+def _narrowed(
+    search: _Search, value: jax.Array, rate: jax.Array, fell: jax.Array, closed: jax.Array, t_end: jax.Array
+) -> tuple[_Search, jax.Array, jax.Array]:
+    """The search behind a trial; whether the trial is a whole step, and whether it ends on an event."""
+    eps = float(jnp.finfo(value.dtype).eps)
+    crossed = jnp.any(fell)
     whole = (search.tries == 0) & ~crossed
     suspects = jnp.where(crossed, fell, search.suspects)
-    # On a gap: within 450 eps seconds, 1e-13 in float64, or as near as its round-off lets one see.
-    allowed = 450.0 * eps * jnp.abs(rate) + 16.0 * eps
-    early = jnp.any(suspects & (gap < -allowed))
-    near = jnp.any(suspects & (jnp.abs(gap) <= allowed)) & ~early
+    # On an event: within 450 eps seconds, 1e-13 in float64, or as near as round-off lets one see.
+    allowed = 450.0 * eps * jnp.abs(rate) + jnp.where(closed, 64.0, 16.0) * eps
+    early = jnp.any(suspects & (value < -allowed))
+    near = jnp.any(suspects & (jnp.abs(value) <= allowed)) & ~early
     low = jnp.where(crossed, search.low, search.h)
     high = jnp.where(crossed, search.h, search.high)
     shut = (high - low <= 4.0 * eps * (jnp.abs(t_end) + high)) & ~crossed
-    # One more step of Newton's method from a point on the gap, for the last digits of the time.
+    # One more step of Newton's method from a point on the event, for the last digits of the time.
     found = (near & search.near) | shut
     falls = suspects & (rate < 0)
-    ahead = jnp.where(falls, search.h - gap / jnp.where(falls, rate, -1.0), jnp.inf)
+    ahead = jnp.where(falls, search.h - value / jnp.where(falls, rate, -1.0), jnp.inf)
     newton = jnp.min(ahead, initial=jnp.inf)
     inside = (newton >= low) & (newton <= high) & (search.tries % 8 != 7)
     trial = jnp.where(inside | near, newton, 0.5 * (low + high))
-    following = _Search(low, high, trial, suspects, near, search.tries + 1)
-
-    # Whose gap it is: that which the last trial is nearest to, in time.
-    apart = jnp.where(suspects, jnp.abs(gap) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
-    nc = apart.shape[0]
-    who = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
-
-    def accept(_: None) -> tuple[Any, ...]:
-        t = jnp.where(whole, t_end, node.t + search.h)
-        arrived, second, fine = land(system, params, node, step.q, step.p, t, step.impulse)
-        status = flag(~(step.solved & fine), Status.STALLED)
-        piece = unused._replace(
-            kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
-            h=search.h, w=step.w, impulse=step.impulse, second=second, who=who,
-        )  # fmt: skip
-        return arrived, _whole(t_end - t, nc), carry.impulse + step.impulse + second, status, piece
-
-    def refuse(_: None) -> tuple[Any, ...]:
-        return node, following, carry.impulse, jnp.uint32(0), unused
-
-    new, search, impulse, status, piece = lax.cond(whole | found | ~finite, accept, refuse, None)
-    carry = carry._replace(node=new, search=search, impulse=impulse, status=carry.status | status)
-    return carry, piece
+    load = jnp.where(closed, value, 0.0)
+    return _Search(low, high, trial, suspects, near, search.tries + 1, search.h, load), whole, found
 
 
 def land(

@@ -1,6 +1,6 @@
 """A configuration within a motion, its momentum, and what its contacts do there.
 
-Owns the tolerances that say which contacts touch, approach, or stay closed.
+Owns the tolerances that say which contacts touch, approach, or stay closed, and how hard these push.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import jax.numpy as jnp
 
 from jaxcontact import implicit
 from jaxcontact.impact.contact_space import collision_tolerance
+from jaxcontact.simulate.closed import contact_impulses
 from jaxcontact.simulate.discrete import Contacts
-from jaxcontact.system import Params, State, System, mass_matrix
-from jaxcontact.terms import ContactTerms, contact_terms
+from jaxcontact.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
 
 
 class Node(NamedTuple):
@@ -66,3 +67,36 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
     # does not hold them: closed contacts push but never pull.
     rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
     return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 100.0 * tolerance))
+
+
+def loads(
+    system: System, params: Params, node: Node, closed: jax.Array, tau: jax.Array, guess: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """How hard the closed contacts push at a node (nc,), m/s^2, negative where they would have to pull.
+
+    With M a + b = J^T f and gaps accelerating by J a + Jdot v = c + D f, the forces f obey the law of
+    `contact_impulses`; of each contact the normal part of D_ii f_i - (c + D f)_i, which goes through zero as
+    it opens. Friction opposes the sliding velocity after a time tau.
+
+    Returns:
+        These (nc,), and the size of accelerations that they are differences of.
+
+    Derivative: by everything but `guess`, in the modes found.
+    """
+    nc, dim, nv = guess.shape[0], guess.shape[1], node.v.shape[0]
+    rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, nv)
+    force = -bias(system, params, State(q=node.q, v=node.v, t=node.t))
+    response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
+    slip, turning = jax.jvp(
+        lambda q: contact_velocities(system, params, q, node.v),
+        (node.q,),
+        (position_rate(system, node.q, node.v),),
+    )
+    free = turning + (rows @ response[:, -1]).reshape(nc, dim)
+    free = free.at[:, 1:].add(slip[:, 1:] / tau)
+    delassus = rows @ response[:, :-1]
+    found, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
+    leaves = free[:, 0] + (delassus @ found.reshape(-1)).reshape(nc, dim)[:, 0]
+    own = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
+    gross = jnp.max(jnp.abs(params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
+    return jnp.where(closed, own * found[:, 0] - leaves, 0.0), gross

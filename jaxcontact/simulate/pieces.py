@@ -16,7 +16,7 @@ UNUSED, WHOLE, EVENT, IMPACT = range(4)
 class Pieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
-    A move goes to the end of a time step (WHOLE) or to the zero of a gap (EVENT).
+    A move goes to the end of a time step (WHOLE) or to where a gap closes or a contact lets go (EVENT).
     """
 
     kind: jax.Array
@@ -25,7 +25,7 @@ class Pieces(NamedTuple):
     w: jax.Array  # (nv,) its mean velocity
     impulse: jax.Array  # (nc, dim) of closed contacts at its start
     second: jax.Array  # (nc, dim) and at its end
-    who: jax.Array  # (nc,) bool: whose gap ended a move; what touched in an impact
+    who: jax.Array  # (nc,) bool: whose event ended a move; what touched in an impact
     plastic: jax.Array  # whether an impact was made plastic
     order: jax.Array  # (k,) of single impacts
     closed: jax.Array  # (nc,) bool, contacts that stay closed from its end on

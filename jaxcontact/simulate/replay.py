@@ -1,7 +1,7 @@
 """A motion again, piece by piece, as a function that one can differentiate, forward and reverse.
 
 Owns the derivative of a motion: which pieces there are, the modes of contact and the orders of single impacts
-come from the run; the ends of moves at a gap follow by the implicit rule.
+come from the run; the ends of moves at an event follow by the implicit rule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact.simulate.discrete import repeat_step, step_inverse
 from jaxcontact.simulate.events import Run, Setting, impact, land, run
-from jaxcontact.simulate.node import Node, arrive, contacts_of, terms_at
+from jaxcontact.simulate.node import Node, arrive, contacts_of, loads, terms_at
 from jaxcontact.simulate.pieces import EVENT, IMPACT, UNUSED, Pieces
 from jaxcontact.simulate.strike import Law
 from jaxcontact.simulate.trajectory import Trajectory
@@ -77,7 +77,7 @@ def replay(
             return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
         def move(_: None) -> tuple[Any, ...]:
-            after, pushed = _move(system, params, node, piece, t_end)
+            after, pushed = _move(system, params, node, piece, t_end, dt)
             return after, jnp.zeros_like(node.terms.phi), pushed
 
         branches = (rest, move) if node.terms.phi.shape[0] == 0 else (rest, move, collide)
@@ -107,29 +107,41 @@ def replay(
 
 
 def _move(
-    system: System, params: Params, node: Node, piece: Pieces, t_end: jax.Array
+    system: System, params: Params, node: Node, piece: Pieces, t_end: jax.Array, dt: jax.Array
 ) -> tuple[Node, jax.Array]:
     """The node behind a move, and the impulses (nc, dim) of its contacts.
 
-    A move that ends on a gap is known with its length; the length that keeps the gap at zero moves it along
-    the rates of the step.
+    A move that ends on an event is known with its length; the length that keeps the gap, or the load of a
+    closed contact, at zero moves the node along the rates of the step.
     """
     contacts = contacts_of(node.terms, node.closed)
     fixed = lax.stop_gradient((params, node.q, node.t))
     inverse = step_inverse(system, *fixed, piece.w, piece.h)
+    lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
 
-    def step(h: jax.Array) -> tuple[jax.Array, ...]:
+    def step(h: jax.Array) -> tuple[Any, ...]:
         found = repeat_step(
             system, params, node.q, node.p, node.t, piece.w, piece.impulse, inverse, contacts, h
         )
-        return found.impulse, found.q, found.p, found.phi
+        after, second, _ = land(system, params, node, found.q, found.p, node.t + h, piece.second)
+        value = found.phi
+        if value.shape[0]:
+            guess = piece.impulse / piece.h
+            value = lax.cond(
+                lets_go, lambda: loads(system, params, after, node.closed, dt, guess)[0], lambda: value
+            )
+        return (after, found.impulse + second), value
 
-    found, rates = jax.jvp(step, (piece.h,), (jnp.ones_like(piece.h),))
-    rates = lax.stop_gradient(rates)
-    gap, rate = (jnp.sum(jnp.where(piece.who, x, 0.0)) for x in (found[3], rates[3]))
-    event = -gap / jnp.where(rate != 0, rate, 1.0)
+    found, rates, value, rate = _with_rates(step, piece.h)
+    value, rate = (jnp.sum(jnp.where(piece.who, x, 0.0)) for x in (value, rate))
+    event = -value / jnp.where(rate != 0, rate, 1.0)
     later = jnp.where(piece.kind == EVENT, event, t_end - node.t)
     later = later - lax.stop_gradient(later)  # zero, with the derivative of the length
-    impulse, q, p, _ = (x + later * by for x, by in zip(found, rates, strict=True))
-    after, second, _ = land(system, params, node, q, p, node.t + piece.h + later, piece.second)
-    return after, impulse + second
+    return jax.tree.map(lambda x, by: x if x.dtype == bool else x + later * by, found, rates)
+
+
+def _with_rates(step: Any, h: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
+    """Both results of `step` at h, each with its rate, which carries no derivative."""
+    (found, value), (rates, rate) = jax.jvp(step, (h,), (jnp.ones_like(h),))
+    rates = jax.tree.map(lambda x, by: x if x.dtype == bool else lax.stop_gradient(by), found, rates)
+    return found, rates, value, lax.stop_gradient(rate)
