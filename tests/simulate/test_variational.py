@@ -46,11 +46,11 @@ def ball(height=1.0, vx=0.0, vy=0.0, spin=0.0, **constants):
     params = jc.Params(
         mass=jnp.array([MASS]),
         inertia=jnp.array([INERTIA]),
-        mu=jnp.array(MU),
+        mu=jnp.array(MU, float),
         gravity=jnp.array([0.0, -G]),
-        constants={name: jnp.array(value) for name, value in numbers.items()},
+        constants={name: jnp.array(value, float) for name, value in numbers.items()},
     )
-    state = jc.State(q=jnp.array([0.0, RADIUS + height, 0.0]), v=jnp.array([vx, vy, spin]), t=jnp.array(0.0))
+    state = jc.State(q=jnp.array([0.0, RADIUS + height, 0.0]), v=jnp.array([vx, vy, spin]), t=jnp.zeros(()))
     return BALL, params, state
 
 
@@ -209,7 +209,7 @@ def test_bad_numbers_and_starts_are_named():
 def outcome(z):
     """Last row and a time of impact, by (params, q, v, restitution); 300 steps, as `run`."""
     params, q, v, restitution = z
-    found = run((BALL, params, jc.State(q=q, v=v, t=jnp.array(0.0))), dt=0.006, restitution=restitution)
+    found = run((BALL, params, jc.State(q=q, v=v, t=jnp.zeros(()))), dt=0.006, restitution=restitution)
     last = found.states
     return jnp.concatenate([last.q[-1], last.v[-1], found.impacts.t[1:2], found.impulse[-1, 0]])
 
@@ -225,7 +225,7 @@ def slopes(z, along):
 def test_derivative_moves_the_times_of_impact():
     """Height and speed at the end after two bounces, by drop height, restitution and gravity, closed form."""
     _, params, state = ball(height=1.2)
-    z = (params, state.q, state.v, jnp.array(0.8))
+    z = (params, state.q, state.v, jnp.array(0.8, float))
     value, _, slope = slopes(z, z)
 
     def exact(h, e, g):
