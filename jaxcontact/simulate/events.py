@@ -279,12 +279,12 @@ def _loads(
     both = jax.tree.map(lambda *x: jnp.stack(x), arrived, node)
     least = collision_tolerance(none.dtype) / dt
 
-    def wanted(carry: tuple[jax.Array, ...]) -> jax.Array:
+    def wanted(carry: tuple[Any, ...]) -> jax.Array:
         found, _, k = carry
         again = (k == 1) & (searching | jnp.any(found[0] < -least))
         return jnp.any(node.closed) & ((k == 0) | again)
 
-    def find(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def find(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         found, size, k = carry
         each = jax.tree.map(lambda x: x[k], both)
         load, gross = loads(system, params, each, node.closed, dt, guess)
