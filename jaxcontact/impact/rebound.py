@@ -32,8 +32,8 @@ compression, until it sticks. A contact that sticks and cannot move (a pendulum 
 
 Observed, not proven: that impacts end, and after how many steps. All of 4096 samples of the rocking block,
 the compass gait, the box at the wall and the RAMone did, at e = 0.5 and 1, and 300 of the disks at e = 0.5.
-How many samples had a store take less than e^2 w, at e = 1: none on the block, 1 % on the box at the wall, 7 %
-on the gait, 18 % of random pairs of contacts, of which one would else have gained 97 % of energy.
+How many samples had a store take less than e^2 w, at e = 1: none on the block, 1 % on the box at the wall,
+7 % on the gait, 18 % of random pairs of contacts, of which one would else have gained 97 % of energy.
 """
 
 from __future__ import annotations
