@@ -21,11 +21,13 @@ from jaxcontact.impact import rebound
 from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance, mass_norm
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
-from jaxcontact.solvers import leaves, modes
+from jaxcontact.solvers import leaves, modes, sieve
 from jaxcontact.status import Status
 
 FEW = 128  # modes that a tile is expected to meet at most
 BLOCK = 128  # modes looked at together
+SIEVED = 256  # modes that a sieve is expected to leave at most
+_TYPICAL = 256  # samples whose steps tell which forms are telling
 
 
 class LaneResults(Record):
@@ -35,7 +37,8 @@ class LaneResults(Record):
         impulse: (2m, n) total scaled impulse.
         num_solves: (n,) steps taken.
         residual: (n,) worst violation of the law in any step, relative to |v|_M.
-        missed: (n,) bool, some step had no valid mode in the table.
+        missed: (n,) bool, some step had no valid mode in the table, or a set of them that is not known to
+            be complete. With known sets the sample ends before that step, and the other results say where.
         collides: (n,) bool, a contact still approaches, or has energy in store.
         visited: (K,) bool, modes valid in some step of some sample.
         sets: (N, n) uint32, the signature of the set of valid modes of each step, 0 after the last; or None.
@@ -52,6 +55,14 @@ class LaneResults(Record):
     path: jax.Array | None
 
 
+class Begun(Record):
+    """Samples of which some steps are done; as in `LaneResults`."""
+
+    impulse: jax.Array
+    num_solves: jax.Array
+    residual: jax.Array
+
+
 @functools.partial(jax.jit, static_argnames=("max_steps", "tile", "keep_path", "keep_sets"))
 def run_lanes(
     space: ContactSpace,
@@ -62,7 +73,8 @@ def run_lanes(
     indices: jax.Array,
     count: jax.Array,
     complete: jax.Array | None = None,
-    stems: leaves.Leaves | None = None,
+    pieces: leaves.Leaves | sieve.Sieve | None = None,
+    begun: Begun | None = None,
     *,
     max_steps: int,
     tile: int,
@@ -77,7 +89,9 @@ def run_lanes(
         step: (nc,) largest normal impulse of a step, N s.
         complete: (S,) uint32, ascending: signatures of sets of valid modes that lack no mode. A step
             with another set counts as missed. None where the table holds all modes.
-        stems: the validity of all modes of the table by stems and leaves, which is faster; or None.
+        pieces: the validity of the modes of the table by stems and leaves, or by a sieve, which is faster;
+            or None.
+        begun: what was done of each sample before; default nothing.
         elastic: (nc,) squared coefficients of restitution, see `rebound.py`; or None.
     """
     dtype = v.dtype
@@ -90,7 +104,7 @@ def run_lanes(
     # Approach speeds are compared in m/s.
     slowest = -collision_tolerance(dtype) * space.scale[normal]
     cone_unit = space.scale[tangent]
-    blocks = _in_blocks(table)
+    pieces = _in_blocks(table) if pieces is None else pieces
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
     def approaches(u: jax.Array) -> jax.Array:
@@ -98,6 +112,15 @@ def run_lanes(
 
     def store(array: jax.Array, slot: jax.Array, value: jax.Array) -> jax.Array:
         return array.at[..., slot].set(value, mode="drop", unique_indices=True)
+
+    def entering(slot: jax.Array) -> tuple[Any, Any, Any, Any]:
+        """Steps, contact velocity, impulse and residual with which a lane takes up a sample."""
+        if begun is None:
+            return 0, u_start[:, None], 0.0, 0.0
+        at = jnp.minimum(slot, n - 1)
+        impulse = begun.impulse[:, at]
+        u = u_start[:, None] + modes.apply(space.delassus.T, impulse)
+        return begun.num_solves[at], u, impulse, begun.residual[at]
 
     def body(carry: tuple) -> tuple:
         slot, steps, u, impulse, worst, missed, stored, following, out = carry
@@ -108,10 +131,11 @@ def run_lanes(
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        mode, valid_set, met = _select(table, stems or blocks, x, drawn[m], presses, speed)
+        mode, valid_set, met = _select(table, pieces, x, drawn[m], presses, speed)
         lost = presses & (valid_set == 0)
         if complete is None:  # else the sample is repeated
             mode = lax.cond(jnp.any(lost), lambda: jnp.where(lost, _least_bad(table, x), mode), lambda: mode)
+        before = impulse, steps, worst
         change = _impulse(table, mode, x)
         if elastic is not None:
             change = jnp.where(presses[None], change, 0.0)
@@ -125,7 +149,7 @@ def run_lanes(
         impulse = impulse + change
         missed = missed | lost
         if complete is not None:
-            place = jnp.minimum(jnp.searchsorted(complete, valid_set), complete.shape[0] - 1)
+            place = jnp.minimum(jnp.searchsorted(complete, valid_set, method="scan_unrolled"), complete.shape[0] - 1)
             unknown = complete[place] != valid_set
             missed = missed | (unknown if elastic is None else unknown & presses)
         if out.sets is not None:
@@ -136,6 +160,10 @@ def run_lanes(
         if elastic is not None:
             collides |= jnp.any(rebound.loaded(space, stored), axis=0)
         done = live & (~collides | (steps >= max_steps))
+        after = impulse, steps, worst
+        if complete is not None:
+            done = done | (live & missed)
+            after = jax.tree.map(lambda old, new: jnp.where(missed, old, new), before, after)
 
         out = out.replace(
             visited=out.visited | met,
@@ -147,9 +175,9 @@ def run_lanes(
         )
         where = jnp.where(done, slot, nowhere)
         out = out.replace(
-            impulse=store(out.impulse, where, impulse),
-            num_solves=store(out.num_solves, where, steps),
-            residual=store(out.residual, where, worst),
+            impulse=store(out.impulse, where, after[0]),
+            num_solves=store(out.num_solves, where, after[1]),
+            residual=store(out.residual, where, after[2]),
             missed=store(out.missed, where, missed),
             collides=store(out.collides, where, collides),
         )
@@ -158,12 +186,13 @@ def run_lanes(
         slot = jnp.where(done, following + turn, slot)
         fresh = done | ~live
         following = following + jnp.sum(done, dtype=jnp.int32)
+        first = entering(slot)
         return (
             slot,
-            jnp.where(fresh, 0, steps),
-            jnp.where(fresh[None], u_start[:, None], u_next),
-            jnp.where(fresh[None], 0.0, impulse),
-            jnp.where(fresh, 0.0, worst),
+            jnp.where(fresh, first[0], steps),
+            jnp.where(fresh[None], first[1], u_next),
+            jnp.where(fresh[None], first[2], impulse),
+            jnp.where(fresh, first[3], worst),
             missed & ~fresh,
             None if elastic is None else jnp.where(fresh[None], 0.0, stored),
             following,
@@ -171,12 +200,14 @@ def run_lanes(
         )
 
     out = _nothing_yet(table, n, max_steps, keep_path, keep_sets, dtype)
+    slots = jnp.arange(tile, dtype=jnp.int32)
+    first = entering(slots)
     start = (
-        jnp.arange(tile, dtype=jnp.int32),
-        jnp.zeros(tile, jnp.int32),
-        jnp.broadcast_to(u_start[:, None], (2 * m, tile)),
-        jnp.zeros((2 * m, tile), dtype),
-        jnp.zeros(tile, dtype),
+        slots,
+        jnp.broadcast_to(jnp.asarray(first[0], jnp.int32), tile),
+        jnp.broadcast_to(first[1], (2 * m, tile)),
+        jnp.broadcast_to(jnp.asarray(first[2], dtype), (2 * m, tile)),
+        jnp.broadcast_to(jnp.asarray(first[3], dtype), tile),
         jnp.zeros(tile, bool),
         None if elastic is None else jnp.zeros((m, tile), dtype),
         jnp.int32(tile),
@@ -184,6 +215,24 @@ def run_lanes(
     )
     final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0] < count), body, start)[-1]
     return final
+
+
+@jax.jit
+def typical(
+    space: ContactSpace, table: modes.ModeTable, draws: Sobol | Iid | Shaped, v: jax.Array, step: jax.Array
+) -> jax.Array:
+    """x (3m, n) of first, second and third steps, roughly as they are met."""
+    m = space.mu.shape[0]
+    index = jnp.arange(_TYPICAL, dtype=jnp.uint32)
+    size = jnp.where(space.active, step / space.scale[0::2], 0.0)[:, None]
+    u = jnp.broadcast_to((space.jacobian @ v)[:, None], (2 * m, _TYPICAL))
+    met = []
+    for k in range(3):  # with first draws, for there may be no third step
+        x = jnp.concatenate([u, draws.uniform(index + k * _TYPICAL, 0, m + 1, v.dtype)[:m] * size])
+        change = _impulse(table, _least_bad(table, x), x)
+        u = u + modes.apply(space.delassus.T, change)
+        met.append(x)
+    return jnp.concatenate(met, axis=1)
 
 
 def _nothing_yet(
@@ -205,7 +254,7 @@ def _nothing_yet(
 
 def _select(
     table: modes.ModeTable,
-    pieces: modes.ModeTable | leaves.Leaves,
+    pieces: modes.ModeTable | leaves.Leaves | sieve.Sieve,
     x: jax.Array,
     pick: jax.Array,
     live: jax.Array,
@@ -231,6 +280,21 @@ def _select(
         valid = jnp.isfinite(score) & live[None]
         met = _any_lane(valid)
         mode, valid_set = choose(valid, score, names)
+    elif isinstance(pieces, sieve.Sieve):
+        maybe = sieve.possible(pieces, x, limit) & live[None]
+        met = _any_lane(maybe)
+        left = jnp.sum(met, dtype=jnp.int32)
+
+        def look(size: int) -> tuple[jax.Array, jax.Array]:
+            index = jnp.nonzero(met, size=size, fill_value=number)[0].astype(jnp.int32)
+            score = sieve.scores(pieces, index, left, x, limit)
+            valid = jnp.isfinite(score) & live[None]
+            place, valid_set = choose(valid, score, names.at[index].get(mode="clip"))
+            return index.at[place].get(mode="clip"), valid_set
+
+        mode, valid_set = lax.cond(
+            left <= SIEVED, lambda: look(SIEVED), lambda: look(number)
+        )
     else:
         if isinstance(pieces, leaves.Leaves):
             valid = leaves.valid(pieces, x, limit)

@@ -23,12 +23,12 @@ from jaxcontact.impact import routh
 from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
-from jaxcontact.impact.lanes import BLOCK, FEW, LaneResults, lane_status, run_lanes
-from jaxcontact.solvers import leaves, modes
+from jaxcontact.impact.lanes import BLOCK, FEW, Begun, LaneResults, lane_status, run_lanes, typical
+from jaxcontact.solvers import leaves, modes, sieve
 from jaxcontact.terms import ContactTerms
 
-PIECE = 2**14  # samples per call of the kernel, a quarter of it with many modes
-MANY_MODES = 512  # in a table
+PIECE = 2**14  # samples per call of the kernel, at most
+MANY_MODES = 512  # in a table; each block is then cut so that all workers have a part of it
 PILOT = 1024  # samples that fill the first table of "visited"
 _NONE = np.empty(0, np.uint32)
 SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
@@ -85,6 +85,7 @@ class Known(NamedTuple):
 
     table: modes.ModeTable
     complete: np.ndarray
+    pieces: sieve.Sieve | None = None
 
 
 class Stream:
@@ -110,7 +111,6 @@ class Stream:
         self.restitution = restitution
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.num_modes = 0
-        self.piece = PIECE
         self.collides = bool(jnp.any(colliding(terms, v)))
         self.enumerates = self.collides and selection != "lemke"
         self.complete = selection == "all" or not self.collides
@@ -118,10 +118,10 @@ class Stream:
         if self.enumerates:
             self.space, self.table = tabulate(terms)
             self.num_modes = self.table.regular.shape[0]
-            self.piece = PIECE if self.num_modes <= MANY_MODES else PIECE // 4
             self.stems = None
             if self.num_modes > FEW:
                 self.stems = leaves.leaves(self.table, self.space.delassus, self.space.mu)
+            self.telling, self.typical = np.full((sieve.TELLING, self.num_modes), -1), None
 
     def chunks(
         self,
@@ -148,16 +148,15 @@ class Stream:
                 # The pilot looks among all modes; later blocks use what was known before the block.
                 known = None
                 if self.enumerates and self.selection == "visited" and block_begin > 0:
-                    known = _known(self.table, facts)
+                    known = self._known(facts)
                 for end, learnt in done:
                     if block_begin < end <= block_end:
                         facts = np.union1d(facts, learnt)
                 cuts = _cuts(*_parts(max(begin, block_begin), block_end, size, share[1])[share[0]], size)
-                parts = self._in_order(
-                    pool, workers, [p for cut in cuts for p in _cuts(*cut, self.piece)], known
-                )
+                piece = self._piece(cuts, len(workers))
+                parts = self._in_order(pool, workers, [p for cut in cuts for p in _cuts(*cut, piece)], known)
                 for cut in cuts:
-                    chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, self.piece)))))
+                    chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, piece)))))
                     facts = np.union1d(facts, chunk.facts)
                     yield chunk
                 facts = exchange(facts)
@@ -167,6 +166,13 @@ class Stream:
     def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
         """(begin, end) of the part of each block that each of `count` processes computes."""
         return [_parts(begin, end, size, count) for begin, end in self._blocks(total)]
+
+    def _piece(self, cuts: list[tuple[int, int]], num_workers: int) -> int:
+        """Samples per call of the kernel, for one block."""
+        if self.num_modes <= MANY_MODES:
+            return PIECE
+        count = sum(end - begin for begin, end in cuts)
+        return min(PIECE, max(1, -(-count // num_workers)))
 
     def _in_order(
         self,
@@ -197,6 +203,17 @@ class Stream:
             ends.append(min(total, PILOT * GROWTH ** (len(ends) - 1)))
         return list(itertools.pairwise(ends))
 
+    def _known(self, facts: np.ndarray) -> Known:
+        """What facts tell the kernel."""
+        kept, table, complete = _padded(self.table, facts)
+        if table.regular.shape[0] <= FEW:
+            return Known(table, complete)
+        if self.typical is None:
+            self.typical = np.asarray(typical(self.space, table, self.draws, self.v, self.step))
+        fresh = np.unique(kept[self.telling[0, kept] < 0])
+        self.telling[:, fresh] = sieve.telling_rows(np.asarray(self.table.margin)[..., fresh], self.typical)
+        return Known(table, complete, sieve.sieve(table, self.telling[:, kept]))
+
     def _chunk(self, begin: int, end: int, known: Known | None, device: jax.Device) -> Chunk:
         numbers = np.arange(begin, end, dtype=np.uint32)
         if not self.enumerates:
@@ -206,42 +223,54 @@ class Stream:
             return Chunk(begin, end, samples, _NO_FACTS)
         results, facts = self._lanes(numbers, known, device)
         if known is not None:
-            # Samples with a step whose valid modes are not a set known to be complete, repeated with all.
+            # From a step on whose valid modes are not a set known to be complete, samples go on with all.
             lost = np.flatnonzero(results.missed)
             facts = _NO_FACTS
             if lost.size:
-                again, facts = self._lanes(numbers[lost], None, device)
-                for name in ("impulse", "num_solves", "residual", "missed", "collides", "path"):
-                    array = getattr(results, name)
-                    if array is not None:
-                        array[..., lost] = getattr(again, name)
+                begun = _begun(results, lost)
+                again, facts = self._lanes(numbers[lost], None, device, begun)
+                if results.path is not None:
+                    new = np.arange(self.max_steps + 1)[:, None, None] > begun.num_solves
+                    results.path[..., lost] = np.where(new, again.path, results.path[..., lost])
+                for name in ("impulse", "num_solves", "residual", "missed", "collides"):
+                    getattr(results, name)[..., lost] = getattr(again, name)
         samples = _physical(self.terms, self.space, self.v, results, self.complete)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
 
     def _lanes(
-        self, numbers: np.ndarray, known: Known | None, device: jax.Device
+        self, numbers: np.ndarray, known: Known | None, device: jax.Device, begun: Begun | None = None
     ) -> tuple[LaneResults, np.ndarray]:
-        table, complete = (self.table, None) if known is None else known
+        learns = known is None and self.selection == "visited"
+        table, complete, pieces = known or (self.table, None, self.stems)
+        if learns and begun is None:
+            begun = self._nothing_begun(numbers.size)
         num_modes = table.regular.shape[0]
-        size = self.piece
+        size = PIECE
         placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
-        complete, stems = jax.device_put((complete, self.stems if known is None else None), device)
+        complete, pieces = jax.device_put((complete, pieces), device)
         elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
         parts, facts = [], [_NO_FACTS]
         for begin in range(0, max(1, len(numbers)), size):
             piece = numbers[begin : begin + size]
-            padded = np.zeros(size, np.uint32)
-            padded[: piece.size] = piece
+            rest = size - piece.size
+            padded = jax.tree.map(
+                lambda array, begin=begin, rest=rest: np.pad(
+                    array[..., begin : begin + size], [(0, 0)] * (array.ndim - 1) + [(0, rest)]
+                ),
+                (numbers, begun),
+            )
+            indices, begins = jax.device_put(padded, device)
             part = run_lanes(
                 *placed,
-                jax.device_put(padded, device),
+                indices,
                 jax.device_put(np.int32(piece.size), device),
                 complete,
-                stems,
+                pieces,
+                begins,
                 max_steps=self.max_steps,
                 tile=tile_size(num_modes, device.platform),
                 keep_path=self.keep_path,
-                keep_sets=self.selection == "visited" and known is None,
+                keep_sets=learns,
                 elastic=elastic,
             )
             if part.sets is not None:
@@ -250,6 +279,12 @@ class Stream:
             parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
         joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
         return joined, np.unique(np.concatenate(facts))
+
+    def _nothing_begun(self, n: int) -> Begun:
+        rows, dtype = self.space.delassus.shape[0], self.space.delassus.dtype
+        return Begun(
+            impulse=np.zeros((rows, n), dtype), num_solves=np.zeros(n, np.int32), residual=np.zeros(n, dtype)
+        )
 
     def unmoved(self, n: int) -> ImpactSamples:
         """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
@@ -323,6 +358,12 @@ def _joined(parts: list[Chunk]) -> Chunk:
     )
 
 
+def _begun(results: LaneResults, lost: np.ndarray) -> Begun:
+    chosen = (results.impulse, results.num_solves, results.residual)
+    impulse, num_solves, residual = (np.asarray(array)[..., lost] for array in chosen)
+    return Begun(impulse=impulse, num_solves=num_solves, residual=residual)
+
+
 def _first(leaf: jax.Array, size: int) -> np.ndarray:
     return np.array(np.asarray(leaf)[..., :size])
 
@@ -341,17 +382,20 @@ def _workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
     return list(devices) * per_device
 
 
-def _known(table: modes.ModeTable, facts: np.ndarray) -> Known:
-    """What facts tell the kernel, padded to sizes of which there are few, for each is compiled once."""
-    kept = facts[facts < SET]
+def _padded(
+    table: modes.ModeTable, facts: np.ndarray
+) -> tuple[np.ndarray, modes.ModeTable, np.ndarray]:
+    """Numbers and table of the modes, and the sets, that facts tell; of few sizes, for each is compiled."""
+    met = facts[facts < SET]
     number = table.regular.shape[0]
-    size = max(kept.size, number // 16, 1)
+    size = max(met.size, number // 16, 1)
     size = -(-size // BLOCK) * BLOCK if size > FEW else 1 << (size - 1).bit_length()
-    part = table.take(np.resize(kept, size))
-    part = part.replace(regular=part.regular & (np.arange(size) < kept.size))
+    kept = np.resize(met, size)
+    part = table.take(kept)
+    part = part.replace(regular=part.regular & (np.arange(size) < met.size))
     sets = (facts[facts >= SET] - SET).astype(np.uint32)
     size = 1 << max(sets.size, number // 8, 1).bit_length()
-    return Known(part, np.pad(sets, (0, size - sets.size), constant_values=2**32 - 1))
+    return kept, part, np.pad(sets, (0, size - sets.size), constant_values=2**32 - 1)
 
 
 def _signatures(sets: np.ndarray) -> np.ndarray:
@@ -364,7 +408,7 @@ def tile_size(num_modes: int, platform: str) -> int:
     """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
     if platform != "cpu":
         return int(np.clip(2**24 // num_modes, 2**10, 2**14))
-    return 256 if num_modes <= 64 else 128 if num_modes <= 2**12 else 64
+    return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64
 
 
 def _physical(
