@@ -104,7 +104,7 @@ def run_lanes(
     # Approach speeds are compared in m/s.
     slowest = -collision_tolerance(dtype) * space.scale[normal]
     cone_unit = space.scale[tangent]
-    pieces = _in_blocks(table) if pieces is None else pieces
+    looked_at = _in_blocks(table) if pieces is None else pieces
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
     def approaches(u: jax.Array) -> jax.Array:
@@ -131,7 +131,7 @@ def run_lanes(
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        mode, valid_set, met = _select(table, pieces, x, drawn[m], presses, speed)
+        mode, valid_set, met = _select(table, looked_at, x, drawn[m], presses, speed)
         lost = presses & (valid_set == 0)
         if complete is None:  # else the sample is repeated
             mode = lax.cond(jnp.any(lost), lambda: jnp.where(lost, _least_bad(table, x), mode), lambda: mode)
@@ -149,8 +149,8 @@ def run_lanes(
         impulse = impulse + change
         missed = missed | lost
         if complete is not None:
-            place = jnp.minimum(jnp.searchsorted(complete, valid_set, method="scan_unrolled"), complete.shape[0] - 1)
-            unknown = complete[place] != valid_set
+            place = jnp.searchsorted(complete, valid_set, method="scan_unrolled")
+            unknown = complete[jnp.minimum(place, complete.shape[0] - 1)] != valid_set
             missed = missed | (unknown if elastic is None else unknown & presses)
         if out.sets is not None:
             at = jnp.where(live, slot, nowhere)
@@ -221,7 +221,7 @@ def run_lanes(
 def typical(
     space: ContactSpace, table: modes.ModeTable, draws: Sobol | Iid | Shaped, v: jax.Array, step: jax.Array
 ) -> jax.Array:
-    """x (3m, n) of first, second and third steps, roughly as they are met."""
+    """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
     m = space.mu.shape[0]
     index = jnp.arange(_TYPICAL, dtype=jnp.uint32)
     size = jnp.where(space.active, step / space.scale[0::2], 0.0)[:, None]
@@ -292,9 +292,7 @@ def _select(
             place, valid_set = choose(valid, score, names.at[index].get(mode="clip"))
             return index.at[place].get(mode="clip"), valid_set
 
-        mode, valid_set = lax.cond(
-            left <= SIEVED, lambda: look(SIEVED), lambda: look(number)
-        )
+        mode, valid_set = lax.cond(left <= SIEVED, lambda: look(SIEVED), lambda: look(number))
     else:
         if isinstance(pieces, leaves.Leaves):
             valid = leaves.valid(pieces, x, limit)

@@ -23,17 +23,17 @@ from jaxcontact.impact import routh
 from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
-from jaxcontact.impact.lanes import BLOCK, FEW, Begun, LaneResults, lane_status, run_lanes, typical
-from jaxcontact.solvers import leaves, modes, sieve
+from jaxcontact.impact.known import Known, Memory, sets_of
+from jaxcontact.impact.lanes import FEW, Begun, LaneResults, lane_status, run_lanes, typical
+from jaxcontact.solvers import leaves, modes
 from jaxcontact.terms import ContactTerms
 
 PIECE = 2**14  # samples per call of the kernel, at most
 MANY_MODES = 512  # in a table; each block is then cut so that all workers have a part of it
-PILOT = 1024  # samples that fill the first table of "visited"
+PILOT = 2048  # samples that fill the first table of "visited"
 _NONE = np.empty(0, np.uint32)
-SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
 _NO_FACTS = np.empty(0, np.int64)
-GROWTH = 2  # each block of "visited" ends at this many times the sample number of the one before
+GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
 
 
 class ImpactSamples(Record):
@@ -80,14 +80,6 @@ class Chunk(NamedTuple):
     facts: np.ndarray
 
 
-class Known(NamedTuple):
-    """What earlier samples of "visited" taught: the modes met, and which sets of valid modes are complete."""
-
-    table: modes.ModeTable
-    complete: np.ndarray
-    pieces: sieve.Sieve | None = None
-
-
 class Stream:
     """A source of samples of one impact; see `sample` for the arguments."""
 
@@ -121,7 +113,7 @@ class Stream:
             self.stems = None
             if self.num_modes > FEW:
                 self.stems = leaves.leaves(self.table, self.space.delassus, self.space.mu)
-            self.telling, self.typical = np.full((sieve.TELLING, self.num_modes), -1), None
+            self.memory = Memory(self.table, lambda part: typical(self.space, part, draws, v, step))
 
     def chunks(
         self,
@@ -148,7 +140,7 @@ class Stream:
                 # The pilot looks among all modes; later blocks use what was known before the block.
                 known = None
                 if self.enumerates and self.selection == "visited" and block_begin > 0:
-                    known = self._known(facts)
+                    known = self.memory.known(facts)
                 for end, learnt in done:
                     if block_begin < end <= block_end:
                         facts = np.union1d(facts, learnt)
@@ -200,19 +192,8 @@ class Stream:
             return [(0, total)]
         ends = [0]
         while ends[-1] < total:
-            ends.append(min(total, PILOT * GROWTH ** (len(ends) - 1)))
+            ends.append(min(total, int(PILOT * GROWTH ** (len(ends) - 1))))
         return list(itertools.pairwise(ends))
-
-    def _known(self, facts: np.ndarray) -> Known:
-        """What facts tell the kernel."""
-        kept, table, complete = _padded(self.table, facts)
-        if table.regular.shape[0] <= FEW:
-            return Known(table, complete)
-        if self.typical is None:
-            self.typical = np.asarray(typical(self.space, table, self.draws, self.v, self.step))
-        fresh = np.unique(kept[self.telling[0, kept] < 0])
-        self.telling[:, fresh] = sieve.telling_rows(np.asarray(self.table.margin)[..., fresh], self.typical)
-        return Known(table, complete, sieve.sieve(table, self.telling[:, kept]))
 
     def _chunk(self, begin: int, end: int, known: Known | None, device: jax.Device) -> Chunk:
         numbers = np.arange(begin, end, dtype=np.uint32)
@@ -227,11 +208,13 @@ class Stream:
             lost = np.flatnonzero(results.missed)
             facts = _NO_FACTS
             if lost.size:
-                begun = _begun(results, lost)
+                # The energies in store are not kept: with restitution, from their beginning.
+                begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
                 again, facts = self._lanes(numbers[lost], None, device, begun)
-                if results.path is not None:
+                path: Any = results.path
+                if path is not None:
                     new = np.arange(self.max_steps + 1)[:, None, None] > begun.num_solves
-                    results.path[..., lost] = np.where(new, again.path, results.path[..., lost])
+                    path[..., lost] = np.where(new, again.path, path[..., lost])
                 for name in ("impulse", "num_solves", "residual", "missed", "collides"):
                     getattr(results, name)[..., lost] = getattr(again, name)
         samples = _physical(self.terms, self.space, self.v, results, self.complete)
@@ -274,7 +257,7 @@ class Stream:
                 elastic=elastic,
             )
             if part.sets is not None:
-                facts += [np.flatnonzero(part.visited), _signatures(np.asarray(part.sets)[:, : piece.size])]
+                facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
             part = part.replace(visited=part.visited[:0], sets=None)
             parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
         joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
@@ -282,9 +265,8 @@ class Stream:
 
     def _nothing_begun(self, n: int) -> Begun:
         rows, dtype = self.space.delassus.shape[0], self.space.delassus.dtype
-        return Begun(
-            impulse=np.zeros((rows, n), dtype), num_solves=np.zeros(n, np.int32), residual=np.zeros(n, dtype)
-        )
+        arrays: Any = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
+        return Begun(impulse=arrays[0], num_solves=arrays[1], residual=arrays[2])
 
     def unmoved(self, n: int) -> ImpactSamples:
         """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
@@ -358,9 +340,9 @@ def _joined(parts: list[Chunk]) -> Chunk:
     )
 
 
-def _begun(results: LaneResults, lost: np.ndarray) -> Begun:
+def _begun(results: Any, lost: np.ndarray) -> Begun:
     chosen = (results.impulse, results.num_solves, results.residual)
-    impulse, num_solves, residual = (np.asarray(array)[..., lost] for array in chosen)
+    impulse, num_solves, residual = (array[..., lost] for array in chosen)
     return Begun(impulse=impulse, num_solves=num_solves, residual=residual)
 
 
@@ -380,28 +362,6 @@ def _workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     per_device = max(1, cores // len(devices)) if devices[0].platform == "cpu" else 1
     return list(devices) * per_device
-
-
-def _padded(
-    table: modes.ModeTable, facts: np.ndarray
-) -> tuple[np.ndarray, modes.ModeTable, np.ndarray]:
-    """Numbers and table of the modes, and the sets, that facts tell; of few sizes, for each is compiled."""
-    met = facts[facts < SET]
-    number = table.regular.shape[0]
-    size = max(met.size, number // 16, 1)
-    size = -(-size // BLOCK) * BLOCK if size > FEW else 1 << (size - 1).bit_length()
-    kept = np.resize(met, size)
-    part = table.take(kept)
-    part = part.replace(regular=part.regular & (np.arange(size) < met.size))
-    sets = (facts[facts >= SET] - SET).astype(np.uint32)
-    size = 1 << max(sets.size, number // 8, 1).bit_length()
-    return kept, part, np.pad(sets, (0, size - sets.size), constant_values=2**32 - 1)
-
-
-def _signatures(sets: np.ndarray) -> np.ndarray:
-    """Facts: the sets of valid modes met, from their signatures."""
-    found = np.unique(sets).astype(np.int64)
-    return found[found > 0] + SET
 
 
 def tile_size(num_modes: int, platform: str) -> int:

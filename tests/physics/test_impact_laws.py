@@ -16,6 +16,7 @@ import reference as ref
 from scipy.optimize import nnls
 
 import jaxcontact as jc
+from jaxcontact.impact import stream
 from jaxcontact.impact.draws import sobol
 from tests import problems
 
@@ -191,8 +192,9 @@ def test_every_step_is_a_solution_of_the_reference(case):
 @pytest.mark.parametrize(
     "case", ["compass_gait", pytest.param("disk_stack", marks=pytest.mark.slow)], indirect=True
 )
-def test_visited_obeys_the_laws_and_counts_the_same_steps(case):
+def test_visited_obeys_the_laws_and_counts_the_same_steps(case, monkeypatch):
     """The faster selection, on more samples of the disks than "all" is given time for."""
+    monkeypatch.setattr(stream, "PILOT", 256)
     samples = draw(case, num_samples=2048, selection="visited")
     energy = ref.energy(case.planar[0], np.asarray(samples.path))
     assert np.diff(energy, axis=1).max() <= 1e-12 * energy[0, 0]

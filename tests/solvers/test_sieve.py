@@ -1,0 +1,43 @@
+"""A sieve finds the valid modes of the table, whatever rows it looks at first."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact.impact.stream import tabulate
+from jaxcontact.solvers import modes, sieve
+
+LIMIT = 0.5  # so wide that modes of the disks are valid at random x now and then
+
+
+@pytest.mark.float32
+def test_scores_are_those_of_the_valid_modes():
+    model = jc.models.disk_stack()
+    table = tabulate(jc.contact_terms(model.system, model.params, model.state))[1].take(
+        np.arange(0, 16807, 60)[:256]
+    )
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(15, 64)).astype(table.margin.dtype)
+    x[10:] = np.abs(x[10:])
+    worst = np.asarray(jax.jit(modes.evaluate)(table, jnp.asarray(x)))
+    score = np.einsum("lk,ln->kn", np.asarray(table.score), x)
+    telling = sieve.telling_rows(np.asarray(table.margin), x)
+    chosen = rng.integers(15, size=telling.shape)
+    left = []
+    for rows in (telling, chosen):
+        these = sieve.sieve(table, rows)
+        maybe = np.asarray(jax.jit(sieve.possible)(these, x, LIMIT))
+        assert np.all(maybe[worst < 0.99 * LIMIT])
+        left.append(maybe.sum())
+        index = np.flatnonzero(maybe.any(axis=1))
+        padded = jnp.asarray(np.pad(index, (0, 256 - index.size), constant_values=256), jnp.int32)
+        got = np.asarray(jax.jit(sieve.scores)(these, padded, jnp.int32(index.size), x, LIMIT))
+        assert np.all(np.isinf(got[index.size :]))
+        clear = np.abs(worst[index] - LIMIT) > 1e-3
+        valid = np.isfinite(got[: index.size])
+        np.testing.assert_array_equal(valid[clear], (worst[index] <= LIMIT)[clear])
+        np.testing.assert_allclose(got[: index.size][valid], score[index][valid], rtol=1e-3, atol=1e-4)
+        assert valid.sum() > 20
+    assert left[0] < 0.5 * left[1]
