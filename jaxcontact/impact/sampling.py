@@ -106,7 +106,7 @@ def sample(
         selection: "all": uniform among the distinct solutions of each step, found by enumerating
             contact modes (planar, nc <= 5). "visited": the same among the modes that earlier samples
             met, much faster for many contacts; a sample with a step whose valid modes are not among the
-            sets that earlier samples found complete is repeated with "all". "lemke": the
+            sets that earlier samples found complete goes on from there with "all". "lemke": the
             one solution that pivoting finds. Where steps have several solutions it misses whole
             families of outcomes. The only one for spatial contacts; there the covering
             vector of Lemke's method is random in every step, which finds others too.
