@@ -68,21 +68,22 @@ def contact_impulses(
         return ~settled & (count < MAX_CHANGES)
 
     def improve(carry: tuple) -> tuple:
-        lam, *_, count = carry
-        # Sets that go round in circles, as redundant contacts can, are left by sweeps.
-        lam = lax.cond(
-            count % PATIENCE == PATIENCE - 1, lambda: lax.fori_loop(0, SWEEPS, sweep, lam), lambda: lam
-        )
+        lam, calm, *_, count = carry
+        # Sets that go round in circles, as redundant contacts can, are left by sweeps, which go on from where
+        # they were: the impulses of a wrong set are no better start.
+        tired = count % PATIENCE == PATIENCE - 1
+        calm = lax.cond(tired, lambda: lax.fori_loop(0, SWEEPS, sweep, calm), lambda: calm)
+        lam = jnp.where(tired, calm, lam)
         found = modes(lam)
         equations, rhs = _equations(*fixed, *found)
         inverse, _ = linalg.generalized_inverse(equations)
         lam = (inverse @ rhs).reshape(nc, dim)
         scale = jnp.maximum(reference, jnp.max(jnp.abs(lam), initial=0.0))
-        return lam, inverse, found, error(lam) <= tolerance * scale, count + 1
+        return lam, calm, inverse, found, error(lam) <= tolerance * scale, count + 1
 
     zeros = jnp.zeros_like(delassus)
-    first = (guess, zeros, modes(guess), jnp.array(False), jnp.int32(0))
-    lam, inverse, found, settled, _ = lax.while_loop(searching, improve, first)
+    first = (guess, guess, zeros, modes(guess), jnp.array(False), jnp.int32(0))
+    lam, _, inverse, found, settled, _ = lax.while_loop(searching, improve, first)
     equations, rhs = _equations(delassus, velocity, mu, *lax.stop_gradient(found))
     exact = implicit.refine(equations, rhs, lax.stop_gradient(lam).reshape(-1), inverse)
     return exact.reshape(nc, dim), settled

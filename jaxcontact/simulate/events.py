@@ -46,6 +46,7 @@ class _Carry(NamedTuple):
     impulse: jax.Array  # (nc, dim) of closed contacts in this step
     status: jax.Array
     turns: jax.Array
+    let_go: jax.Array  # (nc,) bool, contacts that let go in this step; once is enough
     pieces: Pieces
     num_pieces: jax.Array
 
@@ -100,7 +101,9 @@ def run(
         t_end = start.t + (k + 1) * dt
         none = jnp.zeros((nc, dim), node.q.dtype)
         search = _whole(t_end - node.t, nc)
-        begin = _Carry(node, search, last, impacts, none, jnp.uint32(0), jnp.int32(0), pieces, count)
+        begin = _Carry(
+            node, search, last, impacts, none, jnp.uint32(0), jnp.int32(0), node.closed & False, pieces, count
+        )
 
         def moving(c: _Carry) -> jax.Array:
             unfinished = (c.node.t < t_end) | jnp.any(approaching(c.node))
@@ -241,6 +244,7 @@ def _move(
     # A contact that changes no velocity by more than what counts as approaching carries nothing.
     least = collision_tolerance(size.dtype) / (dt * size)
     value, rate, fell = _events(node, search, step.phi, rate, load, load_0, least)
+    fell = fell & ~(node.closed & carry.let_go)
     following, whole, found = _narrowed(search, value, rate, fell & finite, node.closed, t_end)
     accept = whole | found | ~finite
 
@@ -259,8 +263,9 @@ def _move(
     new, search, impulse, status, piece = jax.tree.map(
         lambda one, other: jnp.where(accept, one, other), taken, refused
     )
-    carry = carry._replace(node=new, search=search, impulse=impulse, status=carry.status | status)
-    return carry, piece
+    let_go = carry.let_go | (accept & ~whole & following.suspects & node.closed)
+    status = carry.status | status
+    return carry._replace(node=new, search=search, impulse=impulse, status=status, let_go=let_go), piece
 
 
 def _loads(

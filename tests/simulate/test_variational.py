@@ -437,3 +437,19 @@ def test_rocking_block_comes_to_rest_on_both_corners(restitution):
         np.testing.assert_allclose(v[-1], 0.0, atol=1e-12)
         np.testing.assert_allclose(found.states.q[-1, 1:], [1.0, 0.0], atol=1e-11)
         np.testing.assert_allclose(np.asarray(found.impulse)[-1, :, 0].sum(), mass * G * 1e-3, rtol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restitution", [0.0, 0.5])
+def test_disks_dropped_on_each_other_lose_no_step(restitution):
+    """Five frictional contacts, redundant ones too: at rest without restitution, 120 impacts with 1/2."""
+    model = jc.models.disk_stack()
+    for dt in (0.01, 0.005):
+        found = jc.simulate.variational(
+            model.system, model.params, model.state, dt=dt, duration=2.0, restitution=restitution, max_impacts=256
+        )  # fmt: skip
+        assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
+        if restitution == 0.0:
+            np.testing.assert_allclose(found.states.v[-1], 0.0, atol=1e-12)
+        else:
+            assert int(found.impacts.count) > 100
