@@ -23,7 +23,8 @@ class Sieve(Record):
     """Forms of K modes, L numbers in x.
 
     Attributes:
-        telling: (3, L, K) four forms of each mode.
+        telling: (K / 128, 4, L, 128) four forms of each mode, in blocks of modes.
+        blocks: (K / 128, 128) the same blocks of regular.
         forms: (K, 3m, L) all of them.
         score: (K, L) as in `modes.ModeTable`.
         regular: (K,) as there.
