@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
+# Compiling is most of the time of the tests; test-all has the programs that users run.
+QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
 
 .PHONY: demo test test-all lint bench clean
 
@@ -13,8 +15,8 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
-	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -m "float32 and not slow"
+	$(QUICK) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
+	$(QUICK) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -m "float32 and not slow"
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0

@@ -212,7 +212,9 @@ def _info(
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(p))
     unfinished = Status.STALLED if cone == "staggered" else Status.MAX_ITERS
     # Single precision can settle far from balance where stiff contacts are redundant: that is no success.
-    off_balance = jnp.max(jnp.abs(momentum)) > jnp.finfo(x.dtype).eps ** 0.5 * scale
+    # Momenta next to the smallest number have few digits.
+    precision = jnp.finfo(x.dtype)
+    off_balance = jnp.max(jnp.abs(momentum)) > precision.eps**0.5 * (scale + precision.tiny / precision.eps)
     status = flag(~finite, Status.NONFINITE) | flag(finite & (~converged | off_balance), unfinished)
     status = status | flag(_bad_numbers(problem), Status.INVALID)
     return StepInfo(

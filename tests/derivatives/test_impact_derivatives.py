@@ -330,6 +330,7 @@ SPATIAL_BOX = jc.System(
         (0.8, -0.8, -1.5, 0.5, 0.1, 0.0),
     ],
 )
+@pytest.mark.slow
 def test_spatial_box_by_v_q_and_params(v):
     """q by its tangent: retract(q, delta)."""
     turn = rotations.quaternion_exp(jnp.array([0.2, -0.1, 0.3]))

@@ -368,6 +368,7 @@ def test_wrong_sequences_are_refused(order, impacts, message):
         sequential(sliders(3), jnp.zeros(6), order, max_impacts=impacts)
 
 
+@pytest.mark.slow
 def test_sequence_in_space():
     """Two spheres on the floor side by side: each meets it alone."""
     one = sphere(0.2)

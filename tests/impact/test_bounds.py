@@ -118,6 +118,7 @@ def test_lemma_1_where_everything_is_known():
     assert np.mean(widest <= 0.02) == 1.0
 
 
+@pytest.mark.slow
 def test_lemma_1_says_nothing_about_the_models():
     model, terms, v = load("rocking_block")
     settings = {"step": model.step, "max_steps": model.max_steps, "num_samples": 10**6, "tolerance": 4e-3}

@@ -26,6 +26,7 @@ def mass_norm(terms, v):
     return np.sqrt(np.einsum("...i,ij,...j->...", v, np.asarray(terms.M), v))
 
 
+@pytest.mark.slow
 def test_outcomes_of_other_laws_are_inside():
     terms, samples = sampled()
     found = [jc.impact.sequential(terms, samples.v_minus, o, max_impacts=9)[0] for o in ((0, 1), (1, 0))]

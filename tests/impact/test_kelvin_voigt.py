@@ -133,6 +133,7 @@ def test_sliding_in_space_in_closed_form():
     )
 
 
+@pytest.mark.slow
 def test_ball_sticks_in_space():
     """A rough ball on a quaternion: the contact point is stopped, 5/7 of the tangential velocity is left.
 

@@ -156,6 +156,7 @@ def test_trajectories_are_limited():
     assert not any(label.startswith("through") for label in legend(figure))
 
 
+@pytest.mark.slow
 def test_sequences_start_before_and_end_after_the_impact():
     terms, samples = sampled("rocking_block")
     axes = jc.viz.plot_impact_set(samples, terms, zoom=False).axes[0]
