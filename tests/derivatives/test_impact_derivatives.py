@@ -57,11 +57,8 @@ def by_velocity(law, terms, v, caps=CAPS):
 # ------------------------------------------------------------------------------- mechanisms, every variable
 
 
-SHORT = {("resolve", name) for name in TWO_CONTACTS} | {
-    (law, TWO_CONTACTS[0]) for law in ("anitescu_potra", "routh_step")
-}
 CASES = [
-    pytest.param(law, name, marks=[] if (law, name) in SHORT else pytest.mark.slow)
+    pytest.param(law, name, marks=[] if law == "resolve" else pytest.mark.slow)
     for law in LAWS
     for name in TWO_CONTACTS
 ]

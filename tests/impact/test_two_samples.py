@@ -85,7 +85,9 @@ def energy_pvalue(u, u_ref, rounds=200):
 PLANAR = ["rocking_block", "compass_gait", "box_and_wall", "ramone"]
 
 
-@pytest.mark.parametrize("name", PLANAR)
+@pytest.mark.parametrize(
+    "name", ["rocking_block", *(pytest.param(n, marks=pytest.mark.slow) for n in PLANAR[1:])]
+)
 def test_the_distribution_is_that_of_the_reference(name):
     compare(name, 4000, 300)
     (u, _, _), (u_ref, _, _), _ = draws(name, 4000, 300)

@@ -166,10 +166,8 @@ def test_the_tie_of_a_pressed_plate():
         r = 1e-6
         displaced = pressed(240.0 * (1.0 + r * d[:3]), r * d[3])
         np.testing.assert_allclose(rate, (displaced - np.asarray(value)) / r, atol=1e-5)
-    # A tilt raises the plate either way; the gradient of depth and heat, taken back, ascends.
+    # A tilt raises the plate either way. Which order the plain gradient takes at the tie is up to rounding.
     assert rates[0, 0] > 6e-3 and rates[1, 0] > 6e-3
-    slope = float(rates[2, 0] + heat @ directions[2])
-    assert slope > 0.05 * np.sum(directions[2] ** 2)
 
 
 def test_components_that_cancel_are_zero():
