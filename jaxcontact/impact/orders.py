@@ -127,23 +127,15 @@ def _follow(these: Normals, speed: jax.Array, k: int, length: int) -> _Front:
         return these.active[None] & (rates(x) < -tolerance(x.dtype) * speed)
 
     def stage(front: _Front) -> _Front:
-        ended = front.alive & ~jnp.any(near(front.x), axis=1)
-        found, found_order, valid, lost = _kept(
-            jnp.concatenate([front.found, front.x]),
-            jnp.concatenate([front.found_order, front.order]),
-            jnp.concatenate([front.valid, ended]),
-            rates, speed, k,
-        )  # fmt: skip
+        front = _harvest(front, near, rates, speed, k)
         # Every approaching contact of every other velocity is next.
         step = jnp.eye(nc, dtype=front.x.dtype)[None] * (-2.0 * rates(front.x))[:, :, None]
         children = (front.x[:, None] + step).reshape(-1, nc)
         orders = jnp.broadcast_to(front.order[:, None], (width, nc, length))
         orders = orders.at[:, :, front.stage].set(jnp.arange(nc, dtype=jnp.int32)[None])
-        born = ((front.alive & ~ended)[:, None] & near(front.x)).reshape(-1)
+        born = (front.alive[:, None] & near(front.x)).reshape(-1)
         x, order, alive, crowded = _kept(children, orders.reshape(-1, length), born, rates, speed, width)
-        return _Front(
-            x, order, alive, found, found_order, valid, front.full | lost | crowded, front.stage + 1
-        )
+        return front._replace(x=x, order=order, alive=alive, full=front.full | crowded, stage=front.stage + 1)
 
     start = _Front(
         x=jnp.zeros((width, nc), these.rate.dtype),
@@ -156,11 +148,11 @@ def _follow(these: Normals, speed: jax.Array, k: int, length: int) -> _Front:
         stage=jnp.int32(0),
     )
     going = lax.while_loop(lambda f: jnp.any(f.alive) & (f.stage < length), stage, start)
-    return lax.cond(jnp.any(going.alive), lambda f: _last(f, near, rates, speed, k), lambda f: f, going)
+    return lax.cond(jnp.any(going.alive), lambda f: _harvest(f, near, rates, speed, k), lambda f: f, going)
 
 
-def _last(front: _Front, near: Any, rates: Any, speed: jax.Array, k: int) -> _Front:
-    """The velocities of the last stage that have ended there."""
+def _harvest(front: _Front, near: Any, rates: Any, speed: jax.Array, k: int) -> _Front:
+    """Velocities of the front that no contact approaches any more go to those found."""
     ended = front.alive & ~jnp.any(near(front.x), axis=1)
     found, order, valid, lost = _kept(
         jnp.concatenate([front.found, front.x]),

@@ -172,6 +172,13 @@ def _hit(law: Law, motion: Motion, contact: jax.Array) -> tuple[Motion, dict[str
     impulse = impact_impulse(law.delassus[contact], law.pairs[contact] @ motion.v, mu, e)
     good = jnp.all(jnp.isfinite(impulse))
     v = motion.v + law.push[contact] @ jnp.where(good, impulse, 0.0)
+    return _struck(law, motion, v, good, contact)
+
+
+def _struck(
+    law: Law, motion: Motion, v: jax.Array, good: jax.Array, contact: jax.Array
+) -> tuple[Motion, dict[str, jax.Array]]:
+    """The motion at velocity v after an impulse at a contact, and its note; STUCK where there is none."""
     after = settle(law, motion, v, motion.gaps, motion.closed)
     after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
     note = {
@@ -273,13 +280,4 @@ def _jam(law: Law, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
     i = jnp.argmax(good)
     impulse = jnp.stack([normal[i], tangential[i]])
     v = motion.v + jnp.where(jnp.any(good), law.push[i] @ impulse, 0.0)
-    after = settle(law, motion, v, motion.gaps, motion.closed)
-    after = after.replace(outcome=jnp.where(jnp.any(good), motion.outcome, STUCK).astype(jnp.int32))
-    note = {
-        "duration": jnp.zeros((), v.dtype),
-        "acceleration": jnp.zeros_like(v),
-        "mode": jnp.int32(-1),
-        "contact": i.astype(jnp.int32),
-        "v": v,
-    }
-    return after, note
+    return _struck(law, motion, v, jnp.any(good), i)
