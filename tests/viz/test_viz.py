@@ -287,16 +287,16 @@ def test_arrows_are_contact_velocities():
 
 
 def test_joints_are_found_from_the_kinematics():
-    from jaxcontact.viz.mechanism import _joints
+    from jaxcontact.viz.scene import revolute_joints
 
     compass, ramone, disks = jc.models.compass_gait(), jc.models.ramone(), jc.models.disk_stack()
-    (found,) = _joints(compass.system, compass.params, compass.state)
+    (found,) = revolute_joints(compass.system, compass.params, compass.state)
     assert found[:2] == (0, 1)
     np.testing.assert_allclose(found[2], compass.state.q[:2], atol=1e-5)
     # Hip of both legs with the trunk and with one another, and two knees.
-    pairs = {pair[:2] for pair in _joints(ramone.system, ramone.params, ramone.state)}
+    pairs = {pair[:2] for pair in revolute_joints(ramone.system, ramone.params, ramone.state)}
     assert pairs == {(0, 1), (0, 3), (1, 3), (1, 2), (3, 4)}
-    assert _joints(disks.system, disks.params, disks.state) == []
+    assert revolute_joints(disks.system, disks.params, disks.state) == []
 
 
 def test_mechanism_refuses_what_it_cannot_draw():

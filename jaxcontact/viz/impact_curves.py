@@ -1,0 +1,145 @@
+"""What a picture of an impact shows, in contact velocities: samples, and the outcomes of other laws.
+
+Owns the step from samples and outcomes in generalized velocities to curves of the contacts' velocities.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
+from jaxcontact.impact.contact_space import colliding
+from jaxcontact.solvers.modes import MAX_ENUMERATED
+from jaxcontact.terms import ContactTerms
+
+MAX_IMPACTS = 50  # single impacts drawn of a sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """What to draw, in contact velocities (..., nc, 2): normal, and tangential."""
+
+    before: np.ndarray  # (nc, 2)
+    ends: np.ndarray  # (n, nc, 2)
+    paths: np.ndarray  # (m, k, nc, 2)
+    simultaneous: np.ndarray  # (k, nc, 2)
+    sequences: dict[str, np.ndarray]  # each (k, nc, 2)
+    other: np.ndarray  # (0 or 1, nc, 2)
+
+    def everything(self) -> np.ndarray:
+        """All points of all curves, (k, nc, 2)."""
+        nc = self.before.shape[0]
+        flat = [self.before[None], self.paths.reshape(-1, nc, 2), *self.sequences.values()]
+        return np.concatenate([*flat, self.outcomes()])
+
+    def outcomes(self) -> np.ndarray:
+        """Where all of them end, (k, nc, 2)."""
+        last = [path[-1:] for path in self.sequences.values()]
+        return np.concatenate([self.ends, self.simultaneous, *last])
+
+
+def contact_curves(
+    samples: ImpactSamples,
+    terms: ContactTerms,
+    shown: np.ndarray,
+    simultaneous: Any,
+    sequences: Mapping[str, Any] | None,
+    mujoco: Any,
+    labels: tuple[str, ...],
+    max_paths: int,
+) -> Curves:
+    """The curves of a picture; arguments as of `plot_impact_set`.
+
+    Args:
+        shown: indices of the contacts drawn.
+        labels: of all contacts.
+
+    Raises:
+        ValueError: velocities that are not finite or do not fit the terms, no sample without failure.
+    """
+    nv = np.shape(terms.M)[0]
+    good = np.flatnonzero(np.asarray(samples.status) == 0)
+    if not good.size:
+        raise ValueError("samples: expected at least one sample with status 0, got none")
+    if simultaneous is None:
+        simultaneous = _simultaneous(samples, terms)
+    if sequences is None:
+        sequences = _sequences(samples, terms, shown, labels) if shown.size == 2 else {}
+
+    def contact_velocities(name: str, values: Any) -> np.ndarray:
+        """(k, nv) to (k, nc, 2)."""
+        values = np.asarray(values, float)
+        if values.size == 0:
+            return np.zeros((0, np.shape(terms.phi)[0], 2))
+        values = np.atleast_2d(values)
+        if values.ndim != 2 or values.shape[1] != nv or not np.all(np.isfinite(values)):
+            raise ValueError(f"{name}: expected finite velocities (k, {nv}), got {values.shape}")
+        normal = values @ np.asarray(terms.J_n).T
+        tangential = np.einsum("kv,ctv->kct", values, np.asarray(terms.J_t))
+        planar = tangential.shape[2] == 1
+        slip = tangential[:, :, 0] if planar else np.linalg.norm(tangential, axis=2)
+        return np.stack([normal, slip], axis=-1)
+
+    paths = np.zeros((0, 1, np.shape(terms.phi)[0], 2))
+    if samples.path is not None:
+        chosen = np.asarray(samples.path[good[:max_paths]])
+        if chosen.size:
+            flat = contact_velocities("samples.path", chosen.reshape(-1, nv))
+            paths = flat.reshape(*chosen.shape[:2], *flat.shape[1:])
+    return Curves(
+        before=contact_velocities("samples.v_minus", samples.v_minus)[0],
+        ends=contact_velocities("samples.v_plus", np.asarray(samples.v_plus)[good]),
+        paths=paths,
+        simultaneous=contact_velocities("simultaneous", simultaneous),
+        sequences={k: contact_velocities(f"sequences[{k!r}]", v) for k, v in sequences.items()},
+        other=contact_velocities("mujoco", () if mujoco is None else mujoco),
+    )
+
+
+def _simultaneous(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
+    """(k, nv) outcomes of the simultaneous law: all where they can be enumerated, else one."""
+    nc, nt, _ = np.shape(terms.J_t)
+    if nt == 1 and nc <= MAX_ENUMERATED:
+        velocities, valid = anitescu_potra_all(terms, samples.v_minus)
+        return np.asarray(velocities)[np.asarray(valid)]
+    velocity, info = anitescu_potra(terms, samples.v_minus)
+    return np.asarray(velocity)[None] if int(info.status) == 0 else np.zeros((0, velocity.shape[0]))
+
+
+def _sequences(
+    samples: ImpactSamples, terms: ContactTerms, shown: np.ndarray, labels: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """Velocities through single impacts one at a time, as `impact.sequential`, for either contact first.
+
+    In single steps that share one compilation, because the velocities in between are wanted.
+    """
+    found: dict[str, np.ndarray] = {}
+    first, second = (int(i) for i in shown)
+    for order in ((first, second), (second, first)):
+        v, path, place = samples.v_minus, [np.asarray(samples.v_minus)], 0
+        for _ in range(MAX_IMPACTS):
+            approaching = np.asarray(colliding(terms, v))
+            if not approaching.any():
+                break
+            contact = order[place] if approaching[order[place]] else order[1 - place]
+            place = 1 - order.index(contact)
+            v, _info = anitescu_potra(_only(terms, contact), v)
+            path.append(np.asarray(v))
+        found[f"one at a time, {labels[order[0]]} first"] = np.stack(path)
+    return found
+
+
+def _only(terms: ContactTerms, contact: int) -> ContactTerms:
+    """The terms of one contact."""
+    one = slice(contact, contact + 1)
+    return terms.replace(
+        J_n=terms.J_n[one],
+        J_t=terms.J_t[one],
+        phi=terms.phi[one],
+        mu=terms.mu[one],
+        active=terms.active[one],
+    )

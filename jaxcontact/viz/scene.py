@@ -1,0 +1,142 @@
+"""A planar mechanism in world coordinates, as a picture needs it: bodies, joints, contacts and their speeds.
+
+Joints are found from the kinematics: two bodies share a joint where one point of both always moves alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxcontact import geometry
+from jaxcontact.geometry import Box, Disc, Point
+from jaxcontact.system import Params, State, Structure, System, body_frames, tangent_jacobian
+from jaxcontact.terms import contact_terms
+from jaxcontact.viz.ink import ARROW, STILL
+
+
+class Scene(NamedTuple):
+    """A planar mechanism in world coordinates."""
+
+    structure: Structure
+    constants: Mapping[str, Any]
+    positions: np.ndarray  # (nb, 2)
+    angles: np.ndarray  # (nb,)
+    rotations: np.ndarray  # (nb, 2, 2)
+    joints: list[tuple[int, int, np.ndarray]]  # two bodies, the second -1 for the world, and the place
+    contacts: np.ndarray  # (nc, 2)
+    normals: np.ndarray  # (nc, 2)
+    tangents: np.ndarray  # (nc, 2)
+    J_n: np.ndarray  # (nc, nv)
+    J_t: np.ndarray  # (nc, nv)
+
+
+def scene_of(system: System, params: Params, state: State) -> Scene:
+    """The scene of a planar mechanism.
+
+    Raises:
+        ValueError: a spatial mechanism.
+    """
+    structure = system.structure
+    if structure.dim != 2:
+        raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
+    terms = contact_terms(system, params, state)
+    positions, rotations = body_frames(system, params, state.q)
+    found = geometry.candidates(
+        2, structure.bodies, structure.shape_table, structure.pairs, positions, rotations, params.constants
+    )
+    return Scene(
+        structure=structure,
+        constants=params.constants,
+        positions=np.asarray(positions),
+        angles=np.asarray(system.poses(structure, state.q, params)[1]),
+        rotations=np.asarray(rotations),
+        joints=revolute_joints(system, params, state),
+        contacts=np.asarray(found.point),
+        normals=np.asarray(found.normal),
+        tangents=np.asarray(found.tangents)[:, 0],
+        J_n=np.asarray(terms.J_n),
+        J_t=np.asarray(terms.J_t)[:, 0],
+    )
+
+
+def revolute_joints(system: System, params: Params, state: State) -> list[tuple[int, int, np.ndarray]]:
+    """Revolute joints: places c where two bodies, or a body and the world, always move alike.
+
+    Solves J_i + w_i perp(c - p_i) = J_j + w_j perp(c - p_j) for c, over all generalized velocities.
+    """
+    structure = system.structure
+    positions, _ = body_frames(system, params, state.q)
+    places = np.asarray(positions)
+    linear = np.asarray(tangent_jacobian(system, lambda q: system.poses(structure, q, params)[0], state.q))
+    turning = np.asarray(tangent_jacobian(system, lambda q: system.poses(structure, q, params)[1], state.q))
+    count = len(structure.bodies)
+    # perp(r) = (-r_y, r_x); velocities at the origin, moved there from the centres of mass
+    perp = np.stack([-places[:, 1], places[:, 0]], axis=1)
+    at_origin = linear - perp[:, :, None] * turning[:, None, :]
+    at_origin = np.concatenate([at_origin, np.zeros_like(at_origin[:1])])
+    turning = np.concatenate([turning, np.zeros_like(turning[:1])])
+    tolerance = 1e-9 if places.dtype == np.float64 else 1e-4
+    found: list[tuple[int, int, np.ndarray]] = []
+    for i in range(count):
+        for j in [*range(i + 1, count), count]:
+            spin, drift = turning[i] - turning[j], at_origin[i] - at_origin[j]
+            square = float(spin @ spin)
+            if square <= tolerance:
+                continue
+            x, y = -(drift[1] @ spin) / square, (drift[0] @ spin) / square
+            rest = drift + np.stack([-y * spin, x * spin])
+            if np.max(np.abs(rest)) <= tolerance * max(1.0, float(np.max(np.abs(linear)))):
+                found.append((i, -1 if j == count else j, np.array([x, y])))
+    return found
+
+
+def contact_velocities(scene: Scene, v: np.ndarray) -> np.ndarray:
+    """(nc, 2) relative velocities in the world."""
+    return (scene.J_n @ v)[:, None] * scene.normals + (scene.J_t @ v)[:, None] * scene.tangents
+
+
+def arrow_scale_of(scene: Scene, *velocities: np.ndarray) -> float:
+    """Length of arrows, m per m/s; 0 where nothing moves."""
+    fastest = max((float(np.max(np.linalg.norm(u, axis=1))) for u in velocities), default=0.0)
+    low, high = extent(scene)
+    return ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
+
+
+def box_corners(scene: Scene, shape: Box) -> np.ndarray:
+    """Corners (4, 2) of a box, counter-clockwise."""
+    body = scene.structure.bodies.index(shape.body)
+    half = np.asarray(scene.constants[shape.size]) / 2.0
+    corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
+    return np.asarray(scene.positions[body] + corners @ scene.rotations[body].T)
+
+
+def ball(scene: Scene, shape: Disc | Point) -> tuple[np.ndarray, float]:
+    """Centre in the world and radius."""
+    local = np.zeros(2) if shape.at is None else np.asarray(scene.constants[shape.at])
+    radius = float(scene.constants[shape.radius]) if isinstance(shape, Disc) else 0.0
+    if shape.body is None:
+        return local, radius
+    body = scene.structure.bodies.index(shape.body)
+    return scene.positions[body] + scene.rotations[body] @ local, radius
+
+
+def extent(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
+    """Lower left and upper right of all that moves."""
+    points = [scene.positions, scene.contacts, *(place[None] for *_, place in scene.joints)]
+    for shape in scene.structure.shapes:
+        if isinstance(shape, Box):
+            points.append(box_corners(scene, shape))
+        elif isinstance(shape, Disc | Point):
+            centre, radius = ball(scene, shape)
+            points += [centre[None] - radius, centre[None] + radius]
+    every = np.concatenate(points)
+    return every.min(axis=0), every.max(axis=0)
+
+
+def margin_of(scene: Scene) -> float:
+    """Room for arrows about all that moves, m."""
+    low, high = extent(scene)
+    return (ARROW + 0.06) * float(np.max(high - low))
