@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from jaxcontact import impact, viz
-from jaxcontact.cli import _reporter, main
+from jaxcontact.cli import main
+from jaxcontact.impact_command import _reporter
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -176,7 +177,7 @@ def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_
 def test_the_picture_of_a_long_run_says_how_much_it_shows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jaxcontact.cli.SHOWN", 100)
+    monkeypatch.setattr("jaxcontact.impact_command.SHOWN", 100)
     monkeypatch.setattr("jaxcontact.impact.sampling.CHECKPOINT_CHUNK", 150)
     titles = []
     plot = viz.plot_impact_set
@@ -196,7 +197,7 @@ def test_progress_has_a_rate_without_what_was_stored(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 3.0, 5.0, 6.0, 15.0])
-    monkeypatch.setattr("jaxcontact.cli.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("jaxcontact.impact_command.time.perf_counter", lambda: next(clock))
     report = _reporter(500)
     for done in (400, 500, 600, 700, 1600):
         report(done, 2600)

@@ -22,11 +22,8 @@ LAYERS = (
     ("optimize", "stability"),
     ("models",),
     ("gaits",),
-    ("peers", "viz", "report"),
-    (
-        "stability_command",
-        "gait_command",
-    ),
+    ("peers", "viz", "report", "catalogue"),
+    ("impact_files", "impact_command", "gait_command", "stability_command"),
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
