@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxcontact.compliant.problem import convex_program, count_rows, row_law
 from jaxcontact.compliant.step import assemble
-from jaxcontact.solvers import cone_program
+from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.system import Params, State, System
 
 TIE_BREAK = 1e6  # slope x mobility of a row at least: compliance must not bear on what motion tells
@@ -57,14 +57,14 @@ def estimate_forces(
         heads = jnp.concatenate([near[nb : nb + nl], jnp.repeat(near[nb + nl :: axes], axes)])
         used = jnp.concatenate([jnp.ones(nb, bool), heads])
         row = row_law(problem)
-        mobility = cone_program.row_mobility(jnp.diagonal(problem.M), problem.terms.G, nb + nl, axes)
+        mobility = row_algebra.row_mobility(jnp.diagonal(problem.M), problem.terms.G, nb + nl, axes)
         rigid = TIE_BREAK / jnp.where(mobility > 0, problem.dt * mobility, 1.0)
         stiff = jnp.where(used, jnp.maximum(row.rate, rigid), 0.0)
         needed = problem.M @ (after.v - before.v) - problem.dt * problem.f
         program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)))
         program = program.replace(v=jnp.zeros_like(before.v), push=-needed, potential=None)
-        found = cone_program.solve_cone_program(program, jnp.zeros_like(row.base))
-        left = needed - cone_program.apply_columns(problem.terms.G, found.p)
+        found = cone_newton.solve_cone_program(program, jnp.zeros_like(row.base))
+        left = needed - row_algebra.apply_columns(problem.terms.G, found.p)
         return found.p / problem.dt, left / problem.dt
 
     before, after = (

@@ -13,7 +13,7 @@ from jax import lax
 
 from jaxcontact import linalg
 from jaxcontact.compliant.problem import Problem, count_rows, row_law, slope_cap
-from jaxcontact.solvers import cone_program
+from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
 
@@ -50,7 +50,7 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
     cone = cone.at[:, 0].multiply(row.mu[:, None])
     rows = jnp.concatenate([reduced[heads] / size[heads, None], unit[heads - nb], cone.reshape(-1, nr - nb)])
     least = jnp.concatenate([rest[heads] / size[heads], jnp.zeros(bound + nc * axes, G.dtype)])
-    mobility = cone_program.row_mobility(jnp.diagonal(hessian), rows, 2 * bound, axes)
+    mobility = row_algebra.row_mobility(jnp.diagonal(hessian), rows, 2 * bound, axes)
     slope = slope_cap(G.dtype) / jnp.where(mobility > 0, mobility, 1.0)
     program = ConeProgram(
         M=hessian,
@@ -63,6 +63,6 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
         mu=jnp.ones(nc, G.dtype),
         num_limits=2 * bound,
     )
-    found = cone_program.solve_cone_program(program, jnp.zeros_like(slope), max_iters)
+    found = cone_newton.solve_cone_program(program, jnp.zeros_like(slope), max_iters)
     lam = known + lift @ found.x
     return free + h * (inverse @ (G.T @ lam)), h * lam, found.iterations, found.converged

@@ -15,7 +15,8 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.law import Law
-from jaxcontact.solvers.cone_program import ConeProgram, row_mobility
+from jaxcontact.solvers.cone_program import ConeProgram
+from jaxcontact.solvers.row_algebra import row_mobility
 from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
 
 

@@ -15,7 +15,7 @@ from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record
 from jaxcontact.compliant import min_norm, staggered
 from jaxcontact.compliant.problem import Problem, convex_program, count_rows, row_law
-from jaxcontact.solvers import cone_program
+from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.status import Status, flag
 
@@ -77,7 +77,7 @@ def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tu
     program = program_of(problem, cone)
     if cone == "staggered":
         return staggered.solve_staggered(program, start, solver.max_iters)
-    found = cone_program.solve_cone_program(program, start, solver.max_iters)
+    found = cone_newton.solve_cone_program(program, start, solver.max_iters)
     return found.x, found.p, found.iterations, found.converged
 
 
@@ -195,7 +195,7 @@ def _info(
     program = program_of(problem, cone)
     program = staggered.coupled(program) if cone == "staggered" else program
     momentum, misfit, _ = cone_program.residuals(program, x, p)
-    u = cone_program.apply_rows(terms.G, x)
+    u = row_algebra.apply_rows(terms.G, x)
     future = terms.phi + h * (u + h * terms.gdot_v)
     contact = misfit[singles:].reshape(nc, axes)
     normal = jnp.concatenate([misfit[nb:singles], contact[:, 0]])
@@ -205,8 +205,8 @@ def _info(
     def worst(values: jax.Array) -> jax.Array:
         return lax.stop_gradient(jnp.max(jnp.abs(values), initial=0.0) / h)
 
-    moved = jnp.max(jnp.abs(cone_program.multiply(problem.M, x))) + jnp.max(
-        jnp.abs(cone_program.multiply(problem.M, problem.v))
+    moved = jnp.max(jnp.abs(row_algebra.multiply(problem.M, x))) + jnp.max(
+        jnp.abs(row_algebra.multiply(problem.M, problem.v))
     )
     scale = moved + jnp.max(jnp.abs(program.push)) + jnp.finfo(x.dtype).tiny
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(p))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact import linalg
-from jaxcontact.solvers import cone_program
+from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
 SWEEPS = 60
@@ -35,7 +35,7 @@ def linearised(
 def misfit_size(program: ConeProgram, x: jax.Array, p: jax.Array) -> jax.Array:
     """Largest violation of the coupled conditions and of the momentum balance, relative to the impulses."""
     momentum, misfit, _ = cone_program.residuals(program, x, p)
-    scale = jnp.max(jnp.abs(cone_program.multiply(program.M, program.v))) + jnp.max(jnp.abs(program.push))
+    scale = jnp.max(jnp.abs(row_algebra.multiply(program.M, program.v))) + jnp.max(jnp.abs(program.push))
     scale = scale + jnp.max(jnp.abs(p), initial=0.0) + jnp.finfo(x.dtype).tiny
     return (jnp.max(jnp.abs(momentum)) + jnp.max(jnp.abs(misfit), initial=0.0)) / scale
 
@@ -56,7 +56,7 @@ def solve_staggered(program: ConeProgram, start: jax.Array, max_iters: int) -> t
 
     def sweep(carry: tuple) -> tuple:
         k, _, p, used, _ = carry
-        found = cone_program.solve_cone_program(program.replace(bound=bounds(p)), p, max_iters)
+        found = cone_newton.solve_cone_program(program.replace(bound=bounds(p)), p, max_iters)
         change = jnp.max(jnp.abs(bounds(found.p) - bounds(p)), initial=0.0)
         settled = change <= eps**0.5 * jnp.max(jnp.abs(found.p), initial=0.0)
         return k + 1, found.x, found.p, used + found.iterations, settled

@@ -1,0 +1,198 @@
+"""Newton's method for a `ConeProgram`: softened where it does not settle, then polished.
+
+A program whose steps do not settle is solved with smaller slopes first, and gets stiffer until it is its own.
+Arrays carry the batch on the last axis where there is one.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.solvers import retiring
+from jaxcontact.solvers.batch_last import batch_last
+from jaxcontact.solvers.cone_program import (
+    ConeProgram,
+    hessian,
+    residuals,
+    respond,
+    solve_linearised,
+)
+from jaxcontact.solvers.line_search import line_search
+from jaxcontact.solvers.row_algebra import (
+    apply_columns,
+    apply_rows,
+    dot,
+    factorise,
+    multiply,
+    row_mobility,
+    solve_factored,
+)
+
+PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
+FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
+POLISH_STEPS = 2
+
+
+class ConeSolution(Record):
+    """What `solve_cone_program` found.
+
+    Attributes:
+        x: (nv,) the minimiser.
+        p: (nr,) impulses.
+        iterations: int32, Newton steps.
+        converged: bool, before `max_iters` was reached.
+    """
+
+    x: jax.Array
+    p: jax.Array
+    iterations: jax.Array
+    converged: jax.Array
+
+
+def _soften(program: ConeProgram, mobility: jax.Array, level: jax.Array) -> ConeProgram:
+    """The same program with slopes of at most `level` times the inverse mobility of their row."""
+    stiff = mobility * program.slope
+    share = jnp.where(stiff > level[None], level[None] / jnp.where(stiff > 0, stiff, 1.0), 1.0)
+    share = jnp.where(jnp.isfinite(level)[None], share, 1.0)
+    return program.replace(
+        offset=share * program.offset, slope=share * program.slope, keep=1.0 - share * (1.0 - program.keep)
+    )
+
+
+class _Search(NamedTuple):
+    """The state of Newton's method; lanes last.
+
+    `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level, `fresh` tells
+    that the impulses p that rows keep were just renewed.
+    """
+
+    x: jax.Array
+    p: jax.Array
+    level: jax.Array
+    tried: jax.Array
+    fresh: jax.Array
+    done: jax.Array
+    steps: jax.Array
+    factor: jax.Array
+
+
+class _Fixed(NamedTuple):
+    """What Newton's method reads: the program, the mobility of its rows, and the energy in its data."""
+
+    program: ConeProgram
+    mobility: jax.Array
+    size: jax.Array
+
+
+def _newton(fixed: _Fixed, now: _Search) -> _Search:
+    """One step of Newton's method."""
+    program, mobility = fixed.program, fixed.mobility
+    eps = jnp.finfo(program.M.dtype).eps
+    stiffest = jnp.max(mobility * program.slope, axis=0, initial=0.0)
+    full = now.level >= stiffest
+    staged = _soften(program, mobility, now.level)
+    x, p, done = now.x, now.p, now.done
+    u = apply_rows(program.G, x)
+    z = staged.keep * p + staged.offset - staged.slope * u
+    response = respond(staged, z, u)
+    momentum = multiply(program.M, x - program.v) - program.push
+    gradient = momentum - apply_columns(program.G, response.p)
+    factor = factorise(hessian(staged, response))
+    dx = -solve_factored(factor, gradient)
+    size = fixed.size + dot(x, multiply(program.M, x))
+    decrement = -dot(gradient, dx)
+    settled = decrement <= jnp.where(full, eps, eps**0.3) * size
+    du = apply_rows(program.G, dx)
+    linear, curvature = dot(momentum, dx), dot(dx, multiply(program.M, dx))
+    a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
+    weight = jnp.sqrt(mobility) * (program.keep > 0)
+    change = jnp.max(weight * jnp.abs(pushed - p), axis=0, initial=0.0)
+    still = (change <= eps**0.375 * jnp.sqrt(size)) | (now.fresh & (decrement <= eps**0.75 * size))
+    broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
+    finished = broken | (full & still & (settled | now.fresh))
+    # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
+    tried = jnp.where(settled, 0, now.tried + 1)
+    lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
+    softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
+    level = jnp.where(lost, softer, jnp.where(settled & ~full, now.level * RAISE, now.level))
+    then = _Search(
+        x=x + a[None] * dx,
+        p=jnp.where((settled | finished)[None], pushed, p),
+        level=level,
+        tried=jnp.where(lost, 0, tried),
+        fresh=settled & full,
+        done=finished,
+        steps=now.steps + 1,
+        factor=factor,
+    )
+    return jax.tree.map(lambda new, old: jnp.where(done, old, new), then, now)
+
+
+def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
+    """Newton's method from program.v and the impulses `start` (nr,); batch axes last."""
+    dtype, nv = program.M.dtype, program.v.shape[0]
+    lanes = jnp.broadcast_shapes(
+        *[a.shape[1:] for a in (program.v, program.push, program.offset, program.slope, program.mu, start)],
+        *[a.shape[2:] for a in (program.M, program.G)],
+    )
+    singles = program.num_equalities + program.num_limits
+    axes = (start.shape[0] - singles) // program.mu.shape[0] if program.mu.shape[0] else 2
+    diagonal = jnp.stack([program.M[k, k] for k in range(nv)])
+    energy = dot(program.v, multiply(program.M, program.v)) + dot(program.push, program.push / diagonal)
+    fixed = _Fixed(program, row_mobility(diagonal, program.G, singles, axes), energy)
+    none, zero = jnp.zeros(lanes, bool), jnp.zeros(lanes, jnp.int32)
+    now = _Search(
+        x=jnp.broadcast_to(program.v, (nv, *lanes)),
+        p=jnp.broadcast_to(start, (start.shape[0], *lanes)),
+        level=jnp.full(lanes, jnp.inf, dtype),
+        tried=zero,
+        fresh=none,
+        done=none,
+        steps=zero,
+        factor=jnp.zeros((nv, nv, *lanes), dtype),
+    )
+
+    def running(state: _Search) -> jax.Array:
+        return ~state.done & (state.steps < max_iters)
+
+    if lanes:
+        now = retiring.while_lanes(running, _newton, _polish, fixed, now)
+    else:
+        now = lax.while_loop(running, functools.partial(_newton, fixed), now)
+        now = _polish(fixed, now)
+    converged = now.done & jnp.all(jnp.isfinite(now.x), axis=0)
+    return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
+
+
+def _polish(fixed: _Fixed, now: _Search) -> _Search:
+    """The last digits of x and p where the search is done, with the factor it ended with."""
+    momentum, misfit, response = residuals(fixed.program, now.x, now.p)
+    invert = functools.partial(solve_factored, now.factor)
+    dx, dp = solve_linearised(fixed.program, response, invert, momentum, misfit, POLISH_STEPS)
+    return now._replace(
+        x=jnp.where(now.done[None], now.x + dx, now.x), p=jnp.where(now.done[None], now.p + dp, now.p)
+    )
+
+
+@functools.partial(jax.jit, static_argnames="max_iters")
+def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 100) -> ConeSolution:
+    """The minimiser of a `ConeProgram`, by Newton's method with line search.
+
+    Batches made by `vmap` run as lanes on the last axis, until the slowest has converged. A result whose
+    `converged` is False is the last iterate, or not finite where the data are not.
+
+    Args:
+        program: the data.
+        start: (nr,) impulses to start from; zeros if nothing is known.
+        max_iters: most Newton steps.
+
+    Derivative: none here; the callers differentiate the equations of the solution.
+    """
+    program, start = lax.stop_gradient((program, start))
+    return batch_last(functools.partial(_minimise, max_iters=max_iters), program, start)
