@@ -57,8 +57,9 @@ def by_velocity(law, terms, v, caps=CAPS):
 # ------------------------------------------------------------------------------- mechanisms, every variable
 
 
+QUICK = (("resolve", "rocking_block"), ("resolve", "compass_gait"))
 CASES = [
-    pytest.param(law, name, marks=[] if law == "resolve" else pytest.mark.slow)
+    pytest.param(law, name, marks=[] if (law, name) in QUICK else pytest.mark.slow)
     for law in LAWS
     for name in TWO_CONTACTS
 ]
@@ -401,7 +402,8 @@ def test_spatial_point_mass_against_the_polygon(angle, speed):
 # -------------------------------------------------------------------------------------------- second derivatives
 
 
-@pytest.mark.parametrize("law", ["anitescu_potra", pytest.param("resolve", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["anitescu_potra", "resolve"])
 def test_second_derivatives(law):
     """Forward over reverse against differences of reverse: v, q, mass, inertia, mu, geometry and caps."""
     x, arguments = model_case("rocking_block", 3)
@@ -457,6 +459,7 @@ def sample_batch(count=64):
     return numbers, costs
 
 
+@pytest.mark.slow  # bad lanes of every law: tests/impact/test_inputs.py
 def test_mean_over_samples_and_a_bad_lane():
     numbers, costs = sample_batch()
     count = len(numbers["v"])

@@ -100,6 +100,7 @@ def test_the_distribution_with_many_draws(name, count):
     compare(name, 4 * count if name != "disk_stack" else 2048, count)
 
 
+@pytest.mark.slow
 def test_the_tests_can_fail():
     """A sampler with one fixed solution per step (Lemke's) is told apart on the compass gait."""
     _, (u_ref, _, _), size = draws("compass_gait", 4000, 300)

@@ -108,6 +108,7 @@ def final_rate(z, d):
     return dx1[0]
 
 
+@pytest.mark.slow
 def test_the_plain_gradient_stalls_at_a_tie_where_the_b_derivative_descends():
     gradient = np.array(
         [3.0, -2.0]

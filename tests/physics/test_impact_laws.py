@@ -55,7 +55,12 @@ def draw(case, **options):
     return jc.impact.sample(case.terms, case.v, **settings)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+def some(names, slow=("ramone",)):
+    """The mechanisms of a test; RAMone, whose two feet are those of the compass gait, in the long run."""
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
+
+
+@pytest.fixture(scope="module", params=some(NAMES))
 def case(request):
     found = load(request.param)
     found.samples = draw(found, num_samples=256 if request.param == "disk_stack" else 2**12)
@@ -150,7 +155,7 @@ def test_every_step_pushes_inside_the_friction_cone(case):
             assert misfit <= 1e-9  # unit rays of mu = 1e5: no cancellation
 
 
-@pytest.mark.parametrize("case", ["compass_gait", "ramone"], indirect=True)
+@pytest.mark.parametrize("case", some(["compass_gait", "ramone"]), indirect=True)
 def test_steps_obey_the_law_where_impulses_are_unique(case):
     """Complementarity relative to |v|, cone to mu lam_n + 1, from the impulse recovered from the path."""
     M, J_n, J_t, mu = case.planar
@@ -224,7 +229,7 @@ def test_samples_equal_the_reference_with_the_same_draws(name):
         np.testing.assert_allclose(np.asarray(samples.path[i, : len(path)]), path, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", TWO_CONTACTS)
+@pytest.mark.parametrize("name", some(TWO_CONTACTS))
 def test_step_solutions_are_those_of_the_reference(name):
     """Sets of solutions, at every velocity that 40 random walks pass through."""
     case = load(name)
@@ -248,7 +253,7 @@ def test_step_solutions_are_those_of_the_reference(name):
     assert (max(counts) == 3) == (name in ("compass_gait", "ramone"))
 
 
-@pytest.mark.parametrize("name", ["compass_gait", "ramone"])
+@pytest.mark.parametrize("name", some(["compass_gait", "ramone"]))
 def test_solutions_of_a_step_are_drawn_equally_often(name):
     """First steps with three solutions: each is chosen by a third of the samples."""
     case = load(name)
@@ -269,7 +274,7 @@ def test_solutions_of_a_step_are_drawn_equally_often(name):
 # --- families of outcomes
 
 
-@pytest.mark.parametrize("name", ["compass_gait", "ramone"])
+@pytest.mark.parametrize("name", some(["compass_gait", "ramone"]))
 def test_the_trailing_foot_sticks_slides_and_lifts(name):
     case = load(name)
     of_b = {k: np.mean(kinds(case, draw(case, num_samples=2**12))[:, 1] == k) for k in range(3)}
@@ -315,7 +320,7 @@ def test_box_may_slide_faster_than_in_the_sequential_outcome():
 # --- in sequence, and all at once
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES))
 def test_sequential_impacts_are_those_of_the_reference(name):
     case = load(name)
     orders = {"rocking_block": [(0, 1), (1, 0)], "disk_stack": [(3, 4, 0, 1, 2)]}.get(name, [(1, 0)])
@@ -341,10 +346,7 @@ def test_disks_chatter_in_sequence():
     assert speeds[0] > 2 * speeds[1] > 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ramone", "disk_stack"))) for name in NAMES],
-)
+@pytest.mark.parametrize("name", some(NAMES, slow=("box_and_wall", "ramone", "disk_stack")))
 def test_simultaneous_outcomes_are_those_of_the_reference(name):
     case = load(name)
     solve = ref.anitescu_potra_solutions if name in TWO_CONTACTS else ref.mode_anitescu_potra_solutions

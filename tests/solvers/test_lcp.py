@@ -80,7 +80,9 @@ def test_two_contacts_against_brute_force(kind, m):
 
 
 @pytest.mark.parametrize("mu", [None, 1e5])
-@pytest.mark.parametrize(("kind", "m"), [("step", 1), ("ap", 4), ("step", 6), ("ap", 10)])
+@pytest.mark.parametrize(
+    ("kind", "m"), [("step", 1), ("ap", 4), pytest.param("step", 6, marks=pytest.mark.slow), ("ap", 10)]
+)
 def test_impact_sweep(kind, m, mu):
     contacts, caps, (W, w) = batch(m, 2000, kind, m, mu)
     z, info = SOLVE(W, w)
@@ -148,7 +150,9 @@ def test_status_ray():
         assert info.residual > 0.1 and np.all(np.isfinite(z))
 
 
-@pytest.mark.parametrize("max_pivots", [1, 2, 3])
+@pytest.mark.parametrize(
+    "max_pivots", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_status_max_iters(max_pivots):
     solver = Lemke(max_pivots=max_pivots, retries=0)
     _, info = solve_lcp(

@@ -46,7 +46,6 @@ def test_inverse_chatter_is_not_certified():
     certificate = certify(fig2(0.4, 0.3))  # unambiguous, and unstable
     assert certificate.verdict == "undecided"
     assert not check(certificate)
-    assert falsify(fig2(0.4, 0.3), num_samples=64).found
 
 
 @pytest.mark.parametrize("name", STABLE)

@@ -66,6 +66,10 @@ def test_time_stepping_confirms_the_verdicts():
         assert bool(np.max(last) > np.log(30.0)) is grows, (d, mu1, np.max(last))
 
 
+def test_inverse_chatter_is_found():
+    assert falsify(fig2(0.4, 0.3), num_samples=64).found
+
+
 def test_a_diverging_motion_grows_at_every_size():
     body = fig2(0.6, 0.1)
     found = falsify(body, num_samples=64)
