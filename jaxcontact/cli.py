@@ -36,7 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="jaxcontact",
-        description="Which outcomes can an impact on several contacts have? Draws them, with pictures.",
+        description="Bodies that touch at several points: which outcomes an impact can have, periodic gaits, "
+        "and which equilibria are stable. Writes pictures and numbers.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -138,6 +138,13 @@ def test_mistakes_are_named(arguments: list[str], message: str, capsys: pytest.C
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("command", ["models", "impact", "gait", "stability"])
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, command, "--help")
+    assert code == 0
+    assert f"usage: jaxcontact {command}" in " ".join(out.split())
+
+
 def test_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "jaxcontact", "--help"], capture_output=True, text=True, check=True
