@@ -79,8 +79,8 @@ def add_parser(commands: Any) -> None:
     run.add_argument(
         "--coverage",
         action="store_true",
-        help="also draw as many independent samples, say with 99 %% confidence how near they come to how many "
-        "of the outcomes, and draw how that depends on their number",
+        help="also draw as many independent samples, say with 99 %% confidence how near they come to how "
+        "many of the outcomes, and draw how that depends on their number",
     )
     run.add_argument("--json", action="store_true", help="print the summary as JSON")
     run.set_defaults(run=command)
