@@ -10,16 +10,15 @@ import numpy as np
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.check import Certificate, LyapunovFunction, gaps_hold, proves
 from jaxcontact.stability.exact import (
-    Conditions,
     Exact,
     Unprovable,
-    conditions,
     exact_terms,
     starting_mode,
     static_forces_exist,
 )
 from jaxcontact.stability.family import Family, family, reduced
 from jaxcontact.stability.full import paper_function
+from jaxcontact.stability.jumps import Conditions, conditions
 from jaxcontact.stability.program import (
     Candidate,
     Solver,
@@ -40,8 +39,9 @@ def certify(
 
     "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts
     near the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact
-    and small; see `check.py` for the theorem and `exact.py` for the conditions. "single" is the test of
-    Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any velocity.
+    and small; see `check.py` for the theorem, `exact.py` and `jumps.py` for the conditions. "single" is the
+    test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any
+    velocity.
     "full" is the program of the paper; with restitution it is large (half a minute, in place of a second).
     The verdict "stable" or "unstable" has passed `check`.
 

@@ -29,17 +29,15 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.stability.body import LocalTerms
 from jaxcontact.stability.exact import (
-    Conditions,
     Exact,
     Function,
-    conditions,
     exact_terms,
-    jump_form,
     make_function,
     rate_values,
     starting_mode,
     static_forces_exist,
 )
+from jaxcontact.stability.jumps import Conditions, conditions, jump_forms
 from jaxcontact.stability.rational import (
     Rational,
     exact,
@@ -104,8 +102,8 @@ def check(certificate: Certificate) -> bool:
     """Whether a certificate proves its verdict, in rational arithmetic; False for anything else.
 
     Stable: equilibrium exists, no other mode starts from rest, and the functions satisfy every condition of
-        `exact.py` and are positive together. Unstable: the named mode starts from rest. The statement is
-        about the zero-order dynamics with the stored floats taken as exact.
+        `exact.py` and `jumps.py` and are positive together. Unstable: the named mode starts from rest. The
+        statement is about the zero-order dynamics with the stored floats taken as exact.
 
     Derivative: none.
     """
@@ -184,8 +182,7 @@ def _never_rises(
             return False
         if any(rate_values(rate, function, rate.lines)):
             return False
-    for jump in jumps:
-        form = jump_form(jump, function)
+    for jump, form in zip(jumps, jump_forms(jumps, function), strict=True):
         if np.any(form.num[jump.num_rays :]):
             return False
         left = remaining(form[: jump.num_rays, : jump.num_rays])

@@ -1,20 +1,8 @@
-"""Contact modes, impacts and flights of the zero-order dynamics in rational numbers, as conditions on V.
+"""A body in rational numbers: its contact modes at rest and in motion, and conditions on V along them.
 
-Owns the list of what a function V = a q + v' Q v / 2 must satisfy to prove stability (`conditions`):
-
-- `Rate`: in each mode that can be consistent, dV/dt = (Q A + a) v <= 0 for the velocities of the mode, a
-  cone;
-- `Jump`: over an impact, with the flight before it, V(after) <= V(before): a quadratic form on a cone.
-
-Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a
-flight, for a time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i;
-at another one with gap_k = 0 then, gap_i >= 0 then and gap_k >= 0 now. Or another contact k is closed,
-gap_k' = 0: the body moved on it, or it was hit just before with e_k = 0. First impacts of a perturbation do
-not recur and only multiply it by a bounded factor. After an impact at k, V counts with Q_k = Q + J_k b_k^T
-+ b_k J_k^T in place of Q (J_k the row of the gap); it is V again once k is closed, gap_k' = 0. With b_k =
-0, a rotation about a foot that bounces must cancel from impact to impact, which leaves V only three
-coefficients; in truth it cancels from apex to apex, and b_k says so. Methods "single" and "full" keep to
-all velocities before an impact and to b_k = 0, as their papers do.
+Owns the exact body `Exact`, the cones of velocities and the accelerations of its modes, and `Rate`: in each
+mode that can be consistent, a function V = a q + v' Q v / 2 must have dV/dt = (Q A + a) v <= 0 for the
+velocities of the mode. `jumps.py` has the impacts.
 """
 
 from __future__ import annotations
@@ -26,15 +14,14 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.stability.body import LocalTerms
+from jaxcontact.stability.generators import cone_generators
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.rational import (
     Ints,
     Rational,
-    cone_generators,
     exact,
     identity,
     inverse,
-    joined,
     null_space,
     primitive,
     rank,
@@ -61,6 +48,7 @@ class Exact:
     force: Rational
     pull: Rational
     fall: Rational  # minus the normal acceleration of each contact in free flight
+    cones: list[dict[str, Ints]]  # by contact and letter: generalized forces, each up to a positive factor
     known: dict[str, list[Rational]]  # accelerations by mode, filled when asked for
 
     @property
@@ -89,27 +77,6 @@ class Rate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Jump:
-    """V after <= V before; each generator gives the velocities at both ends and the flight before the impact.
-
-    A row of `table`, up to a positive factor, is a generator x: (start, end, sum, time), where the
-    displacement of the flight is time sum / 2. V changes by the quadratic form with the entries
-    (end' Q_e end - start' Q_s start) / 2 + (time_1 a sum_2 + time_2 a sum_1) / 4.
-    """
-
-    name: str
-    table: Ints
-    num_rays: int  # the generators behind them are lines
-    before: int  # which quadratic part counts at the start: 0 in contact, 1 + k after an impact at k
-    after: int
-
-    def parts(self, table: Any) -> tuple[Any, Any, Any, Any]:
-        """Columns (start, end, sum, time) of the table or of its floats."""
-        nv = (table.shape[1] - 1) // 3
-        return table[:, :nv], table[:, nv : 2 * nv], table[:, 2 * nv : -1], table[:, -1]
-
-
-@dataclasses.dataclass(frozen=True)
 class Function:
     """V = a q + v' Q v / 2, with the Q in contact first, then those after an impact at each contact."""
 
@@ -131,19 +98,16 @@ def exact_terms(terms: LocalTerms) -> Exact:
     mass, force, normal = exact(terms.M), exact(terms.force), exact(terms.J_n)
     back = inverse(mass)
     pull = (back @ force).simplified()
-    return Exact(
-        mass, back, normal, exact(terms.J_t), exact(terms.mu), exact(terms.e), force, pull,
-        -(normal @ pull), {},
-    )  # fmt: skip
+    tangent, mu = exact(terms.J_t), exact(terms.mu)
+    cones = [_friction_cone(normal[i], mu[i] * tangent[i]) for i in range(len(mu))]
+    return Exact(mass, back, normal, tangent, mu, exact(terms.e), force, pull, -(normal @ pull), cones, {})
 
 
-def edges(body: Exact, contact: int, letter: str) -> Ints:
-    """Generalized forces that the mode of a contact may combine, each up to a positive factor."""
-    n, t = body.normal[contact], body.mu[contact] * body.tangent[contact]
-    plus, minus = (n - t).num, (n + t).num
-    if letter == "S":
-        return np.stack([plus, minus] if body.mu.num[contact] else [plus])
-    return {"F": zeros(0, body.nv), "P": plus[None], "N": minus[None]}[letter]
+def _friction_cone(n: Rational, t: Rational) -> dict[str, Ints]:
+    """What the letters of a contact may push with, of the row of its gap and mu times that of its slip."""
+    plus, minus = primitive(np.stack([(n - t).num, (n + t).num]))[:, None]
+    both = np.concatenate([plus, minus]) if any(t.num) else plus
+    return {"F": zeros(0, len(n)), "S": both, "P": plus, "N": minus}
 
 
 def _held(body: Exact, word: str) -> Ints:
@@ -175,11 +139,14 @@ def mode_accelerations(body: Exact, word: str) -> list[Rational]:
 
 def _accelerations(body: Exact, word: str) -> list[Rational]:
     held = _held(body, word)
-    pushes = stack([edges(body, i, letter) for i, letter in enumerate(word)], body.nv)
+    pushes = stack([body.cones[i][letter] for i, letter in enumerate(word)], body.nv)
     if not len(pushes):
         return [body.pull]
     accelerations = pushes @ body.M_inv.num  # up to one positive factor
     matrix, rhs = held @ accelerations.T, -held @ body.pull.num
+    only = solve(matrix, rhs) if len(held) == len(pushes) else None
+    if only is not None:
+        return [_pushed(body, only, accelerations)] if all(c >= 0 for c in only.num) else []
     if np.any(null_space(matrix) @ accelerations):
         unbounded, free = cone_generators(matrix, identity(len(pushes)))
         if len(free) or np.any(unbounded @ accelerations):
@@ -188,15 +155,20 @@ def _accelerations(body: Exact, word: str) -> list[Rational]:
     for chosen in itertools.combinations(range(len(pushes)), rank(matrix)):
         part = solve(matrix[:, chosen], rhs)
         if part is not None and all(c >= 0 for c in part.num):
-            total = Rational(part.num @ accelerations[list(chosen)], part.den * body.pull.den)
-            corner = (body.pull + total).simplified()
+            corner = _pushed(body, part, accelerations[list(chosen)])
             found[*corner.num.tolist(), corner.den] = corner
     return list(found.values())
 
 
+def _pushed(body: Exact, forces: Rational, accelerations: Ints) -> Rational:
+    """The acceleration of free flight and of forces; one unit of a force is 1 / pull.den."""
+    total = Rational(forces.num @ accelerations, forces.den * body.pull.den)
+    return (body.pull + total).simplified()
+
+
 def static_forces_exist(body: Exact) -> bool:
     """Whether forces within the friction cones balance the external force."""
-    pushes = stack([edges(body, i, "S") for i in range(body.nc)], body.nv)
+    pushes = stack([cone["S"] for cone in body.cones], body.nv)
     for size in range(rank(pushes), 0, -1):
         for chosen in itertools.combinations(range(len(pushes)), size):
             part = solve(pushes[list(chosen)].T, -body.force.num)
@@ -238,155 +210,6 @@ def rates(body: Exact, *, flight: bool) -> list[Rate]:
     return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Impact:
-    """One kind of impact: impulse rows (normal, tangential) of the velocity, and where it holds."""
-
-    kind: str
-    impulse: Rational  # (2, nv)
-    valid: Ints
-
-
-def impacts(body: Exact, i: int) -> list[Impact]:
-    """Stick and both slips at contact i, as linear maps of the velocity before.
-
-    Raises:
-        Unprovable: an impulse that is not determined.
-    """
-    n, t, mu = body.normal[i], body.tangent[i], body.mu[i]
-    pair = joined([n[None], t[None]])
-    delassus = pair @ body.M_inv @ pair.T
-    unit, ((gnn, gnt), (_, gtt)) = delassus.den, delassus.num
-    det = gnn * gtt - gnt * gnt
-    if not det:
-        raise Unprovable(f"the impulse at contact {i} is not determined")
-    need = -(n + body.e[i] * n)
-    found = []
-    if mu.num:
-        along = Rational(gtt * unit, det) * need + Rational(gnt * unit, det) * t
-        across = Rational(-gnt * unit, det) * need - Rational(gnn * unit, det) * t
-        cone = stack([(mu * along - across).num, (mu * along + across).num], body.nv)
-        found.append(Impact("stick", joined([along[None], across[None]]).simplified(), primitive(cone)))
-    for kind, sign in (("P", 1), ("N", -1)):
-        pivot = gnn * mu.den - sign * mu.num * gnt
-        if pivot == 0:
-            raise Unprovable(f"the impulse of a slip {kind} at contact {i} is not determined")
-        if pivot < 0:
-            continue  # only without approach; the stick above, down to no approach, is the impact there
-        size = Rational(unit * mu.den, pivot) * need
-        drag = Rational(-sign * mu.num, mu.den) * size
-        after = t + Rational(gnt, unit) * size + Rational(gtt, unit) * drag
-        impulse = joined([size[None], drag[None]]).simplified()
-        found.append(Impact(kind, impulse, primitive(sign * after.num[None])))
-    return found
-
-
-@dataclasses.dataclass(frozen=True)
-class _Before:
-    """What can have come before an impact: constraints on (v before, time of flight), the time, which Q."""
-
-    name: str
-    equal: list[Ints]
-    at_least: list[Ints]
-    duration: Rational
-    function: int = 0
-
-
-def _row(v: Rational, time: Rational | None = None) -> Rational:
-    """A row over (v, time of flight)."""
-    last = Rational(zeros(1)) if time is None else Rational(np.array([time.num], dtype=object), time.den)
-    return joined([v, last])
-
-
-def _befores(body: Exact, i: int, method: str) -> list[_Before]:
-    nv, n, fall = body.nv, body.normal[i], body.fall[i]
-    nothing = Rational(zeros(nv + 1))
-    time = Rational(identity(nv + 1)[nv])
-    approach = _row(-n).num
-    arc = _row(-(n + n), -fall).num  # 2 |gap'| - g s >= 0
-    if method == "single" or (method == "full" and not any(body.e.num)):
-        return [_Before("any", [time.num], [approach], nothing)]
-    if method == "full":
-        return [_Before("any", [], [approach, time.num, arc], time)]
-    found = []
-    for k in range(body.nc):
-        if k == i and body.bounces(i):
-            bounce = _row(Rational(-2 * fall.den, fall.num) * n)
-            found.append(_Before(f"bounce {i}", [time.num], [approach], bounce, 1 + i))
-        elif k != i:
-            found.append(_Before(f"on {k}", [time.num, _row(body.normal[k]).num], [approach], nothing))
-            if body.bounces(k):
-                since = _row(body.normal[k], body.fall[k] * Rational(1, 2)).num
-                found.append(_Before(f"from {k}", [], [approach, time.num, arc, since], time, 1 + k))
-    return found
-
-
-def _afters(body: Exact, i: int, method: str) -> list[tuple[str, list[int], int]]:
-    """What V can be after an impact at i: name, which gaps have closed then, which Q."""
-    if method != "homogeneous" or not body.bounces(i):
-        return [("", [], 0)]
-    closed = [(f", to {k}", [k], 0) for k in range(body.nc) if k != i]
-    return [("", [], 1 + i), *closed]
-
-
-def jumps(body: Exact, method: str) -> list[Jump]:
-    """The conditions over every impact with what lies before and after it."""
-    nv, found = body.nv, []
-    for i in range(body.nc):
-        kinds = impacts(body, i)
-        sides = itertools.product(_befores(body, i, method), kinds, _afters(body, i, method))
-        found += [_jump(body, i, *each) for each in sides]
-        n = body.normal.num[i]
-        along, across = n @ body.M_inv.num @ n, n @ body.M_inv.num @ body.tangent.num[i]
-        ratio = body.mu[i] * Rational(abs(across) * body.normal.den, along * body.tangent.den)
-        if ratio.num >= ratio.den and method == "homogeneous":  # jamming without approach
-            nothing, still = Rational(zeros(nv + 1)), [identity(nv + 1)[nv], _row(body.normal[i]).num]
-            sliding = _Before("sliding", still, [], nothing)
-            found += [_jump(body, i, sliding, kind, ("", [], 0)) for kind in kinds if kind.kind == "stick"]
-    return [jump for jump in found if len(jump.table)]
-
-
-def _jump(body: Exact, i: int, before: _Before, kind: Impact, after: tuple[str, list[int], int]) -> Jump:
-    """Over z = (v before, time of flight)."""
-    nv = body.nv
-    pair = joined([body.normal[i][None], body.tangent[i][None]])
-    change = (pair @ body.M_inv).T @ kind.impulse  # (nv, nv), of the velocity
-    closed = [_row(body.normal[k] + body.normal[k] @ change).num for k in after[1]]
-    valid = np.concatenate([kind.valid, zeros(len(kind.valid), 1)], axis=1)
-    rays, lines = cone_generators(
-        stack([*before.equal, *closed], nv + 1), stack([*before.at_least, valid], nv + 1)
-    )
-    z = np.concatenate([rays, lines])
-    v, duration = Rational(z[:, :nv]), Rational(z) @ before.duration
-    start = v - duration[:, None] * body.pull[None]
-    table = joined([start, v + v @ change.T, v + start, duration[:, None]], axis=1).num
-    name = f"impact {i} {kind.kind}, {before.name}{after[0]}"
-    return Jump(name, primitive(table), len(rays), before.function, after[2])
-
-
-Conditions = tuple[list[Rate], list[Jump]]
-
-
-def conditions(body: Exact, method: str) -> Conditions:
-    """All conditions on V of a method: "homogeneous", "single" or "full".
-
-    Raises:
-        Unprovable: a contact does not close by itself, or forces or impulses are not determined.
-    """
-    if any(fall <= 0 for fall in body.fall.num):
-        raise Unprovable("a contact does not close by itself in free flight")
-    return rates(body, flight=method == "single"), jumps(body, method)
-
-
 def rate_values(rate: Rate, function: Function, generators: Ints) -> Ints:
     """DV/dt for velocities, up to one positive factor."""
     return generators @ (function.quadratics[0] @ rate.acceleration + function.linear).num
-
-
-def jump_form(jump: Jump, function: Function) -> Rational:
-    """Minus four times the change of V as a symmetric matrix over the generators of a jump."""
-    start, end, total, time = jump.parts(jump.table)
-    q_start, q_end = function.quadratics[jump.before], function.quadratics[jump.after]
-    along = Rational(np.outer(time, total @ function.linear.num), function.linear.den)
-    left = Rational(2 * (start @ q_start.num @ start.T), q_start.den)
-    return left - Rational(2 * (end @ q_end.num @ end.T), q_end.den) - (along + along.T)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from jaxcontact.stability.exact import Conditions, Exact, Jump, Rate
+from jaxcontact.stability.exact import Exact, Rate
+from jaxcontact.stability.jumps import Conditions, Jump, parts
 from jaxcontact.stability.rational import (
     Ints,
     Rational,
@@ -22,11 +24,13 @@ from jaxcontact.stability.rational import (
     joined,
     null_space,
     primitive,
+    reduce_rows,
     stack,
     whole,
     zeros,
 )
 
+Pairs = tuple[np.ndarray, ...]  # of generators: one, two; which Q counts before the impact and after it
 SAME = 1e-11  # relative size of a row, or of the sum of two unit rows, that counts as zero
 
 
@@ -83,18 +87,17 @@ class Basis:
         none = zeros(len(generators), len(self.bounces) * self.body.nv)
         return primitive(np.concatenate([linear * a.den, quadratic * self.lead.den, none], axis=1))
 
-    def jump_rows(self, jump: Jump, parts: Any, lead: Any, den: int, one: Any, two: Any) -> Any:
-        """`jump_form` of every function at pairs of generators, times den; of whole numbers or of floats.
+    def jump_rows(self, table: Any, lead: Any, den: int, pairs: Pairs) -> Any:
+        """`jump_forms` of every function at pairs of generators, times den; of whole numbers or of floats.
 
         Args:
-            jump: the impact.
-            parts: (start, end, sum, time) of its generators.
+            table: generators, as `Jump.table`, or their floats.
             lead: numerators of the linear parts, or their floats.
             den: their denominator.
-            one: indices of generators.
-            two: indices of generators, of the same length.
+            pairs: of generators.
         """
-        start, end, total, time = parts
+        start, end, total, time = parts(table)
+        one, two, before, after = pairs
         along = total @ lead.T
         rows = [-(time[one, None] * along[two] + time[two, None] * along[one])]
         i, k = self.pairs
@@ -104,25 +107,24 @@ class Basis:
             quadratic = quadratic + sign * (x1[:, i] * x2[:, k] + cross * x1[:, k] * x2[:, i])
         rows.append(quadratic)
         for contact in self.bounces:
-            turn = 0 * start[one]
-            for sign, x, which in ((2, start, jump.before - 1), (-2, end, jump.after - 1)):
-                if which == contact:
-                    gap = x @ lead[1 + contact]
-                    turn = turn + sign * (gap[one, None] * x[two] + gap[two, None] * x[one])
+            turn = 0
+            for sign, x, which in ((2, start, before), (-2, end, after)):
+                gap, here = x @ lead[1 + contact], sign * (which == 1 + contact)
+                turn = turn + here[:, None] * (gap[one, None] * x[two] + gap[two, None] * x[one])
             rows.append(turn)
         return np.concatenate(rows, axis=1)
 
-    def exact_rows(self, jump: Jump, one: Any, two: Any) -> Ints:
+    def exact_rows(self, table: Ints, pairs: Pairs) -> Ints:
         """Those rows exactly, each up to a positive factor."""
-        parts = jump.parts(jump.table)
-        return primitive(self.jump_rows(jump, parts, self.lead.num, self.lead.den, one, two))
+        return primitive(self.jump_rows(table, self.lead.num, self.lead.den, pairs))
 
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """Minus the change of V over a jump, over its rays: float rows (k, k, coefficients), and exact ones."""
+    """Minus the change of V over a jump, over its rays: k^2 of `Family.values`, and exact rows."""
 
-    rows: np.ndarray
+    size: int
+    scale: float  # the norm of its largest row
     entry: Callable[[int, int], Ints]
 
 
@@ -135,6 +137,7 @@ class Family:
         equal: rows that must vanish.
         at_most: rows that must be <= 0.
         forms: one for each jump, to be copositive.
+        values: rows of their entries in floats, form by form.
         positive: number of leading coefficients that must be positive.
     """
 
@@ -142,6 +145,7 @@ class Family:
     equal: Ints
     at_most: Ints
     forms: list[Form]
+    values: np.ndarray
     positive: int
 
 
@@ -160,23 +164,32 @@ def family(
     rates, jumps = conditions
     equal = [basis.rate_rows(rate, rate.lines) for rate in rates]
     at_most = [basis.rate_rows(rate, rate.rays) for rate in rates]
-    lead_floats = basis.lead.floats()
-    forms = []
+    squares, flat, first = [], [], 0
     for jump in jumps:
         count, num = len(jump.table), jump.num_rays
-        lines = [(line, k) for line in range(num, count) for k in range(line + 1)]
-        if lines:
-            equal.append(basis.exact_rows(jump, *np.array(lines).T))
-        one, two = (each.ravel() for each in np.indices((num, num)))
-        table = directions(jump.table[:num])
-        values = basis.jump_rows(jump, jump.parts(table), lead_floats, 1, one, two)
+        of = jump.before, jump.after
+        squares += [(first + i, first + k, *of) for i in range(num) for k in range(num)]
+        flat += [(first + i, first + k, *of) for i in range(num, count) for k in range(i + 1)]
+        first += count
+    table = stack([jump.table for jump in jumps], 3 * body.nv + 1)
+    if flat:
+        equal.append(basis.exact_rows(table, tuple(np.array(flat).T)))
+    values = np.zeros((0, len(basis)))
+    if squares:
+        values = basis.jump_rows(directions(table), basis.lead.floats(), 1, tuple(np.array(squares).T))
+    lengths = np.sqrt(np.sum(values**2, axis=1))
+    forms, at = [], 0
+    for jump in jumps:
+        num = jump.num_rays
 
         def entry(i: int, k: int, jump: Jump = jump) -> Ints:
-            return basis.exact_rows(jump, np.array([i]), np.array([k]))[0]
+            pair = tuple(np.array([[i], [k], [jump.before], [jump.after]]))
+            return basis.exact_rows(jump.table, pair)[0]
 
-        forms.append(Form(values.reshape(num, num, len(basis)), entry))
+        forms.append(Form(num, float(np.max(lengths[at : at + num**2], initial=0.0)), entry))
+        at += num**2
     equals, most = (_distinct(stack(found, len(basis))) for found in (equal, at_most))
-    return Family(basis, equals, most, forms, 1 if drift else 1 + body.nc)
+    return Family(basis, equals, most, forms, values, 1 if drift else 1 + body.nc)
 
 
 def _distinct(rows: Ints) -> Ints:
@@ -192,6 +205,7 @@ def reduced(found: Family) -> tuple[Ints, np.ndarray, list[np.ndarray]]:
     """
     equal = found.equal
     while True:
+        equal, _ = reduce_rows(equal)
         space = null_space(equal)
         if not len(space):
             return space, np.zeros((0, 0)), []
@@ -202,7 +216,7 @@ def reduced(found: Family) -> tuple[Ints, np.ndarray, list[np.ndarray]]:
         more = [sources[i]() for i, k in opposite if i < k]
         if not more:
             return space, _unrepeated(rows), forms
-        equal = _distinct(stack([equal, *more], len(found.basis)))
+        equal = stack([equal, *more], len(found.basis))
 
 
 def _unrepeated(rows: np.ndarray) -> np.ndarray:
@@ -217,27 +231,31 @@ def _over(space: np.ndarray, found: Family) -> tuple[np.ndarray, list[Callable[[
     sources: list[Callable[[], Ints]] = []
 
     def add(row: np.ndarray, scale: float, source: Callable[[], Ints]) -> None:
-        if np.linalg.norm(row) > SAME * scale * size:
-            rows.append(row / np.linalg.norm(row))
+        length = math.sqrt(row @ row)
+        if length > SAME * scale * size:
+            rows.append(row / length)
             sources.append(source)
 
     for exact, row in zip(found.at_most, directions(found.at_most), strict=True):
-        add(row @ space, float(np.linalg.norm(row)), lambda exact=exact: exact)  # type: ignore[misc]
-    forms = []
+        add(row @ space, math.sqrt(row @ row), lambda exact=exact: exact)  # type: ignore[misc]
+    values = found.values @ space
+    lengths = np.sqrt(np.sum(values**2, axis=1)).tolist()
+    forms, at = [], 0
     for form in found.forms:
-        table = form.rows @ space
-        kept = list(range(len(table)))
-        scale = float(np.max(np.linalg.norm(form.rows, axis=2), initial=0.0))
+        end = at + form.size**2
+        table = values[at:end].reshape(form.size, form.size, -1)
+        squares, at = lengths[at : end : form.size + 1], end
+        kept = list(range(form.size))
 
-        def move(i: int, k: int, form: Form = form, table: np.ndarray = table, scale: float = scale) -> None:
-            add(-table[i, k], scale, lambda: -form.entry(i, k))
+        def move(i: int, k: int, form: Form = form, table: np.ndarray = table) -> None:
+            add(-table[i, k], form.scale, lambda: -form.entry(i, k))
 
-        while flat := [i for i in kept if np.linalg.norm(table[i, i]) <= SAME * scale * size]:
-            kept.remove(flat[0])
+        for flat in [i for i in kept if squares[i] <= SAME * form.scale * size]:
+            kept.remove(flat)
             for k in kept:
-                move(flat[0], k)
+                move(flat, k)
         if len(kept) == 1:
             move(kept[0], kept[0])
         elif kept:
-            forms.append(table[np.ix_(kept, kept)])
+            forms.append(table if len(kept) == form.size else table[np.ix_(kept, kept)])
     return np.array(rows).reshape(len(rows), space.shape[1]), sources, forms

@@ -9,7 +9,7 @@ the multipliers of products of two inequalities a form is copositive on a cone o
 squares and products, as in `check.py`; the paper's single ones only allow for it in the limit of a high
 degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that too makes the larger of V_0
 and V_2 positive. What comes out is not exact. Near the equilibrium only the terms of weight 2 matter (q ~
-s^2, v ~ s), and those of any true solution satisfy the conditions of `exact.py` for all velocities before
+s^2, v ~ s), and those of any true solution satisfy the conditions of `jumps.py` for all velocities before
 an impact: so they are rounded and proved there.
 """
 
@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.stability.exact import Exact, Unprovable, impacts, mode_accelerations, mode_cone
+from jaxcontact.stability.exact import Exact, Unprovable, mode_accelerations, mode_cone
+from jaxcontact.stability.jumps import impacts
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.program import ConeProgram, Solution, Solver
 from jaxcontact.stability.rational import Ints, directions, null_space, stack
@@ -131,13 +132,9 @@ class _Program:
     def solve(self, solver: Solver) -> Solution:
         """Any solution, near the centre of the feasible set as interior-point methods go."""
         cone = ConeProgram(self.size)
-        for row, value in self.identities:
-            cone.add(row, value)
-        cone.kinds.append(("zero", len(self.identities)))
+        cone.zero(*zip(*self.identities, strict=True))
         for start, size in self.grams:
-            for k in range(size * (size + 1) // 2):
-                cone.add({start + k: 1.0}, 0.0)
-            cone.kinds.append(("semidefinite", size))
+            cone.matrix(start, size)
         return solver(np.zeros(self.size), *cone.arrays(), 1e-8)
 
 

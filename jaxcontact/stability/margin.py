@@ -14,8 +14,9 @@ import numpy as np
 from jaxcontact.stability.body import Body, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
-from jaxcontact.stability.exact import conditions, exact_terms
+from jaxcontact.stability.exact import exact_terms
 from jaxcontact.stability.family import family
+from jaxcontact.stability.jumps import conditions
 from jaxcontact.stability.program import PRECISION, MarginProgram, clarabel, margin_program
 from jaxcontact.stability.rational import joined, rank
 

@@ -8,9 +8,7 @@ first, in rational numbers, and the solver sees what is left.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -26,40 +24,56 @@ BITS = 40  # of the free coefficients of a certificate
 
 
 class ConeProgram:
-    """Rows of the conic program A x + s = b, block by block."""
+    """Rows of the conic program A x + s = b, block by block: s = rhs + row x is in a cone."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.rhs: list[float] = []
         self.kinds: list[tuple[str, int]] = []
-        self._entries: list[tuple[int, int, float]] = []
+        self._rhs: list[np.ndarray] = [np.zeros(0)]
+        self._entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._height = 0
 
-    def add(self, row: dict[int, float] | np.ndarray, rhs: float) -> None:
-        """One row: s = rhs + row x."""
-        entries = row.items() if isinstance(row, dict) else ((int(k), row[k]) for k in np.flatnonzero(row))
-        self._entries += [(len(self.rhs), k, -value) for k, value in entries]
-        self.rhs.append(rhs)
+    def zero(self, rows: Sequence[dict[int, float]], rhs: Sequence[float]) -> None:
+        """Rows x + rhs = 0; a row by its columns."""
+        entries = [(i, k, value) for i, row in enumerate(rows) for k, value in row.items()]
+        row, column, value = zip(*entries, strict=True)
+        self._add(np.array(row), np.array(column), np.array(value), np.array(rhs), ("zero", len(rows)))
 
-    def nonnegative(self, rows: Sequence[np.ndarray], rhs: Sequence[float]) -> None:
+    def nonnegative(self, rows: np.ndarray, rhs: np.ndarray | float = 0.0) -> None:
         """Rows x + rhs >= 0."""
-        for row, value in zip(rows, rhs, strict=True):
-            self.add(row, value)
         if len(rows):
-            self.kinds.append(("nonnegative", len(rows)))
+            row, column = np.nonzero(rows)
+            known = np.broadcast_to(rhs, len(rows))
+            self._add(row, column, rows[row, column], known, ("nonnegative", len(rows)))
 
-    def semidefinite(self, table: Any, rhs: np.ndarray | None = None) -> None:
+    def semidefinite(self, table: np.ndarray, rhs: np.ndarray | None = None) -> None:
         """A symmetric table of rows, plus `rhs`, is a positive semidefinite matrix."""
-        for k in range(len(table)):
-            for i in range(k + 1):
-                weight = 1.0 if i == k else np.sqrt(2.0)
-                self.add(weight * table[i][k], 0.0 if rhs is None else weight * float(rhs[i, k]))
-        self.kinds.append(("semidefinite", len(table)))
+        k, i = np.tril_indices(len(table))  # the upper triangle column by column
+        weight = np.where(i == k, 1.0, np.sqrt(2.0))
+        rows = weight[:, None] * table[i, k]
+        row, column = np.nonzero(rows)
+        known = np.zeros(len(i)) if rhs is None else weight * rhs[i, k]
+        self._add(row, column, rows[row, column], known, ("semidefinite", len(table)))
+
+    def matrix(self, start: int, size: int) -> None:
+        """The entries of x from `start` on are such a matrix, in the same order and weights."""
+        count = size * (size + 1) // 2
+        some = np.arange(count)
+        self._add(some, start + some, np.ones(count), np.zeros(count), ("semidefinite", size))
+
+    def _add(
+        self, row: np.ndarray, column: np.ndarray, value: np.ndarray, rhs: np.ndarray, kind: tuple[str, int]
+    ) -> None:
+        self._entries.append((row + self._height, column, -value))
+        self._rhs.append(rhs)
+        self._height += len(rhs)
+        self.kinds.append(kind)
 
     def arrays(self) -> tuple[sparse.csc_matrix, np.ndarray, list[tuple[str, int]]]:
         """(A, b, kinds), A sparse."""
-        rows, columns, values = zip(*self._entries, strict=True)
-        matrix = sparse.csc_matrix((values, (rows, columns)), shape=(len(self.rhs), self.size))
-        return matrix, np.array(self.rhs), self.kinds
+        row, column, value = (np.concatenate(each) for each in zip(*self._entries, strict=True))
+        matrix = sparse.csc_matrix((value, (row, column)), shape=(self._height, self.size))
+        return matrix, np.concatenate(self._rhs), self.kinds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +196,8 @@ def margin_program(body: Exact, found: Family, *, positive_quadratic: bool) -> M
     rows = np.zeros((len(linear) + len(box), nx))
     rows[:, :free] = np.concatenate([linear, box])
     rows[: len(linear), -1] = -1.0
-    cone.nonnegative(list(rows), [0.0] * len(linear) + [1.0] * len(box))
-    cone.nonnegative(list(np.eye(nx)[free : free + extra]), [0.0] * extra)
+    cone.nonnegative(rows, np.repeat([0.0, 1.0], [len(linear), len(box)]))
+    cone.nonnegative(np.eye(nx)[free : free + extra])
     at = free
     for table in forms:
         at = _form_block(cone, table @ to_w, at)
@@ -234,17 +248,14 @@ def _form_block(cone: ConeProgram, table: np.ndarray, at: int) -> int:
     """D (form - N) D - t I is positive semidefinite, N >= 0 off the diagonal from column `at` on."""
     size, free = len(table), table.shape[2]
     weight = 1.0 / np.sqrt(np.linalg.norm(np.einsum("iik->ik", table), axis=1))
-    blocks = [[np.zeros(cone.size) for _ in range(size)] for _ in range(size)]
-    for i in range(size):
-        for k in range(i, size):
-            blocks[i][k][:free] = table[i, k] * weight[i] * weight[k]
-            if i == k:
-                blocks[i][k][-1] = -1.0
-            else:
-                blocks[i][k][at] = -1.0
-                at += 1
-    cone.semidefinite(blocks)
-    return at
+    block = np.zeros((size, size, cone.size))
+    block[:, :, :free] = table * (weight[:, None] * weight)[:, :, None]
+    block[range(size), range(size), -1] = -1.0
+    i, k = np.triu_indices(size, 1)
+    last = at + len(i)
+    block[i, k, range(at, last)] = block[k, i, range(at, last)] = -1.0
+    cone.semidefinite(block)
+    return last
 
 
 def _positive_blocks(
@@ -273,23 +284,18 @@ def form_multipliers(solver: Solver, form: Rational) -> np.ndarray | None:
         if np.linalg.eigvalsh(values - simple - simple.T)[0] > SIMPLE:
             simple /= np.outer(weight, weight)
             return simple + simple.T
-    pairs = list(itertools.combinations(range(size), 2))
-    nx = len(pairs) + 1
-    cone = ConeProgram(nx)
-    cone.nonnegative([np.eye(1, nx, i)[0] for i in range(len(pairs))], [0.0] * len(pairs))
-    cone.nonnegative([-np.eye(1, nx, nx - 1)[0]], [1.0])
-    blocks = [[np.zeros(nx) for _ in range(size)] for _ in range(size)]
-    for i in range(size):
-        blocks[i][i][-1] = -1.0
-    for number, (i, k) in enumerate(pairs):
-        blocks[i][k][number] = -1.0
-    cone.semidefinite(blocks, values)
-    cost = np.zeros(nx)
-    cost[-1] = -1.0
-    x = solver(cost, *cone.arrays(), PRECISION).x
+    i, k = np.triu_indices(size, 1)
+    num = len(i)
+    cone = ConeProgram(num + 1)
+    cone.nonnegative(np.eye(num, num + 1))
+    cone.nonnegative(-np.eye(1, num + 1, num), 1.0)
+    block = np.zeros((size, size, num + 1))
+    block[range(size), range(size), -1] = -1.0
+    block[i, k, range(num)] = block[k, i, range(num)] = -1.0
+    cone.semidefinite(block, values)
+    x = solver(-np.eye(1, num + 1, num)[0], *cone.arrays(), PRECISION).x
     if not np.all(np.isfinite(x)) or x[-1] <= 0:
         return None
     result = np.zeros((size, size))
-    for (i, k), value in zip(pairs, np.maximum(x[:-1], 0.0), strict=True):
-        result[i, k] = result[k, i] = value / (weight[i] * weight[k])
-    return result
+    result[i, k] = result[k, i] = np.maximum(x[:-1], 0.0)
+    return result / np.outer(weight, weight)

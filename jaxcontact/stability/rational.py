@@ -1,7 +1,7 @@
 """Linear algebra in rational numbers: what a proof is made of.
 
-Owns `Rational`, an array of whole numbers over one positive denominator, and elimination, the generators of
-a polyhedral cone and definiteness on arrays of Python integers. A float is a rational number, so nothing is
+Owns `Rational`, an array of whole numbers over one positive denominator, and elimination and definiteness on
+arrays of Python integers. A float is a rational number, so nothing is
 rounded on the way in. Rows that matter up to a positive factor are kept as coprime integers: that costs
 fewer and smaller greatest common divisors than one fraction per entry.
 """
@@ -9,7 +9,6 @@ fewer and smaller greatest common divisors than one fraction per entry.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 
 Ints = np.ndarray  # of dtype object, entries Python integers of any size
-SURE = 1e-10  # float signs of minors of unit rows are taken above this; their rounding is below 1e-13
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,55 +205,6 @@ def inverse(matrix: Rational) -> Rational:
     den = math.lcm(*(reduced[i, i] for i in range(size)))
     scale = whole([den // reduced[i, i] for i in range(size)])
     return Rational(reduced[:, size:] * scale[:, None], den)
-
-
-def cone_generators(equal: Ints, at_least: Ints) -> tuple[Ints, Ints]:
-    """Rays and lines that generate {x: equal x = 0, at_least x >= 0}, exactly all of it."""
-    basis = null_space(equal)
-    size, free = basis.shape[1], len(basis)
-    if not free:
-        return basis, basis
-    facets = primitive(at_least @ basis.T)
-    facets = stack([whole(row) for row in dict.fromkeys(map(tuple, facets.tolist())) if any(row)], free)
-    lines = null_space(facets)
-    pointed = null_space(lines) if len(lines) else identity(free)  # a complement of the lines
-    inner = facets @ pointed.T
-    rays: dict[tuple[int, ...], None] = {}
-    for chosen in _perhaps_rays(directions(inner)):
-        null = null_space(inner[list(chosen)])
-        if len(null) != 1:
-            continue
-        along = inner @ null[0]
-        for sign in (1, -1):
-            if all(sign * x >= 0 for x in along):
-                rays[tuple(sign * null[0])] = None
-    found = stack([whole(ray) for ray in rays], len(pointed))
-    return primitive(found @ pointed @ basis).reshape(-1, size), lines @ basis
-
-
-def _perhaps_rays(rows: np.ndarray) -> list[tuple[int, ...]]:
-    """Choices of facets whose common direction is not, beyond rounding, outside of the cone both ways."""
-    size = rows.shape[1]
-    if not size:
-        return []
-    chosen = list(itertools.combinations(range(len(rows)), size - 1))
-    if not 2 <= size <= 4 or not chosen:
-        return chosen
-    rows = rows / np.linalg.norm(rows, axis=1)[:, None]
-    some = rows[np.array(chosen)]  # (choices, size - 1, size)
-    if size == 2:
-        null = np.stack([-some[:, 0, 1], some[:, 0, 0]], axis=1)
-    elif size == 3:
-        null = np.cross(some[:, 0], some[:, 1])
-    else:
-        a, b, c = some[:, 0], some[:, 1], some[:, 2]
-        null = np.zeros(a.shape)
-        for k in range(4):
-            x = [i for i in range(4) if i != k]
-            null[:, k] = (-1) ** k * np.sum(a[:, x] * np.cross(b[:, x], c[:, x]), axis=1)
-    along = null @ rows.T
-    outside = (np.max(along, axis=1) > SURE) & (np.min(along, axis=1) < -SURE)
-    return [choice for choice, out in zip(chosen, outside, strict=True) if not out]
 
 
 def is_positive_definite(matrix: Ints) -> bool:

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from jaxcontact.stability.generators import cone_generators
 from jaxcontact.stability.rational import (
     Rational,
-    cone_generators,
     exact,
     inverse,
     is_positive_definite,
