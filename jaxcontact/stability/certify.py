@@ -94,7 +94,7 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
             if blank.method == "full":
                 best = _from_paper(body, found, degree, solver)
             else:
-                best = best_function(body, found, solver, positive_quadratic=True)
+                best = best_function(found, solver, positive_quadratic=True)
             if best is None:
                 return blank.replace(report="no function of this kind satisfies the conditions with a margin")
             candidates = [best]
@@ -104,7 +104,7 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
             return blank.replace(report="the contacts leave the body more freedom than one drift")
         for lead in (Rational(drift[0]), Rational(-drift[0])):
             found = family(body, every, lead, drift=True, one_function=one)
-            best = best_function(body, found, solver, positive_quadratic=False)
+            best = best_function(found, solver, positive_quadratic=False)
             if best is None:
                 return blank.replace(report="no function bounds the drift with a margin")
             candidates.append(best)
@@ -133,7 +133,7 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
 
 def _from_paper(body: Exact, found: Family, degree: int, solver: Solver) -> Candidate | None:
     """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
-    space, _, _ = reduced(found)
+    space = reduced(found).space
     if not len(space):
         return None
     solution = paper_function(body, space, degree, solver)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from jaxcontact.stability.exact import Exact, Rate
-from jaxcontact.stability.jumps import Conditions, Jump, parts
+from jaxcontact.stability.jumps import Conditions, parts
 from jaxcontact.stability.rational import (
     Ints,
     Rational,
@@ -64,11 +62,12 @@ class Basis:
         den = coefficients.den
         return coefficients[:at] @ self.lead, Rational(quadratic, den), Rational(turns, den)
 
-    def floats(self) -> tuple[np.ndarray, np.ndarray]:
+    def functions(self, lead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Every a (n, nv), and every Q in contact and after an impact at each contact (1 + nc, n, nv, nv)."""
-        nv, at = self.body.nv, len(self.lead)
-        linear, quadratic = np.zeros((len(self), nv)), np.zeros((1 + self.body.nc, len(self), nv, nv))
-        linear[:at] = self.lead.floats()
+        nv, at = self.body.nv, len(lead)
+        linear = np.zeros((len(self), nv), lead.dtype)
+        quadratic = np.zeros((1 + self.body.nc, len(self), nv, nv), lead.dtype)
+        linear[:at] = lead
         for number, (i, k) in enumerate(self.pairs.T, start=at):
             quadratic[:, number, i, k] = quadratic[:, number, k, i] = 1.0
         at += self.pairs.shape[1]
@@ -120,12 +119,22 @@ class Basis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Form:
-    """Minus the change of V over a jump, over its rays: k^2 of `Family.values`, and exact rows."""
+class Numbers:
+    """What a program is made of, in floats; complex, with small tangents as imaginary parts.
 
-    size: int
-    scale: float  # the norm of its largest row
-    entry: Callable[[int, int], Ints]
+    Attributes:
+        force: (nv,).
+        lead: `Basis.lead`.
+        table: `Family.table`, each row up to a positive factor.
+        at_most: `Family.at_most`, likewise.
+        space: basis of the coefficients that satisfy the equalities, likewise; none before they are known.
+    """
+
+    force: np.ndarray
+    lead: np.ndarray
+    table: np.ndarray
+    at_most: np.ndarray
+    space: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,17 +145,33 @@ class Family:
         basis: the function of each coefficient.
         equal: rows that must vanish.
         at_most: rows that must be <= 0.
-        forms: one for each jump, to be copositive.
-        values: rows of their entries in floats, form by form.
+        table: generators of all jumps.
+        pairs: those whose products are the entries of the forms, which must be copositive, form by form.
+        rays: number of rays of each form.
+        numbers: all of it in floats.
         positive: number of leading coefficients that must be positive.
     """
 
     basis: Basis
     equal: Ints
     at_most: Ints
-    forms: list[Form]
-    values: np.ndarray
+    table: Ints
+    pairs: Pairs
+    rays: list[int]
+    numbers: Numbers
     positive: int
+
+    def rows(self, numbers: Numbers) -> np.ndarray:
+        """Rows of `at_most`, then minus those of `pairs`."""
+        values = self.basis.jump_rows(numbers.table, numbers.lead, 1, self.pairs)
+        return np.concatenate([numbers.at_most, -values])
+
+    def exact_row(self, index: int) -> Ints:
+        """One of them exactly, up to a positive factor."""
+        pair = index - len(self.at_most)
+        if pair < 0:
+            return self.at_most[index]
+        return -self.basis.exact_rows(self.table, tuple(each[pair : pair + 1] for each in self.pairs))[0]
 
 
 def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
@@ -174,88 +199,87 @@ def family(
     table = stack([jump.table for jump in jumps], 3 * body.nv + 1)
     if flat:
         equal.append(basis.exact_rows(table, tuple(np.array(flat).T)))
-    values = np.zeros((0, len(basis)))
-    if squares:
-        values = basis.jump_rows(directions(table), basis.lead.floats(), 1, tuple(np.array(squares).T))
-    lengths = np.sqrt(np.sum(values**2, axis=1))
-    forms, at = [], 0
-    for jump in jumps:
-        num = jump.num_rays
-
-        def entry(i: int, k: int, jump: Jump = jump) -> Ints:
-            pair = tuple(np.array([[i], [k], [jump.before], [jump.after]]))
-            return basis.exact_rows(jump.table, pair)[0]
-
-        forms.append(Form(num, float(np.max(lengths[at : at + num**2], initial=0.0)), entry))
-        at += num**2
+    pairs = tuple(np.array(squares, int).reshape(-1, 4).T)
     equals, most = (_distinct(stack(found, len(basis))) for found in (equal, at_most))
-    return Family(basis, equals, most, forms, values, 1 if drift else 1 + body.nc)
+    rays = [jump.num_rays for jump in jumps]
+    numbers = Numbers(
+        body.force.floats(),
+        basis.lead.floats(),
+        directions(table),
+        directions(most),
+        np.zeros((0, len(basis))),
+    )
+    return Family(basis, equals, most, table, pairs, rays, numbers, 1 if drift else 1 + body.nc)
 
 
 def _distinct(rows: Ints) -> Ints:
     return stack([whole(row) for row in dict.fromkeys(map(tuple, rows)) if any(row)], rows.shape[1])
 
 
-def reduced(found: Family) -> tuple[Ints, np.ndarray, list[np.ndarray]]:
-    """A basis of the coefficients that satisfy all equalities, and the other conditions over it, in floats.
+@dataclasses.dataclass(frozen=True)
+class Reduced:
+    """The coefficients that satisfy all equalities, and what is left to hold over them.
+
+    Attributes:
+        space: basis of the coefficients.
+        taken: `Family.rows` that are equalities because their opposites are conditions too.
+        linear: those that must be <= 0.
+        forms: those that are the entries of forms (k, k), minus which must be copositive.
+    """
+
+    space: Ints
+    taken: list[int]
+    linear: list[int]
+    forms: list[np.ndarray]
+
+
+def reduced(found: Family) -> Reduced:
+    """Solve the equalities, all of them.
 
     A ray without a square (its form vanishes on it for every V) must have its products >= 0: those join the
     linear conditions, and the ray leaves the form. Two opposite inequalities are an equality more, taken
     exactly.
     """
+    rows = found.rows(found.numbers)
+    lengths = np.sqrt(np.sum(rows**2, axis=1)).tolist()
     equal = found.equal
+    taken: list[int] = []
     while True:
         equal, _ = reduce_rows(equal)
         space = null_space(equal)
         if not len(space):
-            return space, np.zeros((0, 0)), []
-        rows, sources, forms = _over(directions(space).T, found)
-        opposite: Any = (
-            np.argwhere(np.linalg.norm(rows[:, None] + rows[None], axis=2) < 1e-9) if len(rows) else []
-        )
-        more = [sources[i]() for i, k in opposite if i < k]
+            return Reduced(space, taken, [], [])
+        columns = directions(space).T
+        over = rows @ columns
+        over_lengths = np.sqrt(np.sum(over**2, axis=1))
+        linear, forms = _sorted_out(found, lengths, (over_lengths / np.linalg.norm(columns)).tolist())
+        unit = over[linear] / over_lengths[linear, None]
+        both = np.linalg.norm(unit[:, None] + unit[None], axis=2) < 1e-9
+        more = [linear[i] for i, k in np.argwhere(both) if i < k]
         if not more:
-            return space, _unrepeated(rows), forms
-        equal = stack([equal, *more], len(found.basis))
+            _, first = np.unique(unit.round(12), axis=0, return_index=True)
+            return Reduced(space, taken, [linear[i] for i in np.sort(first)], forms)
+        taken += more
+        equal = stack([equal, *(found.exact_row(i) for i in more)], len(found.basis))
 
 
-def _unrepeated(rows: np.ndarray) -> np.ndarray:
-    _, first = np.unique(rows.round(12), axis=0, return_index=True)
-    return rows[np.sort(first)]
-
-
-def _over(space: np.ndarray, found: Family) -> tuple[np.ndarray, list[Callable[[], Ints]], list[np.ndarray]]:
-    """Unit rows of the inequalities with their exact sources, and the forms, over a basis of coefficients."""
-    size = np.linalg.norm(space)
-    rows: list[np.ndarray] = []
-    sources: list[Callable[[], Ints]] = []
-
-    def add(row: np.ndarray, scale: float, source: Callable[[], Ints]) -> None:
-        length = math.sqrt(row @ row)
-        if length > SAME * scale * size:
-            rows.append(row / length)
-            sources.append(source)
-
-    for exact, row in zip(found.at_most, directions(found.at_most), strict=True):
-        add(row @ space, math.sqrt(row @ row), lambda exact=exact: exact)  # type: ignore[misc]
-    values = found.values @ space
-    lengths = np.sqrt(np.sum(values**2, axis=1)).tolist()
-    forms, at = [], 0
-    for form in found.forms:
-        end = at + form.size**2
-        table = values[at:end].reshape(form.size, form.size, -1)
-        squares, at = lengths[at : end : form.size + 1], end
-        kept = list(range(form.size))
-
-        def move(i: int, k: int, form: Form = form, table: np.ndarray = table) -> None:
-            add(-table[i, k], form.scale, lambda: -form.entry(i, k))
-
-        for flat in [i for i in kept if squares[i] <= SAME * form.scale * size]:
+def _sorted_out(found: Family, lengths: np.ndarray, over: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
+    """Rows that are linear conditions, and forms; from the lengths of rows before and over the space."""
+    at = len(found.at_most)
+    linear = [i for i in range(at) if over[i] > SAME * lengths[i]]
+    forms = []
+    for size in found.rays:
+        end = at + size**2
+        least = SAME * max(lengths[at:end], default=0.0)
+        kept = list(range(size))
+        moved: list[int] = []
+        for flat in [i for i in kept if over[at + i * (size + 1)] <= least]:
             kept.remove(flat)
-            for k in kept:
-                move(flat, k)
+            moved += [at + flat * size + k for k in kept]
         if len(kept) == 1:
-            move(kept[0], kept[0])
+            moved.append(at + kept[0] * (size + 1))
         elif kept:
-            forms.append(table if len(kept) == form.size else table[np.ix_(kept, kept)])
-    return np.array(rows).reshape(len(rows), space.shape[1]), sources, forms
+            forms.append(at + size * np.array(kept)[:, None] + kept)
+        linear += [i for i in moved if over[i] > least]
+        at = end
+    return linear, forms

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from jaxcontact.stability.exact import Exact
-from jaxcontact.stability.family import Family, reduced
+from jaxcontact.stability.family import Family, Numbers, Reduced, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
@@ -162,7 +162,7 @@ class MarginProgram:
     """
 
     cone: ConeProgram
-    space: Ints
+    conditions: Reduced
     to_w: np.ndarray
 
     @property
@@ -171,46 +171,69 @@ class MarginProgram:
         return -np.eye(1, self.cone.size, self.cone.size - 1)[0]
 
 
-def margin_program(body: Exact, found: Family, *, positive_quadratic: bool) -> MarginProgram | None:
+def margin_program(found: Family, *, positive_quadratic: bool) -> MarginProgram | None:
     """The program of the V of largest margin; None where the equalities leave nothing.
 
     The margin t of the coefficients w, |w_i| <= 1 in units of the body: every linear condition holds by t
     times the norm of its row, forms over rays are t I plus a semidefinite plus a non-negative matrix, and
     where `positive_quadratic`, Q + s M >= t M.
     """
-    space, at_most, forms = reduced(found)
-    if not len(space):
+    conditions = reduced(found)
+    if not len(conditions.space):
         return None
-    unit, whitened = _units(body, found)
-    scaled = directions(space).T / unit[:, None]  # coefficients in natural units from w
-    base, _ = np.linalg.qr(scaled)
-    to_w, *_ = np.linalg.lstsq(scaled, base, rcond=None)  # w from orthonormal coordinates
+    numbers = dataclasses.replace(found.numbers, space=directions(conditions.space))
+    cone, to_w = cone_program(found, conditions, numbers, positive_quadratic=positive_quadratic)
+    return MarginProgram(cone, conditions, to_w)
+
+
+def cone_program(
+    found: Family, conditions: Reduced, numbers: Numbers, *, positive_quadratic: bool
+) -> tuple[ConeProgram, np.ndarray]:
+    """Its data from the numbers, and w from x; analytic, so that imaginary parts of numbers are tangents."""
+    unit, whitened = _units(found, numbers)
+    base, to_w = _orthonormal(numbers.space.T / unit[:, None])  # of coefficients in natural units
     free = base.shape[1]
-    extra = sum(len(table) * (len(table) - 1) // 2 for table in forms)
+    over = found.rows(numbers) @ numbers.space.T @ to_w
+    extra = sum(len(form) * (len(form) - 1) // 2 for form in conditions.forms)
     nx = free + extra + 1
     cone = ConeProgram(nx)
-    linear = np.concatenate([-at_most @ to_w, base[: found.positive]])
-    linear /= np.linalg.norm(linear, axis=1)[:, None]
-    linear[len(at_most) :] = base[: found.positive]
+    linear = -over[conditions.linear]
+    linear = np.concatenate([linear / _length(linear)[:, None], base[: found.positive]])
     box = np.concatenate([np.eye(free), -np.eye(free)])
-    rows = np.zeros((len(linear) + len(box), nx))
+    rows = np.zeros((len(linear) + len(box), nx), base.dtype)
     rows[:, :free] = np.concatenate([linear, box])
     rows[: len(linear), -1] = -1.0
     cone.nonnegative(rows, np.repeat([0.0, 1.0], [len(linear), len(box)]))
     cone.nonnegative(np.eye(nx)[free : free + extra])
     at = free
-    for table in forms:
-        at = _form_block(cone, table @ to_w, at)
+    for form in conditions.forms:
+        at = _form_block(cone, -over[form], at)
     if positive_quadratic:
-        _positive_blocks(cone, body, base, unit, whitened)
-    return MarginProgram(cone, space, to_w)
+        _positive_blocks(cone, found.basis.body, base, unit, whitened)
+    return cone, to_w
 
 
-def best_function(
-    body: Exact, found: Family, solver: Solver, *, positive_quadratic: bool
-) -> Candidate | None:
+def _length(rows: np.ndarray) -> np.ndarray:
+    """Of each row, as an analytic function."""
+    return np.sqrt(np.sum(rows * rows, axis=-1))
+
+
+def _orthonormal(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal columns of the same span, and what the given ones are multiplied by for them."""
+    q, r = np.linalg.qr(columns.real)
+    back = np.linalg.inv(r)
+    if not np.iscomplexobj(columns):
+        return q, back
+    change = columns.imag @ back  # the tangents of a QR decomposition
+    inner = q.T @ change
+    turn = np.tril(inner, -1)
+    turn = turn - turn.T
+    return q + 1j * (q @ turn + change - q @ inner), back - 1j * back @ (inner - turn)
+
+
+def best_function(found: Family, solver: Solver, *, positive_quadratic: bool) -> Candidate | None:
     """The V of largest margin; None where the equalities leave nothing, or no margin is positive."""
-    program = margin_program(body, found, positive_quadratic=positive_quadratic)
+    program = margin_program(found, positive_quadratic=positive_quadratic)
     if program is None:
         return None
     solution = solver(program.cost, *program.cone.arrays(), PRECISION)
@@ -218,7 +241,7 @@ def best_function(
     if not np.isfinite(margin) or margin < SETTLED:
         return None
     w = program.to_w @ solution.x[: program.to_w.shape[1]]
-    return rounded_candidate(found, program.space, w, margin=margin, solution=solution)
+    return rounded_candidate(found, program.conditions.space, w, margin=margin, solution=solution)
 
 
 def rounded_candidate(
@@ -234,21 +257,25 @@ def rounded_candidate(
     )
 
 
-def _units(body: Exact, found: Family) -> tuple[np.ndarray, np.ndarray]:
+def _units(found: Family, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """The natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
-    back = np.linalg.inv(np.linalg.cholesky(body.M.floats()))
-    linear, quadratic = found.basis.floats()
+    back = np.linalg.inv(np.linalg.cholesky(found.basis.body.M.floats()))
+    linear, quadratic = found.basis.functions(numbers.lead)
     whitened = back @ quadratic @ back.T
-    size = np.max(np.linalg.norm(whitened, axis=(2, 3)), axis=0)
-    pull = np.linalg.norm(back @ body.force.floats()) / np.linalg.norm(linear @ back.T, axis=1).clip(1e-300)
-    return np.where(size > 0, 1.0 / size.clip(1e-300), pull), whitened
+    sizes = _length(whitened.reshape(*whitened.shape[:2], -1))
+    size = np.take_along_axis(sizes, np.argmax(sizes.real, axis=0)[None], axis=0)[0]
+    unit = np.zeros(len(size), size.dtype)
+    turning = size.real > 0
+    unit[turning] = 1.0 / size[turning]
+    unit[~turning] = _length(back @ numbers.force) / _length(linear[~turning] @ back.T)
+    return unit, whitened
 
 
 def _form_block(cone: ConeProgram, table: np.ndarray, at: int) -> int:
     """D (form - N) D - t I is positive semidefinite, N >= 0 off the diagonal from column `at` on."""
     size, free = len(table), table.shape[2]
-    weight = 1.0 / np.sqrt(np.linalg.norm(np.einsum("iik->ik", table), axis=1))
-    block = np.zeros((size, size, cone.size))
+    weight = 1.0 / np.sqrt(_length(np.einsum("iik->ik", table)))
+    block = np.zeros((size, size, cone.size), table.dtype)
     block[:, :, :free] = table * (weight[:, None] * weight)[:, :, None]
     block[range(size), range(size), -1] = -1.0
     i, k = np.triu_indices(size, 1)
@@ -266,7 +293,7 @@ def _positive_blocks(
     for number in range(1 + body.nc):
         if number and not body.bounces(number - 1):
             continue
-        table = np.zeros((nv, nv, cone.size))
+        table = np.zeros((nv, nv, cone.size), base.dtype)
         table[:, :, : base.shape[1]] = np.einsum("nij,nk->ijk", whitened[number], base * unit[:, None])
         table[range(nv), range(nv), : base.shape[1]] += base[0] * unit[0]
         table[range(nv), range(nv), -1] = -1.0

@@ -150,27 +150,27 @@ def test_rows_over_the_basis_are_the_forms_of_its_functions():
     basis = function_basis(body, body.force, one_function=False)
     turned = [basis.function(Rational(row)) for row in identity(len(basis))]
     functions = [make_function(body, *parts) for parts in turned]
-    linear, quadratic = basis.floats()
+    linear, quadratic = basis.functions(basis.lead.floats())
     for k, function in enumerate(functions):
         assert np.array_equal(function.linear.floats(), linear[k])
         assert np.array_equal([q.floats() for q in function.quadratics], quadratic[:, k])
     found = family(body, (rates, jumps), body.force)
     exact = [jump_forms(jumps, function) for function in functions]
-    starts = np.cumsum([0, *(form.size**2 for form in found.forms)])
-    for number, form in list(enumerate(found.forms))[::5]:
-        jump, tables = jumps[number], [forms[number] for forms in exact]
-        rows = found.values[starts[number] : starts[number + 1]].reshape(form.size, form.size, -1)
+    rows = -found.rows(found.numbers)[len(found.at_most) :]
+    starts = np.cumsum([0, *(rays**2 for rays in found.rays)])
+    for number, jump in list(enumerate(jumps))[::5]:
+        tables = [forms[number] for forms in exact]
         size = 2.0 ** -np.array(sizes(jump.table))[: jump.num_rays]
-        for i in range(jump.num_rays):
-            for k in range(jump.num_rays):
-                wanted = np.array([table[i, k].num / table.den for table in tables]) * size[i] * size[k]
-                assert np.allclose(rows[i, k], wanted, atol=1e-13)
-                entry = form.entry(i, k)
-                given = [Fraction(x) for x in entry]
-                values = [Fraction(table.num[i, k], table.den) for table in tables]
-                ratio = {x / y for x, y in zip(values, given, strict=True) if y}
-                assert len(ratio) == any(entry) and all(x > 0 for x in ratio)
-                assert all((x == 0) == (y == 0) for x, y in zip(values, given, strict=True))
+        for i, k in np.ndindex(jump.num_rays, jump.num_rays):
+            at = starts[number] + i * jump.num_rays + k
+            wanted = np.array([table[i, k].num / table.den for table in tables]) * size[i] * size[k]
+            assert np.allclose(rows[at], wanted, atol=1e-13)
+            entry = -found.exact_row(len(found.at_most) + at)
+            given = [Fraction(x) for x in entry]
+            values = [Fraction(table.num[i, k], table.den) for table in tables]
+            ratio = {x / y for x, y in zip(values, given, strict=True) if y}
+            assert len(ratio) == any(entry) and all(x > 0 for x in ratio)
+            assert all((x == 0) == (y == 0) for x, y in zip(values, given, strict=True))
     for rate in rates:
         rows = basis.rate_rows(rate, rate.rays)
         values = [rate_values(rate, function, rate.rays) for function in functions]
