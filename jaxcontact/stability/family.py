@@ -12,6 +12,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from jaxcontact.stability.exact import Exact, Rate
 from jaxcontact.stability.jumps import Conditions, parts
@@ -22,7 +23,6 @@ from jaxcontact.stability.rational import (
     joined,
     null_space,
     primitive,
-    reduce_rows,
     stack,
     whole,
     zeros,
@@ -216,18 +216,35 @@ def _distinct(rows: Ints) -> Ints:
     return stack([whole(row) for row in dict.fromkeys(map(tuple, rows)) if any(row)], rows.shape[1])
 
 
+def well_ordered(rows: Ints) -> list[int]:
+    """Columns in the order in which pivots are well away from zero.
+
+    Where geometry makes entries zero but for the rounding of sines, those would be pivots of 1e-17.
+    """
+    if not len(rows):
+        return list(range(rows.shape[1]))
+    return linalg.qr(directions(rows), mode="r", pivoting=True)[-1].tolist()
+
+
+def solutions(rows: Ints, order: list[int]) -> Ints:
+    """A basis of {x: rows x = 0} by pivots in the first possible columns of an order."""
+    return null_space(rows[:, order])[:, np.argsort(order)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Reduced:
     """The coefficients that satisfy all equalities, and what is left to hold over them.
 
     Attributes:
         space: basis of the coefficients.
+        order: of the columns in its elimination.
         taken: `Family.rows` that are equalities because their opposites are conditions too.
         linear: those that must be <= 0.
         forms: those that are the entries of forms (k, k), minus which must be copositive.
     """
 
     space: Ints
+    order: list[int]
     taken: list[int]
     linear: list[int]
     forms: list[np.ndarray]
@@ -245,10 +262,10 @@ def reduced(found: Family) -> Reduced:
     equal = found.equal
     taken: list[int] = []
     while True:
-        equal, _ = reduce_rows(equal)
-        space = null_space(equal)
+        order = well_ordered(equal)
+        space = solutions(equal, order)
         if not len(space):
-            return Reduced(space, taken, [], [])
+            return Reduced(space, order, taken, [], [])
         columns = directions(space).T
         over = rows @ columns
         over_lengths = np.sqrt(np.sum(over**2, axis=1))
@@ -258,7 +275,7 @@ def reduced(found: Family) -> Reduced:
         more = [linear[i] for i, k in np.argwhere(both) if i < k]
         if not more:
             _, first = np.unique(unit.round(12), axis=0, return_index=True)
-            return Reduced(space, taken, [linear[i] for i in np.sort(first)], forms)
+            return Reduced(space, order, taken, [linear[i] for i in np.sort(first)], forms)
         taken += more
         equal = stack([equal, *(found.exact_row(i) for i in more)], len(found.basis))
 

@@ -7,18 +7,33 @@ parameter.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.stability.body import Body, PlanarBiped, as_terms
+from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
-from jaxcontact.stability.exact import exact_terms
-from jaxcontact.stability.family import family
+from jaxcontact.stability.exact import Exact, Unprovable, exact_terms
+from jaxcontact.stability.family import Family, Numbers, family, solutions
 from jaxcontact.stability.jumps import conditions
-from jaxcontact.stability.program import PRECISION, MarginProgram, clarabel, margin_program
-from jaxcontact.stability.rational import joined, rank
+from jaxcontact.stability.program import (
+    PRECISION,
+    MarginProgram,
+    Solution,
+    clarabel,
+    cone_program,
+    margin_program,
+)
+from jaxcontact.stability.rational import Ints, Rational, exact, joined, null_space, rank, stack
+
+SMALL = 300  # bits: a tangent times 2^-SMALL is added to an exact body
+TANGENT = 1e-100  # size of imaginary parts: their products vanish beside real parts
+LARGE = 1e12  # a relative tangent beyond this is a row that has become another one
+TIE = 1e-9  # margins within this tie
+SAME = 1e-7  # a tangent relative to all others that counts as none
 
 
 def margin(body: Body) -> float:
@@ -34,53 +49,124 @@ def margin(body: Body) -> float:
     return found.residuals["margin"] if found.verdict == "stable" else 0.0
 
 
-def margin_gradient(body: PlanarBiped, names: Sequence[str], *, step: float = 1e-5) -> dict[str, float]:
-    """Slopes of the margin by numbers of a biped, from the dual of the one program at the body.
+def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]:
+    """Slopes of the margin by numbers of a biped, exact, from the dual of the one program at the body.
 
     By the envelope theorem the optimum of: minimise c x, b - A x in a cone, changes by z' dA x with its dual
-    z; the solver is not differentiated nor called again. dA is a central difference of the data of the
-    program, which are computed in rational numbers and rounded once: its error is about step^2.
+    z; the solver is not differentiated nor called again. dA is exact to rounding: the rational numbers that A
+    is made of are computed once more with 2^-300 of the tangents of the body added, which gives their
+    tangents, and the arithmetic in floats from there on is analytic. On level ground the margin is the
+    smaller one of two programs.
 
     Args:
-        body: with a certificate, on a slope.
+        body: with a certificate.
         names: of its numbers, such as "L1", "h", "mu1".
-        step: of the differences of A.
 
     Returns:
-        Slope by name. At a kink, where more than one dual is optimal, the slope of one side or between them.
+        Slope by name. At a kink, where more than one dual is optimal, the slope of one side or between them;
+        where the two programs of level ground tie, that for a growing number.
 
     Raises:
-        ValueError: no certificate at the body, level ground, or within `step` of a body with other contact
-            modes or impacts, whose program has another form.
+        ValueError: no certificate at the body, or a number with which the program changes its form at once,
+            as with "alpha" on level ground or "e1" from zero.
     """
     if margin(body) == 0.0:
         raise ValueError("body: expected one with a certificate, got margin 0")
-    here = _program(body)
-    matrix, rhs, kinds = here.cone.arrays()
-    solution = clarabel(here.cost, matrix, rhs, kinds, PRECISION)
+    terms = jax.tree.map(np.asarray, as_terms(body))
+    here = _families(exact_terms(terms))
+    solved = []
+    for found, positive in here:
+        program = margin_program(found, positive_quadratic=positive)
+        if program is None:
+            raise ValueError("body: expected one with a certificate, got equalities without a solution")
+        solved.append((program, clarabel(program.cost, *program.cone.arrays(), PRECISION)))
+    least = min(solution.x[-1] for _, solution in solved)
     slopes = {}
     for name in names:
-        value = float(getattr(body, name))
-        ends = value + step, value - step
-        ahead, behind = (_program(body.replace(**{name: end})).cone.arrays() for end in ends)
-        same = ahead[2] == kinds == behind[2]
-        if not same or max(abs(end[0] - matrix).max() for end in (ahead, behind)) > step**0.5:
-            raise ValueError(f"body.{name}: within {step:g} the program of the margin changes its form")
-        change = (ahead[0] - behind[0]) / (ends[0] - ends[1])
-        slopes[name] = -float(solution.z @ (change @ solution.x))
+        try:
+            there = _families(_moved(body, terms, name))
+            found = [
+                _slope(one, other, *pair, positive)
+                for (one, positive), (other, _), pair in zip(here, there, solved, strict=True)
+                if pair[1].x[-1] < least + TIE
+            ]
+        except (ValueError, IndexError, OverflowError, Unprovable) as error:
+            message = f"body.{name}: the program of the margin changes its form with it ({error})"
+            raise ValueError(message) from None
+        slopes[name] = min(found)
     return slopes
 
 
-def _program(body: PlanarBiped) -> MarginProgram:
-    """The program behind the margin of a biped on a slope."""
-    exact = exact_terms(jax.tree.map(np.asarray, as_terms(body)))
-    if rank(joined([exact.normal, exact.force[None]]).num) < exact.nv:
-        raise ValueError("body: expected one on a slope, got a force that is a combination of the gaps")
-    found = family(exact, conditions(exact, "homogeneous"), exact.force)
-    program = margin_program(exact, found, positive_quadratic=True)
-    if program is None:
-        raise ValueError("body: expected one with a certificate, got equalities without a solution")
-    return program
+def _families(body: Exact) -> list[tuple[Family, bool]]:
+    """The conditions of the programs behind the margin, and whether Q + s M is positive in them."""
+    every = conditions(body, "homogeneous")
+    if rank(joined([body.normal, body.force[None]]).num) == body.nv:
+        return [(family(body, every, body.force), True)]
+    drift = null_space(body.normal.num)[0]
+    return [(family(body, every, Rational(sign * drift), drift=True), False) for sign in (1, -1)]
+
+
+def _moved(body: PlanarBiped, terms: LocalTerms, name: str) -> Exact:
+    """The body with 2^-SMALL of its tangent by a number added, exactly."""
+    value = jnp.asarray(getattr(body, name), float)
+    _, tangent = jax.jvp(lambda x: as_terms(body.replace(**{name: x})), (value,), (jnp.ones_like(value),))
+
+    def add(x: np.ndarray, dx: jax.Array) -> np.ndarray:
+        total = exact(x) + exact(np.asarray(dx)) * Rational(1, 1 << SMALL)
+        return np.array([Fraction(n, total.den) for n in total.num.ravel()], object).reshape(x.shape)
+
+    return exact_terms(jax.tree.map(add, terms, tangent))
+
+
+def _slope(
+    here: Family, there: Family, program: MarginProgram, solution: Solution, positive_quadratic: bool
+) -> float:
+    """Of the optimum of one program, from the same conditions at the moved body."""
+    known = program.conditions
+    taken = [there.exact_row(i) for i in known.taken]
+    space = solutions(stack([there.equal, *taken], len(there.basis)), known.order)
+    numbers = Numbers(
+        force=_with_tangent(here.basis.body.force, there.basis.body.force),
+        lead=_with_tangent(here.basis.lead, there.basis.lead),
+        table=_rows_with_tangents(here.table, there.table),
+        at_most=_rows_with_tangents(here.at_most, there.at_most),
+        space=_rows_with_tangents(known.space, space),
+    )
+    if here.rays != there.rays or not all(map(np.array_equal, here.pairs, there.pairs)):
+        raise ValueError("other impacts")
+    rows = here.rows(numbers)
+    over = rows @ numbers.space.T
+    nothing = np.linalg.norm(over.real, axis=1) <= 1e-9 * np.linalg.norm(rows.real, axis=1)
+    largest = max(np.max(abs(each.imag), initial=0.0) for each in (rows, numbers.space))
+    most = SAME * (1.0 + largest / TANGENT)
+    if np.any(abs(over.imag[nothing]) > TANGENT * most):
+        raise ValueError("other equalities")
+    cone, _ = cone_program(here, known, numbers, positive_quadratic=positive_quadratic)
+    change = cone.arrays()[0].imag / TANGENT
+    return -float(solution.z @ (change @ solution.x))
+
+
+def _with_tangent(here: Rational, there: Rational) -> np.ndarray:
+    change = there - here
+    return here.floats() + 1j * TANGENT * Rational(change.num << SMALL, change.den).floats()
+
+
+def _rows_with_tangents(here: Ints, there: Ints) -> np.ndarray:
+    """Rows that matter up to a positive factor, divided by the size of their largest entry."""
+    if here.shape != there.shape:
+        raise ValueError("other rows")
+    found = np.zeros(here.shape, complex)
+    for i, (row, moved) in enumerate(zip(here.tolist(), there.tolist(), strict=True)):
+        _, at = max((abs(x), k) for k, x in enumerate(row))
+        p, q = abs(row[at]), abs(moved[at])
+        if not q:
+            raise ValueError("other rows")
+        for k, (x, y) in enumerate(zip(row, moved, strict=True)):
+            tangent = ((y * p - x * q) << SMALL) / (p * q)
+            if abs(tangent) > LARGE:
+                raise ValueError("other rows")
+            found[i, k] = complex(x / p, TANGENT * tangent)
+    return found
 
 
 def certified_end(

@@ -174,7 +174,7 @@ class MarginProgram:
 def margin_program(found: Family, *, positive_quadratic: bool) -> MarginProgram | None:
     """The program of the V of largest margin; None where the equalities leave nothing.
 
-    The margin t of the coefficients w, |w_i| <= 1 in units of the body: every linear condition holds by t
+    The margin t of the coefficients, each within 1 in units of the body: every linear condition holds by t
     times the norm of its row, forms over rays are t I plus a semidefinite plus a non-negative matrix, and
     where `positive_quadratic`, Q + s M >= t M.
     """
@@ -199,7 +199,7 @@ def cone_program(
     cone = ConeProgram(nx)
     linear = -over[conditions.linear]
     linear = np.concatenate([linear / _length(linear)[:, None], base[: found.positive]])
-    box = np.concatenate([np.eye(free), -np.eye(free)])
+    box = np.concatenate([base, -base])
     rows = np.zeros((len(linear) + len(box), nx), base.dtype)
     rows[:, :free] = np.concatenate([linear, box])
     rows[: len(linear), -1] = -1.0

@@ -21,6 +21,7 @@ STABLE = {
     "elastic": fig3(0.5, 0.8),
     "more elastic": fig3(0.8, 0.6, e=0.4),
     "one elastic foot": fig3(0.6, 0.7).replace(e2=0.0),
+    "inclined ground": fig3(0.8, 0.9).replace(phi1=0.1, phi2=-0.05),
 }
 
 
