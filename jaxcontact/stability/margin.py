@@ -85,7 +85,7 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
     for name in names:
         try:
             there = _families(_moved(body, terms, name))
-            found = [
+            each = [
                 _slope(one, other, *pair, positive)
                 for (one, positive), (other, _), pair in zip(here, there, solved, strict=True)
                 if pair[1].x[-1] < least + TIE
@@ -93,7 +93,7 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
         except (ValueError, IndexError, OverflowError, Unprovable) as error:
             message = f"body.{name}: the program of the margin changes its form with it ({error})"
             raise ValueError(message) from None
-        slopes[name] = min(found)
+        slopes[name] = min(each)
     return slopes
 
 

@@ -2,13 +2,16 @@
 
 import functools
 import json
+import subprocess
+import sys
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from stability_bodies import fig2, three_feet
+from stability_bodies import fig2, fig3, three_feet
 
 from jaxcontact import viz
 from jaxcontact.cli import main
@@ -19,7 +22,11 @@ from jaxcontact.stability.chart import FIGURES, figure_2, figure_3
 
 @functools.partial(jax.jit, static_argnums=3)
 def time_stepping(terms, v, gaps, steps):
-    """Logarithm of the size after implicit steps 0.01 of the size, contact by Gauss-Seidel (Stewart, Trinkle)."""
+    """Logarithm of the size after implicit steps 0.01 of the size, contact by Gauss-Seidel.
+
+    A foot that would go below the ground stops on it (Stewart, Trinkle); one that is there and approaches
+    rebounds with Newton's coefficient (Moreau).
+    """
     g_nn = jnp.sum(terms.J_n**2, axis=1)  # unit mass matrix
     g_tt = jnp.sum(terms.J_t**2, axis=1)
 
@@ -28,11 +35,13 @@ def time_stepping(terms, v, gaps, steps):
         size = jnp.sqrt(jnp.maximum(v @ v, jnp.max(gaps)))
         v, gaps, log_size = v / size, gaps / size**2, log_size + jnp.log(size)
         dt = 0.01
+        least = jnp.where(gaps > 0, -gaps / dt, -terms.e * jnp.minimum(terms.J_n @ v, 0.0))
+        least = jnp.where((gaps > 0) & (terms.e > 0), -jnp.inf, least)  # it lands first, and is then on it
 
         def sweep(_, state):
             v, normal, tangent = state
             for i in range(2):
-                push = jnp.maximum(0.0, normal[i] - (terms.J_n[i] @ v + gaps[i] / dt) / g_nn[i])
+                push = jnp.maximum(0.0, normal[i] - (terms.J_n[i] @ v - least[i]) / g_nn[i])
                 v = v + terms.J_n[i] * (push - normal[i])
                 limit = terms.mu[i] * push
                 drag = jnp.clip(tangent[i] - terms.J_t[i] @ v / g_tt[i], -limit, limit)
@@ -51,19 +60,22 @@ def time_stepping(terms, v, gaps, steps):
 def test_time_stepping_confirms_the_verdicts():
     rng = np.random.default_rng(5)
     v, gaps = rng.normal(size=(16, 3)), rng.exponential(size=(16, 2))
-    for d, mu1, grows in (
-        (0.3, 0.2, True),
-        (0.6, 0.1, True),
-        (0.45, 0.2, True),
-        (0.5, 0.8, False),
-        (0.9, 0.6, False),
+    for body, grows in (
+        (fig2(0.3, 0.2), True),
+        (fig2(0.6, 0.1), True),
+        (fig2(0.45, 0.2), True),
+        (fig2(0.5, 0.8), False),
+        (fig2(0.9, 0.6), False),
+        (fig2(0.6, 0.1).replace(e1=0.1, e2=0.1), True),
+        (fig2(0.3, 0.2).replace(e1=0.3, e2=0.1), True),
+        (fig3(0.5, 0.8), False),
+        (fig3(1.2, 0.6, e=0.3), False),
     ):
-        body = fig2(d, mu1)
         found = falsify(body, num_samples=64)
         assert found.found is grows
         assert (certify(body).verdict == "stable") is not grows
         last = jax.vmap(lambda v, g, b=body: time_stepping(as_terms(b), v, g, 8000))(v, gaps)
-        assert bool(np.max(last) > np.log(30.0)) is grows, (d, mu1, np.max(last))
+        assert bool(np.max(last) > np.log(30.0)) is grows, np.max(last)
 
 
 def test_inverse_chatter_is_found():
@@ -104,6 +116,7 @@ def test_charts_have_no_contradiction(small_charts):
     assert counts[Region.UNDECIDED] <= 7
     expected = (one.x[None] < np.tan(np.pi / 6)) & (one.y[:, None] < np.tan(np.pi / 6) - one.x[None])
     assert np.array_equal(one.region == Region.AMBIGUOUS, expected)
+    assert np.all(one.diverging[expected] > 0)
     assert np.all(two.region[0] == Region.NO_EQUILIBRIUM)
     assert np.all(two.region[1:] == Region.CERTIFIED)
     assert np.all((one.margin > 0) == (one.region == Region.CERTIFIED))
@@ -127,6 +140,29 @@ def test_a_stopped_chart_goes_on(small_charts, tmp_path):
         chart(figure_2, grid, num_samples=64, checkpoint=half)
     with pytest.raises(ValueError, match="two parameters by name"):
         chart(figure_2, {"d": [0.5]})
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on(tmp_path):
+    """Killed after its first row, the command goes on behind it and draws the chart it would have drawn."""
+    command = [sys.executable, "-m", "jaxcontact", "stability", "--chart", "fig3", "--points", "4"]
+    running = subprocess.Popen([*command, "--out", str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+    checkpoint = tmp_path / "killed" / "stability_fig3_4.npz"
+    while not checkpoint.exists():
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.kill()
+    running.wait()
+    with np.load(checkpoint) as data:
+        assert 1 <= len(data["rows"]) < 4
+    for folder in ("killed", "whole"):
+        subprocess.run([*command, "--out", str(tmp_path / folder)], check=True, capture_output=True)
+    ends = []
+    for folder in ("killed", "whole"):
+        with np.load(tmp_path / folder / "stability_fig3_4.npz") as data:
+            ends.append(data["rows"])
+        assert (tmp_path / folder / "stability_fig3_4.png").exists()
+    assert np.array_equal(*ends)
 
 
 def test_the_picture_shows_every_region(small_charts, tmp_path):
