@@ -45,9 +45,9 @@ def certify(
     "full" is the program of the paper; with restitution it is large (half a minute, in place of a second).
     The verdict "stable" or "unstable" has passed `check`.
 
-    The paper's (54) asks V_2 alone to be positive with growing velocity. Here only the larger one of energy V_0
-    and V_2 must be positive: where s V_0 + V_2 is, s > 0, one of them is, so that Q need not be definite but
-    only Q + s M; "full" too has it in this form.
+    The paper's (54) asks V_2 alone to be positive with growing velocity. Here only the larger one of energy
+    V_0 and V_2 must be positive: where s V_0 + V_2 is, s > 0, one of them is, so that Q need not be definite
+    but only Q + s M; "full" too has it in this form.
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.

@@ -5,8 +5,9 @@ Certificates are sought one by one while, on another thread, the motions of a wh
 batch.
 
 The circles of those figures, where the paper's program found a certificate, are drawn there and given nowhere
-in numbers, so they cannot be read off. The program itself, `certify(method="full")`, stands in for them: every
-point that it certifies is certified here, 147 of 169 on a grid of 15 x 15 over Fig. 2, 8 of 11 over Fig. 3.
+in numbers, so they cannot be read off. The program itself, `certify(method="full")`, stands in for them:
+every point that it certifies is certified here, 147 of 169 on a grid of 15 x 15 over Fig. 2, 8 of 11 over
+Fig. 3.
 """
 
 from __future__ import annotations
