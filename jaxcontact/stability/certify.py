@@ -130,8 +130,8 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
     needed = conditions(body, "homogeneous") if blank.method == "full" else every
     if proves(body, proof, needed, functools.partial(form_multipliers, solver)):
         return proof
-    elastic = any(body.e.num)
-    reason = "restitution can raise the energy" if elastic else "the rounded function fails a condition"
+    or_energy = ", or the energy," if any(body.e.num) else ""
+    reason = f"the rounded function{or_energy} fails a condition"
     return proof.replace(verdict="undecided", report=reason)
 
 

@@ -140,8 +140,9 @@ def test_the_rocking_block_stands():
 
 
 def test_three_contacts():
-    certificate = certify(three_feet(0.3, (0.5, 0.6, 0.7)))
-    assert certificate.verdict == "stable" and check(certificate)
+    for e in (0.0, 0.3):
+        certificate = certify(three_feet(0.3, (0.5, 0.6, 0.7), e))
+        assert certificate.verdict == "stable" and check(certificate)
     assert certify(three_feet(0.3, (0.1, 0.35, 0.35))).verdict != "stable"
 
 

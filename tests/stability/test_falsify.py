@@ -15,7 +15,16 @@ from stability_bodies import fig2, fig3, three_feet
 
 from jaxcontact import viz
 from jaxcontact.cli import main
-from jaxcontact.stability import Region, certify, chart, falsify, motion_path
+from jaxcontact.stability import (
+    PlanarBiped,
+    Region,
+    certify,
+    chart,
+    check,
+    falsify,
+    is_equilibrium,
+    motion_path,
+)
 from jaxcontact.stability.body import as_terms
 from jaxcontact.stability.chart import FIGURES, figure_2, figure_3
 
@@ -194,6 +203,25 @@ def test_motions_on_three_feet_in_a_line_are_decided():
     for alpha, mu, e in zip((0.2, 0.4, 0.3), frictions, (0.0, 0.0, 0.3), strict=True):
         share = falsify(three_feet(alpha, mu, e), num_samples=128).share
         assert share[0] == share[3] == 0.0
+
+
+@pytest.mark.slow
+def test_no_contradiction_among_random_bodies():
+    """Inclined grounds, any friction and restitution; most of those in equilibrium are certified."""
+    rng, verdicts = np.random.default_rng(3), []
+    for _ in range(150):
+        body = PlanarBiped(
+            alpha=rng.uniform(-0.6, 0.6), h=rng.uniform(0.3, 1.5), L1=rng.uniform(-1.5, -0.1),
+            L2=rng.uniform(0.1, 1.5), phi1=rng.uniform(-0.5, 0.5), phi2=rng.uniform(-0.5, 0.5),
+            mu1=rng.uniform(0.1, 1.5), mu2=rng.uniform(0.1, 1.5), e1=rng.choice([0, 0.1, 0.4]),
+            e2=rng.choice([0, 0.1, 0.4]),
+        )  # fmt: skip
+        if is_equilibrium(body):
+            certificate = certify(body)
+            assert check(certificate) is (certificate.verdict != "undecided")
+            assert not (certificate.verdict == "stable" and falsify(body, num_samples=64).found)
+            verdicts.append(certificate.verdict)
+    assert len(verdicts) > 100 and verdicts.count("stable") > 0.75 * len(verdicts)
 
 
 @pytest.mark.slow

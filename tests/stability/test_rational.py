@@ -64,6 +64,8 @@ def test_generators_of_a_cone_are_all_of_it(rng, size, facets):
         rows = whole(rng.integers(-2, 3, size=(facets, size)).tolist())
         equal = whole(rng.integers(-1, 2, size=(1, size)).tolist())[: rng.integers(0, 2)]
         rays, lines = cone_generators(equal, rows)
+        again = cone_generators(np.concatenate([equal * 0, 2 * equal, equal]), np.concatenate([rows, rows]))
+        assert {*map(tuple, rays)} == {*map(tuple, again[0])} and len(again[1]) == len(lines)
         for generators in (rays, lines):
             assert not np.any(equal @ generators.T)
         assert np.all(rows @ rays.T >= 0) and not np.any(rows @ lines.T)
