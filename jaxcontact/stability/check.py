@@ -202,10 +202,10 @@ def remaining(form: Rational) -> Rational:
     kept = list(range(len(form)))
     good = [[x >= 0 for x in row] for row in form.num.tolist()]
     while True:
-        harmless = [i for i in kept if all(good[i][k] for k in kept)]
-        if not harmless:
-            return form[np.ix_(kept, kept)]
-        kept.remove(harmless[0])
+        harmless = next((i for i in kept if all([good[i][k] for k in kept])), None)
+        if harmless is None:
+            return form[kept][:, kept]
+        kept.remove(harmless)
 
 
 def balanced(form: Rational) -> Rational:

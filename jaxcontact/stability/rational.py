@@ -123,7 +123,7 @@ def directions(rows: Ints) -> np.ndarray:
 
 def sizes(rows: Ints) -> list[int]:
     """Bits of the largest entry of each row."""
-    return [max((x.bit_length() for x in row), default=0) for row in rows.tolist()]
+    return [max(map(int.bit_length, row), default=0) for row in rows.tolist()]
 
 
 def joined(parts: Sequence[Rational], axis: int = 0) -> Rational:
