@@ -17,7 +17,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.ess import band
 from jaxcontact.ess.corner import Direction, across_corner
-from jaxcontact.ess.inputs import Inputs
+from jaxcontact.ess.inputs import Inputs, Options
 from jaxcontact.ess.integrate import MAX_EVENTS, MAX_STEPS, flow_info, run
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
@@ -187,7 +187,7 @@ def b_derivative(
     Derivative: none; it is one. Between corners it differs from the derivative of `flow` by C eps^2.
     """
     inputs, crossed0, plan, widths = run(
-        es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events
+        es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
     )
     if jnp.shape(dx) != inputs.x0.shape:
         raise ValueError(f"dx: expected shape {inputs.x0.shape} as x0, got {jnp.shape(dx)}")

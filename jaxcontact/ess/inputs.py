@@ -1,7 +1,7 @@
 """What a run starts from, and the named errors for what is wrong with it.
 
-Owns `Inputs` and the checks that can be made before a run: shapes and dtypes always, values where they
-are known.
+Owns `Inputs`, `Options` and the checks that can be made before a run: shapes and dtypes always, values
+where they are known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxcontact.ess import band
 from jaxcontact.event_system import EventSystem
+from jaxcontact.solvers.ode import DormandPrince
 
 
 class Inputs(NamedTuple):
@@ -24,6 +25,17 @@ class Inputs(NamedTuple):
     x0: jax.Array
     t0: jax.Array
     t1: jax.Array
+
+
+class Options(NamedTuple):
+    """How a run is done, as the caller gave it: the keyword arguments of `integrate`."""
+
+    eps: Any
+    control: Any
+    crossed0: jax.Array | None
+    ode: DormandPrince | None
+    max_steps: int
+    max_events: int
 
 
 def start_mask(
@@ -56,20 +68,17 @@ def check(
     x0: jax.Array,
     t0: Any,
     t1: Any,
-    eps: Any,
-    control: Any,
-    crossed0: jax.Array | None,
-    max_steps: int,
-    max_events: int,
+    options: Options,
 ) -> tuple[Inputs, jax.Array]:
     """Inputs and eps (m,) in one dtype, or a named error for what can be seen now."""
+    eps, crossed0 = options.eps, options.crossed0
     if not isinstance(es, EventSystem):
         raise TypeError(f"es: expected an EventSystem, got {type(es).__name__}; see `from_system`")
     if not hasattr(x0, "dtype") or not jnp.issubdtype(x0.dtype, jnp.floating):
         raise TypeError(f"x0: expected a floating array, got {getattr(x0, 'dtype', type(x0).__name__)}")
     if jnp.ndim(x0) != 1:
         raise ValueError(f"x0: expected shape (n,), got {jnp.shape(x0)}; use vmap for batches")
-    for name, count in (("max_steps", max_steps), ("max_events", max_events)):
+    for name, count in (("max_steps", options.max_steps), ("max_events", options.max_events)):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"{name}: expected an integer >= 1, got {count!r}")
     dtype = x0.dtype
@@ -78,7 +87,7 @@ def check(
             raise ValueError(f"{name}: expected one number, got shape {jnp.shape(value)}")
     inputs = Inputs(
         _strong(params, dtype),
-        _strong(control, dtype),
+        _strong(options.control, dtype),
         jnp.asarray(x0),
         jnp.asarray(t0, dtype),
         jnp.asarray(t1, dtype),

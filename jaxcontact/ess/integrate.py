@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.ess.inputs import Inputs, check, start_mask
+from jaxcontact.ess.inputs import Inputs, Options, check, start_mask
 from jaxcontact.ess.plan import Plan, make_plan
 from jaxcontact.ess.replay import end_state, replay
 from jaxcontact.ess.turn import CROSS, Setting
@@ -130,7 +130,7 @@ def integrate(
     two guards that of the order taken (the lower index first), for both sides see `b_derivative`.
     """
     inputs, crossed0, plan, _ = run(
-        es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events
+        es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
     )
     return _trajectory(es, inputs, crossed0, plan, max_events)
 
@@ -172,7 +172,7 @@ def flow(
     repeats the run in a loop of max_steps turns, so batches of gradients like a small max_steps.
     """
     inputs, crossed0, plan, _ = run(
-        es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events
+        es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
     )
     return end_state(es, inputs, crossed0, plan), flow_info(plan, max_events)
 
@@ -222,27 +222,23 @@ def _trajectory(
     )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 6, 7))
+@functools.partial(jax.jit, static_argnums=(0, 5, 6))
 def _planned(
     es: EventSystem,
     inputs: Inputs,
     eps: jax.Array,
     ode: DormandPrince,
     crossed0: jax.Array | None,
-    status0: jax.Array,
     max_steps: int,
     max_events: int,
 ) -> tuple[jax.Array, Plan]:
     """The mask at the start and the plan; carries no derivative."""
     fixed = lax.stop_gradient(inputs)
     crossed, bad = start_mask(es, fixed.params, fixed.x0, eps, crossed0)
-    status0 |= flag(bad | ~(fixed.t1 >= fixed.t0) | jnp.any(~(eps > 0)), Status.INVALID)
+    status0 = flag(bad | ~(fixed.t1 >= fixed.t0) | jnp.any(~(eps > 0)), Status.INVALID)
     status0 |= flag(~jnp.all(jnp.isfinite(fixed.x0)), Status.NONFINITE)
-    setting = Setting(fixed.params, fixed.control, fixed.t1, eps, ode)
-    plan = make_plan(
-        es, setting, fixed.x0, fixed.t0, crossed, status0, max_steps=max_steps, max_events=max_events
-    )
-    return crossed, plan
+    setting = Setting(*fixed, eps=eps, ode=ode, crossed0=crossed)
+    return crossed, make_plan(es, setting, status0, max_steps=max_steps, max_events=max_events)
 
 
 def run(
@@ -251,18 +247,13 @@ def run(
     x0: jax.Array,
     t0: Any,
     t1: Any,
-    eps: Any,
-    control: Any,
-    crossed0: jax.Array | None,
-    ode: DormandPrince | None,
-    max_steps: int,
-    max_events: int,
+    options: Options,
 ) -> tuple[Inputs, jax.Array, Plan, jax.Array]:
     """Inputs, mask at the start, plan and widths (m,) of the bands; raises for what is wrong."""
-    inputs, eps = check(es, params, x0, t0, t1, eps, control, crossed0, max_steps, max_events)
-    settings = DormandPrince() if ode is None else ode
-    settings = lax.stop_gradient(jax.tree.map(lambda a: jnp.asarray(a, inputs.x0.dtype), settings))
+    inputs, eps = check(es, params, x0, t0, t1, options)
+    ode = DormandPrince() if options.ode is None else options.ode
+    ode = lax.stop_gradient(jax.tree.map(lambda a: jnp.asarray(a, inputs.x0.dtype), ode))
     crossed0, plan = _planned(
-        es, inputs, lax.stop_gradient(eps), settings, crossed0, jnp.uint32(0), max_steps, max_events
+        es, inputs, lax.stop_gradient(eps), ode, options.crossed0, options.max_steps, options.max_events
     )
     return inputs, crossed0, plan, eps

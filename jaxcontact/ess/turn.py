@@ -45,39 +45,35 @@ class State(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """The arguments of a run that its steps share."""
+    """The arguments of a run: those of `Inputs`, then how it is run and the mask at its start."""
 
     params: Any
     control: Any
+    x0: jax.Array
+    t0: jax.Array
     t1: jax.Array
     eps: jax.Array
     ode: ode.DormandPrince
+    crossed0: jax.Array
 
 
-def begin(
-    es: EventSystem,
-    s: Setting,
-    x0: jax.Array,
-    t0: jax.Array,
-    crossed0: jax.Array,
-    status0: jax.Array,
-) -> State:
+def begin(es: EventSystem, s: Setting, status0: jax.Array) -> State:
     """The state before the first turn."""
-    dtype = x0.dtype
-    f = es.xdot(t0, x0, crossed0, s.control, s.params)
-    h, rate = es.guard_rates(x0, f, s.params)
-    finite = jnp.all(jnp.isfinite(x0)) & jnp.all(jnp.isfinite(f)) & jnp.all(jnp.isfinite(h))
+    dtype = s.x0.dtype
+    f = es.xdot(s.t0, s.x0, s.crossed0, s.control, s.params)
+    h, rate = es.guard_rates(s.x0, f, s.params)
+    finite = jnp.all(jnp.isfinite(s.x0)) & jnp.all(jnp.isfinite(f)) & jnp.all(jnp.isfinite(h))
     size = (
-        jnp.minimum((s.t1 - t0) * FIRST_STEP, s.ode.longest)
+        jnp.minimum((s.t1 - s.t0) * FIRST_STEP, s.ode.longest)
         if s.ode.dt is None
         else jnp.asarray(s.ode.dt, dtype)
     )
     return State(
-        t=t0,
-        x=x0,
+        t=s.t0,
+        x=s.x0,
         f=f,
-        crossed=crossed0,
-        ready=~crossed0 & ((h < -s.eps) | (rate > 0)),
+        crossed=s.crossed0,
+        ready=~s.crossed0 & ((h < -s.eps) | (rate > 0)),
         entered=jnp.int32(-1),
         last=jnp.int32(-1),
         size=size,
