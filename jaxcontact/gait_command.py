@@ -73,7 +73,10 @@ def _find(options: argparse.Namespace) -> int:
         "seconds": time.perf_counter() - begin,
     }
     picture = folder / f"{stem}.png"
-    labels = {f"before: errors up to {info.residuals[0]:.2g}": before, f"after: {info.residual:.0e}": after}
+    labels = {
+        f"before: errors up to {info.residuals[0]:.2g}": before,
+        f"after: errors up to {info.residual:.0e}": after,
+    }
     figure = viz.plot_gait(labels, title=f"{options.model}, {options.speed:g} m/s")
     figure.savefig(picture, dpi=110)
     plt.close(figure)

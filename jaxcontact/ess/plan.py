@@ -55,7 +55,7 @@ class Plan(Record):
 ROWS = 8
 
 
-def _first_least(values: jax.Array) -> jax.Array:
+def first_least(values: jax.Array) -> jax.Array:
     """Index () of the least of some numbers (m,), none of them NaN; the first of equals.
 
     XLA on a CPU takes `argmin` one element after the other, which for hundreds of guards is a third of a
@@ -90,7 +90,7 @@ def _turn(es: EventSystem, s: Setting, c: State, max_events: int) -> State:
         lost |= receding | ((index == c.last) & (rate <= 0))
     c = graze(c, jnp.min(jnp.where(lost, index, h.shape[0])), h.shape[0])
     wait = jnp.where(candidate & (rate > 0), -h / jnp.where(rate > 0, rate, 1.0), jnp.inf)
-    k = _first_least(wait)
+    k = first_least(wait)
     near = jnp.any(inside & ~receding) & (c.t + wait[k] <= s.t1)
     # What is inside but not crossed now is left to the smooth steps: met at h = 0, not at -eps.
     c = c._replace(

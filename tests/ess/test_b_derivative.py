@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from ess_systems import CORNER, TIGHT, corner_params
+from scipy.linalg import expm
 
 import jaxcontact as jc
 from jaxcontact.ess import DormandPrince, EventSystem, b_derivative, flow, ordering_map, saltation_matrix
@@ -146,16 +147,19 @@ def test_all_orders_of_six_guards_agree_with_brute_force():
     first = params["normals"] @ field(np.zeros(m, bool))
     directions = np.linalg.solve(params["normals"], (-(arrival + 1.0) * first).T).T
 
-    def polygon(order, d):
-        """End of the displaced polygon relative to the trajectory, and whether it is consistent, for one order."""
-        y, s, crossed, good = d.copy(), 0.0, np.zeros(m, bool), True
-        for k in order:
-            f = field(crossed)
-            wait = -(params["normals"] @ y) / (params["normals"] @ f)
-            good &= bool(np.all(wait[~crossed] >= wait[k] - 1e-12))
-            y, s = y + wait[k] * f, s + wait[k]
-            crossed[k] = True
-        return y - s * field(crossed), good
+    def polygons(d):
+        """Ends (r, 720, n) of displaced polygons relative to the trajectory for every order, and which are consistent."""
+        y, s = np.repeat(d[:, None], len(orders), axis=1), np.zeros((len(d), len(orders)))
+        crossed, good = np.zeros((len(orders), m), bool), np.ones(s.shape, bool)
+        rows = np.arange(len(orders))
+        for k in orders.T:
+            f = params["b"] + np.where(crossed, 1.0, -1.0) @ params["b_k"]
+            waits = -(y @ params["normals"].T) / (f @ params["normals"].T)
+            wait = waits[:, rows, k]
+            good &= np.all(crossed | (waits >= wait[..., None] - 1e-12), axis=2)  # no other one comes first
+            y, s = y + wait[..., None] * f, s + wait
+            crossed[rows, k] = True
+        return y - s[..., None] * field(np.ones(m, bool)), good
 
     x0 = jnp.asarray(-0.1 * field(np.zeros(m, bool)))
     run = jax.jit(jax.vmap(lambda d: b_derivative(CORNER, numbers, x0, d, 0.0, 0.2, eps=1e-3, max_steps=64)))
@@ -164,16 +168,13 @@ def test_all_orders_of_six_guards_agree_with_brute_force():
     assert np.all(np.asarray(info.largest_corner) == m)
     maps = jax.jit(jax.vmap(lambda o: ordering_map(CORNER, numbers, jnp.zeros(n), o)))(jnp.asarray(orders))
     maps = {tuple(o): np.asarray(a) for o, a in zip(orders, maps)}
+    assert np.array_equal(taken, orders)  # every one of the 720
     for d, got, order in zip(directions, np.asarray(found), taken):
-        want, good = polygon(order, d)
-        assert good  # no other guard was passed on the way
-        assert np.abs(got - want).max() < 1e-11
         assert np.abs(got - maps[tuple(order)] @ d).max() < 1e-11
-    assert len({tuple(o) for o in taken}) >= 600
-    # Brute force: among all 720 orders, those that a direction is consistent with agree with B.
-    for d, got in list(zip(directions, np.asarray(found)))[::90]:
-        consistent = [end for end, good in (polygon(o, d) for o in orders) if good]
-        assert consistent and max(np.abs(end - got).max() for end in consistent) < 1e-11
+    for part in np.split(np.arange(len(orders)), 8):
+        ends, good = polygons(directions[part])
+        assert np.array_equal(np.argmax(good, axis=1), part) and np.all(good.sum(axis=1) == 1)
+        assert np.abs(ends[good] - np.asarray(found)[part]).max() < 1e-11
 
 
 def test_a_hundred_guards_through_one_corner():
@@ -190,9 +191,19 @@ def test_a_hundred_guards_through_one_corner():
     )
     r = 1e-7
     options = {"eps": 1e-3, "max_events": 128, "max_steps": 160}
-    ahead, _ = flow(CORNER, numbers, x0 + r * direction, 0.0, 0.2, **options)
-    here, _ = flow(CORNER, numbers, x0, 0.0, 0.2, **options)
-    assert np.abs((ahead - here) / r - dx).max() < 1e-6
+
+    def difference(numbers):
+        ahead, _ = flow(CORNER, numbers, x0 + r * direction, 0.0, 0.2, **options)
+        return (ahead - flow(CORNER, numbers, x0, 0.0, 0.2, **options)[0]) / r
+
+    assert np.abs(difference(numbers) - dx).max() < 1e-6
+    # Half of them through a second corner in the same run.
+    between = params["b"] + np.where(np.arange(m) < 50, 1.0, -1.0) @ params["b_k"]
+    numbers["offsets"] = jnp.asarray(np.where(np.arange(m) < 50, 0.0, params["normals"] @ (0.05 * between)))
+    dx, info = b_derivative(CORNER, numbers, x0, direction, 0.0, 0.2, **options)
+    assert int(info.status) == 0 and int(info.num_corners) == 2 and int(info.largest_corner) == 50
+    assert set(np.asarray(info.order)[:50]) == set(range(50))
+    assert np.abs(difference(numbers) - dx).max() < 1e-6
 
 
 # ------------------------------------------------------------------- between corners: jvp, saltation
@@ -223,22 +234,32 @@ def test_between_corners_it_is_the_derivative_of_the_flow():
 
 
 def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
-    n, m = 3, 3
-    params, numbers = straight_corner(rng, n, m)
-    numbers["offsets"] = jnp.array([0.0, 0.1, 0.2])
+    n = m = 3
     x0 = jnp.asarray(-0.3 * np.ones(n))
-    trajectory = jc.ess.integrate(CORNER, numbers, x0, 0.0, 1.0, eps=1e-6)
-    product = np.eye(n)
-    for k, row in zip(trajectory.order[:m], trajectory.event_rows[:m]):
-        before = trajectory.crossed[row - 1]
-        product = np.asarray(saltation_matrix(CORNER, numbers, trajectory.x[row], k, before)) @ product
-    columns, info = jax.jit(
-        jax.vmap(lambda d: b_derivative(CORNER, numbers, x0, d, 0.0, 1.0, eps=1e-6, max_steps=64))
-    )(jnp.eye(n))
-    assert np.all(np.asarray(info.num_corners) == 0)
-    assert np.abs(np.asarray(columns).T - product).max() < 1e-12
-    jacobian = jax.jit(jax.jacfwd(lambda x: flow(CORNER, numbers, x, 0.0, 1.0, eps=1e-6)[0]))(x0)
-    assert np.abs(np.asarray(jacobian) - product).max() < 1e-12
+    options = {"eps": 1e-6, "ode": TIGHT, "max_steps": 96}
+    directional = jax.jit(
+        jax.vmap(lambda d, p: b_derivative(CORNER, p, x0, d, 0.0, 1.0, **options), (0, None))
+    )
+    forward = jax.jit(jax.jacfwd(lambda x, p: flow(CORNER, p, x, 0.0, 1.0, **options)[0]))
+    for linear, tolerance in ((0.0, 1e-12), (0.5, 1e-8)):  # constant fields, affine fields
+        params = corner_params(rng, n, m, spread=0.5, linear=linear)
+        numbers = jax.tree.map(jnp.asarray, params) | {"offsets": jnp.array([0.0, 0.1, 0.2])}
+        trajectory = jc.ess.integrate(CORNER, numbers, x0, 0.0, 1.0, **options)
+        product, t = np.eye(n), 0.0
+        assert int(trajectory.num_events) == m
+        rows = np.append(np.asarray(trajectory.event_rows)[:m], trajectory.num_rows - 1)
+        for k, row in zip(np.append(np.asarray(trajectory.order)[:m], -1), rows):
+            before = np.asarray(trajectory.crossed)[row - 1]
+            A = params["A"] + np.tensordot(np.where(before, 1.0, -1.0), params["A_k"], 1)
+            product = expm(A * (float(trajectory.t[row]) - t)) @ product
+            t = float(trajectory.t[row])
+            if k >= 0:
+                one = saltation_matrix(CORNER, numbers, trajectory.x[row], k, jnp.asarray(before))
+                product = np.asarray(one) @ product
+        columns, info = directional(jnp.eye(n), numbers)
+        assert np.all(np.asarray(info.num_corners) == 0)
+        assert np.abs(np.asarray(columns).T - product).max() < tolerance
+        assert np.abs(np.asarray(forward(x0, numbers)) - product).max() < tolerance
 
 
 def test_at_a_tie_the_plain_gradient_is_that_of_one_order(rng):
@@ -273,6 +294,16 @@ BALLS = EventSystem(balls_field, balls_guards, rearm=np.ones((2, 2), bool), jump
 ROOM = {"d": 0.2, "wall": 1.0}
 
 
+@jax.jit
+def balls_rates(x, t1, eps):
+    """B-derivative along every axis."""
+
+    def rate(d):
+        return b_derivative(BALLS, ROOM, x, d, 0.0, t1, eps=eps, max_steps=32)
+
+    return jax.vmap(rate)(jnp.eye(4))
+
+
 def test_two_balls_swap_and_so_does_the_derivative():
     x0 = jnp.array([0.0, 0.6, 1.0, -0.5])
     t1 = 0.5
@@ -291,18 +322,13 @@ def test_two_balls_swap_and_so_does_the_derivative():
 
         return jax.jacrev(pair, has_aux=True)(x)
 
-    directional = jax.jit(
-        jax.vmap(
-            lambda d, eps: b_derivative(BALLS, ROOM, x0, d, 0.0, t1, eps=eps, max_steps=32)[0], (0, None)
-        )
-    )
     for eps in (1e-2, 1e-6):
         jacobian, (x1, info) = with_jacobian(x0, t1, eps)
         assert int(info.status) == 0 and int(info.num_events) == 1
         assert abs(float(info.event_times[0]) - 0.4 / 1.5) < 1e-15
         assert np.abs(np.asarray(x1) - end).max() < 1e-15
         assert np.abs(np.asarray(jacobian) - swap).max() < 1e-14
-        assert np.abs(np.asarray(directional(jnp.eye(4), eps)).T - swap).max() < 1e-14
+        assert np.abs(np.asarray(balls_rates(x0, t1, eps)[0]).T - swap).max() < 1e-14
     # The time of impact, 0.2667 s, is in it: without its derivative this, just after it, would not be the swap.
     swap[0, 3] = swap[1, 2] = 0.27
     assert np.abs(np.asarray(with_jacobian(x0, 0.27, 1e-6)[0]) - swap).max() < 1e-13
@@ -330,6 +356,9 @@ def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
     assert np.all(np.asarray(info.status) & int(jc.Status.SIMULTANEOUS))
     assert not np.any(np.asarray(info.status) & int(jc.Status.FAILURES))
     assert np.all(np.asarray(ends)[:, 1] <= 1.0 + 1e-9)
+    # There is no B-derivative, and the status says so.
+    _, info = balls_rates(jnp.asarray(starts[0]), 1.5, 1e-4)
+    assert np.all(np.asarray(info.status) == int(jc.Status.SIMULTANEOUS))
     # Apart by a little, the two orders end differently; no bit then.
     apart = starts.copy()
     apart[:, 0] -= 0.05

@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 
 import jaxcontact as jc
 from jaxcontact.ess import DormandPrince, EventSystem, flow, integrate
+from jaxcontact.ess.plan import first_least
 from jaxcontact.models.affine_3d import AFFINE_3D
 
 ROOT = Path(__file__).parents[2]
@@ -382,3 +383,11 @@ def test_bands_may_differ_and_steps_may_be_fixed():
         assert int(info.status) == 0 and int(info.num_steps) <= 0.5 / dt + 8
         error.append(np.abs(x1 - tight).max())
     assert error[1] < 0.1 * error[0] < 1e-6
+
+
+@pytest.mark.parametrize("m", [7, 33, 200])
+def test_the_first_of_equal_waits_is_taken(rng, m):
+    waits = np.where(rng.random((200, m)) < 0.3, np.inf, rng.integers(-2, 3, (200, m)).astype(float))
+    waits[0] = np.inf
+    found = jax.jit(jax.vmap(first_least))(jnp.asarray(waits))
+    assert np.array_equal(found, np.argmin(waits, axis=1))
