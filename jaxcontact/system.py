@@ -46,6 +46,8 @@ class Structure:
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
             raise ValueError(f"dim: expected 2 (plane) or 3 (space), got {self.dim!r}")
+        if isinstance(self.bodies, str):
+            raise ValueError(f"bodies: expected a tuple of names, got {self.bodies!r}")
         names = [shape.name for shape in self.shapes]
         for kind, values in (("bodies", list(self.bodies)), ("shapes", names)):
             if len(set(values)) != len(values):

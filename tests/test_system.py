@@ -370,6 +370,7 @@ def structure(**changes):
     ("changes", "message"),
     [
         ({"dim": 4}, r"dim: expected 2 \(plane\) or 3 \(space\), got 4"),
+        ({"bodies": "ab"}, "bodies: expected a tuple of names, got 'ab'"),
         ({"bodies": ("a", "a")}, r"bodies: names must differ, got \['a', 'a'\]"),
         ({"shapes": (FLOOR, FLOOR)}, r"shapes: names must differ, got \['floor', 'floor'\]"),
         ({"bodies": ("c",)}, r"shapes: 'rim' is on body 'a'; bodies are \('c',\)"),

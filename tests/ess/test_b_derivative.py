@@ -97,7 +97,9 @@ class Affine:
         return np.array([[float(a) for a in (x - base) / r] for x, _ in found]), [o for _, o in found]
 
 
-@pytest.mark.parametrize("m", [2, 3, 6])
+@pytest.mark.parametrize(
+    "m", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(6, marks=pytest.mark.slow)]
+)
 def test_corners_equal_one_sided_differences_in_forty_digits(m):
     getcontext().prec = DIGITS + 10
     rng = np.random.default_rng(m)

@@ -99,7 +99,7 @@ def test_a_band_thinner_than_any_step_is_not_jumped_over():
 
 
 @pytest.mark.float32
-@pytest.mark.parametrize(("n", "m"), [(2, 2), (4, 6)])
+@pytest.mark.parametrize(("n", "m"), [pytest.param(2, 2, marks=pytest.mark.slow), (4, 6)])
 def test_piecewise_constant_fields_are_integrated_exactly(rng, tolerance, n, m):
     params = corner_params(rng, n, m)
     params["offsets"] = 0.3 * rng.random(m)

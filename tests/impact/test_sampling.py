@@ -231,6 +231,7 @@ def test_the_result_is_not_copied(gait, monkeypatch):
 # ---------------------------------------------------------------------------------------------------- selections
 
 
+@pytest.mark.slow
 def test_visited_equals_all_on_the_disks(disks, monkeypatch):
     """Outcomes of the same sample numbers behind a small pilot; measured: 3 of 768 differ.
 
@@ -267,6 +268,7 @@ def test_lemke_takes_one_of_the_solutions(gait):
     assert 0.3 < np.mean(everything > 0.01) < 0.7
 
 
+@pytest.mark.slow  # the law itself: tests/impact/test_routh.py
 def test_spatial_contacts_by_pivoting():
     unit = jnp.eye(3)
     terms = jc.ContactTerms(

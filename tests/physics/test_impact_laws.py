@@ -194,9 +194,8 @@ def test_every_step_is_a_solution_of_the_reference(case):
             assert norm(case.planar[0], options - path[i, k + 1]).min() <= 1e-9 * scale
 
 
-@pytest.mark.parametrize(
-    "case", ["compass_gait", pytest.param("disk_stack", marks=pytest.mark.slow)], indirect=True
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["compass_gait", "disk_stack"], indirect=True)
 def test_visited_obeys_the_laws_and_counts_the_same_steps(case, monkeypatch):
     """The faster selection, on more samples of the disks than "all" is given time for."""
     monkeypatch.setattr(stream, "PILOT", 256)
