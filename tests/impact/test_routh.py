@@ -102,7 +102,7 @@ def test_step_in_space():
     angle = 2 * np.pi * np.arange(48) / 8
     v = jnp.asarray(np.stack([np.cos(angle), np.sin(angle), -1 + 0 * angle], axis=1))
     for mu, cap, left in ((0.3, 0.5, 0.925), (1.0, 1.0, 0.5), (5.0, 1.0, 0.0)):
-        v_next, info = steps_in_space(point(mu, 3), v, jnp.full((48, 1), cap))
+        v_next, info = steps_in_space(point(mu, 3), v, jnp.full((48, 1), cap, float))
         expected = np.asarray(v) * [left, left, 1 - cap / MASS]
         np.testing.assert_allclose(v_next, expected, rtol=0, atol=1e-13)
         assert not np.any(info.status)
