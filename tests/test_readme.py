@@ -1,5 +1,6 @@
-"""The README's examples run as they stand."""
+"""The README's examples run as they stand, and what it points to exists."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,16 +11,42 @@ import pytest
 README = Path(__file__).parent.parent / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
+# One process for all: imports take as long as an example. Each starts with the settings and names of a new one.
+RUN = """
+import contextlib, io, json, sys, traceback
+import jax
+found = []
+for example in json.load(sys.stdin):
+    jax.config.update("jax_enable_x64", False)
+    printed, error = io.StringIO(), ""
+    try:
+        with contextlib.redirect_stdout(printed):
+            exec(compile(example, "README", "exec"), {"__name__": "__main__"})
+    except BaseException:
+        error = traceback.format_exc()
+    found.append((printed.getvalue(), error))
+json.dump(found, sys.stdout)
+"""
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_example_runs(number: int) -> None:
+
+@pytest.fixture(scope="module")
+def ran() -> list[tuple[str, str]]:
     done = subprocess.run(
-        [sys.executable, "-c", EXAMPLES[number]], capture_output=True, text=True, check=False
+        [sys.executable, "-c", RUN], input=json.dumps(EXAMPLES), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    return json.loads(done.stdout)
 
 
-def test_the_pictures_exist() -> None:
-    for path in re.findall(r"!\[.*?\]\((.*?)\)", README.read_text()):
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_example_runs(ran: list[tuple[str, str]], number: int) -> None:
+    printed, error = ran[number]
+    assert not error
+    assert printed.strip()
+
+
+def test_pictures_and_files_exist() -> None:
+    paths = re.findall(r"\]\(([^)]*)\)", README.read_text())
+    assert len(paths) >= 3
+    for path in paths:
         assert (README.parent / path).is_file(), path

@@ -118,7 +118,7 @@ def directions_of(angles, speed, drop):
     return np.stack([speed * np.cos(angles), speed * np.sin(angles), 0 * angles - drop], axis=1)
 
 
-@pytest.mark.parametrize("k", [4, 8, 32])
+@pytest.mark.parametrize("k", [pytest.param(4, marks=pytest.mark.slow), 8, 32])
 def test_sliding_point_mass_converges_to_the_true_cone(k):
     """Friction is on the boundary of the polygon and within pi / k of the direction opposite to sliding."""
     mu, speed, drop = 0.3, 2.0, 1.0

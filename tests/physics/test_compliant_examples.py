@@ -225,7 +225,14 @@ def test_foundation_of_rubber_is_first_order():
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 2.0, atol=0.05)
 
 
-@pytest.mark.parametrize(("case", "bound"), [((900, 50.0), 2e-4), ((100, 5.0), 7e-3), ((100, 50.0), 8e-3)])
+@pytest.mark.parametrize(
+    ("case", "bound"),
+    [
+        ((900, 50.0), 2e-4),
+        pytest.param((100, 5.0), 7e-3, marks=pytest.mark.slow),
+        pytest.param((100, 50.0), 8e-3, marks=pytest.mark.slow),
+    ],
+)
 def test_foundation_that_still_swings(case, bound):
     """What the step damps and the truth does not: 0.7 % of the first deflection after 1 s on 100 elements.
 
@@ -236,7 +243,7 @@ def test_foundation_that_still_swings(case, bound):
         assert error(model, h, ACCURATE[case]) < bound
 
 
-@pytest.mark.parametrize("number", [100, 900])
+@pytest.mark.parametrize("number", [pytest.param(100, marks=pytest.mark.slow), 900])
 @pytest.mark.parametrize("load", [5.0, 50.0])
 def test_foundation_of_steel_is_in_balance(number, load):
     model = jc.models.box_on_foundation(number, 1e11, load)
@@ -286,9 +293,10 @@ def test_the_associated_cone_lifts_a_sliding_box():
     np.testing.assert_allclose(info.gap, 0.01 * 0.125 * speed, rtol=0.02)
 
 
-def test_a_sticking_box_does_not_creep():
+@pytest.mark.parametrize("steps", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_sticking_box_does_not_creep(steps):
     model = jc.models.box_on_incline(0.375)
-    state, _, _ = march(model, 10_000, 0.01)
+    state, _, _ = march(model, steps, 0.01)
     moved = np.linalg.norm(state.q[:3] - np.asarray(model.state.q[:3]))
     assert moved < 1e-6  # m, in 100 s, of which it sinks in by 0.3e-6
 
