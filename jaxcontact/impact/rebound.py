@@ -9,7 +9,8 @@ name. Contact c keeps a store S_c of energy that it can give back, 0 before the 
 2. *Restitution*: a contact with something in store that did not approach when the step began pushes, with at
    most the impulse that was drawn for it, and at most until its store is empty. One contact after the other,
    the largest draw first. Its path in the plane then has two pieces, known in closed form, and Coulomb's law
-   holds all along: it slides with full friction against u_t; once u_t = 0 it sticks, or slides back.
+   holds all along: it slides with full friction against u_t; once u_t = 0 it sticks, or slides back. In space,
+   with the polyhedral cone of Algorithm 1, it has more, see `rebound_in_space.py`.
 
 A contact that is driven in again compresses again, and its store grows. The impact ends when nothing
 approaches and every store is empty (less than what an approach at 1e-8 m/s would store). Draws of 0 keep a
@@ -56,7 +57,7 @@ def check(terms: ContactTerms, restitution: Any) -> jax.Array | None:
     """(nc,) coefficients of restitution, None where all are known to be 0; raise for what cannot be."""
     if restitution is None:
         return None
-    nc, nt = terms.J_t.shape[:2]
+    nc = terms.J_t.shape[0]
     if np.shape(restitution) not in ((), (nc,)):
         raise ValueError(
             f"restitution: expected a number or shape ({nc},), got shape {np.shape(restitution)}"
@@ -67,8 +68,6 @@ def check(terms: ContactTerms, restitution: Any) -> jax.Array | None:
             raise ValueError(f"restitution: expected numbers in 0..1, got {restitution}")
         if not np.any(values):
             return None
-    if nt != 1:
-        raise ValueError("restitution: offered for planar contacts (nt = 1), got spatial ones (nt = 2)")
     return jnp.broadcast_to(jnp.asarray(restitution, terms.M.dtype), (nc,))
 
 
@@ -106,9 +105,9 @@ def give_back(
     """
     m = stored.shape[0]
     noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
-    slowest = _column(_slowest(space), stored)
-    ready = loaded(space, stored) & (u[0::2] >= -slowest)
-    stored = stored + _gain(elastic, u, u_next, change, noise, speed)
+    least = _column(slowest(space), stored)
+    ready = loaded(space, stored) & (u[0::2] >= -least)
+    stored = stored + gain(elastic, u, u_next, change, noise, speed)
     order = _order(lax.stop_gradient(cap))
     delassus = space.delassus
     own = [jnp.stack([delassus[2 * c + i, 2 * c + j] for c in range(m)]) for i, j in ((0, 0), (0, 1), (1, 1))]
@@ -117,7 +116,7 @@ def give_back(
     for place in range(m):
         chosen = order == place  # one contact of each lane
         velocity = u_next + modes.apply(delassus.T, impulse)
-        go = chosen & ready & (velocity[0::2] >= -slowest)
+        go = chosen & ready & (velocity[0::2] >= -least)
         each = [velocity[0::2], velocity[1::2], cap, stored, *(_column(a, stored) for a in own)]
         piece = _Push(*(_total(jnp.where(chosen, a, 0.0)) for a in each))
         normal, tangent, rest = _push(piece, noise)
@@ -150,10 +149,10 @@ def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     rate_n, rate_t = p.nn - sign * p.mu * p.nt, p.nt - sign * p.mu * p.tt
     slows = sign * rate_t < 0
     until = jnp.where(slows, -p.u_t / jnp.where(slows, rate_t, 1.0), jnp.inf)
-    reach, spends = _reach(p.u_n, rate_n, p.stored, noise)
-    first = jnp.where(slides, _least_of(p.cap, until, reach), 0.0)
+    far, spends = reach(p.u_n, rate_n, p.stored, noise)
+    first = jnp.where(slides, least_of(p.cap, until, far), 0.0)
     stops = ~slides | (first >= until)
-    empty = slides & spends & (first >= reach)
+    empty = slides & spends & (first >= far)
     work = first * (p.u_n + 0.5 * rate_n * first)
     left = p.stored - jnp.where(work > 0, work, p.elastic * work)
     # Then it sticks, if friction suffices, or slides the way the normal impulse drives it.
@@ -163,16 +162,16 @@ def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     rate_n = p.nn - ratio * p.nt
     wedged = rate_n <= float(jnp.finfo(left.dtype).eps) ** 0.65 * p.nn
     goes_on = stops & ~empty & ~wedged & (u_n >= -noise)
-    reach, spends = _reach(u_n, rate_n, left, noise)
-    second = jnp.where(goes_on, _least_of(p.cap - first, reach), 0.0)
-    empty |= (stops & wedged) | (goes_on & spends & (second >= reach))
+    far, spends = reach(u_n, rate_n, left, noise)
+    second = jnp.where(goes_on, least_of(p.cap - first, far), 0.0)
+    empty |= (stops & wedged) | (goes_on & spends & (second >= far))
     left = left - second * (u_n + 0.5 * rate_n * second)
     # What sticks from the beginning has u_t within `noise` of 0: from now on it is 0.
     hold = jnp.where(~slides & sticks & (second > 0), p.u_t / tt, 0.0)
     return first + second, -sign * p.mu * first - ratio * second - hold, jnp.where(empty, 0.0, left)
 
 
-def _reach(
+def reach(
     u_n: jax.Array, rate: jax.Array, stored: jax.Array, noise: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Impulse up to which a push may go, and whether the store is empty there, or else u_n has fallen to 0.
@@ -187,25 +186,26 @@ def _reach(
     return jnp.where(falls, -u_n / jnp.where(falls, rate, 1.0), spent), spends
 
 
-def _least_of(*lengths: jax.Array) -> jax.Array:
+def least_of(*lengths: jax.Array) -> jax.Array:
     """The smallest; the first of equal ones, whose derivative it has."""
     return functools.reduce(lambda a, b: jnp.where(b < a, b, a), lengths)
 
 
-def _gain(
+def gain(
     elastic: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, noise: jax.Array, speed: jax.Array
 ) -> jax.Array:
     """(m, *batch) what a compression adds to the stores."""
-    lam_n, lam_t = change[0::2], change[1::2]
+    rows = u.shape[0] // elastic.shape[0]
     mean = 0.5 * (u + u_next)
-    lost = -_total(lam_n * mean[0::2] + lam_t * mean[1::2])
-    at_rest = (jnp.abs(u[0::2]) <= noise) & (jnp.abs(u_next[0::2]) <= noise)
-    work = jnp.where(at_rest, 0.0, -lam_n * mean[0::2])
-    gain = _column(elastic, work) * jnp.where(work > 0, work, 0.0)
-    total = _total(gain)
+    power = [change[i::rows] * mean[i::rows] for i in range(rows)]
+    lost = -_total(functools.reduce(jnp.add, power))
+    at_rest = (jnp.abs(u[0::rows]) <= noise) & (jnp.abs(u_next[0::rows]) <= noise)
+    work = jnp.where(at_rest, 0.0, -power[0])
+    added = _column(elastic, work) * jnp.where(work > 0, work, 0.0)
+    total = _total(added)
     more = total > lost + 64.0 * float(jnp.finfo(u.dtype).eps) * speed**2
     share = jnp.where(more, jnp.where(lost > 0, lost, 0.0) / jnp.where(more, total, 1.0), 1.0)
-    return gain * share[None]
+    return added * share[None]
 
 
 def _order(cap: jax.Array) -> jax.Array:
@@ -215,14 +215,16 @@ def _order(cap: jax.Array) -> jax.Array:
     return jnp.stack([sum(b.astype(jnp.int32) for b in row) for row in before])
 
 
-def _slowest(space: ContactSpace) -> jax.Array:
+def slowest(space: ContactSpace) -> jax.Array:
     """(m,) rate of approach that counts."""
-    return collision_tolerance(space.delassus.dtype) * lax.stop_gradient(space.scale[0::2])
+    return collision_tolerance(space.delassus.dtype) * lax.stop_gradient(
+        space.scale[:: 1 + space.num_tangents]
+    )
 
 
 def _least(space: ContactSpace) -> jax.Array:
     """(m,) what an approach at that rate stores."""
-    return 0.5 * _slowest(space) ** 2
+    return 0.5 * slowest(space) ** 2
 
 
 def _total(x: jax.Array) -> jax.Array:

@@ -30,6 +30,7 @@ from jaxcontact.impact.contact_space import (
     residual_status,
 )
 from jaxcontact.impact.pivoting import random_cover, solve_by_pivoting
+from jaxcontact.impact.rebound_in_space import give_back_in_space
 from jaxcontact.solvers import modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -191,7 +192,8 @@ def resolve(
 
     Steps (`routh_step`) until no active contact approaches faster than 1e-8 m/s, at most N of them. With
     restitution a step also lets contacts push that have energy in store, each by at most its impulse_max, and
-    steps go on until the stores are empty; `rebound.py` says how, what is proven and what is observed.
+    steps go on until the stores are empty; `rebound.py` and `rebound_in_space.py` say how, what is proven and
+    what is observed.
 
     Args:
         terms: contact terms, nc contacts.
@@ -199,7 +201,7 @@ def resolve(
         impulse_max: (N, nc) largest normal impulse of every step, N s.
         pick: (N,) in [0, 1), chooses among the distinct solutions of every step.
         restitution: e, a number or (nc,) in 0..1: Stronge's energetic coefficient, e^2 the share of the work
-            of compression that restitution gives back. 0 or None: inelastic. For planar contacts.
+            of compression that restitution gives back. 0 or None: inelastic.
         selection: "all" or "lemke", as in `routh_step`.
         num_directions: sides of the friction cone in space; no effect in the plane.
 
@@ -207,7 +209,7 @@ def resolve(
         v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
 
     Raises:
-        ValueError, TypeError: as `routh_step`; restitution outside of 0..1 or NaN, or with spatial contacts.
+        ValueError, TypeError: as `routh_step`; restitution outside of 0..1 or NaN.
 
     Status: UNTERMINATED where a contact still approaches, or has energy in store, after N steps; the bits of
         `routh_step`; inside jit INVALID for a pick outside of [0, 1), a restitution outside of 0..1.
@@ -295,9 +297,13 @@ def _resolve(
         if elastic is not None:
             moved |= jnp.any(rebound.loaded(space, stored))
             change = jnp.where(needed, change, 0.0)
-            cap = jnp.where(space.active, draw[0] / space.scale[::2], 0.0)
+            cap = jnp.where(space.active, draw[0] / space.scale[:: 1 + space.num_tangents], 0.0)
             u, u_next = space.jacobian @ v, space.jacobian @ v_next
-            push, stored = rebound.give_back(space, elastic, cap, u, u_next, change, stored, speed)
+            passage = (space, elastic, cap, u, u_next, change, stored, speed)
+            if space.num_tangents == 1:
+                push, stored = rebound.give_back(*passage)
+            else:
+                push, stored = give_back_in_space(*passage, directions)
             v_next, change = v_next + space.response @ push, change + push
         return (
             v_next,

@@ -100,9 +100,9 @@ def sample(
         num_samples: how many samples.
         seed: of the scrambled Sobol points of dimension N (nc + 1).
         restitution: e, a number or (nc,) in 0..1, Stronge's energetic coefficient: steps then also let
-            contacts push that were compressed, see `resolve`. 0 or None: inelastic, with the same bits. For
-            planar contacts. An impact takes about twice the steps: 4.6 instead of 2.5 for the rocking block
-            at e = 1, 4.7 instead of 2.3 for the compass gait.
+            contacts push that were compressed, see `resolve`. 0 or None: inelastic, with the same bits. An
+            impact takes about twice the steps: 4.6 instead of 2.5 for the rocking block at e = 1, 4.7
+            instead of 2.3 for the compass gait, and 4.7 instead of 2.7 for the box in space.
         selection: "all": uniform among the distinct solutions of each step, found by enumerating
             contact modes (planar, nc <= 5). "visited": the same among the modes that earlier samples
             met, much faster for many contacts; a sample with a step whose valid modes are not among the
@@ -145,8 +145,8 @@ def sample(
     Raises:
         ValueError, TypeError: bad terms or v (as `anitescu_potra`), step not positive and finite,
             max_steps, num_samples or chunk < 1, an unknown selection, a selection not offered for these
-            terms; restitution outside of 0..1 or NaN, or with spatial contacts; a density of the wrong shape
-            or outside of [0, 1]; a checkpoint that is damaged, of another run, or in use.
+            terms; restitution outside of 0..1 or NaN; a density of the wrong shape or outside of [0, 1]; a
+            checkpoint that is damaged, of another run, or in use.
         OSError: the checkpoint cannot be written, as on a full disk; what it holds stays good.
 
     Status: per sample, UNTERMINATED where a contact still approaches, or has energy in store, after
