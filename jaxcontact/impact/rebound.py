@@ -9,8 +9,8 @@ name. Contact c keeps a store S_c of energy that it can give back, 0 before the 
 2. *Restitution*: a contact with something in store that did not approach when the step began pushes, with at
    most the impulse that was drawn for it, and at most until its store is empty. One contact after the other,
    the largest draw first. Its path in the plane then has two pieces, known in closed form, and Coulomb's law
-   holds all along: it slides with full friction against u_t; once u_t = 0 it sticks, or slides back. In space,
-   with the polyhedral cone of Algorithm 1, it has more, see `rebound_in_space.py`.
+   holds all along: it slides with full friction against u_t; once u_t = 0 it sticks, or slides back. In space
+   it has more, see `rebound_in_space.py`.
 
 A contact that is driven in again compresses again, and its store grows. The impact ends when nothing
 approaches and every store is empty (less than what an approach at 1e-8 m/s would store). Draws of 0 keep a
@@ -27,14 +27,19 @@ Proven, in exact arithmetic, with E the kinetic energy:
 - One contact, mu = 0 or D_nt = 0: u_n+ = -e u_n-, whatever the draws.
 - mu = 0 and e = 1: every propagative outcome (`propagate_all`) is that of some draws, each 0 or large: a
   single elastic impact is one compression and one push.
+- Draws of smaller steps are draws of larger ones, too: where steps suffice, the set shrinks with `step`.
 
 Where sliding friction drives a loaded contact in (D_nn < mu |D_nt|) its push does negative work, which is
 compression, until it sticks. A contact that sticks and cannot move (a pendulum against a wall) keeps nothing.
 
-Observed, not proven: that impacts end, and after how many steps. All of 4096 samples of the rocking block,
-the compass gait, the box at the wall and the RAMone did, at e = 0.5 and 1, and 300 of the disks at e = 0.5.
+Observed, not proven: that impacts end, and after how many steps. With e = 0.1, 0.25, 0.5, 0.75, 0.9 and 1 all
+of 4096 samples of the rocking block, the compass gait, the box at the wall and the RAMone did, within 18
+steps; with 0.25, 0.5, 0.75 and 1 all of 1024 of the box in space, within 8; with 0.5 all of 300 of the disks.
 How many samples had a store take less than e^2 w, at e = 1: none on the block, 1 % on the box at the wall,
 7 % on the gait, 18 % of random pairs of contacts, of which one would else have gained 97 % of energy.
+Convergence is of first order: halving the steps of one order of the rocking block again and again, from the
+model's own, its outcome moves by 4.1, 2.3, 1.3, 0.7 % of |v|_M on average at e = 0.5, by 5.5, 2.6, 1.5, 0.7 %
+at e = 1, and by 1.2, 0.8, 0.5, 0.3 % without restitution (2048 orders, 2^-4 of the step at the end).
 """
 
 from __future__ import annotations

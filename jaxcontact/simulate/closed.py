@@ -13,7 +13,7 @@ from jax import lax
 from jaxcontact import implicit, linalg
 
 MAX_CHANGES = 48
-PATIENCE, SWEEPS = 8, 30  # changes of modes before sweeps, and number of these
+PATIENCE, SWEEPS = 8, 30  # changes of modes before sweeps, and number of these, at first
 
 
 def contact_impulses(
@@ -70,9 +70,11 @@ def contact_impulses(
     def improve(carry: tuple) -> tuple:
         lam, calm, *_, count = carry
         # Sets that go round in circles, as redundant contacts can, are left by sweeps, which go on from where
-        # they were: the impulses of a wrong set are no better start.
+        # they were: the impulses of a wrong set are no better start. Twice as many each time: where contacts
+        # nearly oppose each other it takes some hundreds until the modes are right.
         tired = count % PATIENCE == PATIENCE - 1
-        calm = lax.cond(tired, lambda: lax.fori_loop(0, SWEEPS, sweep, calm), lambda: calm)
+        number = SWEEPS << (count // PATIENCE)
+        calm = lax.cond(tired, lambda: lax.fori_loop(0, number, sweep, calm), lambda: calm)
         lam = jnp.where(tired, calm, lam)
         found = modes(lam)
         equations, rhs = _equations(*fixed, *found)
