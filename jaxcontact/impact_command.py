@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact import impact
+from jaxcontact import impact, propagative_command
 from jaxcontact.catalogue import UsageError, find_model, with_impacts
 from jaxcontact.impact.checkpoint import num_finished
 from jaxcontact.impact.sampling import SELECTIONS, Progress
@@ -41,6 +41,14 @@ def add_parser(commands: Any) -> None:
         "impact disk_stack --samples 2^24 --checkpoint run; interrupted, the same command goes on.",
     )
     run.add_argument("model", metavar="MODEL", help="a mechanism; `jaxcontact models` lists them")
+    run.add_argument(
+        "--law",
+        choices=("set-valued", "propagative"),
+        default="set-valued",
+        help="set-valued: samples with friction; propagative: every outcome of single elastic impacts, one "
+        "after the other, without friction, and the order that leads there, of the other options only --json "
+        "[set-valued]",
+    )
     run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
     run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(
@@ -109,14 +117,32 @@ def _count(text: str) -> int:
     return value
 
 
-def _impact_model(options: argparse.Namespace) -> Model:
-    """The model, with the friction asked for, if it can have an impact."""
+def _mechanism(options: argparse.Namespace) -> Model:
+    """The model, if it has contacts."""
     model = find_model(options.model)
     if not isinstance(model.system, System):
         raise UsageError(f"{options.model} is not a mechanism: it has no impact")
-    num_contacts = model.system.structure.num_contacts
-    if num_contacts == 0:
+    if model.system.structure.num_contacts == 0:
         raise UsageError(f"{options.model} has no contacts, so no impact; {with_impacts()}")
+    return model
+
+
+def _propagative(options: argparse.Namespace) -> int:
+    """Every outcome of single impacts; 1 if some may be missing."""
+    for name in ("restitution", "mu", "checkpoint"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name}: not with --law propagative")
+    model = _mechanism(options)
+    terms = contact_terms(model.system, model.params, model.state)
+    summary = propagative_command.summarise(options.model, terms, model.state.v)
+    print(json.dumps(summary, indent=2) if options.json else propagative_command.as_text(summary))
+    return 0 if summary["status"] == "SUCCESS" else 1
+
+
+def _impact_model(options: argparse.Namespace) -> Model:
+    """The model, with the friction asked for, if it can have an impact."""
+    model = _mechanism(options)
+    num_contacts = model.system.structure.num_contacts
     if None in (options.step or model.step, options.max_steps or model.max_steps):
         raise UsageError(
             f"{options.model} is an example of motion in time, not set up for an impact; give --step and "
@@ -131,6 +157,8 @@ def _impact_model(options: argparse.Namespace) -> Model:
 
 
 def _impact(options: argparse.Namespace) -> int:
+    if options.law == "propagative":
+        return _propagative(options)
     model = _impact_model(options)
     terms = contact_terms(model.system, model.params, model.state)
     settings = {

@@ -112,9 +112,23 @@ def test_restitution_reaches_the_sampler(capsys: pytest.CaptureFixture[str], tmp
     assert code == 0 and "restitution      0.5" in out
 
 
+def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "impact", "newtons_cradle", "--law", "propagative")
+    assert code == 0 and "1 outcome of" in out and "A B" in out and "Theorem 3" in out
+    assert "status           SUCCESS" in out
+    code, out, _ = run(capsys, "impact", "newtons_cradle", "--law", "propagative", "--json")
+    summary = json.loads(out)
+    np.testing.assert_allclose(summary["outcomes"][0]["v_plus"], [0.0, 0.0, 1.0], atol=1e-14)
+    assert summary["indeterminacy"] < 1e-12 and summary["plastic_energy_ratio"] == pytest.approx(1 / 3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ["impact", "rocking_block", "--law", "propagative", "--mu", "1"],
+            "--mu: not with --law propagative",
+        ),
         (["impact", "rocking_block", "--restitution", "1.5"], "restitution: expected numbers in 0..1"),
         (["impact", "rocking_blok"], "did you mean 'rocking_block'"),
         (["impact", "xyzzy"], ", box_and_wall, "),

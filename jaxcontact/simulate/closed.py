@@ -1,7 +1,8 @@
 """Impulses of contacts that stay closed: unilateral normals, friction of maximal dissipation.
 
 Owns the search for their modes in velocities that are affine in the impulses, u = u_0 + D lam, by a
-primal-dual active set; D need not be symmetric.
+primal-dual active set; D need not be symmetric. Of 2000 random problems of three contacts, half of them
+redundant, 3 in the plane and 16 in space are not found: sweeps get slow there, or go round in circles, too.
 """
 
 from __future__ import annotations
@@ -67,6 +68,10 @@ def contact_impulses(
         *_, settled, count = carry
         return ~settled & (count < MAX_CHANGES)
 
+    def good(lam: jax.Array) -> jax.Array:
+        scale = jnp.maximum(reference, jnp.max(jnp.abs(lam), initial=0.0))
+        return error(lam) <= tolerance * scale
+
     def improve(carry: tuple) -> tuple:
         lam, calm, *_, count = carry
         # Sets that go round in circles, as redundant contacts can, are left by sweeps, which go on from where
@@ -79,9 +84,11 @@ def contact_impulses(
         found = modes(lam)
         equations, rhs = _equations(*fixed, *found)
         inverse, _ = linalg.generalized_inverse(equations)
-        lam = (inverse @ rhs).reshape(nc, dim)
-        scale = jnp.maximum(reference, jnp.max(jnp.abs(lam), initial=0.0))
-        return lam, calm, inverse, found, error(lam) <= tolerance * scale, count + 1
+        solved = (inverse @ rhs).reshape(nc, dim)
+        # Where the modes are ambiguous and their equations singular, sweeps may be there already.
+        there = tired & good(lam) & ~good(solved)
+        lam = jnp.where(there, lam, solved)
+        return lam, calm, inverse, found, good(lam), count + 1
 
     zeros = jnp.zeros_like(delassus)
     first = (guess, guess, zeros, modes(guess), jnp.array(False), jnp.int32(0))

@@ -111,4 +111,4 @@ def test_impulses_of_closed_contacts_obey_coulomb(dim):
         np.testing.assert_allclose(
             power[closed], (0.3 * lam[:, 0] * slip)[closed], atol=1e-7 * size * (1 + lam.max())
         )
-    assert found >= 190
+    assert found >= (200 if dim == 2 else 196)
