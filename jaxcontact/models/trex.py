@@ -151,9 +151,10 @@ def trex() -> Model:
 
     What the paper leaves out is chosen here: the hips are at the centre of the front body; bodies are solid
     spheres; thighs, shanks and the tail are rods, the tail from the centre of the rear body to the apex of
-    the cone around both; knees and body joint are stiff enough for the weight; the hips' PD gains are the
-    paper's 1e5 and 1e4 read in kg, cm and s (in g, cm and s they could not carry it); friction is 0.5.
-    Springs rest, and hips hold, in the state given. The balls are not among the contacts.
+    the cone around both; knees and body joint are stiff enough for the weight, 20 and 40 N m/rad, 0.1 and
+    0.2 N m s/rad; the hips' PD gains are 10 N m/rad and 1 N m s/rad, the paper's 1e5 and 1e4 read in kg, cm
+    and s (in g, cm and s they could not carry it); the hips turn at 10 rad/s; friction is 0.5. Springs rest,
+    and hips hold, in the state given. The balls are not among the contacts.
     """
     front, rear, thigh, shank = 0.07, 0.04, 0.08, 0.10
     theta, hip = 5.78, 5.13

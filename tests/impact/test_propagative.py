@@ -52,25 +52,28 @@ def test_reset_maps_are_reflections(tolerance):
         M = np.eye(nv) + 0.1 * random_spd(rng, nv)
         u = rng.normal(size=nv)
         gamma = np.asarray(impact.reset_map(jnp.asarray(M, float), jnp.asarray(u, float)))
-        np.testing.assert_allclose(gamma @ gamma, np.eye(nv), atol=20 * limit)
-        np.testing.assert_allclose(gamma.T @ M @ gamma, M, atol=20 * limit)  # an isometry
+        np.testing.assert_allclose(gamma @ gamma, np.eye(nv), atol=limit)
+        np.testing.assert_allclose(gamma.T @ M @ gamma, M, atol=limit * np.linalg.norm(M))  # an isometry
         scaled = impact.reset_map(jnp.asarray(M, float), jnp.asarray(-7.0 * u, float))
-        np.testing.assert_allclose(scaled, gamma, atol=20 * limit)
-        np.testing.assert_allclose(u @ gamma, -u, atol=20 * limit)
+        np.testing.assert_allclose(scaled, gamma, atol=limit)
+        np.testing.assert_allclose(u @ gamma, -u, atol=limit)
     with pytest.raises(ValueError, match=r"M \(nv, nv\) and u \(nv,\)"):
         impact.reset_map(jnp.eye(3), jnp.ones(2))
 
 
-@pytest.mark.parametrize("nc", [1, 3, 6])
-def test_elastic_outcomes_keep_energy_and_the_momentum_along_the_contacts(nc):
-    rng = np.random.default_rng(nc)
-    cases = [chamber(rng, nc, nc + 2) for _ in range(40)]
+def test_elastic_outcomes_keep_energy_and_the_momentum_along_the_contacts():
+    """1 to 6 contacts; the others of six are not active."""
+    rng = np.random.default_rng(3)
+    number = np.repeat(np.arange(1, 7), 40)
+    cases = [chamber(rng, 6, 8) for _ in number]
     terms, v = jax.tree.map(lambda *leaves: jnp.stack(leaves), *cases)
+    terms = terms.replace(active=jnp.asarray(np.arange(6) < number[:, None]))
     law = jax.jit(jax.vmap(lambda t, v: impact.propagate(t, v, max_reflections=256)))
     v_plus, info = law(terms, v)
     assert np.mean(np.asarray(info.status) == 0) > 0.9
     for i in np.flatnonzero(np.asarray(info.status) == 0):
-        M, J = np.asarray(terms.M[i]), np.asarray(terms.J_n[i])
+        nc = number[i]
+        M, J = np.asarray(terms.M[i]), np.asarray(terms.J_n[i])[:nc]
         before, after = energy(M, np.asarray(v[i])), energy(M, np.asarray(v_plus[i]))
         assert abs(after - before) <= 1e-12 * before
         assert np.min(J @ np.asarray(v_plus[i])) >= -1e-10
@@ -138,7 +141,7 @@ def terms_of(model):
     return jc.contact_terms(model.system, model.params, model.state)
 
 
-@pytest.mark.parametrize("number", [3, 5])
+@pytest.mark.parametrize("number", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 5, 6, 8))])
 def test_equal_balls_of_a_cradle_pass_it_on(number):
     model = jc.models.newtons_cradle((0.7,) * number)
     terms = terms_of(model)
