@@ -201,8 +201,7 @@ def test_a_rod_slides_sticks_or_slides_back():
     assert max(newton) > 0.05
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("derivative", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
 def test_derivatives_against_differences(derivative):
     """Where the end of the rod slides, and where it slides until it sticks."""
     points = np.array([[1.0, 0.3, 1.0, -1.0, 0.0, 0.8], [1.0, 0.6, 0.6, -1.0, 1.0, 0.7]])
@@ -246,6 +245,7 @@ def slopes(terms, v, caps, picks, e, directions, length, weight):
     return v_plus, info.num_solves, push(jnp.ones_like(length)), pull(weight)[0]
 
 
+@pytest.mark.slow
 def test_derivatives_of_two_contacts_against_differences():
     """By M, J, mu, v, draws and e at once, where all see the same contact modes nearby; e from 0 to 1, friction."""
     rng = np.random.default_rng(11)

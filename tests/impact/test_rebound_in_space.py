@@ -107,7 +107,7 @@ def best_friction(mu, matrix, slope):
     return points[np.argmin(points @ slope + 0.5 * np.sum((points @ matrix) * points, axis=1))]
 
 
-def by_small_steps(D, mu, u, stored, number=500):
+def by_small_steps(D, mu, u, stored, number=250):
     """A push in small steps of the normal impulse, implicit in the friction, until the work is done."""
     dp = 2.0 * np.sqrt(stored / D[0, 0]) / number
     for _ in range(20 * number):
@@ -124,25 +124,30 @@ def test_pushes_follow_friction_round_the_corners():
     """Slides that turn, stop, stick or start again, against tiny steps of impulse; one contact."""
     rng = np.random.default_rng(5)
     terms, v = random_two(rng, 1.0, (True, False))
-    v = v - 2.0 * terms.J_n[:, 0] * jnp.maximum(jnp.sum(terms.J_n[:, 0] * v, 1), 0.0)[:, None]
-    e, picks = jnp.full((LANES, 2), 0.8), jnp.zeros((LANES, STEPS))
-    once = jnp.zeros((LANES, STEPS, 2)).at[:, 0].set(1e3)
-    pressed, _ = bounce(terms, v, once, picks, e)
-    v_plus, info = bounce(terms, v, once.at[:, 1:].set(1e3), picks, e)
-    turned = 0
+    host, rows = jax.tree.map(np.asarray, terms), both_rows(terms)[:, 0]
+    v = np.asarray(v) - 2.0 * host.J_n[:, 0] * np.maximum(np.sum(host.J_n[:, 0] * v, axis=1), 0.0)[:, None]
+    e, picks, caps = np.full((LANES, 2), 0.8), np.zeros((LANES, STEPS)), np.zeros((LANES, STEPS, 2))
+    caps[:, 0] = 1e3
+    law = lambda caps: bounce(terms, *map(jnp.asarray, (v, caps, picks, e)))  # noqa: E731
+    pressed, _ = law(caps)
+    caps[:, 1:] = 1e3
+    v_plus, info = law(caps)
+    pressed, v_plus, num_solves = map(np.asarray, (pressed, v_plus, info.num_solves))
+    turned = checked = 0
     for i in range(LANES):
-        M, J, mu = np.asarray(terms.M[i]), both_rows(terms)[i, 0], float(terms.mu[i, 0])
+        M, J, mu = host.M[i], rows[i], host.mu[i, 0]
         D = J @ np.linalg.solve(M, J.T)
-        before, u = J @ np.asarray(v[i]), J @ np.asarray(pressed[i])
-        if before[0] > -0.1 or int(info.num_solves[i]) != 2:
+        before, u = J @ v[i], J @ pressed[i]
+        if before[0] > -0.1 or num_solves[i] != 2 or checked == 12:
             continue
+        checked += 1
         lam = np.linalg.solve(D, u - before)
         work, lost = -lam[0] * before[0] / 2, -lam @ (u + before) / 2
         want = by_small_steps(D, mu, u, min(0.64 * work, lost))
-        np.testing.assert_allclose(J @ np.asarray(v_plus[i]), want, atol=1e-2 * np.abs(before).max())
+        np.testing.assert_allclose(J @ v_plus[i], want, atol=2e-2 * np.abs(before).max())
         straight = np.linalg.norm(np.cross([*want[1:], 0], [*u[1:], 0]))
         turned += straight > 1e-2 * np.linalg.norm(want[1:]) * np.linalg.norm(u[1:])
-    assert turned >= 5
+    assert turned >= 4
 
 
 def test_draws_of_full_steps_are_the_propagative_outcomes():
