@@ -186,7 +186,11 @@ def test_two_processes_give_the_bits_of_one(
         )
         for i in range(2)
     ]
-    outputs = [run.communicate(timeout=400) for run in runs]
+    try:
+        outputs = [run.communicate(timeout=400) for run in runs]
+    finally:
+        for run in runs:
+            run.kill()
     assert [run.returncode for run in runs] == [0, 0], outputs
     lines = [[line.split() for line in out.splitlines() if line.startswith("bits")] for out, _ in outputs]
 
