@@ -58,44 +58,49 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A matrix G with A G b = b for every b in the range of A, by elimination with complete pivoting.
 
     Args:
-        matrix: (n, n), any rank; rows and columns should be scaled to similar size.
+        matrix: (n, n, ...), any rank, batch axes last; rows and columns should be scaled to similar size.
 
     Returns:
-        G (n, n), equal to the inverse for a regular matrix, and the rank, int32.
+        G (n, n, ...), equal to the inverse for a regular matrix, and the rank (...), int32.
     """
-    n = matrix.shape[0]
+    n, batch = matrix.shape[0], matrix.shape[2:]
     dtype = matrix.dtype
-    size = jnp.max(jnp.abs(matrix), initial=0.0)
+    size = jnp.max(jnp.abs(matrix), axis=(0, 1), initial=0.0)
     threshold = pivot_tolerance(dtype) * size
+    index = jnp.arange(n, dtype=jnp.int32).reshape(n, *(1,) * len(batch))
+    place = index[:, None] * n + index[None]
 
     def eliminate(_: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-        a, rows, place, free_rows, free_cols, rank = carry
-        candidates = jnp.abs(a) * free_rows[:, None] * free_cols[None, :]
-        best = jnp.argmax(candidates.ravel())
-        row_hit = (jnp.arange(n) == best // n).astype(dtype)
-        col_hit = (jnp.arange(n) == best % n).astype(dtype)
-        pivot = jnp.sum(a * row_hit[:, None] * col_hit[None, :])
-        good = jnp.max(candidates) > threshold  # not |pivot|: with all used up, argmax is arbitrary
-        safe = jnp.where(good, pivot, 1.0)
-        a_row = jnp.sum(a * row_hit[:, None], axis=0) / safe
-        r_row = jnp.sum(rows * row_hit[:, None], axis=0) / safe
-        factor = jnp.sum(a * col_hit[None, :], axis=1) * (1.0 - row_hit)
-        a_next = jnp.where(row_hit[:, None] > 0, a_row[None, :], a - factor[:, None] * a_row[None, :])
-        r_next = jnp.where(row_hit[:, None] > 0, r_row[None, :], rows - factor[:, None] * r_row[None, :])
+        a, rows, order, free_rows, free_cols, rank = carry
+        candidates = jnp.abs(a) * free_rows[:, None] * free_cols[None]
+        largest = jnp.max(candidates, axis=(0, 1))
+        best = jnp.min(jnp.where(candidates == largest[None, None], place, n * n), axis=(0, 1))
+        row_hit = (index == best[None] // n).astype(dtype)
+        col_hit = (index == best[None] % n).astype(dtype)
+        good = largest > threshold  # not |pivot|: with all used up, the place is arbitrary
+        a_row = jnp.sum(a * row_hit[:, None], axis=0)
+        safe = jnp.where(good, jnp.sum(a_row * col_hit, axis=0), 1.0)
+        a_row = a_row / safe[None]
+        r_row = jnp.sum(rows * row_hit[:, None], axis=0) / safe[None]
+        factor = jnp.sum(a * col_hit[None], axis=1) * (1.0 - row_hit)
+        hit = row_hit[:, None] > 0
+        a_next = jnp.where(hit, a_row[None], a - factor[:, None] * a_row[None])
+        r_next = jnp.where(hit, r_row[None], rows - factor[:, None] * r_row[None])
         return (
             jnp.where(good, a_next, a),
             jnp.where(good, r_next, rows),
-            jnp.where(good, place + col_hit[:, None] * row_hit[None, :], place),
+            jnp.where(good, order + col_hit[:, None] * row_hit[None], order),
             jnp.where(good, free_rows * (1.0 - row_hit), free_rows),
             jnp.where(good, free_cols * (1.0 - col_hit), free_cols),
             rank + good.astype(jnp.int32),
         )
 
-    identity = jnp.eye(n, dtype=dtype)
-    ones = jnp.ones(n, dtype)
-    start = (matrix, identity, jnp.zeros_like(identity), ones, ones, jnp.int32(0))
-    _, rows, place, _, _, rank = lax.fori_loop(0, n, eliminate, start)
-    return place @ rows, rank
+    zero = jnp.zeros_like(matrix)
+    identity = zero + jnp.eye(n, dtype=dtype).reshape(n, n, *(1,) * len(batch))
+    ones = jnp.ones((n, *batch), dtype)
+    start = (matrix, identity, zero, ones, ones, jnp.zeros(batch, jnp.int32))
+    _, rows, order, _, _, rank = lax.fori_loop(0, n, eliminate, start)
+    return jnp.einsum("ij...,jk...->ik...", order, rows), rank
 
 
 UNROLLED = 12  # largest matrix whose factorisation is written out pivot by pivot

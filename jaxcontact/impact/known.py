@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxcontact.impact.lanes import BLOCK, FEW
+from jaxcontact.impact.lanes import FEW
 from jaxcontact.solvers import modes, sieve
 
 SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
@@ -32,16 +32,15 @@ class Memory:
     """
 
     def __init__(self, table: modes.ModeTable, typical: Callable[[modes.ModeTable], jax.Array]) -> None:
-        self.table, self.typical = table, typical
-        self.margin = np.asarray(table.margin)
+        self.table: modes.ModeTable = jax.tree.map(np.asarray, table)
+        self.typical = typical
         self.rows = np.full((sieve.TELLING, table.regular.shape[0]), -1)
         self.x: np.ndarray | None = None
 
     def known(self, facts: np.ndarray) -> Known:
         """What facts tell, padded to sizes of which there are few, for each is compiled once."""
         met, number = facts[facts < SET], self.table.regular.shape[0]
-        size = max(met.size, number // 16, 1)
-        size = -(-size // BLOCK) * BLOCK if size > FEW else 1 << (size - 1).bit_length()
+        size = 1 << (max(met.size, number // 16, 1) - 1).bit_length()
         kept = np.resize(met, size)
         table = self.table.take(kept)
         table = table.replace(regular=table.regular & (np.arange(size) < met.size))
@@ -53,7 +52,7 @@ class Memory:
         if self.x is None:
             self.x = np.asarray(self.typical(table))
         fresh = np.unique(kept[self.rows[0, kept] < 0])
-        self.rows[:, fresh] = sieve.telling_rows(self.margin[..., fresh], self.x)
+        self.rows[:, fresh] = sieve.telling_rows(self.table.margin[..., fresh], self.x)
         return Known(table, complete, sieve.sieve(table, self.rows[:, kept]))
 
 

@@ -27,7 +27,7 @@ from jaxcontact.status import Status
 FEW = 128  # modes that a tile is expected to meet at most
 BLOCK = 128  # modes looked at together
 SIEVED = 256  # modes that a sieve is expected to leave at most
-_TYPICAL = 256  # samples whose steps tell which forms are telling
+_TYPICAL = 96  # samples whose steps tell which forms are telling
 
 
 class LaneResults(Record):
@@ -278,11 +278,10 @@ def _select(
             lambda: jnp.full((number, *x.shape[1:]), jnp.inf, x.dtype),
         )
         valid = jnp.isfinite(score) & live[None]
-        met = _any_lane(valid)
+        met = sieve.any_lane(valid)
         mode, valid_set = choose(valid, score, names)
     elif isinstance(pieces, sieve.Sieve):
-        maybe = sieve.possible(pieces, x, limit) & live[None]
-        met = _any_lane(maybe)
+        met = sieve.possible(pieces, x, live, limit)
         left = jnp.sum(met, dtype=jnp.int32)
 
         def look(size: int) -> tuple[jax.Array, jax.Array]:
@@ -299,7 +298,7 @@ def _select(
         else:
             valid = lax.map(lambda block: modes.evaluate(block, x) <= limit, pieces)
         valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
-        met = _any_lane(valid)
+        met = sieve.any_lane(valid)
         # Of hundreds of modes a tile meets few: look on among those only, unless there are many.
         index = jnp.nonzero(met, size=FEW, fill_value=number)[0].astype(jnp.int32)
 
@@ -343,13 +342,6 @@ def _in_blocks(table: modes.ModeTable) -> modes.ModeTable:
         lambda leaf: jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, -number % size)]), table
     )
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], -1, size), -2, 0), padded)
-
-
-def _any_lane(valid: jax.Array) -> jax.Array:
-    """any(valid, axis=1), eight lanes at a time: a row-wise reduction of booleans is not vectorised."""
-    folded = valid.astype(jnp.uint8).reshape(valid.shape[0], -1, 8)
-    either = functools.reduce(jnp.bitwise_or, [folded[:, i] for i in range(folded.shape[1])])
-    return lax.bitcast_convert_type(either.reshape(-1, 2, 4), jnp.uint32).any(axis=1)
 
 
 def _impulse(table: modes.ModeTable, mode: jax.Array, x: jax.Array) -> jax.Array:

@@ -26,6 +26,7 @@ from jaxcontact._pytree import Record
 
 SEPARATE, REST_STICK, REST_PLUS, REST_MINUS, CAP_STICK, CAP_PLUS, CAP_MINUS = range(7)
 MAX_ENUMERATED = 5  # contacts; 7^5 = 16807 modes
+_TILE = 64  # modes tabulated together
 
 
 class ModeTable(Record):
@@ -103,7 +104,7 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
     equations = jnp.stack([equation_n, equation_t], axis=2).reshape(-1, 2 * m, 2 * m)
     sources = jnp.stack([source_n, source_t], axis=2).reshape(-1, 2 * m, length)
 
-    inverse, rank = jax.vmap(linalg.generalized_inverse)(equations)
+    inverse, rank = _inverses(equations)
     impulse = inverse @ sources
     impulse = impulse + inverse @ (sources - equations @ impulse)
     misfit = jnp.max(jnp.abs(equations @ impulse - sources), axis=(1, 2))
@@ -132,6 +133,15 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
         score=jnp.moveaxis(jnp.einsum("i,kil->kl", generic, outgoing), 0, -1),
         regular=regular,
     )
+
+
+def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`linalg.generalized_inverse` of (K, n, n), in tiles that stay in cache."""
+    number, n = equations.shape[:2]
+    tile = min(_TILE, number)
+    tiles = jnp.pad(equations, [(0, -number % tile), (0, 0), (0, 0)]).reshape(-1, tile, n, n)
+    inverse, rank = lax.map(linalg.generalized_inverse, jnp.moveaxis(tiles, 1, -1))
+    return jnp.moveaxis(inverse, -1, 1).reshape(-1, n, n)[:number], rank.reshape(-1)[:number]
 
 
 def apply(forms: jax.Array, x: jax.Array) -> jax.Array:

@@ -1,10 +1,13 @@
 """Valid modes among hundreds: four telling forms of every mode first, all forms of the few modes left.
 
 At a given x most modes violate some form, and mostly the same ones. So four forms of each mode, chosen at
-typical x, rule out nearly all that are not valid; the choice affects the speed, not the answer.
+typical x, rule out nearly all that are not valid; the choice affects the speed, not the answer. They are
+looked at in single precision, and rule out only what is invalid beyond its rounding.
 """
 
 from __future__ import annotations
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -15,26 +18,28 @@ from jaxcontact._pytree import Record
 from jaxcontact.solvers import modes
 
 TELLING = 4  # forms per mode
-_BLOCK = 128  # modes looked at together
+BLOCK = 128  # modes looked at together
 _LEFT = 32  # of those left
 
 
 class Sieve(Record):
-    """Forms of K modes, L numbers in x.
+    """Forms of K modes, L numbers in x; NumPy arrays.
 
     Attributes:
-        telling: (K / 128, 4, L, 128) four forms of each mode, in blocks of modes.
+        telling: (K / 128, 4, L, 128) float32, four forms of each mode, in blocks of modes.
         blocks: (K / 128, 128) the same blocks of regular.
+        count: () int32, the blocks that hold regular modes are the first.
         forms: (K, 3m, L) all of them.
         score: (K, L) as in `modes.ModeTable`.
         regular: (K,) as there.
     """
 
-    telling: jax.Array
-    blocks: jax.Array
-    forms: jax.Array
-    score: jax.Array
-    regular: jax.Array
+    telling: np.ndarray
+    blocks: np.ndarray
+    count: np.ndarray
+    forms: np.ndarray
+    score: np.ndarray
+    regular: np.ndarray
 
 
 def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -54,28 +59,37 @@ def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def sieve(table: modes.ModeTable, rows: np.ndarray) -> Sieve:
     """The sieve of a table from `telling_rows`; K is a multiple of 128."""
-    telling = jnp.take_along_axis(table.margin, jnp.asarray(rows)[:, None], axis=0)
+    margin, score, regular = (np.asarray(leaf) for leaf in (table.margin, table.score, table.regular))
+    telling = np.take_along_axis(margin, rows[:, None], axis=0)
+    used = np.flatnonzero(regular)
     return Sieve(
-        telling=_blocks(telling),
-        blocks=_blocks(table.regular),
-        forms=jnp.moveaxis(table.margin, -1, 0),
-        score=table.score.T,
-        regular=table.regular,
+        telling=_blocks(telling.astype(np.float32)),
+        blocks=_blocks(regular),
+        count=np.int32(used[-1] // BLOCK + 1 if used.size else 0),
+        forms=np.ascontiguousarray(np.moveaxis(margin, -1, 0)),
+        score=np.ascontiguousarray(score.T),
+        regular=regular,
     )
 
 
-def possible(these: Sieve, x: jax.Array, limit: jax.Array) -> jax.Array:
-    """(K, *batch) bool, whether no telling form of the mode at x (L, *batch) is below -limit."""
+def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> jax.Array:
+    """(K,) bool, whether at some live x (L, tile) no telling form of the mode is clearly below -limit."""
+    # In units of limit nothing under- or overflows where it matters; NaN rules nothing out.
+    single = jnp.where(live[None], x / limit, 0.0).astype(jnp.float32)
+    size = jnp.max(jnp.abs(single), axis=1)
+    rounding = 4.0 * x.shape[0] * float(jnp.finfo(jnp.float32).eps)
 
-    def of_block(block: tuple[jax.Array, jax.Array]) -> jax.Array:
-        telling, regular = block
-        worst = jnp.zeros((), x.dtype)
+    def of_block(k: jax.Array, met: jax.Array) -> jax.Array:
+        telling = lax.dynamic_index_in_dim(these.telling, k, keepdims=False)
+        worst = jnp.zeros((), jnp.float32)
         for form in telling:
-            worst = jnp.minimum(worst, modes.apply(form, x))
-        return (worst >= -limit) & regular.reshape((-1,) + (1,) * (x.ndim - 1))
+            slack = rounding * modes.apply(jnp.abs(form), size)
+            worst = jnp.minimum(worst, modes.apply(form, single) + slack[:, None])
+        maybe = ~(worst < -1.0) & live[None]
+        regular = lax.dynamic_index_in_dim(these.blocks, k, keepdims=False)
+        return lax.dynamic_update_slice_in_dim(met, any_lane(maybe) & regular, k * BLOCK, 0)
 
-    # What comes out of a loop is computed once.
-    return lax.map(of_block, (these.telling, these.blocks)).reshape(-1, *x.shape[1:])
+    return lax.fori_loop(0, these.count, of_block, jnp.zeros(these.regular.shape, bool))
 
 
 def scores(these: Sieve, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
@@ -101,6 +115,13 @@ def scores(these: Sieve, index: jax.Array, count: jax.Array, x: jax.Array, limit
     return lax.fori_loop(0, (count + size - 1) // size, of_some, nothing)
 
 
-def _blocks(array: jax.Array) -> jax.Array:
+def any_lane(valid: jax.Array) -> jax.Array:
+    """any(valid, axis=1), eight lanes at a time: a row-wise reduction of booleans is not vectorised."""
+    folded = valid.astype(jnp.uint8).reshape(valid.shape[0], -1, 8)
+    either = functools.reduce(jnp.bitwise_or, [folded[:, i] for i in range(folded.shape[1])])
+    return lax.bitcast_convert_type(either.reshape(-1, 2, 4), jnp.uint32).any(axis=1)
+
+
+def _blocks(array: np.ndarray) -> np.ndarray:
     """(..., K) -> (K / B, ..., B)."""
-    return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, _BLOCK), -2, 0)
+    return np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:-1], -1, BLOCK), -2, 0))

@@ -21,15 +21,20 @@ def test_scores_are_those_of_the_valid_modes():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(15, 64)).astype(table.margin.dtype)
     x[10:] = np.abs(x[10:])
-    worst = np.asarray(jax.jit(modes.evaluate)(table, jnp.asarray(x)))
+    evaluate = jax.jit(modes.evaluate)
+    possible = jax.jit(jax.vmap(sieve.possible, (None, None, 0, None)))
+    worst = np.asarray(evaluate(table, jnp.asarray(x)))
     score = np.einsum("lk,ln->kn", np.asarray(table.score), x)
     telling = sieve.telling_rows(np.asarray(table.margin), x)
     chosen = rng.integers(15, size=telling.shape)
+    cone = np.asarray(evaluate(table, jnp.asarray(1e30 * x))) / 1e30
     left = []
     for rows in (telling, chosen):
         these = sieve.sieve(table, rows)
-        maybe = np.asarray(jax.jit(sieve.possible)(these, x, LIMIT))
+        maybe = np.asarray(possible(these, x, np.eye(64, dtype=bool), LIMIT)).T
         assert np.all(maybe[worst < 0.99 * LIMIT])
+        far = np.asarray(possible(these, 1e30 * x, np.eye(64, dtype=bool), LIMIT)).T
+        assert np.all(far[cone < 0.99e-30 * LIMIT])
         left.append(maybe.sum())
         index = np.flatnonzero(maybe.any(axis=1))
         padded = jnp.asarray(np.pad(index, (0, 256 - index.size), constant_values=256), jnp.int32)
