@@ -16,6 +16,8 @@ from jaxcontact.solvers import modes, sieve
 
 SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
 
+_MET = 512  # the table of which typical x are found is padded to a multiple of this
+
 
 class Known(NamedTuple):
     """The modes met, the signatures of complete sets of them, and the sieve of many modes."""
@@ -50,9 +52,10 @@ class Memory:
         if size <= FEW:
             return Known(table, complete)
         if self.x is None:
-            self.x = np.asarray(self.typical(table))
+            used = -(-met.size // _MET) * _MET
+            self.x = np.asarray(self.typical(table.take(np.arange(min(used, size)))))
         fresh = np.unique(kept[self.rows[0, kept] < 0])
-        self.rows[:, fresh] = sieve.telling_rows(self.table.margin[..., fresh], self.x)
+        self.rows[:, fresh] = sieve.telling_rows(np.asarray(self.table.margin)[..., fresh], self.x)
         return Known(table, complete, sieve.sieve(table, self.rows[:, kept]))
 
 

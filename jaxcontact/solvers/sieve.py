@@ -8,6 +8,7 @@ looked at in single precision, and rule out only what is invalid beyond its roun
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ _LEFT = 32  # of those left
 
 
 class Sieve(Record):
-    """Forms of K modes, L numbers in x; NumPy arrays.
+    """Forms of K modes, L numbers in x; made of NumPy arrays, to be placed on a device.
 
     Attributes:
         telling: (K / 128, 4, L, 128) float32, four forms of each mode, in blocks of modes.
@@ -34,12 +35,12 @@ class Sieve(Record):
         regular: (K,) as there.
     """
 
-    telling: np.ndarray
-    blocks: np.ndarray
-    count: np.ndarray
-    forms: np.ndarray
-    score: np.ndarray
-    regular: np.ndarray
+    telling: jax.Array
+    blocks: jax.Array
+    count: jax.Array
+    forms: jax.Array
+    score: jax.Array
+    regular: jax.Array
 
 
 def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -62,14 +63,15 @@ def sieve(table: modes.ModeTable, rows: np.ndarray) -> Sieve:
     margin, score, regular = (np.asarray(leaf) for leaf in (table.margin, table.score, table.regular))
     telling = np.take_along_axis(margin, rows[:, None], axis=0)
     used = np.flatnonzero(regular)
-    return Sieve(
-        telling=_blocks(telling.astype(np.float32)),
-        blocks=_blocks(regular),
-        count=np.int32(used[-1] // BLOCK + 1 if used.size else 0),
-        forms=np.ascontiguousarray(np.moveaxis(margin, -1, 0)),
-        score=np.ascontiguousarray(score.T),
-        regular=regular,
-    )
+    arrays: dict[str, Any] = {
+        "telling": _blocks(telling.astype(np.float32)),
+        "blocks": _blocks(regular),
+        "count": np.int32(used[-1] // BLOCK + 1 if used.size else 0),
+        "forms": np.ascontiguousarray(np.moveaxis(margin, -1, 0)),
+        "score": np.ascontiguousarray(score.T),
+        "regular": regular,
+    }
+    return Sieve(**arrays)
 
 
 def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> jax.Array:
@@ -79,17 +81,19 @@ def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> j
     size = jnp.max(jnp.abs(single), axis=1)
     rounding = 4.0 * x.shape[0] * float(jnp.finfo(jnp.float32).eps)
 
-    def of_block(k: jax.Array, met: jax.Array) -> jax.Array:
+    def of_block(k: jax.Array, maybe: jax.Array) -> jax.Array:
         telling = lax.dynamic_index_in_dim(these.telling, k, keepdims=False)
         worst = jnp.zeros((), jnp.float32)
         for form in telling:
             slack = rounding * modes.apply(jnp.abs(form), size)
             worst = jnp.minimum(worst, modes.apply(form, single) + slack[:, None])
-        maybe = ~(worst < -1.0) & live[None]
         regular = lax.dynamic_index_in_dim(these.blocks, k, keepdims=False)
-        return lax.dynamic_update_slice_in_dim(met, any_lane(maybe) & regular, k * BLOCK, 0)
+        found = ~(worst < -1.0) & live[None] & regular[:, None]
+        return lax.dynamic_update_slice_in_dim(maybe, found, k * BLOCK, 0)
 
-    return lax.fori_loop(0, these.count, of_block, jnp.zeros(these.regular.shape, bool))
+    # What comes out of a loop is computed once, what goes on in it once for each of eight lanes.
+    nothing = jnp.zeros((these.regular.shape[0], x.shape[1]), bool)
+    return any_lane(lax.fori_loop(0, these.count, of_block, nothing))
 
 
 def scores(these: Sieve, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
