@@ -179,6 +179,7 @@ def test_all_orders_of_six_guards_agree_with_brute_force():
         assert np.abs(ends[good] - np.asarray(found)[part]).max() < 1e-11
 
 
+@pytest.mark.slow
 def test_a_hundred_guards_through_one_corner():
     n = m = 100
     params, numbers = straight_corner(np.random.default_rng(3), n, m)

@@ -34,7 +34,7 @@ SOURCES = {
 }
 
 
-@pytest.fixture(params=SOURCES)
+@pytest.fixture(params=[pytest.param(k, marks=[pytest.mark.slow] * k.startswith("iid r")) for k in SOURCES])
 def source(request):
     return SOURCES[request.param]()
 
