@@ -8,11 +8,15 @@ solution are not linear, `attach` says the same of their residual.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from jaxcontact import linalg
 
@@ -53,26 +57,96 @@ def refine(
     return guess + _solve(matrix, rhs - matrix @ guess, inverse)
 
 
-ORDER = 2  # highest derivative that `attach` carries
+_root = Primitive("root")
+_root.multiple_results = True
 
 
-def attach(residual: Callable[[Any], Any], correct: Callable[[Any], Any], root: Any) -> Any:
-    """The root x of residual(x) = 0 that a solver found, bit by bit, with first and second derivatives.
+def attach(
+    residual: Callable[[Any, Any], Any], correct: Callable[[Any, Any, Any], Any], data: Any, root: Any
+) -> Any:
+    """The root x of residual(data, x) = 0 that a solver found, bit by bit, with its derivatives.
 
-    One step x - J^-1 residual(x) at a fixed J moves the root x0 to within O(d^2) of where a change d of the
-    data moves it, the next to within O(d^3). Their derivatives are those of the root to that order, so
-    nothing needs a rule of its own, and any transformation may pass through them.
+    A primitive of its own: `jax.custom_jvp` is forgotten where JAX splits a derivative for the reverse mode, and
+    the derivative of that derivative is then the solver's. The reverse mode keeps `data` and the root only.
 
     Args:
-        residual: of a pytree like `root`; it closes over the data to differentiate by.
-        correct: J^-1 applied to a residual, J its Jacobian at the root, as a constant.
+        residual: (data, x) -> a pytree like x. It and `correct` close over no traced array.
+        correct: (data, x, r) -> J^-1 r, linear in r, with J the Jacobian of the residual by x.
+        data: pytree to differentiate by.
         root: the solver's answer; it carries no derivative.
 
-    Derivative: dx = -J^-1 d residual, first and second order, forward and reverse; third and higher
-        derivatives come out wrong.
+    Derivative: dx = -J^-1 d residual, any order, forward and reverse, as exact as `correct`.
     """
-    x = lax.stop_gradient(root)
-    for _ in range(ORDER):
-        change = correct(residual(x))
-        x = jax.tree.map(lambda at, step: at - (step - lax.stop_gradient(step)), x, change)
-    return x
+    found, tree = jax.tree.flatten(root)
+    leaves, structure = jax.tree.flatten(data)
+
+    def equations(given: list[Any], x: list[Any]) -> list[Any]:
+        return jax.tree.leaves(residual(structure.unflatten(given), tree.unflatten(x)))
+
+    def solution(given: list[Any], x: list[Any], rhs: list[Any]) -> list[Any]:
+        return jax.tree.leaves(correct(structure.unflatten(given), tree.unflatten(x), tree.unflatten(rhs)))
+
+    out = _root.bind(*found, *leaves, count=len(found), residual=equations, correct=solution)
+    return tree.unflatten(out)
+
+
+def _same(*arrays: Any, count: int, **_: Any) -> list[Any]:
+    return list(arrays[:count])
+
+
+def _moved(
+    primals: Sequence[Any], tangents: Sequence[Any], *, count: int, residual: Callable, correct: Callable
+) -> tuple[list[Any], list[Any]]:
+    x = _root.bind(*primals, count=count, residual=residual, correct=correct)
+    data, changes = list(primals[count:]), tangents[count:]
+    on = [i for i, change in enumerate(changes) if not isinstance(change, ad.Zero)]
+    if not on:
+        return x, [ad.Zero.from_primal_value(each) for each in x]
+
+    @functools.partial(jax.checkpoint, prevent_cse=False)
+    def by_data(x: list[Any], data: list[Any], changes: list[Any]) -> list[Any]:
+        def equations(some: list[Any]) -> list[Any]:
+            given = list(data)
+            for i, each in zip(on, some, strict=True):
+                given[i] = each
+            return residual(given, x)
+
+        rhs = jax.jvp(equations, ([data[i] for i in on],), (changes,))[1]
+        fixed = lax.stop_gradient((data, x))
+        invert = functools.partial(correct, *fixed)
+        moved = lax.custom_linear_solve(
+            lambda y: jax.jvp(lambda at: residual(data, at), (x,), (y,))[1],
+            rhs,
+            lambda _, b: invert(b),
+            transpose_solve=lambda _, b: jax.linear_transpose(invert, b)(b)[0],
+        )
+        return [-each for each in moved]
+
+    return x, by_data(x, data, [changes[i] for i in on])
+
+
+def _batched(
+    arrays: Sequence[Any], axes: Sequence[Any], *, count: int, residual: Callable, correct: Callable
+) -> tuple[list[Any], list[int]]:
+    sizes = {a.shape[d] for a, d in zip(arrays, axes, strict=True) if d is not None}
+    (size,) = sizes
+    x = [
+        jnp.broadcast_to(a, (size, *a.shape)) if d is None else jnp.moveaxis(a, d, 0)
+        for a, d in zip(arrays[:count], axes[:count], strict=True)
+    ]
+    given = list(axes[count:])
+    out = _root.bind(
+        *x,
+        *arrays[count:],
+        count=count,
+        residual=jax.vmap(residual, in_axes=(given, 0)),
+        correct=jax.vmap(correct, in_axes=(given, 0, 0)),
+    )
+    return out, [0] * count
+
+
+_root.def_impl(_same)
+_root.def_abstract_eval(_same)
+ad.primitive_jvps[_root] = _moved
+batching.primitive_batchers[_root] = _batched
+mlir.register_lowering(_root, mlir.lower_fun(_same, multiple_results=True))

@@ -191,20 +191,30 @@ def test_batches_give_what_single_calls_give(smooth, rng):
     np.testing.assert_allclose(together, np.stack([gradient(p) for p in points]), rtol=1e-11)
 
 
-def test_attach_carries_two_derivatives_of_a_root():
-    """x^3 + x = s: x' = 1 / (3 x^2 + 1), x'' = -6 x x'^3."""
+def test_attach_carries_the_derivatives_of_a_root():
+    """x^3 + x = s: x' = 1 / (3 x^2 + 1), x'' = -6 x x'^3, also in a batch and in a loop."""
 
     def root(s):
         x = jnp.array(2.0)
         for _ in range(30):
             x = x - (x**3 + x - s) / (3 * x**2 + 1)
         x = jax.lax.stop_gradient(x)
-        return implicit.attach(lambda y: y**3 + y - s, lambda r: r / (3 * x**2 + 1), x)
+        return implicit.attach(lambda s, y: y**3 + y - s, lambda s, y, r: r / (3 * y**2 + 1), s, x)
+
+    def looped(s):
+        return jax.lax.scan(lambda _, at: (root(at * s), None), jnp.array(0.0), jnp.ones(2))[0]
 
     def derivatives(s):
         first, second = jax.grad(root), (jax.grad(jax.grad(root)), jax.jacfwd(jax.jacfwd(root)))
-        return root(s), first(s), jax.jacfwd(root)(s), jax.jacfwd(first)(s), *(each(s) for each in second)
+        mixed = jax.jacfwd(first), jax.jacfwd(jax.grad(looped)), jax.grad(jax.jacfwd(looped))
+        third = jax.grad(jax.jacfwd(first))
+        return root(s), first(s), jax.jacfwd(root)(s), third(s), *(each(s) for each in (*second, *mixed))
 
-    x, *found = jax.jit(derivatives)(jnp.array(10.0))
+    points = jnp.array([10.0, -3.0])
+    x, first, forward, third, *found = jax.jit(jax.vmap(derivatives))(points)
     slope = 1 / (3 * x**2 + 1)
-    np.testing.assert_allclose(found, [slope] * 2 + [-6 * x * slope**3] * 3, rtol=1e-12)
+    np.testing.assert_allclose([first, forward], [slope] * 2, rtol=1e-12)
+    np.testing.assert_allclose(found, [-6 * x * slope**3] * 5, rtol=1e-12)
+    np.testing.assert_allclose(third, -6 * slope**4 + 108 * x**2 * slope**5, rtol=1e-12)
+    batched = jax.grad(lambda s: jnp.sum(jax.vmap(root)(s)))
+    np.testing.assert_allclose(batched(points), slope, rtol=1e-12)

@@ -21,7 +21,7 @@ from jaxcontact.status import Status, flag
 
 CONES = ("associated", "staggered", "pyramid", "coupled")
 FORMULATIONS = ("complementary", "min_norm")
-TANGENT_STEPS = 2  # of the method of multipliers, in each of the two steps that carry a derivative
+TANGENT_STEPS = 4  # of the method of multipliers in a derivative
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,47 +81,30 @@ def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tu
     return found.x, found.p, found.iterations, found.converged
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3))
-def _converge(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:
-    """(v+, p, iterations, converged); the derivative is that of the equations of the solution."""
-    return _search(problem, start, cone, solver)
-
-
-@_converge.defjvp
-def _(cone: str, solver: Newton, primals: tuple, tangents: tuple) -> tuple:
-    # Not `_converge` again: JAX forgets a custom rule where it splits a derivative for the reverse mode. What
-    # the rule itself consists of is plain arithmetic that may be differentiated once more.
-    problem, start = primals
-    x, p, *counts = _search(problem, start, cone, solver)
-    found, moved = jax.jvp(lambda data: _attach(data, x, p, cone), primals[:1], tangents[:1])
-    none = [np.zeros(np.shape(each), jax.dtypes.float0) for each in counts]
-    return (*found, *counts), (*moved, *none)
+def _conditions(problem: Problem, cone: str) -> ConeProgram:
+    """The program whose `residuals` vanish at the solution."""
+    program = program_of(problem, cone)
+    return staggered.coupled(program) if cone == "staggered" else program
 
 
 def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[jax.Array, jax.Array]:
-    """The solution (x, p) with the derivatives of its equations by the data."""
+    """The solution (x, p) with the derivatives of its equations by the problem."""
 
-    def conditions(data: Problem) -> ConeProgram:
-        program = program_of(data, cone)
-        return staggered.coupled(program) if cone == "staggered" else program
+    def residual(problem: Problem, at: Any) -> tuple[jax.Array, jax.Array]:
+        return cone_program.residuals(_conditions(problem, cone), *at)[:2]
 
-    fixed = lax.stop_gradient(conditions(problem))
-    response = cone_program.residuals(fixed, x, p)[2]
-    hessian = cone_program.hessian(fixed, response)
-    # The second step of `attach` refines what the first loses by an explicit inverse.
-    invert_matrix = linalg.generalized_inverse if cone == "staggered" else linalg.spd_inverse
-    inverse, _ = invert_matrix(hessian)
-    invert = functools.partial(jnp.matmul, inverse)
-
-    def residual(at: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        return cone_program.residuals(conditions(problem), *at)[:2]
-
-    def correct(misfits: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        momentum, misfit = misfits
-        dx, dp = cone_program.solve_linearised(fixed, response, invert, momentum, misfit, TANGENT_STEPS)
+    def correct(problem: Problem, at: Any, misfits: Any) -> tuple[jax.Array, jax.Array]:
+        program = _conditions(problem, cone)
+        response = cone_program.residuals(program, *at)[2]
+        hessian = cone_program.hessian(program, response)
+        if cone == "staggered":  # not symmetric
+            invert = functools.partial(jnp.matmul, linalg.generalized_inverse(hessian)[0])
+        else:
+            invert = functools.partial(linalg.cholesky_solve_lanes, linalg.cholesky_lanes(hessian))
+        dx, dp = cone_program.solve_linearised(program, response, invert, *misfits, TANGENT_STEPS)
         return -dx, -dp
 
-    return implicit.attach(residual, correct, (x, p))
+    return implicit.attach(residual, correct, problem, (x, p))
 
 
 def check_names(cone: str, formulation: str, contacts: int) -> None:
@@ -177,7 +160,8 @@ def solve_velocity(
     if formulation == "min_norm":
         x, p, iterations, converged = min_norm.solve_min_norm(problem, solver.max_iters)
     else:
-        x, p, iterations, converged = _converge(problem, start, cone, solver)
+        x, p, iterations, converged = _search(problem, start, cone, solver)
+        x, p = _attach(problem, x, p, cone)
     return x, _info(problem, x, p, iterations, converged, cone)
 
 
@@ -192,8 +176,7 @@ def _info(
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
     singles = nb + nl
-    program = program_of(problem, cone)
-    program = staggered.coupled(program) if cone == "staggered" else program
+    program = _conditions(problem, cone)
     momentum, misfit, _ = cone_program.residuals(program, x, p)
     u = row_algebra.apply_rows(terms.G, x)
     future = terms.phi + h * (u + h * terms.gdot_v)

@@ -75,9 +75,12 @@ def step(
 
     Derivative: as `solve`; exact for the step by state, tau and params, first and second order.
     """
-    problem = assemble(system, params, state, tau, dt)
+    # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
+    again = functools.partial(jax.checkpoint, prevent_cse=False)
+    problem = again(functools.partial(assemble, system))(params, state, tau, dt)
     v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
-    return State(q=retract(system, state.q, problem.dt * v), v=v, t=state.t + problem.dt), info
+    q = again(functools.partial(retract, system))(state.q, problem.dt * v)
+    return State(q=q, v=v, t=state.t + problem.dt), info
 
 
 @functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
