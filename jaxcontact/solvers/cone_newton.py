@@ -55,11 +55,9 @@ class ConeSolution(Record):
     converged: jax.Array
 
 
-def _soften(program: ConeProgram, mobility: jax.Array, level: jax.Array) -> ConeProgram:
+def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProgram:
     """The same program with slopes of at most `level` times the inverse mobility of their row."""
-    stiff = mobility * program.slope
-    share = jnp.where(stiff > level[None], level[None] / jnp.where(stiff > 0, stiff, 1.0), 1.0)
-    share = jnp.where(jnp.isfinite(level)[None], share, 1.0)
+    share = jnp.minimum(1.0, level[None] * ease)
     return program.replace(
         offset=share * program.offset, slope=share * program.slope, keep=1.0 - share * (1.0 - program.keep)
     )
@@ -83,20 +81,41 @@ class _Search(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """What Newton's method reads: the program, the mobility of its rows, and the energy in its data."""
+    """What Newton's method reads.
+
+    `ease` is 1 / (slope x mobility) of each row and `stiffest` the largest inverse of it, `weight` the
+    measure of impulses that rows keep, `size` the energy in the data, `diagonal` that of M.
+    """
 
     program: ConeProgram
-    mobility: jax.Array
+    diagonal: jax.Array
+    ease: jax.Array
+    stiffest: jax.Array
+    weight: jax.Array
     size: jax.Array
+
+
+def _fix(program: ConeProgram, axes: int) -> _Fixed:
+    diagonal = jnp.stack([program.M[k, k] for k in range(program.v.shape[0])])
+    singles = program.num_equalities + program.num_limits
+    mobility = row_mobility(diagonal, program.G, singles, axes)
+    stiff = mobility * program.slope
+    return _Fixed(
+        program=program,
+        diagonal=diagonal,
+        ease=jnp.where(stiff > 0, 1.0 / jnp.where(stiff > 0, stiff, 1.0), jnp.inf),
+        stiffest=jnp.max(stiff, axis=0, initial=0.0),
+        weight=jnp.sqrt(mobility) * (program.keep > 0),
+        size=dot(program.v, multiply(program.M, program.v)) + dot(program.push, program.push / diagonal),
+    )
 
 
 def _newton(fixed: _Fixed, now: _Search) -> _Search:
     """One step of Newton's method."""
-    program, mobility = fixed.program, fixed.mobility
+    program, stiffest = fixed.program, fixed.stiffest
     eps = jnp.finfo(program.M.dtype).eps
-    stiffest = jnp.max(mobility * program.slope, axis=0, initial=0.0)
     full = now.level >= stiffest
-    staged = _soften(program, mobility, now.level)
+    staged = _soften(program, fixed.ease, now.level)
     x, p, done = now.x, now.p, now.done
     u = apply_rows(program.G, x)
     z = staged.keep * p + staged.offset - staged.slope * u
@@ -111,8 +130,7 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     du = apply_rows(program.G, dx)
     linear, curvature = dot(momentum, dx), dot(dx, multiply(program.M, dx))
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
-    weight = jnp.sqrt(mobility) * (program.keep > 0)
-    change = jnp.max(weight * jnp.abs(pushed - p), axis=0, initial=0.0)
+    change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     still = (change <= eps**0.375 * jnp.sqrt(size)) | (now.fresh & (decrement <= eps**0.75 * size))
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
     finished = broken | (full & still & (settled | now.fresh))
@@ -141,11 +159,8 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
         *[a.shape[1:] for a in (program.v, program.push, program.offset, program.slope, program.mu, start)],
         *[a.shape[2:] for a in (program.M, program.G)],
     )
-    singles = program.num_equalities + program.num_limits
-    axes = (start.shape[0] - singles) // program.mu.shape[0] if program.mu.shape[0] else 2
-    diagonal = jnp.stack([program.M[k, k] for k in range(nv)])
-    energy = dot(program.v, multiply(program.M, program.v)) + dot(program.push, program.push / diagonal)
-    fixed = _Fixed(program, row_mobility(diagonal, program.G, singles, axes), energy)
+    singles, nc = program.num_equalities + program.num_limits, program.mu.shape[0]
+    fixed = _fix(program, (start.shape[0] - singles) // nc if nc else 2)
     none, zero = jnp.zeros(lanes, bool), jnp.zeros(lanes, jnp.int32)
     now = _Search(
         x=jnp.broadcast_to(program.v, (nv, *lanes)),
@@ -171,12 +186,19 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
 
 
 def _polish(fixed: _Fixed, now: _Search) -> _Search:
-    """The last digits of x and p where the search is done, with the factor it ended with."""
-    momentum, misfit, response = residuals(fixed.program, now.x, now.p)
+    """The last digits of x and p where the search is done, with the factor it ended with.
+
+    Where impulses have crossed into another mode since, that factor would bring the momenta off balance.
+    """
+    program = fixed.program
+    momentum, misfit, response = residuals(program, now.x, now.p)
     invert = functools.partial(solve_factored, now.factor)
-    dx, dp = solve_linearised(fixed.program, response, invert, momentum, misfit, POLISH_STEPS)
+    dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
+    left = momentum + multiply(program.M, dx) - apply_columns(program.G, dp)
+    before, after = (dot(each, each / fixed.diagonal) for each in (momentum, left))
+    better = now.done & ((after <= before) | (after <= jnp.finfo(dx.dtype).eps ** 1.5 * fixed.size))
     return now._replace(
-        x=jnp.where(now.done[None], now.x + dx, now.x), p=jnp.where(now.done[None], now.p + dp, now.p)
+        x=jnp.where(better[None], now.x + dx, now.x), p=jnp.where(better[None], now.p + dp, now.p)
     )
 
 

@@ -211,9 +211,12 @@ def solve_linearised(
     """
     slope = response.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
-    dp = jnp.zeros_like(misfit)
-    for _ in range(steps):
-        kept = yielding(response, (share * dp)[:, None])[:, 0] - misfit
+
+    def solve(kept: jax.Array) -> tuple[jax.Array, jax.Array]:
         dx = invert(apply_columns(program.G, kept) - momentum)
-        dp = kept - yielding(response, apply_rows(program.G, dx)[:, None])[:, 0]
+        return dx, kept - yielding(response, apply_rows(program.G, dx)[:, None])[:, 0]
+
+    dx, dp = solve(-misfit)
+    for _ in range(steps - 1):
+        dx, dp = solve(yielding(response, (share * dp)[:, None])[:, 0] - misfit)
     return dx, dp
