@@ -87,7 +87,7 @@ def _box(batch: int, steps: int, dt: float, num_feet: int | None = None) -> Run:
     speeds = _starts(batch)
     v = jnp.zeros((batch, 6)).at[:, 0].set(speeds)
     one = functools.partial(_final, model.system, model.params, steps=steps, dt=dt)
-    march = jax.jit(jax.vmap(lambda v: one(model.state.replace(v=v))))
+    march = jc.on_all_cores(jax.vmap(lambda v: one(model.state.replace(v=v))))
 
     def run() -> dict[str, Any]:
         end, status = jax.block_until_ready(march(v))

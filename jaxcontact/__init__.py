@@ -11,6 +11,7 @@ from jaxcontact import rotations as rotations
 from jaxcontact import simulate as simulate
 from jaxcontact import stability as stability
 from jaxcontact import viz as viz
+from jaxcontact.cores import on_all_cores as on_all_cores
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Disc as Disc
 from jaxcontact.geometry import HalfSpace as HalfSpace

@@ -12,7 +12,7 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_pytree", "status"),
+    ("_pytree", "status", "cores"),
     ("linalg", "rotations", "cones", "implicit"),
     ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),

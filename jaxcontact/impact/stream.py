@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact import cores
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import routh
 from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
@@ -133,7 +133,7 @@ class Stream:
         """
         facts = _NO_FACTS
         begin = done[-1][0] if done else 0
-        workers = _workers(self.devices)
+        workers = cores.workers(self.devices)
         pool = ThreadPoolExecutor(len(workers))
         try:
             for block_begin, block_end in self._blocks(total):
@@ -355,13 +355,6 @@ def tabulate(terms: ContactTerms) -> tuple[ContactSpace, modes.ModeTable]:
     """Scaled contact matrices, and all contact modes of a step."""
     space = contact_space(terms)
     return space, modes.mode_table(space.delassus, space.mu, space.active, capped=True)
-
-
-def _workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
-    """One entry per worker thread: a kernel call keeps a GPU busy, but only one CPU core."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    per_device = max(1, cores // len(devices)) if devices[0].platform == "cpu" else 1
-    return list(devices) * per_device
 
 
 def tile_size(num_modes: int, platform: str) -> int:
