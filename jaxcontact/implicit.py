@@ -66,8 +66,8 @@ def attach(
 ) -> Any:
     """The root x of residual(data, x) = 0 that a solver found, bit by bit, with its derivatives.
 
-    A primitive of its own: `jax.custom_jvp` is forgotten where JAX splits a derivative for the reverse mode, and
-    the derivative of that derivative is then the solver's. The reverse mode keeps `data` and the root only.
+    A primitive of its own: `jax.custom_jvp` is forgotten where JAX splits a derivative for the reverse mode,
+    and the derivative of that derivative is then the solver's. The reverse mode keeps `data` and the root.
 
     Args:
         residual: (data, x) -> a pytree like x. It and `correct` close over no traced array.
@@ -79,15 +79,16 @@ def attach(
     """
     found, tree = jax.tree.flatten(root)
     leaves, structure = jax.tree.flatten(data)
+    as_data = functools.partial(jax.tree.unflatten, structure)
+    as_root = functools.partial(jax.tree.unflatten, tree)
 
     def equations(given: list[Any], x: list[Any]) -> list[Any]:
-        return jax.tree.leaves(residual(structure.unflatten(given), tree.unflatten(x)))
+        return jax.tree.leaves(residual(as_data(given), as_root(x)))
 
     def solution(given: list[Any], x: list[Any], rhs: list[Any]) -> list[Any]:
-        return jax.tree.leaves(correct(structure.unflatten(given), tree.unflatten(x), tree.unflatten(rhs)))
+        return jax.tree.leaves(correct(as_data(given), as_root(x), as_root(rhs)))
 
-    out = _root.bind(*found, *leaves, count=len(found), residual=equations, correct=solution)
-    return tree.unflatten(out)
+    return as_root(_root.bind(*found, *leaves, count=len(found), residual=equations, correct=solution))
 
 
 def _same(*arrays: Any, count: int, **_: Any) -> list[Any]:
@@ -99,9 +100,9 @@ def _moved(
 ) -> tuple[list[Any], list[Any]]:
     x = _root.bind(*primals, count=count, residual=residual, correct=correct)
     data, changes = list(primals[count:]), tangents[count:]
-    on = [i for i, change in enumerate(changes) if not isinstance(change, ad.Zero)]
+    on = [i for i, change in enumerate(changes) if not isinstance(change, ad.Zero) and jnp.size(data[i])]
     if not on:
-        return x, [ad.Zero.from_primal_value(each) for each in x]
+        return x, [jnp.zeros_like(each) for each in x]
 
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def by_data(x: list[Any], data: list[Any], changes: list[Any]) -> list[Any]:
@@ -112,6 +113,9 @@ def _moved(
             return residual(given, x)
 
         rhs = jax.jvp(equations, ([data[i] for i in on],), (changes,))[1]
+        # Zero, but linear in the changes, as the right-hand side of a linear solve must be in every part.
+        link = jnp.where(False, changes[0].ravel()[0], 0.0)
+        rhs = [each + link for each in rhs]
         fixed = lax.stop_gradient((data, x))
         invert = functools.partial(correct, *fixed)
         moved = lax.custom_linear_solve(

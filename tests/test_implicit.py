@@ -218,3 +218,24 @@ def test_attach_carries_the_derivatives_of_a_root():
     np.testing.assert_allclose(third, -6 * slope**4 + 108 * x**2 * slope**5, rtol=1e-12)
     batched = jax.grad(lambda s: jnp.sum(jax.vmap(root)(s)))
     np.testing.assert_allclose(batched(points), slope, rtol=1e-12)
+
+
+def test_attach_takes_equations_of_which_some_do_not_know_the_data():
+    """y = 2 and x = s y, with data that nobody reads: dx/ds = 2."""
+
+    def root(data):
+        def residual(data, at):
+            return at[0] - data["s"] * at[1], at[1] - 2.0
+
+        def correct(data, at, r):
+            return r[0] + data["s"] * r[1], r[1]
+
+        x, y = implicit.attach(
+            residual, correct, data, (2 * jax.lax.stop_gradient(data["s"]), jnp.array(2.0))
+        )
+        return x + y
+
+    data = {"s": jnp.array(3.0), "unread": jnp.array(1.0), "empty": jnp.zeros(0)}
+    found = jax.grad(root)(data)
+    np.testing.assert_allclose((found["s"], found["unread"]), (2.0, 0.0))
+    np.testing.assert_allclose(jax.grad(lambda u: root({**data, "unread": u}))(jnp.array(1.0)), 0.0)

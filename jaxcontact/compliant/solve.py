@@ -101,7 +101,8 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
             invert = functools.partial(jnp.matmul, linalg.generalized_inverse(hessian)[0])
         else:
             invert = functools.partial(linalg.cholesky_solve_lanes, linalg.cholesky_lanes(hessian))
-        dx, dp = cone_program.solve_linearised(program, response, invert, *misfits, TANGENT_STEPS)
+        momentum, misfit = misfits
+        dx, dp = cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
         return -dx, -dp
 
     return implicit.attach(residual, correct, problem, (x, p))
