@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Primitive
+from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 
 from jaxcontact import linalg
@@ -112,19 +113,28 @@ def _moved(
                 given[i] = each
             return residual(given, x)
 
-        rhs = jax.jvp(equations, ([data[i] for i in on],), (changes,))[1]
-        # Zero, but linear in the changes, as the right-hand side of a linear solve must be in every part.
-        link = jnp.where(False, changes[0].ravel()[0], 0.0)
-        rhs = [each + link for each in rhs]
+        flat, unravel = ravel_pytree(x)
+
+        def ravel(each: list[Any]) -> jax.Array:
+            return ravel_pytree(each)[0]
+
+        def rate(y: jax.Array) -> jax.Array:
+            return ravel(jax.jvp(lambda at: residual(data, at), (x,), (unravel(y),))[1])
+
+        def invert(b: jax.Array) -> jax.Array:
+            return ravel(correct(*fixed, unravel(b)))
+
         fixed = lax.stop_gradient((data, x))
-        invert = functools.partial(correct, *fixed)
+        rhs = ravel(jax.jvp(equations, ([data[i] for i in on],), (changes,))[1])
+        # One vector, linear in the changes even where it is zero: JAX transposes no other linear solve.
+        rhs = rhs + jnp.where(False, changes[0].ravel()[0], 0.0)
         moved = lax.custom_linear_solve(
-            lambda y: jax.jvp(lambda at: residual(data, at), (x,), (y,))[1],
+            rate,
             rhs,
             lambda _, b: invert(b),
-            transpose_solve=lambda _, b: jax.linear_transpose(invert, b)(b)[0],
+            transpose_solve=lambda _, b: jax.linear_transpose(invert, flat)(b)[0],
         )
-        return [-each for each in moved]
+        return unravel(-moved)
 
     return x, by_data(x, data, [changes[i] for i in on])
 

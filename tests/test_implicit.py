@@ -1,5 +1,7 @@
 """The rule of differentiation against jnp.linalg, finite differences and closed forms."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -221,21 +223,21 @@ def test_attach_carries_the_derivatives_of_a_root():
 
 
 def test_attach_takes_equations_of_which_some_do_not_know_the_data():
-    """y = 2 and x = s y, with data that nobody reads: dx/ds = 2."""
+    """y = 2 and x = s^2 y, with data that nobody reads."""
 
-    def root(data):
-        def residual(data, at):
-            return at[0] - data["s"] * at[1], at[1] - 2.0
+    def residual(data, at):
+        return at[0] - data["s"] ** 2 * at[1], at[1] - 2.0
 
-        def correct(data, at, r):
-            return r[0] + data["s"] * r[1], r[1]
+    def correct(data, at, r):
+        return r[0] + data["s"] ** 2 * r[1], r[1]
 
-        x, y = implicit.attach(
-            residual, correct, data, (2 * jax.lax.stop_gradient(data["s"]), jnp.array(2.0))
-        )
-        return x + y
+    def root(s, unread):
+        data = {"s": s, "unread": unread, "empty": jnp.zeros(0)}
+        start = (2.0 * jax.lax.stop_gradient(s) ** 2, jnp.array(2.0))
+        return sum(implicit.attach(residual, correct, data, start))
 
-    data = {"s": jnp.array(3.0), "unread": jnp.array(1.0), "empty": jnp.zeros(0)}
-    found = jax.grad(root)(data)
-    np.testing.assert_allclose((found["s"], found["unread"]), (2.0, 0.0))
-    np.testing.assert_allclose(jax.grad(lambda u: root({**data, "unread": u}))(jnp.array(1.0)), 0.0)
+    at = jnp.array(3.0), jnp.array(1.0)
+    assert jax.grad(root)(*at) == jax.jacfwd(root)(*at) == 12.0
+    assert jax.grad(root, argnums=1)(*at) == 0.0
+    for first, second in itertools.product((jax.grad, jax.jacfwd), repeat=2):
+        np.testing.assert_allclose(second(first(root))(*at), 4.0)

@@ -255,8 +255,7 @@ def solve(
         friction, masses or dt that are not positive.
 
     Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
-        change of mode that of the mode found. First and second order; third and higher come out wrong. None
-        for "min_norm".
+        change of mode that of the mode found. Any order. None for "min_norm".
     """
     _, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     return info.lam, info

@@ -73,7 +73,8 @@ def step(
 
     Status: that of `solve`.
 
-    Derivative: as `solve`; exact for the step by state, tau and params, first and second order.
+    Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
+        the states and forces and computes the mechanics of a step again.
     """
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)

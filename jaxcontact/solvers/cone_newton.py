@@ -196,7 +196,8 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
     left = momentum + multiply(program.M, dx) - apply_columns(program.G, dp)
     before, after = (dot(each, each / fixed.diagonal) for each in (momentum, left))
-    better = now.done & ((after <= before) | (after <= jnp.finfo(dx.dtype).eps ** 1.5 * fixed.size))
+    size = fixed.size + dot(now.x, multiply(program.M, now.x))
+    better = now.done & ((after <= before) | (after <= jnp.finfo(dx.dtype).eps ** 1.5 * size))
     return now._replace(
         x=jnp.where(better[None], now.x + dx, now.x), p=jnp.where(better[None], now.p + dp, now.p)
     )
