@@ -74,8 +74,8 @@ def variational(
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
         where the start is; STALLED where Newton's method or the search for modes of contact fails; MAX_ITERS
-        after 1000 trial steps within one; NONFINITE; UNTERMINATED after 64 single impacts of one; and the
-        bits of `law`.
+        after 1000 trial steps within one, as when a tilted box in space, without restitution, rocked on an
+        edge (1 of 12 drops); NONFINITE; UNTERMINATED after 64 single impacts of one; and the bits of `law`.
 
     Derivative: first order, forward and reverse, by state, params and restitution; the times of impact move
         along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more

@@ -453,3 +453,18 @@ def test_disks_dropped_on_each_other_lose_no_step(restitution):
             np.testing.assert_allclose(found.states.v[-1], 0.0, atol=1e-12)
         else:
             assert int(found.impacts.count) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restitution", [0.0, 0.5, 1.0])
+def test_a_box_dropped_flat_on_four_corners_loses_no_step(restitution):
+    """Redundant contacts in space, from 2 cm: at rest without restitution, chatter on single corners with 1/2."""
+    model = jc.models.box_drop_3d()
+    state = model.state.replace(q=model.state.q.at[2].add(0.01), v=model.state.v.at[2].set(0.0))
+    found = jc.simulate.variational(
+        model.system, model.params, state, dt=1e-3, duration=1.0, restitution=restitution, max_impacts=256
+    )
+    assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
+    if restitution < 1.0:
+        assert np.all(np.asarray(found.contacts)[-1])
+        np.testing.assert_allclose(found.states.v[-1], 0.0, atol=1e-12)
