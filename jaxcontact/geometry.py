@@ -116,6 +116,21 @@ def num_contacts(dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, 
     return sum(num_balls(dim, shapes[a]) * num_balls(dim, shapes[b]) for a, b in pairs)
 
 
+def contact_bodies(
+    dim: int, bodies: tuple[str, ...], shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Indices of the two bodies of every candidate contact, WORLD for the world, as in `candidates`."""
+    place = {name: index for index, name in enumerate(bodies)}
+    first: list[int] = []
+    second: list[int] = []
+    for a, b in pairs:
+        count = num_balls(dim, shapes[a]) * num_balls(dim, shapes[b])
+        for found, shape in ((first, shapes[a]), (second, shapes[b])):
+            body = getattr(shape, "body", None)
+            found += [WORLD if body is None else place[body]] * count
+    return tuple(first), tuple(second)
+
+
 def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
     """Centres (k, dim) in body coordinates of the balls of a shape."""
     if isinstance(shape, Box):

@@ -308,7 +308,7 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
     Derivative: exact, any order, by q and params.
     """
     if system.poses is free_poses:
-        return jnp.diag(_free_masses(system, params).ravel())
+        return jnp.diag(free_masses(system, params).ravel())
     linear, angular = _body_jacobians(system, params, q)
     inertia = _inertia(system, params)
     return jnp.einsum("b,bdi,bdj->ij", params.mass, linear, linear) + jnp.einsum(
@@ -352,7 +352,7 @@ def _inertial_bias(system: System, params: Params, q: jax.Array, v: jax.Array) -
     return jnp.einsum("bd,bdi->i", force, linear) + jnp.einsum("br,bri->i", torque, angular)
 
 
-def _free_masses(system: System, params: Params) -> jax.Array:
+def free_masses(system: System, params: Params) -> jax.Array:
     """Mass and inertia (nb, 3 or 6) along each velocity of free bodies."""
     dim = system.structure.dim
     mass = jnp.broadcast_to(params.mass[:, None], (*params.mass.shape, dim))

@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import geometry
+from jaxcontact import body_rows, geometry
 from jaxcontact._pytree import Record, static
+from jaxcontact.body_rows import BodyRows
 from jaxcontact.system import (
     Params,
     State,
@@ -70,14 +71,15 @@ class ConstraintTerms(Record):
 
     Attributes:
         G: (nr, nv) velocity Jacobian (dphi/dq) N(q); G v > 0 separates on limits and normals, and is the
-            tangential velocity of a relative to b on tangents.
+            tangential velocity of a relative to b on tangents. Steps of long chains of free bodies keep it
+            as `BodyRows`.
         phi: (nr,) deviation or gap, m or rad; 0 on tangents.
         gdot_v: (nr,) the part of d(G v)/dt that does not come from vdot, m/s^2.
         mu: (nc,) friction coefficient of each contact.
         kind: (nr,) the `Kind` of each row (static).
     """
 
-    G: jax.Array
+    G: Any
     phi: jax.Array
     gdot_v: jax.Array
     mu: jax.Array
@@ -163,15 +165,12 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
         gdot_v.append(jax.jvp(rate, (q,), (qdot,))[1])
     if structure.num_contacts:
         gap, rows = _contact_rows(system, params, q)
-
-        def slip(x: jax.Array) -> jax.Array:
-            return contact_velocities(system, params, x, v)
-
+        contacts = _contact_columns(system, params, state, gap)
         G.append(rows.reshape(-1, structure.num_velocities))
-        phi.append(jnp.zeros((*gap.shape, structure.dim), dtype).at[:, 0].set(gap).ravel())
-        gdot_v.append(jax.jvp(slip, (q,), (qdot,))[1].ravel())
-        kind += (NORMAL, *(TANGENT,) * (structure.dim - 1)) * structure.num_contacts
-        mu = _friction(system, params, dtype)
+        phi.append(contacts["phi"])
+        gdot_v.append(contacts["gdot_v"])
+        kind += contacts["kind"]
+        mu = contacts["mu"]
     return ConstraintTerms(
         G=jnp.concatenate(G),
         phi=jnp.concatenate(phi),
@@ -179,6 +178,21 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
         mu=mu,
         kind=kind,
     )
+
+
+def _contact_columns(system: System, params: Params, state: State, gap: jax.Array) -> dict[str, Any]:
+    """What the rows of contacts have beside G: phi, gdot_v, mu and kind."""
+    structure, q = system.structure, state.q
+
+    def slip(x: jax.Array) -> jax.Array:
+        return contact_velocities(system, params, x, state.v)
+
+    return {
+        "phi": jnp.zeros((*gap.shape, structure.dim), gap.dtype).at[:, 0].set(gap).ravel(),
+        "gdot_v": jax.jvp(slip, (q,), (position_rate(system, q, state.v),))[1].ravel(),
+        "mu": _friction(system, params, gap.dtype),
+        "kind": (NORMAL, *(TANGENT,) * (structure.dim - 1)) * structure.num_contacts,
+    }
 
 
 def _count_constraints(system: System, params: Params, q: jax.Array) -> tuple[int, int]:
@@ -223,32 +237,71 @@ def _free_contact_rows(
 ) -> jax.Array:
     """Velocity Jacobians (nc, dim, nv) of bodies that move freely: only the two in contact have entries."""
     nb, dim = len(system.structure.bodies), system.structure.dim
-    nc = found.phi.shape[0]
-    frame = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
-
-    def own(bodies: tuple[int, ...], points: jax.Array) -> jax.Array:
-        """(nc, dim, 3 or 6): f . (p' + R (w x arm)) = f . p' + w . (arm x R^T f), arm in body axes."""
-        index = [max(body, 0) for body in bodies]
-        arm = points - geometry.rows(positions, index)
-        if dim == 2:
-            around = arm[:, None, 0] * frame[:, :, 1] - arm[:, None, 1] * frame[:, :, 0]
-            return jnp.concatenate([frame, around[:, :, None]], axis=2)
-        turn = geometry.rows(orientations, index)
-        local = jnp.einsum("cji,cj->ci", turn, arm)
-        around = jnp.cross(local[:, None, :], jnp.einsum("cfj,cji->cfi", frame, turn))
-        return jnp.concatenate([frame, around], axis=2)
-
-    rows = jnp.zeros((nc, dim, nb, 3 * dim - 3), frame.dtype)
-    for sign, bodies, points in ((1.0, found.body_a, found.point), (-1.0, found.body_b, found.point_b)):
+    rows = jnp.zeros((found.phi.shape[0], dim, nb, 3 * dim - 3), found.phi.dtype)
+    blocks = _free_blocks(dim, found, positions, orientations)
+    for bodies, block in zip((found.body_a, found.body_b), blocks, strict=True):
         moving = np.array([i for i, body in enumerate(bodies) if body >= 0], int)
         if moving.size == 0:
             continue
-        block = sign * own(bodies, points)
         if nb == 1:
-            rows = rows + jnp.where((np.array(bodies) >= 0)[:, None, None, None], block[:, :, None], 0.0)
+            rows = rows + block[:, :, None]
         else:
             rows = rows.at[moving, :, np.array(bodies)[moving]].add(block[moving])
-    return rows.reshape(nc, dim, -1)
+    return rows.reshape(found.phi.shape[0], dim, -1)
+
+
+def _free_blocks(
+    dim: int, found: geometry.Candidates, positions: jax.Array, orientations: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Entries (nc, dim, 3 or 6) of those rows for the first and the second body, zero for the world."""
+    frame = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
+
+    def own(sign: float, bodies: tuple[int, ...], points: jax.Array) -> jax.Array:
+        """F . (p' + R (w x arm)) = f . p' + w . (arm x R^T f), arm in body axes."""
+        index = [max(body, 0) for body in bodies]
+        arm = points - geometry.rows(positions, index)
+        if dim == 2:
+            around = (arm[:, None, 0] * frame[:, :, 1] - arm[:, None, 1] * frame[:, :, 0])[:, :, None]
+        else:
+            turn = geometry.rows(orientations, index)
+            local = jnp.einsum("cji,cj->ci", turn, arm)
+            around = jnp.cross(local[:, None, :], jnp.einsum("cfj,cji->cfi", frame, turn))
+        block = sign * jnp.concatenate([frame, around], axis=2)
+        moves = np.array(bodies) >= 0
+        return block if moves.all() else jnp.where(moves[:, None, None], block, 0.0)
+
+    return own(1.0, found.body_a, found.point), own(-1.0, found.body_b, found.point_b)
+
+
+def kept_by_body(system: System) -> bool:
+    """Whether `rows_by_body` suits a mechanism: many free bodies, without joints, in a chain."""
+    structure = system.structure
+    if system.poses is not free_poses or system.constraints is not None or not structure.num_contacts:
+        return False
+    ends = geometry.contact_bodies(structure.dim, structure.bodies, structure.shape_table, structure.pairs)
+    return body_rows.suits(*ends, len(structure.bodies), 3 * structure.dim - 3)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerms:
+    """`constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
+
+    Derivative: exact by q, v and params, any order.
+    """
+    _check_sizes(system, params, state)
+    structure = system.structure
+    frames = body_frames(system, params, state.q)
+    found = _found(system, params, frames)
+    blocks = jnp.stack(_free_blocks(structure.dim, found, *frames))
+    return ConstraintTerms(
+        G=BodyRows(
+            values=jnp.transpose(blocks, (2, 0, 3, 1)),
+            first=found.body_a,
+            second=found.body_b,
+            count=len(structure.bodies),
+        ),
+        **_contact_columns(system, params, state, found.phi),
+    )
 
 
 def contact_gaps(system: System, params: Params, q: jax.Array) -> jax.Array:

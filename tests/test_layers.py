@@ -13,7 +13,7 @@ import jaxcontact
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_pytree", "status", "cores"),
-    ("linalg", "rotations", "cones", "implicit"),
+    ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
     ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),
     ("solvers",),

@@ -16,7 +16,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.law import Law
 from jaxcontact.solvers.cone_program import ConeProgram
-from jaxcontact.solvers.row_algebra import row_mobility
+from jaxcontact.solvers.row_algebra import diagonal, row_mobility
 from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
 
 
@@ -24,7 +24,7 @@ class Problem(Record):
     """What a step needs to know: algebra only.
 
     Attributes:
-        M: (nv, nv) mass matrix.
+        M: (nv, nv) mass matrix; or `Diagonal`, where the rows are `BodyRows`.
         v: (nv,) velocity at the start of the step.
         f: (nv,) generalized force other than of the constraints, tau - bias.
         terms: rows G, gaps phi, Gdot v, friction and kinds.
@@ -32,7 +32,7 @@ class Problem(Record):
         dt: h, s.
     """
 
-    M: jax.Array
+    M: Any
     v: jax.Array
     f: jax.Array
     terms: ConstraintTerms
@@ -86,7 +86,7 @@ def row_law(problem: Problem) -> RowLaw:
     """The springs and dampers of the law on every row; not its elastic potential."""
     terms, law, h = problem.terms, problem.law, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
-    dtype, singles = terms.G.dtype, nb + nl
+    dtype, singles = terms.phi.dtype, nb + nl
     stiffness = spread("law.stiffness", law.stiffness, singles + nc, dtype)
     damping = spread("law.damping", law.damping, singles + nc, dtype)
     rubbing = spread("law.friction_damping", law.friction_damping, nc, dtype)
@@ -118,9 +118,9 @@ def convex_program(problem: Problem, row: RowLaw, *, pyramid: bool = False) -> C
     nb, nl, nc, axes = count_rows(terms.kind)
     stiff = h * row.rate
     # Exact for free bodies, and of the right order elsewhere.
-    mobility = row_mobility(jnp.diagonal(problem.M), G, nb + nl, axes)
+    mobility = row_mobility(diagonal(problem.M), G, nb + nl, axes)
     product = lax.stop_gradient(stiff * mobility)
-    cap = slope_cap(G.dtype)
+    cap = slope_cap(terms.phi.dtype)
     share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
     elastic: dict[str, Any] = {}
     if problem.law.potential is not None:

@@ -13,6 +13,8 @@ from jax import lax
 
 from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record
+from jaxcontact.block_tridiagonal import BlockTridiagonal
+from jaxcontact.body_rows import BodyRows
 from jaxcontact.compliant import min_norm, staggered
 from jaxcontact.compliant.problem import Problem, convex_program, count_rows, row_law
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
@@ -97,7 +99,9 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
         program = _conditions(problem, cone)
         response = cone_program.residuals(program, *at)[2]
         hessian = cone_program.hessian(program, response)
-        if cone == "staggered":  # not symmetric
+        if isinstance(hessian, BlockTridiagonal):
+            invert = functools.partial(row_algebra.solve_factored, row_algebra.factorise(hessian))
+        elif cone == "staggered":  # not symmetric
             invert = functools.partial(jnp.matmul, linalg.generalized_inverse(hessian)[0])
         else:
             invert = functools.partial(linalg.cholesky_solve_lanes, linalg.cholesky_lanes(hessian))
@@ -122,6 +126,8 @@ def check_names(cone: str, formulation: str, contacts: int) -> None:
 
 def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
     """Raise ValueError if the arrays do not fit together."""
+    if isinstance(problem.terms.G, BodyRows):  # made for a mechanism, not by hand
+        return
     nr, nv = jnp.shape(problem.terms.G)
     _, _, nc, _ = count_rows(problem.terms.kind)
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
@@ -144,7 +150,7 @@ def _bad_numbers(problem: Problem) -> jax.Array:
     law = problem.law
     given = [law.stiffness, law.damping, law.friction_damping, problem.terms.mu]
     given += [] if law.friction is None else [law.friction]
-    bad = (problem.dt <= 0) | jnp.any(jnp.diagonal(problem.M) <= 0)
+    bad = (problem.dt <= 0) | jnp.any(row_algebra.diagonal(problem.M) <= 0)
     for each in given:
         bad = bad | jnp.any(jnp.asarray(each) < 0)
     return bad

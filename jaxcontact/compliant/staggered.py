@@ -27,7 +27,9 @@ def linearised(
 ) -> tuple[jax.Array, jax.Array]:
     """(dx, dp) that cancel (momentum, misfit) in the coupled conditions, linearised; not symmetric."""
     response = cone_program.residuals(program, x, p)[2]
-    inverse, _ = linalg.generalized_inverse(cone_program.hessian(program, response))
+    hessian = cone_program.hessian(program, response)
+    assert isinstance(hessian, jax.Array)
+    inverse, _ = linalg.generalized_inverse(hessian)
     invert = functools.partial(jnp.matmul, inverse)
     return cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
 

@@ -9,26 +9,34 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.body_rows import Diagonal
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
-from jaxcontact.system import Params, State, System, bias, mass_matrix, retract
-from jaxcontact.terms import constraint_terms
+from jaxcontact.system import Params, State, System, bias, free_masses, mass_matrix, retract
+from jaxcontact.terms import constraint_terms, kept_by_body, rows_by_body
 
 
-def assemble(system: System, params: Params, state: State, tau: jax.Array, dt: Any) -> Problem:
-    """The algebra of a step of a mechanism at a state.
+def assemble(
+    system: System, params: Params, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False
+) -> Problem:
+    """The algebra of a step of a mechanism at a state; `by_body` where the mechanism suits that.
 
     Raises:
         ValueError: params carry no law.
     """
     if params.law is None:
         raise ValueError("params.law: expected a compliant.Law, got None")
+    M: Any
+    if by_body:
+        M, terms = Diagonal(values=free_masses(system, params).ravel()), rows_by_body(system, params, state)
+    else:
+        M, terms = mass_matrix(system, params, state.q), constraint_terms(system, params, state)
     return Problem(
-        M=mass_matrix(system, params, state.q),
+        M=M,
         v=state.v,
         # Forces that depend on time, `System.drive`, are those of the end of the step.
         f=tau - bias(system, params, state.replace(t=state.t + dt)),
-        terms=constraint_terms(system, params, state),
+        terms=terms,
         law=params.law,
         dt=jnp.asarray(dt, state.q.dtype),
     )
@@ -76,9 +84,11 @@ def step(
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
         the states and forces and computes the mechanics of a step again.
     """
+    whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
+    by_body = not whole and kept_by_body(system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
-    problem = again(functools.partial(assemble, system))(params, state, tau, dt)
+    problem = again(functools.partial(assemble, system, by_body=by_body))(params, state, tau, dt)
     v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     q = again(functools.partial(retract, system))(state.q, problem.dt * v)
     return State(q=q, v=v, t=state.t + problem.dt), info
@@ -128,5 +138,6 @@ def rollout(
         return (then, info.lam), (then, info)
 
     if warm_start is None:
-        warm_start = jnp.zeros_like(jax.eval_shape(constraint_terms, system, params, state).phi)
+        terms = rows_by_body if kept_by_body(system) else constraint_terms
+        warm_start = jnp.zeros_like(jax.eval_shape(terms, system, params, state).phi)
     return lax.scan(advance, (state, warm_start), controls)[1]

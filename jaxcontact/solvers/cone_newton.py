@@ -25,10 +25,13 @@ from jaxcontact.solvers.cone_program import (
 )
 from jaxcontact.solvers.line_search import line_search
 from jaxcontact.solvers.row_algebra import (
+    Factor,
     apply_columns,
     apply_rows,
+    diagonal,
     dot,
     factorise,
+    lanes_of,
     multiply,
     row_mobility,
     solve_factored,
@@ -77,7 +80,7 @@ class _Search(NamedTuple):
     fresh: jax.Array
     done: jax.Array
     steps: jax.Array
-    factor: jax.Array
+    factor: Factor
 
 
 class _Fixed(NamedTuple):
@@ -96,24 +99,24 @@ class _Fixed(NamedTuple):
 
 
 def _fix(program: ConeProgram, axes: int) -> _Fixed:
-    diagonal = jnp.stack([program.M[k, k] for k in range(program.v.shape[0])])
+    masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
-    mobility = row_mobility(diagonal, program.G, singles, axes)
+    mobility = row_mobility(masses, program.G, singles, axes)
     stiff = mobility * program.slope
     return _Fixed(
         program=program,
-        diagonal=diagonal,
+        diagonal=masses,
         ease=jnp.where(stiff > 0, 1.0 / jnp.where(stiff > 0, stiff, 1.0), jnp.inf),
         stiffest=jnp.max(stiff, axis=0, initial=0.0),
         weight=jnp.sqrt(mobility) * (program.keep > 0),
-        size=dot(program.v, multiply(program.M, program.v)) + dot(program.push, program.push / diagonal),
+        size=dot(program.v, multiply(program.M, program.v)) + dot(program.push, program.push / masses),
     )
 
 
 def _newton(fixed: _Fixed, now: _Search) -> _Search:
     """One step of Newton's method."""
     program, stiffest = fixed.program, fixed.stiffest
-    eps = jnp.finfo(program.M.dtype).eps
+    eps = jnp.finfo(program.v.dtype).eps
     full = now.level >= stiffest
     staged = _soften(program, fixed.ease, now.level)
     x, p, done = now.x, now.p, now.done
@@ -154,23 +157,25 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
 
 def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
     """Newton's method from program.v and the impulses `start` (nr,); batch axes last."""
-    dtype, nv = program.M.dtype, program.v.shape[0]
+    dtype = program.v.dtype
     lanes = jnp.broadcast_shapes(
         *[a.shape[1:] for a in (program.v, program.push, program.offset, program.slope, program.mu, start)],
-        *[a.shape[2:] for a in (program.M, program.G)],
+        *[lanes_of(each) for each in (program.M, program.G)],
     )
     singles, nc = program.num_equalities + program.num_limits, program.mu.shape[0]
     fixed = _fix(program, (start.shape[0] - singles) // nc if nc else 2)
+    start = jnp.broadcast_to(start, (start.shape[0], *lanes))
+    factor = jax.eval_shape(lambda: factorise(hessian(program, respond(program, start, start))))
     none, zero = jnp.zeros(lanes, bool), jnp.zeros(lanes, jnp.int32)
     now = _Search(
-        x=jnp.broadcast_to(program.v, (nv, *lanes)),
-        p=jnp.broadcast_to(start, (start.shape[0], *lanes)),
+        x=jnp.broadcast_to(program.v, (program.v.shape[0], *lanes)),
+        p=start,
         level=jnp.full(lanes, jnp.inf, dtype),
         tried=zero,
         fresh=none,
         done=none,
         steps=zero,
-        factor=jnp.zeros((nv, nv, *lanes), dtype),
+        factor=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), factor),
     )
 
     def running(state: _Search) -> jax.Array:

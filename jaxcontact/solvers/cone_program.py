@@ -22,9 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact import cones
+from jaxcontact import body_rows, cones
 from jaxcontact._pytree import Record, static
-from jaxcontact.solvers.row_algebra import UNROLLED, apply_columns, apply_rows, multiply
+from jaxcontact.block_tridiagonal import BlockTridiagonal
+from jaxcontact.body_rows import BodyRows, Diagonal
+from jaxcontact.solvers.row_algebra import UNROLLED, Mass, Rows, apply_columns, apply_rows, multiply
 
 SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential
 
@@ -33,10 +35,11 @@ class ConeProgram(Record):
     """The data of one program; see the module for the letters.
 
     Attributes:
-        M: (nv, nv), symmetric positive definite.
+        M: (nv, nv), symmetric positive definite; or `Diagonal`, with `BodyRows`.
         v: (nv,) where the quadratic is centred and the search starts.
         push: (nv,) linear term.
-        G: (nr, nv) rows: equalities, limits, then the rows n, t1[, t2] of each contact.
+        G: (nr, nv) rows: equalities, limits, then the rows n, t1[, t2] of each contact; or `BodyRows`, of
+            contacts alone.
         offset: (nr,) impulse at x = 0 and p = 0.
         slope: (nr,) >= 0, loss of impulse per velocity.
         keep: (nr,) share of the last impulse, in [0, 1].
@@ -52,10 +55,10 @@ class ConeProgram(Record):
             minimisation; only `residuals` and `solve_linearised` take it.
     """
 
-    M: jax.Array
+    M: Mass
     v: jax.Array
     push: jax.Array
-    G: jax.Array
+    G: Rows
     offset: jax.Array
     slope: jax.Array
     keep: jax.Array
@@ -177,14 +180,18 @@ def yielding(response: Response, rows: jax.Array) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def hessian(program: ConeProgram, response: Response) -> jax.Array:
+def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridiagonal:
     """M + G^T S G (nv, nv)."""
-    G = program.G
+    G, M = program.G, program.M
+    if isinstance(G, BodyRows):
+        assert isinstance(M, Diagonal)
+        return body_rows.hessian(M, G, response.block)
+    assert not isinstance(M, Diagonal)
     # Evaluated once: without the barrier the compiler repeats it inside every use.
     weighted = lax.optimization_barrier(yielding(response, G))
     if G.shape[0] > UNROLLED:
-        return program.M + (G.T @ weighted if G.ndim == 2 else jnp.einsum("rib,rjb->ijb", G, weighted))
-    return sum((G[i][:, None] * weighted[i][None, :] for i in range(G.shape[0])), program.M)
+        return M + (G.T @ weighted if G.ndim == 2 else jnp.einsum("rib,rjb->ijb", G, weighted))
+    return sum((G[i][:, None] * weighted[i][None, :] for i in range(G.shape[0])), M)
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:

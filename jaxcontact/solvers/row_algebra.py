@@ -1,5 +1,6 @@
 """Products with the rows G and the mass matrix M of a cone program, and factors of its Hessian.
 
+Matrices are whole, or `Diagonal` and `BodyRows` where many free bodies meet their neighbours.
 Arrays carry the batch on the last axis where there is one.
 """
 
@@ -9,28 +10,53 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact import linalg
+from jaxcontact import body_rows, linalg
+from jaxcontact.block_tridiagonal import BlockTridiagonal, Sweep, factorise_chain, solve_chain
+from jaxcontact.body_rows import BodyRows, Diagonal
 
 UNROLLED = 48  # longest sum that is written out term by term: several times faster in lanes
 
 
-def apply_rows(G: jax.Array, x: jax.Array) -> jax.Array:
+Rows = jax.Array | BodyRows
+Mass = jax.Array | Diagonal
+Factor = jax.Array | tuple[Sweep, ...]
+
+
+def apply_rows(G: Rows, x: jax.Array) -> jax.Array:
     """G x (nr,)."""
+    if isinstance(G, BodyRows):
+        return body_rows.apply_rows(G, x)
     if G.shape[1] > UNROLLED:
         return G @ x if G.ndim == 2 else jnp.sum(G * x[None], axis=1)
     return sum((G[:, k] * x[k][None] for k in range(1, G.shape[1])), G[:, 0] * x[0][None])
 
 
-def apply_columns(G: jax.Array, p: jax.Array) -> jax.Array:
+def apply_columns(G: Rows, p: jax.Array) -> jax.Array:
     """G^T p (nv,)."""
+    if isinstance(G, BodyRows):
+        return body_rows.apply_columns(G, p)
     if G.shape[0] > UNROLLED or G.shape[0] == 0:
         return p @ G if G.ndim == 2 else jnp.sum(G * p[:, None], axis=0)
     return sum((G[i] * p[i][None] for i in range(1, G.shape[0])), G[0] * p[0][None])
 
 
-def multiply(M: jax.Array, x: jax.Array) -> jax.Array:
+def multiply(M: Mass, x: jax.Array) -> jax.Array:
     """M x (nv,)."""
-    return apply_rows(M, x)
+    return M.values * x if isinstance(M, Diagonal) else apply_rows(M, x)
+
+
+def diagonal(M: Mass) -> jax.Array:
+    """The diagonal (nv,) of M."""
+    if isinstance(M, Diagonal):
+        return M.values
+    return jnp.diagonal(M) if M.ndim == 2 else jnp.stack([M[k, k] for k in range(M.shape[0])])
+
+
+def lanes_of(matrix: Rows | Mass) -> tuple[int, ...]:
+    """Shape of the batch behind a matrix."""
+    if isinstance(matrix, BodyRows):
+        return matrix.values.shape[4:]
+    return matrix.values.shape[1:] if isinstance(matrix, Diagonal) else matrix.shape[2:]
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -38,12 +64,15 @@ def dot(a: jax.Array, b: jax.Array) -> jax.Array:
     return apply_columns(a[:, None], b)[0]
 
 
-def row_mobility(diagonal: jax.Array, G: jax.Array, singles: int, axes: int) -> jax.Array:
+def row_mobility(masses: jax.Array, G: Rows, singles: int, axes: int) -> jax.Array:
     """Diagonal (nr,) of G M^-1 G^T for a diagonal mass matrix, else of its order.
 
     The tangents of a contact share the largest of theirs, so that friction stays isotropic.
     """
-    own = jnp.sum(G**2 / diagonal[None], axis=1)
+    if isinstance(G, BodyRows):
+        own = body_rows.squares(G, 1.0 / masses)
+    else:
+        own = jnp.sum(G**2 / masses[None], axis=1)
     if axes < 3:
         return own
     contacts = own[singles:].reshape(-1, axes, *own.shape[1:])
@@ -52,15 +81,19 @@ def row_mobility(diagonal: jax.Array, G: jax.Array, singles: int, axes: int) -> 
     return jnp.concatenate([own[:singles], shared.reshape(-1, *own.shape[1:])])
 
 
-def factorise(matrix: jax.Array) -> jax.Array:
+def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:
     """Cholesky factor; a large single one by LAPACK, which would be a hazard in a batch."""
+    if isinstance(matrix, BlockTridiagonal):
+        return factorise_chain(matrix)
     if matrix.ndim == 2 and matrix.shape[0] > linalg.UNROLLED:
         return lax.linalg.cholesky(matrix, symmetrize_input=False)
     return linalg.cholesky_lanes(matrix)
 
 
-def solve_factored(factor: jax.Array, rhs: jax.Array) -> jax.Array:
+def solve_factored(factor: Factor, rhs: jax.Array) -> jax.Array:
     """Solution of L L^T x = b for a factor of `factorise`."""
+    if isinstance(factor, tuple):
+        return solve_chain(factor, rhs)
     if factor.ndim == 2 and factor.shape[0] > linalg.UNROLLED:
         half = lax.linalg.triangular_solve(factor, rhs[:, None], left_side=True, lower=True)
         return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)[:, 0]
