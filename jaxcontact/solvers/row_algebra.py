@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact import body_rows, linalg
-from jaxcontact.block_tridiagonal import BlockTridiagonal, Sweep, factorise_chain, solve_chain
+from jaxcontact.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
 from jaxcontact.body_rows import BodyRows, Diagonal
 
 UNROLLED = 48  # longest sum that is written out term by term: several times faster in lanes
@@ -19,7 +19,7 @@ UNROLLED = 48  # longest sum that is written out term by term: several times fas
 
 Rows = jax.Array | BodyRows
 Mass = jax.Array | Diagonal
-Factor = jax.Array | tuple[Sweep, ...]
+Factor = jax.Array | Sweeps
 
 
 def apply_rows(G: Rows, x: jax.Array) -> jax.Array:
@@ -92,7 +92,7 @@ def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:
 
 def solve_factored(factor: Factor, rhs: jax.Array) -> jax.Array:
     """Solution of L L^T x = b for a factor of `factorise`."""
-    if isinstance(factor, tuple):
+    if isinstance(factor, Sweeps):
         return solve_chain(factor, rhs)
     if factor.ndim == 2 and factor.shape[0] > linalg.UNROLLED:
         half = lax.linalg.triangular_solve(factor, rhs[:, None], left_side=True, lower=True)
