@@ -61,7 +61,7 @@ def test_entries_of_a_static_index():
 
 
 def test_what_suits():
-    assert body_rows.suits(range(10), range(-1, 9), 10, 6)
-    assert not body_rows.suits(range(10), [-1, *range(9)], 5, 6)  # too few to matter
-    assert not body_rows.suits([0, 9], [-1, 0], 10, 6)  # not neighbours
-    assert not body_rows.suits([0, 3], [-1, 3], 10, 6)  # one body's own
+    assert body_rows.suits(range(30), range(-1, 29), 30, 6)
+    assert not body_rows.suits(range(10), range(-1, 9), 10, 6)  # too few to matter
+    assert not body_rows.suits([0, 9], [-1, 0], 30, 6)  # not neighbours
+    assert not body_rows.suits([0, 3], [-1, 3], 30, 6)  # one body's own

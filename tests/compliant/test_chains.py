@@ -99,8 +99,8 @@ def test_a_rollout_of_a_hundred_spheres_has_the_slope_of_differences():
 
 
 def test_what_is_kept_by_body():
-    assert kept_by_body(jc.models.sphere_stack(8).system)
+    assert kept_by_body(jc.models.sphere_stack(20).system)
     assert kept_by_body(discs(20)[0])
-    assert not kept_by_body(jc.models.sphere_stack(8, all_pairs=True).system)
-    assert not kept_by_body(jc.models.sphere_stack(4).system)
+    assert not kept_by_body(jc.models.sphere_stack(20, all_pairs=True).system)
+    assert not kept_by_body(jc.models.sphere_stack(10).system)
     assert not kept_by_body(jc.models.box_on_foundation(100).system)
