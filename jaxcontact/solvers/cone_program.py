@@ -26,7 +26,7 @@ from jaxcontact import body_rows, cones
 from jaxcontact._pytree import Record, static
 from jaxcontact.block_tridiagonal import BlockTridiagonal
 from jaxcontact.body_rows import BodyRows, Diagonal
-from jaxcontact.solvers.row_algebra import UNROLLED, Mass, Rows, apply_columns, apply_rows, multiply
+from jaxcontact.solvers.row_algebra import Mass, Rows, apply_columns, apply_rows, multiply
 
 SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential
 
@@ -189,9 +189,8 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
     assert not isinstance(M, Diagonal)
     # Evaluated once: without the barrier the compiler repeats it inside every use.
     weighted = lax.optimization_barrier(yielding(response, G))
-    if G.shape[0] > UNROLLED:
-        return M + (G.T @ weighted if G.ndim == 2 else jnp.einsum("rib,rjb->ijb", G, weighted))
-    return sum((G[i][:, None] * weighted[i][None, :] for i in range(G.shape[0])), M)
+    # A product and its sum are one loop over lanes; a batched matrix product is not.
+    return M + (G.T @ weighted if G.ndim == 2 else jnp.sum(G[:, :, None] * weighted[:, None], axis=0))
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:
