@@ -14,7 +14,6 @@ from jaxcontact import body_rows, linalg
 from jaxcontact.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
 from jaxcontact.body_rows import BodyRows, Diagonal
 
-
 Rows = jax.Array | BodyRows
 Mass = jax.Array | Diagonal
 Factor = jax.Array | Sweeps

@@ -136,6 +136,7 @@ def straight_corner(rng, n, m):
     return params, jax.tree.map(jnp.asarray, params)
 
 
+@pytest.mark.slow
 def test_all_orders_of_six_guards_agree_with_brute_force():
     n = m = 6
     params, numbers = straight_corner(np.random.default_rng(7), n, m)

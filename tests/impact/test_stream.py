@@ -78,7 +78,7 @@ def few_modes(terms: jc.ContactTerms, v: jax.Array, pilot: int, monkeypatch: pyt
     return stream.Stream(terms, v, sobol(15, 0), jnp.full(2, 0.25), 5, selection="visited")
 
 
-@pytest.mark.parametrize("selection", ["all", "visited"])
+@pytest.mark.parametrize("selection", ["all", pytest.param("visited", marks=pytest.mark.slow)])
 def test_resuming_gives_the_same_chunks(
     selection: str, gait: tuple[jc.ContactTerms, jax.Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:

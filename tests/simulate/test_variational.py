@@ -244,7 +244,7 @@ def test_derivative_moves_the_times_of_impact():
     np.testing.assert_allclose(found, jnp.stack(jax.jacfwd(exact, (0, 1, 2))(1.2, 0.8, G), 1), atol=1e-10)
 
 
-@pytest.mark.parametrize("lifted", [False, True])
+@pytest.mark.parametrize("lifted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_derivative_both_ways_is_that_of_central_differences(lifted):
     """By all numbers of a ball: bounces, chatter, sliding on a spring; or a pull that lifts it off the floor."""
     if lifted:
