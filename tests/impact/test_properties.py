@@ -225,6 +225,7 @@ def test_pivoting_steps_succeed_on_99_percent(m):
     assert np.mean(ok) >= 0.99
 
 
+@pytest.mark.slow
 def test_solutions_of_a_step_are_distinct_in_a_batch():
     for m, count in ((2, 600), (3, 40)):
         problem = Problem(np.random.default_rng(30 + m), m, m, count=count)

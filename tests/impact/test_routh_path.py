@@ -75,6 +75,7 @@ def test_nothing_approaches_nothing_happens():
         assert (int(info.status), int(info.num_solves)) == (0, 0)
 
 
+@pytest.mark.slow
 def test_steps_converge_to_it_with_order_one(unique):
     """Error of steps with impulse_max = r h, averaged over rates: at most C h, and proportional to h."""
     terms, v, found = unique
@@ -159,6 +160,7 @@ def test_derivative_is_that_of_finite_differences(unique):
     np.testing.assert_allclose(forward[1] @ rates, np.zeros(3), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_loop_and_a_batch_agree(unique):
     terms, v, _ = unique
     velocities = v[None] + 0.1 * jnp.asarray(np.random.default_rng(3).normal(size=(20, 3)))

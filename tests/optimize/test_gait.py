@@ -142,6 +142,7 @@ def test_gait_from_the_command_line(tmp_path, capsys):
     np.testing.assert_allclose(again["cost_of_transport"], summary["cost_of_transport"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_gait_of_a_hopper_repeats():
     from jaxcontact.gait_command import run_strides
 
