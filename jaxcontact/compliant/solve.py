@@ -126,12 +126,11 @@ def check_names(cone: str, formulation: str, contacts: int) -> None:
 
 def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
     """Raise ValueError if the arrays do not fit together."""
-    if isinstance(problem.terms.G, BodyRows):  # made for a mechanism, not by hand
-        return
-    nr, nv = jnp.shape(problem.terms.G)
+    by_body = isinstance(problem.terms.G, BodyRows)  # made for a mechanism, not by hand
+    nr, nv = (len(problem.terms.kind), problem.v.size) if by_body else jnp.shape(problem.terms.G)
     _, _, nc, _ = count_rows(problem.terms.kind)
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "M": (problem.M, (nv, nv)),
+        **({} if by_body else {"M": (problem.M, (nv, nv))}),
         "v": (problem.v, (nv,)),
         "f": (problem.f, (nv,)),
         "terms.phi": (problem.terms.phi, (nr,)),

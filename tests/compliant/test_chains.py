@@ -104,3 +104,11 @@ def test_what_is_kept_by_body():
     assert not kept_by_body(jc.models.sphere_stack(20, all_pairs=True).system)
     assert not kept_by_body(jc.models.sphere_stack(10).system)
     assert not kept_by_body(jc.models.box_on_foundation(100).system)
+
+
+def test_wrong_sizes_are_named_as_with_whole_matrices():
+    model = jc.models.sphere_stack(20)
+    with pytest.raises(ValueError, match="warm_start: expected shape"):
+        jc.compliant.step(
+            model.system, model.params, model.state, jnp.zeros(120), dt=0.01, warm_start=jnp.zeros(20)
+        )
