@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_type
 from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, num_contacts
 
 
@@ -205,6 +206,14 @@ class Model(Record):
     symmetry: Symmetry | None = None
 
 
+def check_mechanism(system: System, params: Params, state: State) -> None:
+    """Raise TypeError where these are in another order, or a Model stands for one of them."""
+    hint = "; expected (system, params, state), which a Model has as .system, .params and .state"
+    check_type("system", system, System, hint)
+    check_type("params", params, Params, hint)
+    check_type("state", state, State, hint)
+
+
 def velocity_map(system: System, q: jax.Array) -> jax.Array:
     """N(q) (nq, nv) with qdot = N(q) v."""
     structure = system.structure
@@ -307,6 +316,8 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
 
     Derivative: exact, any order, by q and params.
     """
+    check_type("system", system, System)
+    check_type("params", params, Params)
     if system.poses is free_poses:
         return jnp.diag(free_masses(system, params).ravel())
     linear, angular = _body_jacobians(system, params, q)
@@ -323,6 +334,7 @@ def bias(system: System, params: Params, state: State) -> jax.Array:
 
     Derivative: exact, any order, by q, v and params.
     """
+    check_mechanism(system, params, state)
     q, v = state.q, state.v
     total = _inertial_bias(system, params, q, v)
     if system.forces is not None:

@@ -22,6 +22,7 @@ from jaxcontact.system import (
     State,
     System,
     body_frames,
+    check_mechanism,
     free_poses,
     mass_matrix,
     position_rate,
@@ -86,7 +87,6 @@ class ConstraintTerms(Record):
     kind: tuple[Kind, ...] = static()
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     """Mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
@@ -102,10 +102,17 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
         ContactTerms with nc candidate contacts in the order of `system.structure.pairs`.
 
     Raises:
+        TypeError: arguments in another order, or a Model.
         ValueError: q or v has the wrong length, params do not fit the structure.
 
     Derivative: exact by q and params, any order; `active` is piecewise constant.
     """
+    check_mechanism(system, params, state)
+    return _contact_terms(system, params, state)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     if system.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
     _check_sizes(system, params, state)
@@ -120,7 +127,6 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def constraint_terms(system: System, params: Params, state: State) -> ConstraintTerms:
     """Joints, limits and contacts of a mechanism at a state, as rows of one matrix.
 
@@ -138,11 +144,18 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
         order of `system.structure.pairs`.
 
     Raises:
+        TypeError: arguments in another order, or a Model.
         ValueError: q or v has the wrong length, params do not fit the structure, `constraints` returns
             something else than two vectors.
 
     Derivative: exact by q, v and params, any order.
     """
+    check_mechanism(system, params, state)
+    return _constraint_terms(system, params, state)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _constraint_terms(system: System, params: Params, state: State) -> ConstraintTerms:
     structure = system.structure
     _check_sizes(system, params, state)
     q, v, dtype = state.q, state.v, state.q.dtype

@@ -12,7 +12,7 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_pytree", "status", "cores"),
+    ("_pytree", "status", "arguments", "cores"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
     ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),
@@ -28,7 +28,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
 # Mechanisms know nothing of methods.
-ONLY = {"models": {"rotations", "geometry", "joints", "law", "event_system", "system"}}
+ONLY = {"models": {"arguments", "rotations", "geometry", "joints", "law", "event_system", "system"}}
 VAGUE = {"utils", "helpers", "common", "base"}
 FILES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts): p for p in sorted(ROOT.rglob("*.py"))}
 MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}

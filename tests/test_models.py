@@ -94,5 +94,5 @@ def test_tossed_cube_may_land_on_any_corner():
 def test_numbers_that_make_no_model_are_named():
     with pytest.raises(ValueError, match="num_elements: expected a square number such as 100 or 900, got 99"):
         jc.models.box_on_foundation(99)
-    with pytest.raises(ValueError, match="n: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="n: expected an integer >= 1, got 0"):
         jc.models.sphere_stack(0)

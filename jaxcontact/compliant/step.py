@@ -9,10 +9,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.arguments import check_array, check_number, check_type
 from jaxcontact.body_rows import Diagonal
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
-from jaxcontact.system import Params, State, System, bias, free_masses, mass_matrix, retract
+from jaxcontact.system import (
+    Params,
+    State,
+    System,
+    bias,
+    check_mechanism,
+    free_masses,
+    mass_matrix,
+    retract,
+)
 from jaxcontact.terms import constraint_terms, kept_by_body, rows_by_body
 
 
@@ -42,7 +52,6 @@ def assemble(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
 def step(
     system: System,
     params: Params,
@@ -77,13 +86,40 @@ def step(
         The next State, and StepInfo.
 
     Raises:
-        ValueError: params carry no law; what `solve` raises.
+        TypeError: arguments in another order, a Model, or what is no array or number.
+        ValueError: params carry no law, tau has another shape; what `solve` raises.
 
     Status: that of `solve`.
 
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
         the states and forces and computes the mechanics of a step again.
     """
+    _check(system, params, state, solver, dt)
+    check_array("tau", tau)
+    if jnp.shape(tau) != jnp.shape(state.v):
+        raise ValueError(f"tau: expected shape {jnp.shape(state.v)}, got {jnp.shape(tau)}")
+    return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start)
+
+
+def _check(system: System, params: Params, state: State, solver: Newton, dt: Any) -> None:
+    check_mechanism(system, params, state)
+    check_type("solver", solver, Newton)
+    if not isinstance(dt, jax.Array):  # reading one would wait for its device
+        check_number("dt", dt)
+
+
+@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
+def _step(
+    system: System,
+    params: Params,
+    state: State,
+    tau: jax.Array,
+    dt: Any,
+    cone: str,
+    formulation: str,
+    solver: Newton,
+    warm_start: jax.Array | None,
+) -> tuple[State, StepInfo]:
     whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
     by_body = not whole and kept_by_body(system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
@@ -94,7 +130,6 @@ def step(
     return State(q=q, v=v, t=state.t + problem.dt), info
 
 
-@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
 def rollout(
     system: System,
     params: Params,
@@ -124,12 +159,32 @@ def rollout(
         States and StepInfos after each step, time first: T rows, the last is the final state.
 
     Raises:
-        ValueError: as `step`.
+        TypeError, ValueError: as `step`.
 
     Status: of each step.
 
     Derivative: as `step`; memory grows with T.
     """
+    _check(system, params, state, solver, dt)
+    check_array("controls", controls)
+    nv = jnp.shape(state.v)[-1]
+    if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != nv:
+        raise ValueError(f"controls: expected shape (T, {nv}), got {jnp.shape(controls)}")
+    return _rollout(system, params, state, controls, dt, cone, formulation, solver, warm_start)
+
+
+@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
+def _rollout(
+    system: System,
+    params: Params,
+    state: State,
+    controls: jax.Array,
+    dt: Any,
+    cone: str,
+    formulation: str,
+    solver: Newton,
+    warm_start: jax.Array | None,
+) -> tuple[State, StepInfo]:
     options: dict[str, Any] = {"dt": dt, "cone": cone, "formulation": formulation, "solver": solver}
 
     def advance(carry: tuple[State, jax.Array], tau: jax.Array) -> tuple:
@@ -139,5 +194,6 @@ def rollout(
 
     if warm_start is None:
         terms = rows_by_body if kept_by_body(system) else constraint_terms
-        warm_start = jnp.zeros_like(jax.eval_shape(terms, system, params, state).phi)
+        rows = jax.eval_shape(functools.partial(terms, system), params, state).phi
+        warm_start = jnp.zeros(rows.shape, rows.dtype)
     return lax.scan(advance, (state, warm_start), controls)[1]

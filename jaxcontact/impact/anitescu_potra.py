@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jaxcontact.impact import inputs
@@ -181,11 +180,9 @@ def sequential(
         approaching contact v_plus is v, and the derivative the identity.
     """
     inputs.check(terms, v)
-    nc = terms.phi.shape[0]
-    if not order or any(not isinstance(i, int | np.integer) or not 0 <= i < nc for i in order):
-        raise ValueError(f"order: expected contact indices in 0..{nc - 1}, got {tuple(order)}")
+    cycle = inputs.check_order("order", order, terms.phi.shape[0])
     inputs.check_count("max_impacts", max_impacts)
-    return _sequential(terms, v, tuple(map(int, order)), int(max_impacts), num_directions)
+    return _sequential(terms, v, cycle, int(max_impacts), num_directions)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))

@@ -11,6 +11,8 @@ from scipy.linalg import cholesky
 from scipy.spatial import cKDTree
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_number, check_type
+from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.stream import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
@@ -65,21 +67,22 @@ def contains(
         Containment.
 
     Raises:
+        TypeError: something else than ImpactSamples, ContactTerms or numbers.
         ValueError: wrong shapes, NaN or inf, a negative tolerance, no sample with status 0.
 
     Derivative: none; a host-level function.
     """
+    check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
     v_plus = np.asarray(samples.v_plus)
     if v_plus.ndim != 2:
         raise ValueError(f"samples.v_plus: expected shape (n, nv), got {v_plus.shape}")
     nv = v_plus.shape[1]
+    check_number("v_measured", v_measured)
     measured = np.asarray(v_measured, float)
     if measured.ndim not in (1, 2) or measured.shape[-1] != nv:
         raise ValueError(f"v_measured: expected shape ({nv},) or (k, {nv}), got {measured.shape}")
-    if not np.all(np.isfinite(measured)):
-        raise ValueError("v_measured: expected finite numbers, got NaN or inf")
-    if tolerance is not None and not (np.isfinite(tolerance) and tolerance >= 0.0):
-        raise ValueError(f"tolerance: expected a finite number >= 0, got {tolerance}")
+    if tolerance is not None:
+        check_number("tolerance", tolerance, 0.0)
     good = np.flatnonzero(np.asarray(samples.status) == 0)
     if not good.size:
         raise ValueError(f"samples: expected at least one with status 0, all {v_plus.shape[0]} failed")
@@ -110,6 +113,7 @@ def mass_root(terms: ContactTerms | None, nv: int) -> np.ndarray:
     """R (nv, nv) with M = R^T R; the identity without terms."""
     if terms is None:
         return np.eye(nv)
+    check_terms(terms)
     mass = np.asarray(terms.M, float)
     if mass.shape != (nv, nv):
         raise ValueError(f"terms.M: expected shape ({nv}, {nv}) as in samples, got {mass.shape}")

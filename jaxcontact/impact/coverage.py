@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 from scipy.special import betainc, betaincinv
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_type
 from jaxcontact.impact.containment import mass_root
 from jaxcontact.impact.stream import ImpactSamples
 from jaxcontact.impact.symmetry import check_symmetry
@@ -92,6 +93,7 @@ def coverage(
 
     Derivative: none; a host-level function.
     """
+    check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ..., key=key)")
     if not samples.independent:
         raise ValueError(
             "samples: expected independent draws, got Sobol points, mirrored samples or a selection that "

@@ -76,6 +76,7 @@ def extreme(
     Derivative: none; a driver for the host.
     """
     inputs.check(terms, v)
+    inputs.check_array("direction", direction)
     if jnp.shape(direction) != jnp.shape(v):
         raise ValueError(f"direction: expected shape {jnp.shape(v)}, got {jnp.shape(direction)}")
     if not np.all(np.isfinite(np.asarray(direction))) or not np.any(np.asarray(direction)):

@@ -7,6 +7,7 @@ harmless ones, so that neither a value nor a derivative of another world sees a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,6 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import linalg
+from jaxcontact.arguments import check_array as check_array
+from jaxcontact.arguments import check_count as check_count
+from jaxcontact.arguments import check_type
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
 
@@ -25,22 +29,22 @@ def is_concrete(*trees: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
-def check_array(name: str, value: Any) -> None:
-    """Raise TypeError for what is not an array of floating dtype: lists, integers."""
-    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
-        raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
-    if not jnp.issubdtype(value.dtype, jnp.floating):
-        raise TypeError(f"{name}: expected a floating dtype, got {value.dtype}")
+def check_terms(terms: ContactTerms) -> None:
+    """Raise TypeError for what is not ContactTerms."""
+    check_type("terms", terms, ContactTerms, "; make them with contact_terms(system, params, state)")
 
 
-def check_count(name: str, value: Any) -> None:
-    """Raise ValueError for what is not an integer >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+def check_order(name: str, order: Any, num_contacts: int) -> tuple[int, ...]:
+    """`order` as a tuple, or ValueError for what is not a cycle of contact indices."""
+    cycle = tuple(order) if isinstance(order, Sequence | np.ndarray) else ()
+    if not cycle or not all(isinstance(i, int | np.integer) and 0 <= i < num_contacts for i in cycle):
+        raise ValueError(f"{name}: expected contact indices in 0..{num_contacts - 1}, got {order!r}")
+    return tuple(map(int, cycle))
 
 
 def check_shapes(terms: ContactTerms, v: jax.Array) -> None:
     """Raise ValueError or TypeError if the arrays do not fit together."""
+    check_terms(terms)
     arrays = {f"terms.{n}": getattr(terms, n) for n in ("M", "J_n", "J_t", "phi", "mu")} | {"v": v}
     for name, array in arrays.items():
         check_array(name, array)

@@ -14,7 +14,6 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.contact_space import mass_norm
-from jaxcontact.impact.propagative import check_order
 from jaxcontact.impact.reflections import Normals, normals, normals_gram, reflect, tolerance
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -234,11 +233,10 @@ def indeterminacy(
                 f"orders: expected cycles to compare for more than {MAX_PERMUTED} contacts, got None"
             )
         orders = tuple(itertools.permutations(range(nc)))
-    if len({len(order) for order in orders}) != 1:
+    cycles = [inputs.check_order("orders", order, nc) for order in orders] if np.iterable(orders) else []
+    if len({len(cycle) for cycle in cycles}) != 1:
         raise ValueError(f"orders: expected cycles of one length, got {orders}")
-    for order in orders:
-        check_order(tuple(order), nc)
-    return _indeterminacy(terms, v, jnp.asarray(orders, jnp.int32), int(max_reflections))
+    return _indeterminacy(terms, v, jnp.asarray(cycles, jnp.int32), int(max_reflections))
 
 
 @functools.partial(jax.jit, static_argnums=3)

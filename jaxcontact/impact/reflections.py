@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact import implicit, linalg
+from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
 
@@ -67,6 +68,7 @@ def normals_gram(terms: ContactTerms) -> jax.Array:
 
     Derivative: exact.
     """
+    inputs.check_terms(terms)
     return normals(terms, jnp.zeros(terms.M.shape[0], terms.M.dtype)).gram
 
 

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_type
+from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.stream import ImpactSamples
 from jaxcontact.system import Symmetry
 from jaxcontact.terms import ContactTerms
@@ -32,6 +34,7 @@ def mirrored(samples: ImpactSamples, terms: ContactTerms, symmetry: Symmetry) ->
 
     Derivative: none; a host-level function.
     """
+    check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
     sign = check_symmetry(terms, samples.v_minus, symmetry)
     image = np.asarray(symmetry.velocity).T
     order = np.argsort(symmetry.contacts)  # contact i comes from contact order[i]
@@ -58,6 +61,8 @@ def check_symmetry(terms: ContactTerms, v: jax.Array, symmetry: Symmetry) -> np.
     Returns:
         (nc,) the signs of the tangential directions.
     """
+    check_terms(terms)
+    check_type("symmetry", symmetry, Symmetry, "; a symmetric model has .symmetry")
     mass, J_n, J_t, mu = (np.asarray(getattr(terms, name), float) for name in ("M", "J_n", "J_t", "mu"))
     S, to = np.asarray(symmetry.velocity, float), np.array(symmetry.contacts)
     nc, nt, nv = J_t.shape

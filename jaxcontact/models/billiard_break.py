@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Disc
 from jaxcontact.system import Model, Params, State, Structure, System
 
@@ -44,6 +45,7 @@ def billiard_break(
     Raises:
         ValueError: overlapping balls, numbers that are not positive.
     """
+    check_number("theta", theta)
     m = (0.17,) * 3 if masses is None else tuple(map(float, masses))
     r = (0.0286,) * 3 if radii is None else tuple(map(float, radii))
     for name, three in (("masses", m), ("radii", r)):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import rotations
+from jaxcontact.arguments import check_count, check_number
 from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.law import Law, foundation_stiffness
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
@@ -59,10 +60,13 @@ def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load
         load: 5 and 50 N in the paper; under 50 N some elements part from the cube.
 
     Raises:
-        ValueError: the number of elements is not a square.
+        ValueError, TypeError: the number of elements is not a square; what is no number, a negative modulus.
     """
-    rows = math.isqrt(max(num_elements, 0))
-    if rows == 0 or rows**2 != num_elements:
+    check_count("num_elements", num_elements)
+    check_number("youngs_modulus", youngs_modulus, 0.0)
+    check_number("load", load)
+    rows = math.isqrt(num_elements)
+    if rows**2 != num_elements:
         raise ValueError(f"num_elements: expected a square number such as 100 or 900, got {num_elements}")
     mass = DENSITY * SIDE**3
     middle = (jnp.arange(rows) + 0.5) / rows * SIDE - SIDE / 2.0

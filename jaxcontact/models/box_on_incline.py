@@ -7,6 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.law import Hertz, Law
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
@@ -38,7 +39,11 @@ def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
     q = (x, y, z, qw, qx, qy, qz); downhill is (cos 15, 0, -sin 15). Feet are spheres of radius 0.01 m on a
     half-space of E* = 1e11 N/m^2; the paper's damper of 1 N s/m is left out, for beside a potential it would
     act before they touch. It slides where mu < tan 15 = 0.268.
+
+    Raises:
+        TypeError, ValueError: mu is no number, or negative.
     """
+    check_number("mu", mu, 0.0)
     size, mass = jnp.array(SIZE), 1.0
     square = size**2
     height = SIZE[2] / 2.0

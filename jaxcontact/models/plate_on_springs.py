@@ -7,6 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_count
 from jaxcontact.geometry import HalfSpace, Point
 from jaxcontact.law import Law
 from jaxcontact.system import Model, Params, State, Structure, System
@@ -51,8 +52,7 @@ def plate_on_springs(n: int = 6) -> Model:
     Raises:
         ValueError: n is not an integer >= 1.
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"n: expected a number of springs >= 1, got {n!r}")
+    check_count("n", n)
     places = jnp.linspace(-0.5 * SPAN, 0.5 * SPAN, n) if n > 1 else jnp.zeros(1)
     none = jnp.zeros(n)
     return Model(

@@ -6,6 +6,7 @@ import functools
 
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_count, check_number
 from jaxcontact.geometry import HalfSpace, Sphere
 from jaxcontact.law import Hertz, Law
 from jaxcontact.system import Model, Params, State, Structure, System, free_poses
@@ -49,10 +50,10 @@ def sphere_stack(n: int = 10, offset: float = 0.0, all_pairs: bool = False) -> M
             down; else each meets its neighbours only.
 
     Raises:
-        ValueError: n is not positive.
+        ValueError, TypeError: n is no positive integer, offset no number.
     """
-    if n < 1:
-        raise ValueError(f"n: expected at least 1, got {n}")
+    check_count("n", n)
+    check_number("offset", offset)
     system = _system(n, all_pairs)
     nc = system.structure.num_contacts
     on_floor = jnp.array([pair[1] == "floor" for pair in system.structure.pairs])

@@ -1,0 +1,46 @@
+"""Arguments of the wrong kind: errors that say which one, what was expected and what came."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def check_type(name: str, value: Any, kind: type, hint: str = "") -> None:
+    """Raise TypeError for what is not of the class `kind`; `hint` says how to get it."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {kind.__name__}, got {type(value).__name__}{hint}")
+
+
+def check_array(name: str, value: Any) -> None:
+    """Raise TypeError for what is not an array of floating dtype: lists, integers."""
+    if not hasattr(value, "dtype") or not hasattr(value, "shape"):
+        raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{name}: expected a floating dtype, got {value.dtype}")
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise ValueError for what is not an integer >= 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+
+
+def check_number(name: str, value: Any, least: float = -math.inf) -> None:
+    """Raise TypeError for what is no number or array of them, ValueError where one is not finite or < least.
+
+    What is traced has no value to look at.
+    """
+    if isinstance(value, jax.core.Tracer):
+        return
+    array = np.asarray(value)
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise TypeError(f"{name}: expected a number, got {value!r}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
+    if np.any(array < least):
+        raise ValueError(f"{name}: expected a finite number >= {least:g}, got {value!r}")
