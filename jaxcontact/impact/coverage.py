@@ -100,33 +100,16 @@ def coverage(
             "depends on earlier samples; use sample(..., key=jax.random.key(0)) with selection "
             '"all" or "lemke"'
         )
-    chosen = np.asarray(shares, float)
-    if not (0 < confidence < 1) or chosen.ndim != 1 or not np.all((chosen > 0) & (chosen < 1)):
-        raise ValueError(f"confidence, shares: expected numbers in (0, 1), got {confidence}, {shares}")
+    chosen = _levels(confidence, shares)
     good = np.asarray(samples.status) == 0
-    v_plus = np.asarray(samples.v_plus, float)[good]
-    half = len(v_plus) // 2
+    half = int(np.sum(good)) // 2
     if half < LEAST:
-        raise ValueError(f"samples: expected at least {2 * LEAST} with status 0, got {len(v_plus)}")
-    start = np.asarray(samples.v_minus, float)
-    root = mass_root(terms, start.size)
-    speed = float(np.linalg.norm(root @ start)) or 1.0
-    count = round(-np.log10(REACH) * PER_DECADE) + 1
-    distances = speed * np.geomspace(REACH, 1.0, count) if r is None else np.asarray(r, float)
-    if distances.ndim != 1 or not np.all(np.isfinite(distances) & (distances >= 0)):
-        raise ValueError(f"r: expected finite distances (k,) >= 0, got {r}")
-    images = [np.eye(start.size)]
-    if symmetry is not None:
-        if terms is None:
-            raise ValueError("symmetry: needs terms, to verify it")
-        check_symmetry(terms, samples.v_minus, symmetry)
-        images.append(np.asarray(symmetry.velocity, float))
-
-    points = (v_plus - start) @ root.T
-    mirrored = [((v_plus[:half] @ image.T) - start) @ root.T for image in images]
+        raise ValueError(f"samples: expected at least {2 * LEAST} with status 0, got {int(np.sum(good))}")
+    points, images, speed = _placed(samples, good, half, terms, symmetry)
+    distances = _distances(r, speed)
     test = points[half:]
     sizes = np.unique([max(LEAST, half >> k) for k in range(SIZES)])
-    near = np.sort(_nested_distances(mirrored, test, sizes), axis=1)
+    near = np.sort(_nested_distances(images, test, sizes), axis=1)
     far = len(test) - np.stack([np.searchsorted(row, distances, side="right") for row in near])
     band = np.sqrt(np.log(1.0 / (1.0 - confidence)) / (2.0 * len(test)))
     return Coverage(
@@ -141,6 +124,43 @@ def coverage(
         num_failed=int(np.sum(~good)),
         confidence=float(confidence),
     )
+
+
+def _levels(confidence: float, shares: Sequence[float]) -> np.ndarray:
+    """The shares (p,), or ValueError where one of them or the confidence is not in (0, 1)."""
+    chosen = np.asarray(shares, float)
+    if not (0 < confidence < 1) or chosen.ndim != 1 or not np.all((chosen > 0) & (chosen < 1)):
+        raise ValueError(f"confidence, shares: expected numbers in (0, 1), got {confidence}, {shares}")
+    return chosen
+
+
+def _distances(r: Any, speed: float) -> np.ndarray:
+    """The distances r (k,), by default decades below the speed."""
+    count = round(-np.log10(REACH) * PER_DECADE) + 1
+    distances = speed * np.geomspace(REACH, 1.0, count) if r is None else np.asarray(r, float)
+    if distances.ndim != 1 or not np.all(np.isfinite(distances) & (distances >= 0)):
+        raise ValueError(f"r: expected finite distances (k,) >= 0, got {r}")
+    return distances
+
+
+def _placed(
+    samples: ImpactSamples,
+    good: np.ndarray,
+    half: int,
+    terms: ContactTerms | None,
+    symmetry: Symmetry | None,
+) -> tuple[np.ndarray, list[np.ndarray], float]:
+    """Good outcomes as points of Euclidean distance |dv|_M, their first half and its images, the speed."""
+    v_plus, start = np.asarray(samples.v_plus, float)[good], np.asarray(samples.v_minus, float)
+    root = mass_root(terms, start.size)
+    images = [np.eye(start.size)]
+    if symmetry is not None:
+        if terms is None:
+            raise ValueError("symmetry: needs terms, to verify it")
+        check_symmetry(terms, samples.v_minus, symmetry)
+        images.append(np.asarray(symmetry.velocity, float))
+    mirrored = [((v_plus[:half] @ image.T) - start) @ root.T for image in images]
+    return (v_plus - start) @ root.T, mirrored, float(np.linalg.norm(root @ start)) or 1.0
 
 
 def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:

@@ -126,44 +126,21 @@ def kelvin_voigt(
     if not inputs.is_concrete(params, state, stiffness, damping_ratio):
         raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
     _check_state(params, state)
+    if method not in METHODS:
+        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
+    inputs.check_count("max_steps", max_steps)
     dtype = jnp.asarray(state.v).dtype
     with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
         params, state = jax.tree.map(_double, (params, state))
-        terms = contact_terms(system, params, state)
-        inputs.check(terms, state.v)
-        nc = terms.phi.shape[0]
         span = float(_positive("duration", duration))
-        approach = np.asarray(terms.J_n @ state.v)
-        reached = (np.asarray(terms.phi) + approach * span < 0) & (approach < 0)
-        k = _positive("stiffness", stiffness, (nc,))
-        zeta = _positive("damping_ratio", damping_ratio, (), zero=True)
-        m = _positive("mass", float(np.sum(params.mass)) if mass is None else mass)
-        speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
-        impulse = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
-        if min_impulse is not None:
-            impulse = _positive("min_impulse", min_impulse, (nc,), zero=True)
-        law = (
-            np.minimum(np.asarray(terms.phi), 0.0),
-            k,
-            2.0 * zeta * np.sqrt(k * m),
-            _positive("slip_speed", slip_speed),
-        )
-        impact = _Impact(
-            system,
-            params,
-            state,
-            jax.tree.map(jnp.asarray, law),
-            _positive("stop_speed", speed, zero=True),
-            impulse,
+        law, speed, least = _settings(
+            system, params, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
         )
         tolerances = {
             "rtol": float(_positive("rtol", rtol)),
             "atol": float(_positive("atol", 0.1 * slip_speed if atol is None else atol)),
         }
-        if method not in METHODS:
-            raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
-        if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
-            raise ValueError(f"max_steps: expected an integer >= 1, got {max_steps!r}")
+        impact = _Impact(system, params, state, law, speed, least)
         time, path, status, evaluations = impact.integrate(span, method, int(max_steps), **tolerances)
     q, v, impulses = impact.split(path)
     info = CompliantInfo(
@@ -181,6 +158,36 @@ def kelvin_voigt(
 
 
 Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, k, damping (nc,); slip speed
+
+
+def _settings(
+    system: System,
+    params: Params,
+    state: State,
+    span: float,
+    stiffness: Any,
+    damping_ratio: Any,
+    mass: float | None,
+    slip_speed: float,
+    stop_speed: float | None,
+    min_impulse: Any,
+) -> tuple[Law, np.ndarray, np.ndarray]:
+    """The law of the contacts, the stop speed and the least impulses (nc,), checked, with their defaults."""
+    terms = contact_terms(system, params, state)
+    inputs.check(terms, state.v)
+    phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ state.v)
+    k = _positive("stiffness", stiffness, phi.shape)
+    zeta = _positive("damping_ratio", damping_ratio, (), zero=True)
+    m = _positive("mass", float(np.sum(params.mass)) if mass is None else mass)
+    slip = _positive("slip_speed", slip_speed)
+    law = (np.minimum(phi, 0.0), k, 2.0 * zeta * np.sqrt(k * m), slip)
+    speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
+    if min_impulse is None:
+        reached = (phi + approach * span < 0) & (approach < 0)
+        least = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
+    else:
+        least = _positive("min_impulse", min_impulse, phi.shape, zero=True)
+    return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), least
 
 
 @functools.partial(jax.jit, static_argnums=0)

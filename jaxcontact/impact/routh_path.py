@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact.impact import inputs
 from jaxcontact.impact.contact_space import (
+    ContactSpace,
     ImpactInfo,
     collision_tolerance,
     contact_space,
@@ -84,10 +85,6 @@ def _routh_path(
     space = contact_space(terms)
     fixed = lax.stop_gradient(space)
     table = modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=True)
-    codes = table.codes  # (m, K)
-    separate, capped = codes == modes.SEPARATE, codes >= modes.CAP_STICK
-    plus = (codes == modes.REST_PLUS) | (codes == modes.CAP_PLUS)
-    minus = (codes == modes.REST_MINUS) | (codes == modes.CAP_MINUS)
     tolerance = 10.0 * modes.feasibility_tolerance(dtype)
     near = tolerance * mass_norm(space.mass, v)  # velocities below it count as zero
     slowest = jnp.maximum(near, collision_tolerance(dtype) * fixed.scale[::2])
@@ -98,49 +95,19 @@ def _routh_path(
     def piece(carry: Any, _: None) -> tuple[Any, None]:
         u, impulse, status, worst, count = carry
         here = lax.stop_gradient(u)
-        u_n, u_t = here[0::2], here[1::2]
-        needed = jnp.any(u_n < -slowest)
-        # Contacts away from zero have their mode; at zero the laws hold for the rates of change.
-        approaches, leaves, slides = u_n < -near, u_n > near, jnp.abs(u_t) > near
-        allowed = jnp.where(approaches[:, None], capped, jnp.where(leaves[:, None], separate, True))
-        sliding = jnp.where((u_t > 0)[:, None], plus, minus) | separate
-        allowed &= jnp.where(slides[:, None], sliding, True)
-        skip = jnp.stack([approaches | leaves, slides, jnp.zeros_like(slides)], axis=1).reshape(-1)
+        needed = jnp.any(here[0::2] < -slowest)
         x = jnp.concatenate([jnp.zeros_like(here), lax.stop_gradient(cap)])
-        violation = modes.evaluate(table, x, skip=skip)
-        violation = jnp.where(jnp.all(allowed, axis=0), violation, jnp.inf)
-        valid = violation <= tolerance
-        mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
-        stuck = ~valid[mode]
-        kept = codes[:, mode]
-        in_modes = functools.partial(
-            mode_impulse,
-            space,
-            separates=kept == modes.SEPARATE,
-            capped=kept >= modes.CAP_STICK,
-            free=((kept == modes.REST_STICK) | (kept == modes.CAP_STICK))[:, None, None].astype(dtype),
-            direction=jnp.where(plus[:, mode], -1.0, 1.0)[:, None].astype(dtype),
-        )
-        rate = in_modes(jnp.zeros_like(u), cap, guess=table.impulse[:, :, mode] @ x)
-        # Contacts that rest or stick stay so: no change of value, but the end of their derivative.
-        hold = in_modes(u, jnp.zeros_like(cap), guess=jnp.zeros_like(u))
-        hold = hold - lax.stop_gradient(hold)
+        mode, violation = _next_mode(table, here, x, near, tolerance)
+        stuck = violation > tolerance
+        rate, hold = _moved(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
         u = u + space.delassus @ hold
-        slope = space.delassus @ rate
-        # The next event: a velocity that is away from zero reaches it.
-        steady = jnp.abs(lax.stop_gradient(slope)) <= tolerance
-        wait = -here / jnp.where(steady, 1.0, lax.stop_gradient(slope))
-        wait = jnp.where((jnp.abs(here) > near) & ~steady & (wait > 0), wait, jnp.inf)
-        event = jnp.argmin(wait)
-        never = ~jnp.isfinite(wait[event])
-        length = jnp.where(never, 0.0, -u[event] / jnp.where(steady[event], 1.0, slope[event]))
+        u_next, length, never = _next_event(u, space.delassus @ rate, near, tolerance)
         go = needed & ~stuck & ~never
-        u_next = jnp.where(jnp.arange(u.size) == event, 0.0, u + length * slope)
         return (
             jnp.where(go, u_next, u),
             jnp.where(go, impulse + hold + length * rate, impulse),
             status | flag(needed & stuck, Status.STALLED),
-            jnp.maximum(worst, jnp.where(needed, violation[mode], 0.0)),
+            jnp.maximum(worst, jnp.where(needed, violation, 0.0)),
             count + go.astype(jnp.int32),
         ), None
 
@@ -156,3 +123,73 @@ def _routh_path(
         num_solves=count,
     )
     return jnp.where(status != 0, v_in, v_plus), info
+
+
+def _next_mode(
+    table: modes.ModeTable, here: jax.Array, x: jax.Array, near: jax.Array, tolerance: float
+) -> tuple[jax.Array, jax.Array]:
+    """Number of the mode in which the path goes on, and by how much that violates its inequalities.
+
+    Contacts away from zero have their mode; at zero the laws hold for the rates of change.
+    """
+    u_n, u_t = here[0::2], here[1::2]
+    approaches, leaves, slides = u_n < -near, u_n > near, jnp.abs(u_t) > near
+    codes = table.codes  # (m, K)
+    separate, plus, minus = codes == modes.SEPARATE, _slides(codes, 1), _slides(codes, -1)
+    allowed = jnp.where(
+        approaches[:, None], codes >= modes.CAP_STICK, jnp.where(leaves[:, None], separate, True)
+    )
+    sliding = jnp.where((u_t > 0)[:, None], plus, minus) | separate
+    allowed &= jnp.where(slides[:, None], sliding, True)
+    skip = jnp.stack([approaches | leaves, slides, jnp.zeros_like(slides)], axis=1).reshape(-1)
+    violation = modes.evaluate(table, x, skip=skip)
+    violation = jnp.where(jnp.all(allowed, axis=0), violation, jnp.inf)
+    valid = violation <= tolerance
+    mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
+    return mode, violation[mode]
+
+
+def _slides(codes: jax.Array, sign: int) -> jax.Array:
+    """Which modes let a contact slide in the direction of `sign`."""
+    names = (modes.REST_PLUS, modes.CAP_PLUS) if sign > 0 else (modes.REST_MINUS, modes.CAP_MINUS)
+    return (codes == names[0]) | (codes == names[1])
+
+
+def _moved(
+    space: ContactSpace,
+    table: modes.ModeTable,
+    mode: jax.Array,
+    u: jax.Array,
+    cap: jax.Array,
+    guess: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Impulse by unit of s in that mode, and one of value 0 that keeps what rests and sticks so.
+
+    The latter changes no value and ends the derivative of velocities that stay zero.
+    """
+    kept = table.codes[:, mode]
+    in_modes = functools.partial(
+        mode_impulse,
+        space,
+        separates=kept == modes.SEPARATE,
+        capped=kept >= modes.CAP_STICK,
+        free=((kept == modes.REST_STICK) | (kept == modes.CAP_STICK))[:, None, None].astype(u.dtype),
+        direction=jnp.where(_slides(kept, 1), -1.0, 1.0)[:, None].astype(u.dtype),
+    )
+    rate = in_modes(jnp.zeros_like(u), cap, guess=guess)
+    hold = in_modes(u, jnp.zeros_like(cap), guess=jnp.zeros_like(u))
+    return rate, hold - lax.stop_gradient(hold)
+
+
+def _next_event(
+    u: jax.Array, slope: jax.Array, near: jax.Array, tolerance: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Velocities where the first that is away from zero reaches it, how far that is, whether none does."""
+    here, change = lax.stop_gradient(u), lax.stop_gradient(slope)
+    steady = jnp.abs(change) <= tolerance
+    wait = -here / jnp.where(steady, 1.0, change)
+    wait = jnp.where((jnp.abs(here) > near) & ~steady & (wait > 0), wait, jnp.inf)
+    event = jnp.argmin(wait)
+    never = ~jnp.isfinite(wait[event])
+    length = jnp.where(never, 0.0, -u[event] / jnp.where(steady[event], 1.0, slope[event]))
+    return jnp.where(jnp.arange(u.size) == event, 0.0, u + length * slope), length, never
