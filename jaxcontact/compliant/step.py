@@ -190,10 +190,21 @@ def _rollout(
     def advance(carry: tuple[State, jax.Array], tau: jax.Array) -> tuple:
         now, forces = carry
         then, info = step(system, params, now, tau, warm_start=forces, **options)
-        return (then, info.lam), (then, info)
+        return (then, lax.stop_gradient(info.lam)), (then, info)
 
     if warm_start is None:
         terms = rows_by_body if kept_by_body(system) else constraint_terms
         rows = jax.eval_shape(functools.partial(terms, system), params, state).phi
         warm_start = jnp.zeros(rows.shape, rows.dtype)
-    return lax.scan(advance, (state, warm_start), controls)[1]
+    state = _moving_with(state, (params, state, controls))
+    return lax.scan(advance, (state, lax.stop_gradient(warm_start)), controls)[1]
+
+
+def _moving_with(state: State, causes: Any) -> State:
+    """The same state, whose derivative by whatever of `causes` is differentiated by is never known to be zero.
+
+    After a step it is not, and JAX would derive the step again when it finds out.
+    """
+    floats = [x for x in jax.tree.leaves(causes) if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
+    nothing = sum(jnp.where(False, jnp.ravel(x)[0], 0.0).astype(state.q.dtype) for x in floats if jnp.size(x))
+    return state.replace(q=state.q + nothing, v=state.v + nothing)
