@@ -371,6 +371,21 @@ def free_masses(system: System, params: Params) -> jax.Array:
     return jnp.concatenate([mass, _inertia(system, params)], axis=1)
 
 
+def free_rates(system: System, orientations: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Rates of the positions (nb, dim) and of the rotation matrices (nb, dim, dim) of free bodies.
+
+    R' = R [w]x with w in body axes; without the derivative of the poses, which is dear to derive again.
+    """
+    dim = system.structure.dim
+    bodies = v.reshape(orientations.shape[0], -1)
+    spin = bodies[:, dim:]
+    if dim == 3:
+        crossed = jax.vmap(rotations.cross_matrix)(spin)
+    else:
+        crossed = spin[:, :, None] * jnp.array([[[0.0, -1.0], [1.0, 0.0]]], v.dtype)
+    return bodies[:, :dim], jnp.einsum("bij,bjk->bik", orientations, crossed)
+
+
 def _free_bias(system: System, params: Params, v: jax.Array) -> jax.Array:
     """Gravity and w x I w of free bodies (nv,)."""
     dim = system.structure.dim

@@ -24,6 +24,7 @@ from jaxcontact.system import (
     body_frames,
     check_mechanism,
     free_poses,
+    free_rates,
     mass_matrix,
     position_rate,
     tangent_jacobian,
@@ -324,8 +325,12 @@ def contact_gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
 
 def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
-    qdot = position_rate(system, q, v)
-    frames, (drift, turning) = jax.jvp(lambda x: body_frames(system, params, x), (q,), (qdot,))
+    if system.poses is free_poses:
+        frames = body_frames(system, params, q)
+        drift, turning = free_rates(system, frames[1], v)
+    else:
+        qdot = position_rate(system, q, v)
+        frames, (drift, turning) = jax.jvp(lambda x: body_frames(system, params, x), (q,), (qdot,))
     positions, orientations = frames
     found = _found(system, params, frames)
 

@@ -201,9 +201,9 @@ def _rollout(
 
 
 def _moving_with(state: State, causes: Any) -> State:
-    """The same state, whose derivative by whatever of `causes` is differentiated by is never known to be zero.
+    """The same state, with a derivative by whatever of `causes` is differentiated by, if only of zero.
 
-    After a step it is not, and JAX would derive the step again when it finds out.
+    After a step it has one, and JAX would derive the step again when it finds out.
     """
     floats = [x for x in jax.tree.leaves(causes) if jnp.issubdtype(jnp.result_type(x), jnp.floating)]
     nothing = sum(jnp.where(False, jnp.ravel(x)[0], 0.0).astype(state.q.dtype) for x in floats if jnp.size(x))
