@@ -61,6 +61,34 @@ class Hertz(Record):
         return (8.0 / 15.0) * self.modulus * jnp.sqrt(self.radius) * power
 
 
+class Smooth(Record):
+    """Potential of a spring that pushes before it is touched: the relaxed law of an interior-point method.
+
+    The force is lam = (K d + sqrt((K d)^2 + 4 kappa)) / 2 at depth d, so that lam (lam - K d) = kappa where
+    the law itself has max(0, K d), which is kappa = 0. At d = 0 it is sqrt(kappa), far away kappa / (K |d|):
+    contacts pull on gradients before they close. An option for search; simulate without it. Give it as
+    `Law.potential`, with `Law.stiffness` left at 0.
+
+    Attributes:
+        stiffness: K > 0 of each limit and contact, a number or (nu,), N/m.
+        kappa: relaxation, > 0, N^2; a number or (nu,).
+    """
+
+    stiffness: Any
+    kappa: Any
+
+    def __call__(self, depth: jax.Array) -> jax.Array:
+        """Energy (nu,) in J at depth (nu,) in m, 0 at depth 0."""
+        push = self.stiffness * depth
+        root = jnp.sqrt(push**2 + 4.0 * self.kappa)
+        # push (push + root) / 4, without a difference of large numbers on either side.
+        touches = push > 0
+        product = jnp.where(touches, 0.5 * push**2, 0.0)
+        product = product + self.kappa * push / (root + jnp.where(touches, push, -push))
+        energy = product + self.kappa * jnp.arcsinh(push / jnp.sqrt(4.0 * self.kappa))
+        return energy / self.stiffness
+
+
 def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
     """Stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
 

@@ -9,4 +9,5 @@ from jaxcontact.compliant.step import rollout as rollout
 from jaxcontact.compliant.step import step as step
 from jaxcontact.law import Hertz as Hertz
 from jaxcontact.law import Law as Law
+from jaxcontact.law import Smooth as Smooth
 from jaxcontact.law import foundation_stiffness as foundation_stiffness
