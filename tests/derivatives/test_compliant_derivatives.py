@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.system import retract
 from jaxcontact.terms import NORMAL, TANGENT
 
 MODES = {
@@ -23,30 +24,37 @@ def incline():
     model = jc.models.box_on_incline(0.25)
     law = jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(10.0), friction_damping=jnp.array(1e6))
 
-    def advance(v, tau, mass, mu, law, size):
+    def advance(v, tau, mass, mu, law, size, turn):
         params = model.params.replace(
             mass=mass, mu=mu, law=law, constants={**model.params.constants, "size": size}
         )
-        state, _ = jc.compliant.step(model.system, params, model.state.replace(v=v), tau, dt=0.01)
+        q = retract(model.system, model.state.q, turn)
+        state, _ = jc.compliant.step(model.system, params, model.state.replace(q=q, v=v), tau, dt=0.01)
         return jnp.concatenate([state.q, state.v])
 
     return model, law, jax.jit(advance), jax.jit(lambda x, dx: jax.jvp(advance, x, dx)[1])
 
 
+def point_of(mode):
+    """Where to differentiate: velocity, forces, masses, friction, law, size, and a change of configuration."""
+    model, law, *_ = incline()
+    mu, v = MODES[mode]
+    return (
+        jnp.array(v), jnp.zeros(6), model.params.mass, jnp.full_like(model.params.mu, mu), law,
+        model.params.constants["size"], jnp.zeros(6),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_step_agrees_with_central_differences(mode, rng):
-    model, law, advance, tangent = incline()
-    mu, v = MODES[mode]
-    x = (
-        jnp.array(v), jnp.zeros(6), model.params.mass, jnp.full_like(model.params.mu, mu), law,
-        model.params.constants["size"],
-    )  # fmt: skip
+    _, _, advance, tangent = incline()
+    x = point_of(mode)
     for k in range(len(x)):
         dx = tuple(
             jax.tree.map(lambda a, on=(i == k): on * a * rng.normal() if on else jnp.zeros_like(a), each)
             for i, each in enumerate(x)
         )
-        if k < 2:
+        if k in (0, 1, 6):
             dx = tuple(jnp.asarray(rng.normal(size=6)) if i == k else d for i, d in enumerate(dx))
         found = tangent(x, dx)
         errors = []
@@ -56,6 +64,18 @@ def test_step_agrees_with_central_differences(mode, rng):
             )
             errors.append(np.max(np.abs((ahead - behind) / (2 * step) - found)))
         assert min(errors) < 1e-7 * max(np.max(np.abs(found)), 1e-2)
+
+
+@pytest.mark.slow
+def test_the_reverse_mode_is_the_transpose_of_the_forward_mode(rng):
+    """By everything at once, in every mode: w . (J dx) = (J^T w) . dx."""
+    _, _, advance, tangent = incline()
+    reverse = jax.jit(lambda x, w: jax.vjp(advance, *x)[1](w))
+    for mode in MODES:
+        x, w = point_of(mode), jnp.asarray(rng.normal(size=13))
+        dx = jax.tree.map(lambda a: jnp.asarray(rng.normal(size=a.shape)) * (1.0 + jnp.abs(a)), x)
+        back = sum(jnp.sum(a * b) for a, b in zip(*map(jax.tree.leaves, (reverse(x, w), dx)), strict=True))
+        np.testing.assert_allclose(w @ tangent(x, dx), back, rtol=1e-9)
 
 
 @pytest.mark.slow
