@@ -14,6 +14,7 @@ from jaxcontact import impact, viz
 from jaxcontact.catalogue import UsageError
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome
+from jaxcontact.solvers.modes import MAX_ENUMERATED
 from jaxcontact.system import Model
 from jaxcontact.terms import ContactTerms
 
@@ -37,11 +38,10 @@ def write(
     pictures = {}
     if np.any(np.asarray(samples.status) == 0):
         pictures["impact.png"] = _set_picture(options, model, terms, samples, settings)
-    if model.system.structure.dim == 2:
-        outcomes = _classical_outcomes(terms, model.state.v)
-        pictures["mechanism.png"] = viz.plot_mechanism(
-            model.system, model.params, model.state, v=outcomes, title=_title(name)
-        )
+    outcomes = _classical_outcomes(terms, model.state.v)
+    pictures["mechanism.png"] = viz.plot_mechanism(
+        model.system, model.params, model.state, v=outcomes, title=_title(name)
+    )
     if covered is not None:
         pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
     files = [folder / f"{name}_{kind}" for kind in pictures]
@@ -89,7 +89,9 @@ def _set_picture(
 
 
 def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarray]:
-    """Simultaneous solutions, and both orders of two contacts, by label."""
+    """Simultaneous solutions (one where they are not enumerated) and both orders of two contacts."""
+    if terms.J_t.shape[1] > 1 or terms.phi.shape[0] > MAX_ENUMERATED:
+        return {"simultaneous": np.asarray(impact.anitescu_potra(terms, v)[0])}
     velocities, valid = impact.anitescu_potra_all(terms, v)
     solutions = np.asarray(velocities)[np.asarray(valid)]
     numbers = [f" {i + 1}" for i in range(len(solutions))] if len(solutions) > 1 else [""]

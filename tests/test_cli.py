@@ -62,7 +62,10 @@ def test_summary_picture_and_data(capsys: pytest.CaptureFixture[str], tmp_path: 
     "model",
     [
         "box_and_wall",
-        *(pytest.param(m, marks=pytest.mark.slow) for m in ("compass_gait", "ramone", "disk_stack")),
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in ("compass_gait", "ramone", "disk_stack", "box_drop_3d")
+        ),
     ],
 )
 def test_every_model_runs(model: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
