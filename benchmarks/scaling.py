@@ -94,8 +94,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                 half = size.size // 2
                 slope = np.polyfit(np.log(size[half:]), np.log(value[half:]), 1)[0]
                 axis.loglog(size, value, "o-", label=f"compass gait, {label}: slope {slope:.2f}")
+                axis.loglog(size, value[-1] / size[-1] * size, ":", color="gray", label="in proportion")
         axis.legend(frameon=False)
-        axis.grid(alpha=0.3, which="both")
+        axis.grid(alpha=0.3)
     axes[0].set(xlabel="contacts (feet of a comb)", ylabel="us per step of one sample")
     axes[1].set(xlabel="samples in a call", ylabel="ms per call")
     figure.savefig(path, dpi=110)

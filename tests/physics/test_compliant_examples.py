@@ -304,7 +304,7 @@ def test_a_sticking_box_does_not_creep(steps):
 # --- stacks of spheres: Figure 10
 
 
-@pytest.mark.parametrize("number", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 30, 100))])
 def test_spheres_dropped_in_line_come_to_rest(number):
     state, _, _ = march(jc.models.sphere_stack(number), 500, 0.01)
     q = state.q.reshape(number, 7)
