@@ -226,6 +226,31 @@ def _stack(number: int, steps: int) -> Run:
     return run
 
 
+def _reverse(name: str, steps: int, dt: float, *arguments: Any) -> Run:
+    """Derivative of where an example ends by its velocity at the start; its time to compile counts."""
+    model = getattr(jc.models, name)(*arguments)
+    nv = model.state.v.size
+    along = jnp.cos(jnp.arange(nv) + 1.0) / nv  # some direction
+
+    def end(v: jax.Array) -> jax.Array:
+        state = model.state.replace(v=v)
+        states, _ = jc.compliant.rollout(model.system, model.params, state, jnp.zeros((steps, nv)), dt=dt)
+        return jnp.mean(states.q[-1])
+
+    function = jax.jit(jax.value_and_grad(end))
+    error: list[float] = []
+
+    def run() -> dict[str, Any]:
+        _, slope = jax.block_until_ready(function(model.state.v))
+        if not error:  # before the runs that are timed
+            ahead, behind = (float(function(model.state.v + h * along)[0]) for h in (1e-5, -1e-5))
+            exact = float(slope @ along)
+            error.append(abs((ahead - behind) / 2e-5 / exact - 1.0))
+        return {"slope against differences %": 100 * error[0]}
+
+    return run
+
+
 # --- the tossed cube: derivative of its final distance by its initial speed, after 1 s
 
 TOSS = 0.42575  # m per m/s, by differences of an ODE solution; see tests/physics/test_compliant_gradients.py
@@ -302,4 +327,10 @@ CASES = [
     *(_case(f"tossed cube slope {n} steps", n, _toss, n, repeats=3) for n in (100, 1000, 3333)),
     *(_case(f"tossed cube slope {n} steps MJX", n, _toss_mjx, n, repeats=1) for n in (100, 1000, 3333)),
     *(_case(f"stack of {n} spheres, 500 steps", 1, _stack, n, 500, repeats=3) for n in (10, 100)),
+    _case("reverse stack of 100 spheres", 20, _reverse, "sphere_stack", 20, 1e-2, 100, repeats=3),
+    _case("reverse foundation 900 elements", 100, _reverse, "box_on_foundation", 100, 1e-2, 900, repeats=3),
+    _case("reverse box on incline", 100, _reverse, "box_on_incline", 100, 1e-2, repeats=3),
+    _case("reverse tossed cube", 1000, _reverse, "tossed_cube", 1000, 1e-3, repeats=3),
+    _case("reverse pendulum on a joint", 1000, _reverse, "pendulum_joint", 1000, 1e-3, repeats=3),
+    _case("reverse pendulum against a limit", 1000, _reverse, "pendulum_limit", 1000, 1e-3, repeats=3),
 ]  # fmt: skip
