@@ -55,7 +55,7 @@ def vee(skew: jax.Array) -> jax.Array:
     return 0.5 * jnp.array([skew[2, 1] - skew[1, 2], skew[0, 2] - skew[2, 0], skew[1, 0] - skew[0, 1]])
 
 
-def cross_matrix(vector: jax.Array) -> jax.Array:
+def _skew(vector: jax.Array) -> jax.Array:
     """Matrix (3, 3) of the cross product with a vector (3,)."""
     x, y, z = vector
     zero = jnp.zeros_like(x)
@@ -75,7 +75,7 @@ def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
     second = jnp.where(
         small, 1.0 / 6.0 - square / 120.0 + square**2 / 5040.0, (angle - jnp.sin(angle)) / (safe * angle)
     )
-    skew = cross_matrix(rotation_vector)
+    skew = _skew(rotation_vector)
     return jnp.eye(3, dtype=skew.dtype) - first * skew + second * skew @ skew
 
 
@@ -88,5 +88,5 @@ def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
     second = jnp.where(
         small, 1.0 / 12.0 + square / 720.0 + square**2 / 30240.0, (1.0 - half / jnp.tan(half)) / safe
     )
-    skew = cross_matrix(rotation_vector)
+    skew = _skew(rotation_vector)
     return jnp.eye(3, dtype=skew.dtype) + 0.5 * skew + second * skew @ skew

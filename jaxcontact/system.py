@@ -378,12 +378,10 @@ def free_rates(system: System, orientations: jax.Array, v: jax.Array) -> tuple[j
     """
     dim = system.structure.dim
     bodies = v.reshape(orientations.shape[0], -1)
-    spin = bodies[:, dim:]
+    spin = bodies[:, None, dim:]
     if dim == 3:
-        crossed = jax.vmap(rotations.cross_matrix)(spin)
-    else:
-        crossed = spin[:, :, None] * jnp.array([[[0.0, -1.0], [1.0, 0.0]]], v.dtype)
-    return bodies[:, :dim], jnp.einsum("bij,bjk->bik", orientations, crossed)
+        return bodies[:, :dim], jnp.cross(orientations, spin)
+    return bodies[:, :dim], spin * jnp.stack([orientations[:, :, 1], -orientations[:, :, 0]], axis=2)
 
 
 def _free_bias(system: System, params: Params, v: jax.Array) -> jax.Array:

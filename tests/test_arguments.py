@@ -88,6 +88,13 @@ MISTAKES = {
     "controls of one step": (
         lambda m, t, v, s: compliant.rollout(m.system, m.params, m.state, v, dt=0.1), ValueError,
         "controls: expected shape (T, 4), got (4,)"),
+    "a potential without a spring": (
+        lambda m, t, v, s: compliant.step(
+            (box := models.box_on_incline()).system, box.params, box.state, jnp.zeros(6), dt=0.1, cone="coupled",
+            formulation="min_norm"), ValueError, "formulation: 'min_norm' has springs and dampers only"),
+    "a word for a stiffness": (
+        lambda m, t, v, s: impact.kelvin_voigt(m.system, m.params, m.state, "1", 5.0), TypeError,
+        "stiffness: expected a number, got '1'"),
     "a word for friction": (
         lambda m, t, v, s: models.box_on_incline("0.2"), TypeError, "mu: expected a number, got '0.2'"),
     "friction that is none": (

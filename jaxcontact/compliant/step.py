@@ -94,18 +94,20 @@ def step(
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
         the states and forces and computes the mechanics of a step again.
     """
-    _check(system, params, state, solver, dt)
+    _check(system, params, state, solver, formulation, dt)
     check_array("tau", tau)
     if jnp.shape(tau) != jnp.shape(state.v):
         raise ValueError(f"tau: expected shape {jnp.shape(state.v)}, got {jnp.shape(tau)}")
     return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start)
 
 
-def _check(system: System, params: Params, state: State, solver: Newton, dt: Any) -> None:
+def _check(system: System, params: Params, state: State, solver: Newton, formulation: str, dt: Any) -> None:
     check_mechanism(system, params, state)
     check_type("solver", solver, Newton)
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_number("dt", dt)
+    if formulation == "min_norm" and params.law is not None and params.law.potential is not None:
+        raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
 
 @functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
@@ -165,7 +167,7 @@ def rollout(
 
     Derivative: as `step`; memory grows with T.
     """
-    _check(system, params, state, solver, dt)
+    _check(system, params, state, solver, formulation, dt)
     check_array("controls", controls)
     nv = jnp.shape(state.v)[-1]
     if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != nv:

@@ -337,6 +337,8 @@ def _check_state(params: Params, state: State) -> None:
 
 def _positive(name: str, value: Any, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
     """`value` as float64 of that shape (a number is repeated), or a ValueError that names it."""
+    if not np.issubdtype(np.asarray(value).dtype, np.number):
+        raise TypeError(f"{name}: expected a number, got {value!r}")
     array = np.asarray(value, np.float64)
     least = ">= 0" if zero else "> 0"
     if array.shape not in ((), shape):
