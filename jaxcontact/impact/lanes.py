@@ -16,18 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact import cores
 from jaxcontact._pytree import Record
-from jaxcontact.impact import rebound
-from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance, mass_norm
+from jaxcontact.impact import rebound, tile_step
+from jaxcontact.impact.contact_space import ContactSpace, mass_norm
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.solvers import leaves, modes, sieve
 from jaxcontact.status import Status
 
-FEW = 128  # modes that a tile is expected to meet at most
-BLOCK = 128  # modes looked at together
-SIEVED = 256  # modes that a sieve is expected to leave at most
-_TYPICAL = 96  # samples whose steps tell which forms are telling
+_BITS = 3  # of each draw, that neighbours share
 
 
 class LaneResults(Record):
@@ -63,7 +61,11 @@ class Begun(Record):
     residual: jax.Array
 
 
-@functools.partial(jax.jit, static_argnames=("max_steps", "tile", "keep_path", "keep_sets"))
+@functools.partial(
+    jax.jit,
+    static_argnames=("max_steps", "tile", "keep_path", "keep_sets", "once"),
+    compiler_options=cores.WIDE,
+)
 def run_lanes(
     space: ContactSpace,
     table: modes.ModeTable,
@@ -81,6 +83,7 @@ def run_lanes(
     keep_path: bool,
     keep_sets: bool = False,
     elastic: jax.Array | None = None,
+    once: bool = False,
 ) -> LaneResults:
     """Resolve the first `count` of the samples numbered `indices` (n,).
 
@@ -93,22 +96,16 @@ def run_lanes(
             or None.
         begun: what was done of each sample before; default nothing.
         elastic: (nc,) squared coefficients of restitution, see `rebound.py`; or None.
+        once: take one step of each sample only.
     """
     dtype = v.dtype
     n = indices.shape[0]
     m = space.mu.shape[0]
-    normal, tangent = slice(0, 2 * m, 2), slice(1, 2 * m, 2)
     u_start = space.jacobian @ v
     speed = mass_norm(space.mass, v)
-    cap_scale = jnp.where(space.active, step / space.scale[normal], 0.0)
-    # Approach speeds are compared in m/s.
-    slowest = -collision_tolerance(dtype) * space.scale[normal]
-    cone_unit = space.scale[tangent]
-    looked_at = _in_blocks(table) if pieces is None else pieces
+    cap_scale = tile_step.largest(space, step)
+    looked_at = tile_step.in_blocks(table) if pieces is None else pieces
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
-
-    def approaches(u: jax.Array) -> jax.Array:
-        return jnp.any(u[normal] < slowest[:, None], axis=0)
 
     def store(array: jax.Array, slot: jax.Array, value: jax.Array) -> jax.Array:
         return array.at[..., slot].set(value, mode="drop", unique_indices=True)
@@ -126,21 +123,23 @@ def run_lanes(
         slot, steps, u, impulse, worst, missed, stored, following, out = carry
         live = slot < count
         # With restitution there are steps in which nothing approaches.
-        presses = live if elastic is None else live & approaches(u)
+        presses = live if elastic is None else live & tile_step.approaches(space, u)
         index = indices[jnp.minimum(slot, n - 1)]
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        mode, valid_set, met = _select(table, looked_at, x, drawn[m], presses, speed)
+        mode, valid_set, met = tile_step.select(table, looked_at, x, drawn[m], presses, speed)
         lost = presses & (valid_set == 0)
         if complete is None:  # else the sample is repeated
-            mode = lax.cond(jnp.any(lost), lambda: jnp.where(lost, _least_bad(table, x), mode), lambda: mode)
+            mode = lax.cond(
+                jnp.any(lost), lambda: jnp.where(lost, tile_step.least_bad(table, x), mode), lambda: mode
+            )
         before = impulse, steps, worst
-        change = _impulse(table, mode, x)
+        change = tile_step.impulse_of(table, mode, x)
         if elastic is not None:
             change = jnp.where(presses[None], change, 0.0)
         u_next = u + modes.apply(space.delassus.T, change)
-        misfit = _misfit(space, u_next, change, cap, speed, cone_unit)
+        misfit = tile_step.misfit(space, u_next, change, cap, speed)
         worst = jnp.maximum(worst, misfit if elastic is None else jnp.where(presses, misfit, 0.0))
         if elastic is not None:
             push, stored = rebound.give_back(space, elastic, cap, u, u_next, change, stored, speed)
@@ -156,10 +155,10 @@ def run_lanes(
             at = jnp.where(live, slot, nowhere)
             out = out.replace(sets=out.sets.at[steps, at].set(valid_set, mode="drop", unique_indices=True))
         steps = steps + 1
-        collides = approaches(u_next)
+        collides = tile_step.approaches(space, u_next)
         if elastic is not None:
             collides |= jnp.any(rebound.loaded(space, stored), axis=0)
-        done = live & (~collides | (steps >= max_steps))
+        done = live if once else live & (~collides | (steps >= max_steps))
         after = impulse, steps, worst
         if complete is not None:
             done = done | (live & missed)
@@ -217,22 +216,16 @@ def run_lanes(
     return final
 
 
-@jax.jit
-def typical(
-    space: ContactSpace, table: modes.ModeTable, draws: Sobol | Iid | Shaped, v: jax.Array, step: jax.Array
-) -> jax.Array:
-    """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
-    m = space.mu.shape[0]
-    index = jnp.arange(_TYPICAL, dtype=jnp.uint32)
-    size = jnp.where(space.active, step / space.scale[0::2], 0.0)[:, None]
-    u = jnp.broadcast_to((space.jacobian @ v)[:, None], (2 * m, _TYPICAL))
-    met = []
-    for k in range(3):  # with first draws, for there may be no third step
-        x = jnp.concatenate([u, draws.uniform(index + k * _TYPICAL, 0, m + 1, v.dtype)[:m] * size])
-        change = _impulse(table, _least_bad(table, x), x)
-        u = u + modes.apply(space.delassus.T, change)
-        met.append(x)
-    return jnp.concatenate(met, axis=1)
+@functools.partial(jax.jit, static_argnames="num_contacts")
+def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: int) -> jax.Array:
+    """(n,) uint32, close for samples whose first draws are: their leading bits, in turn."""
+    drawn = draws.uniform(indices, 0, num_contacts + 1)[:num_contacts]
+    digits = jnp.minimum(drawn * 2**_BITS, 2**_BITS - 1).astype(jnp.uint32)
+    place = jnp.zeros(indices.shape, jnp.uint32)
+    for bit in range(_BITS):
+        for i in range(num_contacts):
+            place |= (digits[i] >> bit & 1) << (bit * num_contacts + i)
+    return place
 
 
 def _nothing_yet(
@@ -250,126 +243,6 @@ def _nothing_yet(
         sets=jnp.zeros((max_steps, n), jnp.uint32) if keep_sets else None,
         path=jnp.zeros((max_steps + 1, rows, n), dtype) if keep_path else None,
     )
-
-
-def _select(
-    table: modes.ModeTable,
-    pieces: modes.ModeTable | leaves.Leaves | sieve.Sieve,
-    x: jax.Array,
-    pick: jax.Array,
-    live: jax.Array,
-    speed: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Chosen mode (tile,), signature of the set of valid ones (tile,); the modes met in any lane (K,)."""
-    limit = modes.feasibility_tolerance(x.dtype) * speed
-    speeds = jnp.full(x.shape[1:], speed)
-    number = table.regular.shape[0]
-    names = signatures(table)
-
-    def choose(valid: jax.Array, score: jax.Array, names: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mode, _ = modes.choose(valid, score, pick, speeds)
-        return mode, jnp.sum(jnp.where(valid, names[:, None], 0), axis=0, dtype=jnp.uint32)
-
-    # What stands in a branch or in a loop is computed once; else the compiler repeats it in every use.
-    if number <= FEW:
-        score = lax.cond(
-            jnp.any(live),
-            lambda: jnp.where(modes.evaluate(table, x) <= limit, modes.apply(table.score, x), jnp.inf),
-            lambda: jnp.full((number, *x.shape[1:]), jnp.inf, x.dtype),
-        )
-        valid = jnp.isfinite(score) & live[None]
-        met = sieve.any_lane(valid)
-        mode, valid_set = choose(valid, score, names)
-    elif isinstance(pieces, sieve.Sieve):
-        met = sieve.possible(pieces, x, live, limit)
-        left = jnp.sum(met, dtype=jnp.int32)
-
-        def look(size: int) -> tuple[jax.Array, jax.Array]:
-            index = jnp.nonzero(met, size=size, fill_value=number)[0].astype(jnp.int32)
-            score = sieve.scores(pieces, index, left, x, limit)
-            valid = jnp.isfinite(score) & live[None]
-            place, valid_set = choose(valid, score, names.at[index].get(mode="clip"))
-            return index.at[place].get(mode="clip"), valid_set
-
-        mode, valid_set = lax.cond(left <= SIEVED, lambda: look(SIEVED), lambda: look(number))
-    else:
-        if isinstance(pieces, leaves.Leaves):
-            valid = leaves.valid(pieces, x, limit)
-        else:
-            valid = lax.map(lambda block: modes.evaluate(block, x) <= limit, pieces)
-        valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
-        met = sieve.any_lane(valid)
-        # Of hundreds of modes a tile meets few: look on among those only, unless there are many.
-        index = jnp.nonzero(met, size=FEW, fill_value=number)[0].astype(jnp.int32)
-
-        def among_few() -> tuple[jax.Array, jax.Array]:
-            score = modes.apply(table.score.at[:, index].get(mode="clip"), x)
-            few = valid.at[index].get(mode="fill", fill_value=False)
-            place, valid_set = choose(few, score, names.at[index].get(mode="clip"))
-            return index.at[place].get(mode="clip"), valid_set
-
-        few_enough = jnp.sum(met, dtype=jnp.int32) <= FEW
-        mode, valid_set = lax.cond(
-            few_enough, among_few, lambda: choose(valid, modes.apply(table.score, x), names)
-        )
-    return jnp.minimum(mode, number - 1), valid_set, met
-
-
-def _least_bad(table: modes.ModeTable, x: jax.Array) -> jax.Array:
-    """(tile,) the mode that is violated least."""
-    violation = modes.evaluate(table, x)
-    iota = jnp.arange(violation.shape[0], dtype=jnp.int32)[:, None]
-    return jnp.min(
-        jnp.where(violation == jnp.min(violation, axis=0, keepdims=True), iota, iota.size - 1), axis=0
-    )
-
-
-def signatures(table: modes.ModeTable) -> jax.Array:
-    """(K,) uint32 numbers of the modes whose sums tell sets of modes apart, but for one pair in 2^32."""
-    number = jnp.ones((), jnp.uint32)
-    for code in table.codes:
-        number = number * 7 + code.astype(jnp.uint32)
-    for factor in (0x7FEB352D, 0x846CA68B):  # a bijection that mixes the bits well
-        number = (number ^ (number >> 16)) * jnp.uint32(factor)
-    return number ^ (number >> 16)
-
-
-def _in_blocks(table: modes.ModeTable) -> modes.ModeTable:
-    """The table cut into blocks of BLOCK modes, along a new first axis; the last one is padded."""
-    number = table.regular.shape[0]
-    size = min(BLOCK, number)
-    padded = jax.tree.map(
-        lambda leaf: jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, -number % size)]), table
-    )
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], -1, size), -2, 0), padded)
-
-
-def _impulse(table: modes.ModeTable, mode: jax.Array, x: jax.Array) -> jax.Array:
-    """impulse[:, :, mode] x of each lane: (2m, tile)."""
-    maps = table.impulse[:, :, mode]  # (2m, L, tile)
-    total = jnp.zeros((), x.dtype)
-    for j in range(x.shape[0]):
-        total = total + maps[:, j] * x[j][None]
-    return total
-
-
-def _misfit(
-    space: ContactSpace,
-    u: jax.Array,
-    impulse: jax.Array,
-    cap: jax.Array,
-    speed: jax.Array,
-    cone_unit: jax.Array,
-) -> jax.Array:
-    """The residual of `ImpactInfo` for planar contacts, per lane: (tile,)."""
-    u_n, u_t, lam_n, lam_t = u[0::2], u[1::2], impulse[0::2], impulse[1::2]
-    limit = space.mu[:, None] * lam_n
-    complementarity = jnp.abs(lam_n - jnp.clip(lam_n - u_n, 0.0, cap)) / speed
-    excess = jnp.maximum(jnp.abs(lam_t) - limit, 0.0) * cone_unit[:, None]
-    cone = excess / (jnp.maximum(limit, 0.0) * cone_unit[:, None] + 1.0)
-    dissipation = jnp.abs(lam_t * u_t + limit * jnp.abs(u_t)) / speed**2
-    worst = jnp.maximum(jnp.maximum(complementarity, cone), dissipation)
-    return jnp.max(jnp.where(space.active[:, None], worst, 0.0), axis=0)
 
 
 def lane_status(results: LaneResults) -> Any:

@@ -19,12 +19,13 @@ import numpy as np
 
 from jaxcontact import cores
 from jaxcontact._pytree import Record, static
-from jaxcontact.impact import routh
-from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space
+from jaxcontact.impact import routh, tile_step
+from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space, mass_norm
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.impact.known import Known, Memory, sets_of
-from jaxcontact.impact.lanes import FEW, Begun, LaneResults, lane_status, run_lanes, typical
+from jaxcontact.impact.lanes import Begun, LaneResults, first_places, lane_status, run_lanes
+from jaxcontact.impact.tile_step import FEW
 from jaxcontact.solvers import leaves, modes
 from jaxcontact.terms import ContactTerms
 
@@ -103,6 +104,7 @@ class Stream:
         self.restitution = restitution
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.num_modes = 0
+        self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v)))
         self.enumerates = self.collides and selection != "lemke"
         self.complete = selection == "all" or not self.collides
@@ -112,8 +114,12 @@ class Stream:
             self.num_modes = self.table.regular.shape[0]
             self.stems = None
             if self.num_modes > FEW:
-                self.stems = leaves.leaves(self.table, self.space.delassus, self.space.mu)
-            self.memory = Memory(self.table, lambda part: typical(self.space, part, draws, v, step))
+                self.stems = jax.tree.map(
+                    jnp.asarray, leaves.leaves(self.table, self.space.delassus, self.space.mu)
+                )
+            u, cap = self.space.jacobian @ v, tile_step.largest(self.space, step)
+            limit = modes.feasibility_tolerance(v.dtype) * float(mass_norm(self.space.mass, v))
+            self.memory = Memory(self.table, self.space.delassus, u, cap, limit)
 
     def chunks(
         self,
@@ -174,12 +180,16 @@ class Stream:
         known: Known | None,
     ) -> Iterator[Chunk]:
         """The pieces, in order, each computed by the next worker, a few ahead."""
-        if pieces and self.enumerates:
+        placed = {device: jax.device_put(known, device) for device in dict.fromkeys(workers)}
+        sizes = known and tuple(leaf.shape for leaf in jax.tree.leaves(known))
+        if pieces and self.enumerates and sizes not in self.compiled:
             # No samples: compiles where that is still to be done, which two threads would both do.
-            list(pool.map(lambda device: self._lanes(_NONE, known, device), dict.fromkeys(workers)))
+            list(pool.map(lambda device: self._resolved(_NONE, placed[device], device), placed))
+            self.compiled.add(sizes)
         jobs: collections.deque[Future[Chunk]] = collections.deque()
         for number, piece in enumerate(pieces):
-            jobs.append(pool.submit(self._chunk, *piece, known, workers[number % len(workers)]))
+            device = workers[number % len(workers)]
+            jobs.append(pool.submit(self._chunk, *piece, placed[device], device))
             if number == 0 and not self.enumerates:
                 jobs[0].result()
             if len(jobs) > 2 * len(workers):
@@ -202,29 +212,54 @@ class Stream:
                 return Chunk(begin, end, self.unmoved(end - begin), _NO_FACTS)
             samples = self._by_pivoting(numbers, device).replace(independent=self.independent)
             return Chunk(begin, end, samples, _NO_FACTS)
-        results, facts = self._lanes(numbers, known, device)
-        if known is not None:
-            # From a step on whose valid modes are not a set known to be complete, samples go on with all.
-            lost = np.flatnonzero(results.missed)
-            facts = _NO_FACTS
-            if lost.size:
-                # The energies in store are not kept: with restitution, from their beginning.
-                begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
-                again, facts = self._lanes(numbers[lost], None, device, begun)
-                path: Any = results.path
-                if path is not None:
-                    new = np.arange(self.max_steps + 1)[:, None, None] > begun.num_solves
-                    path[..., lost] = np.where(new, again.path, path[..., lost])
-                for name in ("impulse", "num_solves", "residual", "missed", "collides"):
-                    getattr(results, name)[..., lost] = getattr(again, name)
+        results, facts = self._resolved(numbers, known, device)
         samples = _physical(self.terms, self.space, self.v, results, self.complete)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
 
+    def _resolved(
+        self, numbers: np.ndarray, known: Known | None, device: jax.Device
+    ) -> tuple[LaneResults, np.ndarray]:
+        """The samples, with what is known first, and what they taught."""
+        if known is None:
+            return self._lanes(numbers, None, device)
+        if known.first is None or self.restitution is not None:
+            results = self._lanes(numbers, known, device)[0]
+        else:
+            # The first step of all, where fewer modes have to be looked at; then those that go on.
+            order = self._neighbours(numbers, device)
+            nothing = self._nothing_begun(numbers.size)
+            first = self._lanes(numbers[order], known.first, device, nothing, once=True)[0]
+            results = jax.tree.map(np.empty_like, first)
+            _put(results, order, first)
+            more = np.flatnonzero(results.collides & ~results.missed & (results.num_solves < self.max_steps))
+            begun = _begun(results, more)
+            _put(results, more, self._lanes(numbers[more], known, device, begun)[0], begun)
+        # From a step on whose valid modes are not a set known to be complete, samples go on with all.
+        lost = np.flatnonzero(results.missed)
+        facts = _NO_FACTS
+        if lost.size:
+            # The energies in store are not kept: with restitution, from their beginning.
+            begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
+            again, facts = self._lanes(numbers[lost], None, device, begun)
+            _put(results, lost, again, begun)
+        return results, facts
+
+    def _neighbours(self, numbers: np.ndarray, device: jax.Device) -> np.ndarray:
+        """The order of samples in which the largest impulses of the first steps are alike."""
+        padded = jax.device_put((self.draws, np.resize(numbers, PIECE)), device)
+        places = np.asarray(first_places(*padded, self.terms.phi.shape[0]))[: numbers.size]
+        return np.argsort(places, kind="stable")
+
     def _lanes(
-        self, numbers: np.ndarray, known: Known | None, device: jax.Device, begun: Begun | None = None
+        self,
+        numbers: np.ndarray,
+        known: Known | None,
+        device: jax.Device,
+        begun: Begun | None = None,
+        once: bool = False,
     ) -> tuple[LaneResults, np.ndarray]:
         learns = known is None and self.selection == "visited"
-        table, complete, pieces = known or (self.table, None, self.stems)
+        table, complete, pieces, _ = known or (self.table, None, self.stems, None)
         if learns and begun is None:
             begun = self._nothing_begun(numbers.size)
         num_modes = table.regular.shape[0]
@@ -255,6 +290,7 @@ class Stream:
                 keep_path=self.keep_path,
                 keep_sets=learns,
                 elastic=elastic,
+                once=once,
             )
             if part.sets is not None:
                 facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
@@ -340,6 +376,17 @@ def _joined(parts: list[Chunk]) -> Chunk:
     )
 
 
+def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -> None:
+    """Stores later results of some samples; of a path what was not begun."""
+    for name in ("impulse", "num_solves", "residual", "missed", "collides"):
+        getattr(results, name)[..., at] = getattr(again, name)
+    if results.path is not None:
+        new: Any = True
+        if begun is not None:
+            new = np.arange(results.path.shape[0])[:, None, None] > begun.num_solves
+        results.path[..., at] = np.where(new, again.path, results.path[..., at])
+
+
 def _begun(results: Any, lost: np.ndarray) -> Begun:
     chosen = (results.impulse, results.num_solves, results.residual)
     impulse, num_solves, residual = (array[..., lost] for array in chosen)
@@ -350,7 +397,7 @@ def _first(leaf: jax.Array, size: int) -> np.ndarray:
     return np.array(np.asarray(leaf)[..., :size])
 
 
-@jax.jit
+@functools.partial(jax.jit, compiler_options=cores.WIDE)
 def tabulate(terms: ContactTerms) -> tuple[ContactSpace, modes.ModeTable]:
     """Scaled contact matrices, and all contact modes of a step."""
     space = contact_space(terms)
@@ -361,7 +408,7 @@ def tile_size(num_modes: int, platform: str) -> int:
     """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
     if platform != "cpu":
         return int(np.clip(2**24 // num_modes, 2**10, 2**14))
-    return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64
+    return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64 if num_modes <= 4096 else 32
 
 
 def _physical(

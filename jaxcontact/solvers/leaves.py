@@ -7,6 +7,8 @@ the forms of the others move by G l: a quarter of the arithmetic of as many inde
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,27 +49,29 @@ def leaves(table: modes.ModeTable, delassus: jax.Array, mu: jax.Array) -> Leaves
     Args:
         delassus, mu: as in `modes.mode_table`.
     """
-    m = mu.shape[0]
+    # In NumPy, for there is little to compute, and nothing to compile.
+    table = jax.tree.map(np.asarray, table)
+    matrix, m = np.asarray(delassus), mu.shape[0]
     stems = table.take(np.arange(0, table.regular.shape[0], 7))
-    own = delassus[:, 2 * m - 2 :]  # (2m, 2)
-    a_t = jnp.einsum("i,ilk->lk", delassus[2 * m - 1], stems.impulse)
-    forms = jnp.concatenate(
-        [stems.margin[3 * m - 3][None], a_t.at[2 * m - 1].add(1.0)[None], stems.margin[: 3 * m - 3]]
-    )
-    change = jnp.einsum("rlk,lj->rjk", forms[:, : 2 * m], own)
-    regular = table.regular.reshape(-1, 7).T
-    loose = np.flatnonzero(np.asarray((regular & ~regular[:1]).T))
+    own = matrix[:, 2 * m - 2 :]  # (2m, 2)
+    a_t = np.einsum("i,ilk->lk", matrix[2 * m - 1], stems.impulse)
+    a_t[2 * m - 1] += 1.0
+    forms = np.concatenate([stems.margin[3 * m - 3][None], a_t[None], stems.margin[: 3 * m - 3]])
+    change = np.einsum("rlk,lj->rjk", forms[:, : 2 * m], own)
+    regular = np.asarray(table.regular).reshape(-1, 7).T
+    loose = np.flatnonzero((regular & ~regular[:1]).T)
     place = np.concatenate([loose, np.zeros(-loose.size % _LOOSE, loose.dtype)])
     rest = table.take(place)
-    return Leaves(
-        forms=_blocks(forms),
-        gain=_blocks(change[2:]),
-        response=_blocks(change[:2]),
-        regular=_blocks(regular & regular[:1]),
-        mu=mu[-1],
-        loose=rest.replace(regular=rest.regular & (np.arange(place.size) < loose.size)),
-        place=jnp.asarray(place, jnp.int32),
-    )
+    arrays: dict[str, Any] = {
+        "forms": _blocks(forms),
+        "gain": _blocks(change[2:]),
+        "response": _blocks(change[:2]),
+        "regular": _blocks(regular & regular[:1]),
+        "mu": mu[-1],
+        "loose": rest.replace(regular=rest.regular & (np.arange(place.size) < loose.size)),
+        "place": place.astype(np.int32),
+    }
+    return Leaves(**arrays)
 
 
 def valid(these: Leaves, x: jax.Array, limit: jax.Array) -> jax.Array:
@@ -137,6 +141,6 @@ def _leaves(
     return tuple(ok[wide] & (least >= -limit) for ok, least in zip(regular, found, strict=True))
 
 
-def _blocks(array: jax.Array) -> jax.Array:
+def _blocks(array: np.ndarray) -> np.ndarray:
     """(..., P) -> (P / B, ..., B)."""
-    return jnp.moveaxis(array.reshape(*array.shape[:-1], -1, _BLOCK), -2, 0)
+    return np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:-1], -1, _BLOCK), -2, 0))

@@ -23,6 +23,20 @@ BLOCK = 128  # modes looked at together
 _LEFT = 32  # of those left
 
 
+class Rows(Record):
+    """All forms of K modes, L numbers in x, a mode's side by side.
+
+    Attributes:
+        forms: (K, 3m, L) as `modes.ModeTable.margin`.
+        score: (K, L) as in `modes.ModeTable`.
+        regular: (K,) as there.
+    """
+
+    forms: jax.Array
+    score: jax.Array
+    regular: jax.Array
+
+
 class Sieve(Record):
     """Forms of K modes, L numbers in x; made of NumPy arrays, to be placed on a device.
 
@@ -30,17 +44,13 @@ class Sieve(Record):
         telling: (K / 128, 4, L, 128) float32, four forms of each mode, in blocks of modes.
         blocks: (K / 128, 128) the same blocks of regular.
         count: () int32, the blocks that hold regular modes are the first.
-        forms: (K, 3m, L) all of them.
-        score: (K, L) as in `modes.ModeTable`.
-        regular: (K,) as there.
+        rows: all forms.
     """
 
     telling: jax.Array
     blocks: jax.Array
     count: jax.Array
-    forms: jax.Array
-    score: jax.Array
-    regular: jax.Array
+    rows: Rows
 
 
 def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -50,28 +60,42 @@ def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
     """
     count, length, number = margin.shape
     values = margin.transpose(0, 2, 1).reshape(-1, length) @ x
-    bad = (values < -modes.feasibility_tolerance(x.dtype)).reshape(count, number, x.shape[1])
+    return most_violated((values < -modes.feasibility_tolerance(x.dtype)).reshape(count, number, x.shape[1]))
+
+
+def most_violated(bad: np.ndarray) -> np.ndarray:
+    """(4, K), the forms that most of n points violate, one after the other; bad (3m, K, n) bool."""
+    number = bad.shape[1]
+    bits = np.packbits(bad, axis=2)
+    bits = np.pad(bits, [(0, 0), (0, 0), (0, -bits.shape[2] % 8)]).view(np.uint64)
     rows = np.empty((TELLING, number), np.int64)
     for row in rows:
-        row[:] = np.argmax(np.count_nonzero(bad, axis=2), axis=0)
-        bad = bad & ~bad[row, np.arange(number)]
+        row[:] = np.argmax(np.bitwise_count(bits).sum(axis=2, dtype=np.uint16), axis=0)
+        bits &= ~bits[row, np.arange(number)]
     return rows
 
 
 def sieve(table: modes.ModeTable, rows: np.ndarray) -> Sieve:
     """The sieve of a table from `telling_rows`; K is a multiple of 128."""
-    margin, score, regular = (np.asarray(leaf) for leaf in (table.margin, table.score, table.regular))
+    margin, regular = np.asarray(table.margin), np.asarray(table.regular)
     telling = np.take_along_axis(margin, rows[:, None], axis=0)
     used = np.flatnonzero(regular)
     arrays: dict[str, Any] = {
         "telling": _blocks(telling.astype(np.float32)),
         "blocks": _blocks(regular),
         "count": np.int32(used[-1] // BLOCK + 1 if used.size else 0),
+    }
+    return Sieve(**arrays, rows=rows_of(table))
+
+
+def rows_of(table: modes.ModeTable) -> Rows:
+    """The forms of a table, by modes; in NumPy."""
+    margin, score = np.asarray(table.margin), np.asarray(table.score)
+    arrays: dict[str, Any] = {
         "forms": np.ascontiguousarray(np.moveaxis(margin, -1, 0)),
         "score": np.ascontiguousarray(score.T),
-        "regular": regular,
     }
-    return Sieve(**arrays)
+    return Rows(**arrays, regular=table.regular)
 
 
 def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> jax.Array:
@@ -92,11 +116,11 @@ def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> j
         return lax.dynamic_update_slice_in_dim(maybe, found, k * BLOCK, 0)
 
     # What comes out of a loop is computed once, what goes on in it once for each of eight lanes.
-    nothing = jnp.zeros((these.regular.shape[0], x.shape[1]), bool)
+    nothing = jnp.zeros((these.rows.regular.shape[0], x.shape[1]), bool)
     return any_lane(lax.fori_loop(0, these.count, of_block, nothing))
 
 
-def scores(these: Sieve, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
+def scores(these: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
     """(Q, *batch), the scores of the modes index[:count] of Q where they are valid, elsewhere inf.
 
     Valid as `modes.evaluate(table, x) <= limit`; index (Q,).
@@ -117,6 +141,29 @@ def scores(these: Sieve, index: jax.Array, count: jax.Array, x: jax.Array, limit
 
     nothing = jnp.full((index.shape[0], *x.shape[1:]), jnp.inf, x.dtype)
     return lax.fori_loop(0, (count + size - 1) // size, of_some, nothing)
+
+
+def places(these: jax.Array, size: int) -> jax.Array:
+    """(size,) int32, the numbers of those of (K,) bool that are true, ascending, then K; 32 divides K.
+
+    As `jnp.nonzero`, without sums over all numbers, which are slow on a CPU: in words of 32 bits.
+    """
+    bits = these.reshape(-1, 32).astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]
+    words = lax.optimization_barrier(jnp.sum(bits, axis=1, dtype=jnp.uint32))
+    held = lax.population_count(words).astype(jnp.int32)
+    up_to = lax.optimization_barrier(jnp.cumsum(held, dtype=jnp.int32))
+    turn = jnp.arange(size, dtype=jnp.int32)
+    at = jnp.searchsorted(up_to, turn, side="right", method="scan_unrolled").astype(jnp.int32)
+    word = words.at[at].get(mode="clip")
+    left = turn - (up_to - held).at[at].get(mode="clip")
+    place = 32 * at
+    for width in (16, 8, 4, 2, 1):  # halves the part of the word in which the bit is
+        low = lax.population_count(word & jnp.uint32(2**width - 1)).astype(jnp.int32)
+        above = left >= low
+        left = jnp.where(above, left - low, left)
+        word = jnp.where(above, word >> width, word)
+        place = jnp.where(above, place + width, place)
+    return jnp.where(at < words.shape[0], place, these.shape[0])
 
 
 def any_lane(valid: jax.Array) -> jax.Array:

@@ -38,7 +38,7 @@ def test_scores_are_those_of_the_valid_modes():
         left.append(maybe.sum())
         index = np.flatnonzero(maybe.any(axis=1))
         padded = jnp.asarray(np.pad(index, (0, 256 - index.size), constant_values=256), jnp.int32)
-        got = np.asarray(jax.jit(sieve.scores)(these, padded, jnp.int32(index.size), x, LIMIT))
+        got = np.asarray(jax.jit(sieve.scores)(these.rows, padded, jnp.int32(index.size), x, LIMIT))
         assert np.all(np.isinf(got[index.size :]))
         clear = np.abs(worst[index] - LIMIT) > 1e-3
         valid = np.isfinite(got[: index.size])
@@ -46,3 +46,13 @@ def test_scores_are_those_of_the_valid_modes():
         np.testing.assert_allclose(got[: index.size][valid], score[index][valid], rtol=1e-3, atol=1e-4)
         assert valid.sum() > 20
     assert left[0] < 0.5 * left[1]
+
+
+def test_places_are_those_of_nonzero():
+    rng = np.random.default_rng(5)
+    places = jax.jit(sieve.places, static_argnums=1)
+    for share in (0.0, 0.03, 0.5, 1.0):
+        these = rng.uniform(size=256) < share
+        for size in (16, 256):
+            want = jnp.nonzero(these, size=size, fill_value=256)[0]
+            np.testing.assert_array_equal(places(jnp.asarray(these), size), want)
