@@ -15,7 +15,7 @@ from jaxcontact.solvers import leaves, modes, sieve
 
 FEW = 128  # modes that a tile is expected to meet at most
 BLOCK = 128  # modes looked at together
-SIEVED = 256  # modes that a sieve is expected to leave at most
+SIEVED = 512  # modes that a sieve is expected to leave at most
 
 
 def select(
@@ -52,16 +52,28 @@ def select(
 
         def look(size: int) -> tuple[jax.Array, jax.Array]:
             index = sieve.places(met, size)
-            score = sieve.scores(pieces.rows, index, left, x, limit)
+            return among(index, sieve.scores(pieces.rows, index, left, x, limit))
+
+        def among(index: jax.Array, score: jax.Array) -> tuple[jax.Array, jax.Array]:
             valid = jnp.isfinite(score) & live[None]
             place, valid_set = choose(valid, score, names.at[index].get(mode="clip"))
             return index.at[place].get(mode="clip"), valid_set
 
-        mode, valid_set = lax.cond(
-            left <= 64,
-            lambda: look(64),
-            lambda: lax.cond(left <= SIEVED, lambda: look(SIEVED), lambda: look(number)),
-        )
+        def sift(size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+            """Of the modes left those that are valid in some lane, their scores, and how many."""
+            index = sieve.places(met, size)
+            score = sieve.scores(pieces.rows, index, left, x, limit)
+            some = sieve.any_lane(jnp.isfinite(score) & live[None])
+            at = sieve.places(some, FEW)
+            kept = index.at[at].get(mode="fill", fill_value=number)
+            score = score.at[at].get(mode="fill", fill_value=jnp.inf)
+            return kept, score, jnp.sum(some, dtype=jnp.int32)
+
+        if number <= 2 * SIEVED:
+            mode, valid_set = lax.cond(left <= FEW, lambda: look(FEW), lambda: look(number))
+        else:
+            kept, score, count = lax.cond(left <= SIEVED, lambda: sift(SIEVED), lambda: sift(number))
+            mode, valid_set = lax.cond(count <= FEW, lambda: among(kept, score), lambda: look(number))
     else:
         if isinstance(pieces, leaves.Leaves):
             valid = leaves.valid(pieces, x, limit)
