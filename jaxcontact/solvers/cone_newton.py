@@ -39,6 +39,7 @@ from jaxcontact.solvers.row_algebra import (
 
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
+PROGRESS = 0.1
 POLISH_STEPS = 2
 
 
@@ -76,6 +77,7 @@ class _Search(NamedTuple):
     x: jax.Array
     p: jax.Array
     level: jax.Array
+    decrement: jax.Array
     tried: jax.Array
     fresh: jax.Array
     done: jax.Array
@@ -138,7 +140,8 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
     finished = broken | (full & still & (settled | now.fresh))
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
-    tried = jnp.where(settled, 0, now.tried + 1)
+    slow = decrement > PROGRESS * now.decrement
+    tried = jnp.where(settled, 0, now.tried + slow)
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
     level = jnp.where(lost, softer, jnp.where(settled & ~full, now.level * RAISE, now.level))
@@ -146,6 +149,7 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
         x=x + a[None] * dx,
         p=jnp.where((settled | finished)[None], pushed, p),
         level=level,
+        decrement=jnp.where(lost | settled, jnp.inf, decrement),
         tried=jnp.where(lost, 0, tried),
         fresh=settled & full,
         done=finished,
@@ -171,6 +175,7 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
         x=jnp.broadcast_to(program.v, (program.v.shape[0], *lanes)),
         p=start,
         level=jnp.full(lanes, jnp.inf, dtype),
+        decrement=jnp.full(lanes, jnp.inf, dtype),
         tried=zero,
         fresh=none,
         done=none,
