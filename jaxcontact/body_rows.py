@@ -2,7 +2,7 @@
 
 Products, and the Hessian M + G^T S G as a block-tridiagonal matrix, follow from lists of bodies that are
 known when a program is traced. Arrays carry the contact on the axis after those of one contact, and a batch,
-if any, last; x (nv, ...) and p (nr, ...) are ordered as everywhere else.
+if any, last; p (nr, ...) are the normals of all contacts, then all t1[, all t2].
 """
 
 from __future__ import annotations
@@ -103,13 +103,12 @@ def apply_rows(G: BodyRows, x: jax.Array) -> jax.Array:
     """G x (nr, ...)."""
     bodies = _by_body(G, x)
     ends = jnp.stack([take(bodies, G.first, 1), take(bodies, G.second, 1)])
-    rates = jnp.sum(G.values * ends[None], axis=(1, 2))
-    return jnp.moveaxis(rates, 0, 1).reshape(-1, *x.shape[1:])
+    return jnp.sum(G.values * ends[None], axis=(1, 2)).reshape(-1, *x.shape[1:])
 
 
 def apply_columns(G: BodyRows, p: jax.Array) -> jax.Array:
     """G^T p (nv, ...)."""
-    impulses = jnp.moveaxis(p.reshape(len(G.first), -1, *p.shape[1:]), 1, 0)
+    impulses = p.reshape(-1, len(G.first), *p.shape[1:])
     ends = jnp.sum(G.values * impulses[:, None, None], axis=0)
     wanted = [(body, 0) for body in range(G.count)]
     total = jnp.zeros((ends.shape[1], G.count, *ends.shape[3:]), ends.dtype)
@@ -164,9 +163,9 @@ def hessian(M: Diagonal, G: BodyRows, yields: list[list[jax.Array]]) -> BlockTri
 
 def as_matrix(G: BodyRows) -> jax.Array:
     """G as one matrix (nr, nv), of a single problem."""
-    rows = jnp.zeros((len(G.first), G.values.shape[0], G.count, G.values.shape[2]), G.values.dtype)
+    rows = jnp.zeros((G.values.shape[0], len(G.first), G.count, G.values.shape[2]), G.values.dtype)
     for side, bodies in enumerate((G.first, G.second)):
         moving = np.flatnonzero(np.array(bodies) >= 0)
-        block = jnp.moveaxis(G.values[:, side], 2, 0)
-        rows = rows.at[moving, :, np.array(bodies)[moving]].add(block[moving])
+        block = jnp.swapaxes(G.values[:, side], 1, 2)
+        rows = rows.at[:, moving, np.array(bodies)[moving]].add(block[:, moving])
     return rows.reshape(-1, G.count * G.values.shape[2])

@@ -8,7 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.compliant.problem import convex_program, count_rows, row_law
+from jaxcontact.compliant.problem import (
+    by_axis,
+    by_contact,
+    columns_of,
+    convex_program,
+    count_rows,
+    row_law,
+)
 from jaxcontact.compliant.step import assemble
 from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.system import Params, State, System
@@ -52,20 +59,21 @@ def estimate_forces(
 
     def between(before: State, after: State, force: jax.Array) -> tuple[jax.Array, jax.Array]:
         problem = assemble(system, params, before, force, dt)
-        nb, nl, _, axes = count_rows(problem.terms.kind)
-        near = assemble(system, params, after, force, dt).terms.phi <= reach
-        heads = jnp.concatenate([near[nb : nb + nl], jnp.repeat(near[nb + nl :: axes], axes)])
-        used = jnp.concatenate([jnp.ones(nb, bool), heads])
-        row = row_law(problem)
-        mobility = row_algebra.row_mobility(jnp.diagonal(problem.M), problem.terms.G, nb + nl, axes)
+        kind = problem.terms.kind
+        nb, nl, nc, axes = count_rows(kind)
+        near = by_axis(assemble(system, params, after, force, dt).terms.phi <= reach, kind)
+        near = near[nb : nb + nl + nc]
+        used = jnp.concatenate([jnp.ones(nb, bool), near, jnp.tile(near[nl:], axes - 1)])
+        row, columns = row_law(problem), columns_of(problem.terms)
+        mobility = row_algebra.row_mobility(jnp.diagonal(problem.M), columns, nb + nl, nc)
         rigid = TIE_BREAK / jnp.where(mobility > 0, problem.dt * mobility, 1.0)
         stiff = jnp.where(used, jnp.maximum(row.rate, rigid), 0.0)
         needed = problem.M @ (after.v - before.v) - problem.dt * problem.f
         program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)))
         program = program.replace(v=jnp.zeros_like(before.v), push=-needed, potential=None)
         found = cone_newton.solve_cone_program(program, jnp.zeros_like(row.base))
-        left = needed - row_algebra.apply_columns(problem.terms.G, found.p)
-        return found.p / problem.dt, left / problem.dt
+        left = needed - row_algebra.apply_columns(columns, found.p)
+        return by_contact(found.p, kind) / problem.dt, left / problem.dt
 
     before, after = (
         jax.tree.map(lambda a, cut=cut: a[cut], states) for cut in (slice(None, -1), slice(1, None))

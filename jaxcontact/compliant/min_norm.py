@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact import linalg
-from jaxcontact.compliant.problem import Problem, count_rows, row_law, slope_cap
+from jaxcontact.compliant.problem import Problem, columns_of, count_rows, row_law, slope_cap
 from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
 
 def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
-    """(v+, h lam, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198), zeta = 1/h.
+    """(v+, h lam by axis, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198), zeta = 1/h.
 
     minimise zeta |lam_u,n|^2 / 2 + |lam_t|^2 / 2 + |beta|^2 / 2, beta = (I + D A) lam - c on tangents,
     under lam_u,n >= 0, ((I + D A) lam - c) >= 0 on limits and normals, mu lam_n >= |lam_t|, and
@@ -27,7 +27,7 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
     problem = lax.stop_gradient(problem)
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
-    nr, singles, G = len(terms.kind), nb + nl, terms.G
+    nr, singles, G = len(terms.kind), nb + nl, columns_of(terms).T
     row = row_law(problem)
     inverse, _ = linalg.spd_inverse(problem.M)
     free = problem.v + h * (inverse @ problem.f)
@@ -39,24 +39,23 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
     known = jnp.concatenate([solved @ c[:nb], jnp.zeros(nr - nb, G.dtype)])
     reduced, rest = system @ lift, c - system @ known
     size = jnp.sqrt(jnp.sum(reduced**2, axis=1))
-    heads = jnp.concatenate([jnp.arange(nb, singles), singles + axes * jnp.arange(nc)])
-    tangent = jnp.ones(nr, bool).at[:nb].set(False).at[heads].set(False)
+    heads = slice(nb, singles + nc)
+    tangent = jnp.arange(nr) >= singles + nc
     beta = jnp.where(tangent[:, None], reduced, 0.0)
     weight = jnp.where(tangent[nb:], 1.0, 1.0 / h)
     hessian = jnp.diag(weight) + beta.T @ beta
     unit = jnp.eye(nr - nb, dtype=G.dtype)
-    bound = heads.shape[0]
-    cone = unit[nl:].reshape(nc, axes, nr - nb)
-    cone = cone.at[:, 0].multiply(row.mu[:, None])
-    rows = jnp.concatenate([reduced[heads] / size[heads, None], unit[heads - nb], cone.reshape(-1, nr - nb)])
+    bound = nl + nc
+    cone = unit[nl:].at[:nc].multiply(row.mu[:, None])
+    columns = jnp.concatenate([reduced[heads] / size[heads, None], unit[:bound], cone]).T
     least = jnp.concatenate([rest[heads] / size[heads], jnp.zeros(bound + nc * axes, G.dtype)])
-    mobility = row_algebra.row_mobility(jnp.diagonal(hessian), rows, 2 * bound, axes)
+    mobility = row_algebra.row_mobility(jnp.diagonal(hessian), columns, 2 * bound, nc)
     slope = slope_cap(G.dtype) / jnp.where(mobility > 0, mobility, 1.0)
     program = ConeProgram(
         M=hessian,
         v=jnp.zeros(nr - nb, G.dtype),
         push=beta.T @ rest,
-        G=rows,
+        columns=columns,
         offset=slope * least,
         slope=slope,
         keep=jnp.ones_like(slope),

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.body_rows import BodyRows
 from jaxcontact.law import Law
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.row_algebra import diagonal, row_mobility
@@ -41,7 +42,7 @@ class Problem(Record):
 
 
 class RowLaw(Record):
-    """A law spread over the rows: the force at the end of a step is base - rate u, u = G v+.
+    """A law spread over the rows of a program: the force at the end of a step is base - rate u, u = G v+.
 
     Attributes:
         base: (nr,) force at u = 0, N.
@@ -70,6 +71,25 @@ def count_rows(kind: tuple[Kind, ...]) -> tuple[int, int, int, int]:
     return nb, nl, nc, axes
 
 
+def by_axis(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
+    """Rows (nr, ...) in the order of terms, n, t1[, t2] of each contact, as in programs: all n, all t1, ..."""
+    nb, nl, nc, axes = count_rows(kind)
+    contacts = rows[nb + nl :].reshape(nc, axes, *rows.shape[1:])
+    return jnp.concatenate([rows[: nb + nl], *[contacts[:, k] for k in range(axes)]])
+
+
+def by_contact(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
+    """The inverse of `by_axis`."""
+    nb, nl, nc, axes = count_rows(kind)
+    contacts = rows[nb + nl :].reshape(axes, nc, *rows.shape[1:])
+    return jnp.concatenate([rows[: nb + nl], jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])])
+
+
+def columns_of(terms: ConstraintTerms) -> Any:
+    """G^T (nv, nr) with the rows by axis; `BodyRows` stay as they are."""
+    return terms.G if isinstance(terms.G, BodyRows) else by_axis(terms.G, terms.kind).T
+
+
 def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
     """`value`, a number or (count,), as (count,).
 
@@ -91,20 +111,11 @@ def row_law(problem: Problem) -> RowLaw:
     damping = spread("law.damping", law.damping, singles + nc, dtype)
     rubbing = spread("law.friction_damping", law.friction_damping, nc, dtype)
     mu = terms.mu if law.friction is None else spread("law.friction", law.friction, nc, dtype)
-    heads = jnp.concatenate([jnp.arange(singles), singles + axes * jnp.arange(nc)])
-    phi = terms.phi[heads]
+    springs = jnp.concatenate([stiffness, jnp.zeros(nc * (axes - 1), dtype)])
+    rate = jnp.concatenate([h * stiffness + damping, *[rubbing] * (axes - 1)])
+    phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
-    drift = h * terms.gdot_v[heads]
-    rate = h * stiffness + damping
-    base = -stiffness * phi - rate * drift
-    tangents = [-rubbing * h * terms.gdot_v[singles + k :: axes] for k in range(1, axes)]
-    rates = [rubbing] * (axes - 1)
-
-    def weave(single: jax.Array, tangent: list[jax.Array]) -> jax.Array:
-        contact = jnp.stack([single[singles:], *tangent], axis=1).ravel()
-        return jnp.concatenate([single[:singles], contact])
-
-    return RowLaw(base=weave(base, tangents), rate=weave(rate, rates), mu=mu)
+    return RowLaw(base=-springs * phi - rate * drift, rate=rate, mu=mu)
 
 
 def slope_cap(dtype: Any) -> float:
@@ -114,24 +125,23 @@ def slope_cap(dtype: Any) -> float:
 
 def convex_program(problem: Problem, row: RowLaw, *, pyramid: bool = False) -> ConeProgram:
     """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse."""
-    terms, h, G = problem.terms, problem.dt, problem.terms.G
-    nb, nl, nc, axes = count_rows(terms.kind)
+    terms, h, columns = problem.terms, problem.dt, columns_of(problem.terms)
+    nb, nl, nc, _ = count_rows(terms.kind)
     stiff = h * row.rate
     # Exact for free bodies, and of the right order elsewhere.
-    mobility = row_mobility(diagonal(problem.M), G, nb + nl, axes)
+    mobility = row_mobility(diagonal(problem.M), columns, nb + nl, nc)
     product = lax.stop_gradient(stiff * mobility)
     cap = slope_cap(terms.phi.dtype)
     share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
     elastic: dict[str, Any] = {}
     if problem.law.potential is not None:
-        heads = jnp.concatenate([jnp.arange(nb, nb + nl), nb + nl + axes * jnp.arange(nc)])
-        future = terms.phi[heads] + h * h * terms.gdot_v[heads]
+        future = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[nb : nb + nl + nc]
         elastic = {"potential": problem.law.potential, "depth": -future, "dt": h}
     return ConeProgram(
         M=problem.M,
         v=problem.v,
         push=h * problem.f,
-        G=G,
+        columns=columns,
         offset=share * (h * row.base),
         slope=share * stiff,
         keep=1.0 - share,

@@ -16,7 +16,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.block_tridiagonal import BlockTridiagonal
 from jaxcontact.body_rows import BodyRows
 from jaxcontact.compliant import min_norm, staggered
-from jaxcontact.compliant.problem import Problem, convex_program, count_rows, row_law
+from jaxcontact.compliant.problem import Problem, by_axis, by_contact, convex_program, count_rows, row_law
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.status import Status, flag
@@ -161,8 +161,8 @@ def solve_velocity(
     """v+ (nv,) and StepInfo of a step; see `solve`."""
     _check_problem(problem, warm_start)
     check_names(cone, formulation, problem.terms.mu.shape[0])
-    h = problem.dt
-    start = jnp.zeros_like(problem.terms.phi) if warm_start is None else h * warm_start
+    kind = problem.terms.kind
+    start = by_axis(jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start, kind)
     if formulation == "min_norm":
         x, p, iterations, converged = min_norm.solve_min_norm(problem, solver.max_iters)
     else:
@@ -181,15 +181,13 @@ def _info(
 ) -> StepInfo:
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
-    singles = nb + nl
+    heads = slice(nb + nl, nb + nl + nc)
     program = _conditions(problem, cone)
     momentum, misfit, _ = cone_program.residuals(program, x, p)
-    u = row_algebra.apply_rows(terms.G, x)
-    future = terms.phi + h * (u + h * terms.gdot_v)
-    contact = misfit[singles:].reshape(nc, axes)
-    normal = jnp.concatenate([misfit[nb:singles], contact[:, 0]])
-    pushed = p[singles:].reshape(nc, axes)
-    excess = jnp.sqrt(jnp.sum(pushed[:, 1:] ** 2, axis=1)) - program.mu * pushed[:, 0]
+    u = row_algebra.apply_rows(program.columns, x)
+    future = (by_axis(terms.phi + h * h * terms.gdot_v, terms.kind) + h * u)[: heads.stop]
+    tangent, slip = (rows[heads.stop :].reshape(axes - 1, nc) for rows in (p, u))
+    excess = jnp.sqrt(jnp.sum(tangent**2, axis=0)) - program.mu * p[heads]
 
     def worst(values: jax.Array) -> jax.Array:
         return lax.stop_gradient(jnp.max(jnp.abs(values), initial=0.0) / h)
@@ -208,13 +206,13 @@ def _info(
     status = status | flag(_bad_numbers(problem), Status.INVALID)
     return StepInfo(
         status=status,
-        lam=p / h,
-        gap=jnp.concatenate([future[:singles], future[singles::axes]]),
-        slip=u[singles:].reshape(nc, axes)[:, 1:],
-        signorini=worst(normal),
+        lam=by_contact(p, terms.kind) / h,
+        gap=future,
+        slip=slip.T,
+        signorini=worst(misfit[nb : heads.stop]),
         joint=worst(misfit[:nb]),
         cone=worst(jnp.maximum(excess, 0.0)),
-        dissipation=worst(contact[:, 1:]),
+        dissipation=worst(misfit[heads.stop :]),
         residual=lax.stop_gradient(jnp.max(jnp.abs(momentum)) / scale),
         iterations=iterations,
     )

@@ -49,12 +49,12 @@ def solve_staggered(program: ConeProgram, start: jax.Array, max_iters: int) -> t
     give the next bounds, until they repeat. A fixed point is a solution of Coulomb's law and vice versa.
     There may be several, and the start decides, or none that attracts; `converged` is then False.
     """
-    singles = program.num_equalities + program.num_limits
-    axes = (start.shape[0] - singles) // program.mu.shape[0] if program.mu.shape[0] else 2
+    first = program.num_equalities + program.num_limits
+    normals = slice(first, first + program.mu.shape[0])
     eps = jnp.finfo(start.dtype).eps
 
     def bounds(p: jax.Array) -> jax.Array:
-        return program.mu * jnp.maximum(p[singles::axes], 0.0)
+        return program.mu * jnp.maximum(p[normals], 0.0)
 
     def sweep(carry: tuple) -> tuple:
         k, _, p, used, _ = carry
@@ -63,8 +63,8 @@ def solve_staggered(program: ConeProgram, start: jax.Array, max_iters: int) -> t
         settled = change <= eps**0.5 * jnp.max(jnp.abs(found.p), initial=0.0)
         return k + 1, found.x, found.p, used + found.iterations, settled
 
-    first = (jnp.int32(0), program.v, start, jnp.int32(0), jnp.asarray(False))
-    _, x, p, used, _ = lax.while_loop(lambda c: (c[0] < SWEEPS) & ~c[4], sweep, first)
+    begin = (jnp.int32(0), program.v, start, jnp.int32(0), jnp.asarray(False))
+    _, x, p, used, _ = lax.while_loop(lambda c: (c[0] < SWEEPS) & ~c[4], sweep, begin)
     exact = coupled(program)
     size = misfit_size(exact, x, p)
     for _ in range(POLISH):

@@ -100,10 +100,10 @@ class _Fixed(NamedTuple):
     size: jax.Array
 
 
-def _fix(program: ConeProgram, axes: int) -> _Fixed:
+def _fix(program: ConeProgram) -> _Fixed:
     masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
-    mobility = row_mobility(masses, program.G, singles, axes)
+    mobility = row_mobility(masses, program.columns, singles, program.mu.shape[0])
     stiff = mobility * program.slope
     return _Fixed(
         program=program,
@@ -122,17 +122,17 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     full = now.level >= stiffest
     staged = _soften(program, fixed.ease, now.level)
     x, p, done = now.x, now.p, now.done
-    u = apply_rows(program.G, x)
+    u = apply_rows(program.columns, x)
     z = staged.keep * p + staged.offset - staged.slope * u
     response = respond(staged, z, u)
     momentum = multiply(program.M, x - program.v) - program.push
-    gradient = momentum - apply_columns(program.G, response.p)
+    gradient = momentum - apply_columns(program.columns, response.p)
     factor = factorise(hessian(staged, response))
     dx = -solve_factored(factor, gradient)
     size = fixed.size + dot(x, multiply(program.M, x))
     decrement = -dot(gradient, dx)
     settled = decrement <= jnp.where(full, eps, eps**0.3) * size
-    du = apply_rows(program.G, dx)
+    du = apply_rows(program.columns, dx)
     linear, curvature = dot(momentum, dx), dot(dx, multiply(program.M, dx))
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
@@ -164,10 +164,9 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
     dtype = program.v.dtype
     lanes = jnp.broadcast_shapes(
         *[a.shape[1:] for a in (program.v, program.push, program.offset, program.slope, program.mu, start)],
-        *[lanes_of(each) for each in (program.M, program.G)],
+        *[lanes_of(each) for each in (program.M, program.columns)],
     )
-    singles, nc = program.num_equalities + program.num_limits, program.mu.shape[0]
-    fixed = _fix(program, (start.shape[0] - singles) // nc if nc else 2)
+    fixed = _fix(program)
     start = jnp.broadcast_to(start, (start.shape[0], *lanes))
     factor = jax.eval_shape(lambda: factorise(hessian(program, respond(program, start, start))))
     none, zero = jnp.zeros(lanes, bool), jnp.zeros(lanes, jnp.int32)
@@ -204,7 +203,7 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     momentum, misfit, response = residuals(program, now.x, now.p)
     invert = functools.partial(solve_factored, now.factor)
     dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
-    left = momentum + multiply(program.M, dx) - apply_columns(program.G, dp)
+    left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
     before, after = (dot(each, each / fixed.diagonal) for each in (momentum, left))
     size = fixed.size + dot(now.x, multiply(program.M, now.x))
     better = now.done & ((after <= before) | (after <= jnp.finfo(dx.dtype).eps ** 1.5 * size))

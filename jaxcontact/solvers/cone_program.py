@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from jaxcontact import body_rows, cones
@@ -38,8 +37,8 @@ class ConeProgram(Record):
         M: (nv, nv), symmetric positive definite; or `Diagonal`, with `BodyRows`.
         v: (nv,) where the quadratic is centred and the search starts.
         push: (nv,) linear term.
-        G: (nr, nv) rows: equalities, limits, then the rows n, t1[, t2] of each contact; or `BodyRows`, of
-            contacts alone.
+        columns: G^T (nv, nr), long vectors where there are many rows: equalities, limits, then the normals
+            of all contacts, all t1[, all t2]; or `BodyRows`, of contacts alone.
         offset: (nr,) impulse at x = 0 and p = 0.
         slope: (nr,) >= 0, loss of impulse per velocity.
         keep: (nr,) share of the last impulse, in [0, 1].
@@ -58,7 +57,7 @@ class ConeProgram(Record):
     M: Mass
     v: jax.Array
     push: jax.Array
-    G: Rows
+    columns: Rows
     offset: jax.Array
     slope: jax.Array
     keep: jax.Array
@@ -111,15 +110,14 @@ def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Ar
     u_n - mu (|z_t| - mu p_n) / slope_t, which is solved for p_n.
     """
     ne, singles, nc = program.num_equalities, program.num_equalities + program.num_limits, program.mu.shape[0]
-    axes = (z.shape[0] - singles) // nc if nc else 1
-    heads = np.concatenate([np.arange(ne, singles), singles + axes * np.arange(nc)])
+    heads = slice(ne, singles + nc)
     slope = jnp.broadcast_to(program.slope, z.shape)
     rate, linear, stiff = u[heads], z[heads], slope[heads]
     at = rate
     if nc and program.bound is None and not program.coulomb:
-        tangent = [z[singles + k :: axes] for k in range(1, axes)]
+        _, *tangent = split(z, singles, nc)
         sizes, _ = cones.directions(tangent, program.pyramid)
-        slope_t = slope[singles + 1 :: axes]
+        slope_t = slope[singles + nc : singles + 2 * nc]
         mu = jnp.where(slope_t > 0, jnp.broadcast_to(program.mu, slope_t.shape), 0.0)
         give = mu / jnp.where(slope_t > 0, slope_t, 1.0)
         p = jnp.zeros_like(slope_t)
@@ -148,9 +146,8 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
     nc = program.mu.shape[0]
     if nc == 0:
         return Response(jnp.concatenate(p), slope, scalar, [])
-    axes = (z.shape[0] - singles) // nc
-    normal, *tangent = [z[singles + k :: axes] for k in range(axes)]
-    slope_n, slope_t = slope[singles::axes], slope[singles + 1 :: axes]
+    normal, *tangent = split(z, singles, nc)
+    slope_n, slope_t, *_ = split(slope, singles, nc)
     mu = jnp.broadcast_to(program.mu, normal.shape)
     if program.bound is None and not program.coulomb:
         found, block = cones.project_friction(normal, tangent, slope_n, slope_t, mu, program.pyramid)
@@ -164,40 +161,47 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
         block = [[stiff] + [zero] * len(tangent)] + [
             [c, *row] for c, row in zip(coupling, inner, strict=True)
         ]
-    p.append(jnp.stack(found, axis=1).reshape(-1, *normal.shape[1:]))
-    return Response(jnp.concatenate(p), slope, scalar, block)
+    return Response(jnp.concatenate([*p, *found]), slope, scalar, block)
 
 
-def yielding(response: Response, rows: jax.Array) -> jax.Array:
-    """S applied to rows (nr, k)."""
+def split(rows: jax.Array, singles: int, nc: int) -> list[jax.Array]:
+    """Of rows (nr, ...) those of the contacts: normals, first tangents[, second tangents], (nc, ...) each."""
+    return [rows[at : at + nc] for at in range(singles, rows.shape[0], nc)]
+
+
+def yielding(response: Response, row: jax.Array) -> jax.Array:
+    """S applied to a vector (nr,)."""
     singles = response.scalar.shape[0]
-    parts = [response.scalar[:, None] * rows[:singles]]
+    parts = [response.scalar * row[:singles]]
     if response.block:
-        axes = len(response.block)
-        taken = [rows[singles + k :: axes] for k in range(axes)]
-        mixed = [sum(s[:, None] * r for s, r in zip(line, taken, strict=True)) for line in response.block]
-        parts.append(jnp.stack(mixed, axis=1).reshape(-1, *rows.shape[1:]))
+        taken = split(row, singles, response.block[0][0].shape[0])
+        parts += [
+            sum((s * r for s, r in zip(line[1:], taken[1:], strict=True)), line[0] * taken[0])
+            for line in response.block
+        ]
     return jnp.concatenate(parts)
 
 
 def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridiagonal:
     """M + G^T S G (nv, nv)."""
-    G, M = program.G, program.M
-    if isinstance(G, BodyRows):
+    columns, M = program.columns, program.M
+    if isinstance(columns, BodyRows):
         assert isinstance(M, Diagonal)
-        return body_rows.hessian(M, G, response.block)
+        return body_rows.hessian(M, columns, response.block)
     assert not isinstance(M, Diagonal)
     # Evaluated once: without the barrier the compiler repeats it inside every use.
-    weighted = lax.optimization_barrier(yielding(response, G))
+    weighted = lax.optimization_barrier(jax.vmap(yielding, (None, 0))(response, columns))
+    if columns.ndim == 2:
+        return M + columns @ weighted.T
     # A product and its sum are one loop over lanes; a batched matrix product is not.
-    return M + (G.T @ weighted if G.ndim == 2 else jnp.sum(G[:, :, None] * weighted[:, None], axis=0))
+    return M + jnp.sum(columns[:, None] * weighted[None], axis=2)
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:
     """M (x - v) - push - G^T p (nv,) and p - P(z) (nr,), both zero at the solution, and the response P(z)."""
-    u = apply_rows(program.G, x)
+    u = apply_rows(program.columns, x)
     response = respond(program, program.keep * p + program.offset - program.slope * u, u)
-    momentum = multiply(program.M, x - program.v) - program.push - apply_columns(program.G, p)
+    momentum = multiply(program.M, x - program.v) - program.push - apply_columns(program.columns, p)
     return momentum, p - response.p, response
 
 
@@ -219,10 +223,10 @@ def solve_linearised(
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
 
     def solve(kept: jax.Array) -> tuple[jax.Array, jax.Array]:
-        dx = invert(apply_columns(program.G, kept) - momentum)
-        return dx, kept - yielding(response, apply_rows(program.G, dx)[:, None])[:, 0]
+        dx = invert(apply_columns(program.columns, kept) - momentum)
+        return dx, kept - yielding(response, apply_rows(program.columns, dx))
 
     dx, dp = solve(-misfit)
     for _ in range(steps - 1):
-        dx, dp = solve(yielding(response, (share * dp)[:, None])[:, 0] - misfit)
+        dx, dp = solve(yielding(response, share * dp) - misfit)
     return dx, dp

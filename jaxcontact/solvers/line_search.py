@@ -44,7 +44,7 @@ def line_search(
         inside = (newton > low) & (newton < high)
         a = jnp.where(inside, newton, 0.5 * (low + high))
         slope, response = respond_at(a)
-        bend = curvature + dot(du, yielding(response, du[:, None])[:, 0])
+        bend = curvature + dot(du, yielding(response, du))
         return k + 1, a, low, high, slope, bend, response.p, jnp.abs(slope) > enough
 
     one = jnp.ones_like(linear)

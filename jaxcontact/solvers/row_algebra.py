@@ -1,6 +1,6 @@
 """Products with the rows G and the mass matrix M of a cone program, and factors of its Hessian.
 
-Matrices are whole, or `Diagonal` and `BodyRows` where many free bodies meet their neighbours.
+Matrices are whole, G as its transpose, or `Diagonal` and `BodyRows` where many free bodies meet neighbours.
 Arrays carry the batch on the last axis where there is one.
 """
 
@@ -19,23 +19,23 @@ Mass = jax.Array | Diagonal
 Factor = jax.Array | Sweeps
 
 
-def apply_rows(G: Rows, x: jax.Array) -> jax.Array:
-    """G x (nr,)."""
-    if isinstance(G, BodyRows):
-        return body_rows.apply_rows(G, x)
-    return G @ x if G.ndim == 2 else jnp.sum(G * x[None], axis=1)
+def apply_rows(columns: Rows, x: jax.Array) -> jax.Array:
+    """G x (nr,), from G^T (nv, nr)."""
+    if isinstance(columns, BodyRows):
+        return body_rows.apply_rows(columns, x)
+    return x @ columns if columns.ndim == 2 else jnp.sum(columns * x[:, None], axis=0)
 
 
-def apply_columns(G: Rows, p: jax.Array) -> jax.Array:
-    """G^T p (nv,)."""
-    if isinstance(G, BodyRows):
-        return body_rows.apply_columns(G, p)
-    return p @ G if G.ndim == 2 else jnp.sum(G * p[:, None], axis=0)
+def apply_columns(columns: Rows, p: jax.Array) -> jax.Array:
+    """G^T p (nv,), from G^T (nv, nr)."""
+    if isinstance(columns, BodyRows):
+        return body_rows.apply_columns(columns, p)
+    return columns @ p if columns.ndim == 2 else jnp.sum(columns * p[None], axis=1)
 
 
 def multiply(M: Mass, x: jax.Array) -> jax.Array:
     """M x (nv,)."""
-    return M.values * x if isinstance(M, Diagonal) else apply_rows(M, x)
+    return M.values * x if isinstance(M, Diagonal) else apply_columns(M, x)
 
 
 def diagonal(M: Mass) -> jax.Array:
@@ -54,24 +54,23 @@ def lanes_of(matrix: Rows | Mass) -> tuple[int, ...]:
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:
     """A . b, over the first axis."""
-    return apply_columns(a[:, None], b)[0]
+    return apply_columns(a[None], b)[0]
 
 
-def row_mobility(masses: jax.Array, G: Rows, singles: int, axes: int) -> jax.Array:
+def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax.Array:
     """Diagonal (nr,) of G M^-1 G^T for a diagonal mass matrix, else of its order.
 
     The tangents of a contact share the largest of theirs, so that friction stays isotropic.
     """
-    if isinstance(G, BodyRows):
-        own = body_rows.squares(G, 1.0 / masses)
+    if isinstance(columns, BodyRows):
+        own = body_rows.squares(columns, 1.0 / masses)
     else:
-        own = jnp.sum(G**2 / masses[None], axis=1)
-    if axes < 3:
+        own = jnp.sum(columns**2 / masses[:, None], axis=0)
+    if own.shape[0] <= singles + 2 * nc:
         return own
-    contacts = own[singles:].reshape(-1, axes, *own.shape[1:])
-    tangent = jnp.max(contacts[:, 1:], axis=1, keepdims=True)
-    shared = jnp.concatenate([contacts[:, :1], *[tangent] * (axes - 1)], axis=1)
-    return jnp.concatenate([own[:singles], shared.reshape(-1, *own.shape[1:])])
+    end = singles + nc
+    tangent = jnp.maximum(own[end : end + nc], own[end + nc :])
+    return jnp.concatenate([own[:end], tangent, tangent])
 
 
 def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:
