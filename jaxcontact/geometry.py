@@ -154,6 +154,12 @@ def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
     return array[np.array(index)]
 
 
+def products(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
+    """A_k x_k (k, m) of (k, m, n) and (k, n), written out: batches of small matrix products are slow."""
+    terms = [matrices[:, :, j] * vectors[:, j, None] for j in range(vectors.shape[1])]
+    return sum(terms[1:], terms[0])
+
+
 def tangent_frame(normal: jax.Array) -> jax.Array:
     """Tangents (dim - 1, dim) completing a unit normal (dim,) to a right-handed frame."""
     if normal.shape[0] == 2:
@@ -197,7 +203,7 @@ def _place_balls(
         radius.append(jnp.broadcast_to(jnp.asarray(size, positions.dtype), (count,)))
     at = jnp.concatenate(local)
     where = [max(body, 0) for body in owner]
-    placed = rows(positions, where) + jnp.einsum("bij,bj->bi", rows(orientations, where), at)
+    placed = rows(positions, where) + products(rows(orientations, where), at)
     fixed = np.array(owner) == WORLD
     if fixed.any():
         placed = jnp.where(fixed[:, None], at, placed)

@@ -251,38 +251,42 @@ def _free_contact_rows(
 ) -> jax.Array:
     """Velocity Jacobians (nc, dim, nv) of bodies that move freely: only the two in contact have entries."""
     nb, dim = len(system.structure.bodies), system.structure.dim
-    rows = jnp.zeros((found.phi.shape[0], dim, nb, 3 * dim - 3), found.phi.dtype)
+    nc, width = found.phi.shape[0], 3 * dim - 3
+    rows = jnp.zeros((dim, nb, width, nc), found.phi.dtype)
     blocks = _free_blocks(dim, found, positions, orientations)
     for bodies, block in zip((found.body_a, found.body_b), blocks, strict=True):
         moving = np.array([i for i, body in enumerate(bodies) if body >= 0], int)
         if moving.size == 0:
             continue
         if nb == 1:
-            rows = rows + block[:, :, None]
+            rows = rows + block[:, None]
         else:
-            rows = rows.at[moving, :, np.array(bodies)[moving]].add(block[moving])
-    return rows.reshape(found.phi.shape[0], dim, -1)
+            place = (slice(None), np.array(bodies)[moving], slice(None), moving)  # (moving, dim, width)
+            rows = rows.at[place].add(jnp.moveaxis(block[..., moving], -1, 0))
+    return jnp.transpose(rows.reshape(dim, nb * width, nc), (2, 0, 1))
 
 
 def _free_blocks(
     dim: int, found: geometry.Candidates, positions: jax.Array, orientations: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Entries (nc, dim, 3 or 6) of those rows for the first and the second body, zero for the world."""
-    frame = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
+    """Entries (dim, 3 or 6, nc) of those rows for the first and the second body, zero for the world."""
+    # The contacts last: long vectors.
+    frame = jnp.concatenate([found.normal.T[None], jnp.transpose(found.tangents, (1, 2, 0))])
 
     def own(sign: float, bodies: tuple[int, ...], points: jax.Array) -> jax.Array:
         """F . (p' + R (w x arm)) = f . p' + w . (arm x R^T f), arm in body axes."""
         index = [max(body, 0) for body in bodies]
-        arm = points - geometry.rows(positions, index)
+        arm = (points - geometry.rows(positions, index)).T
         if dim == 2:
-            around = (arm[:, None, 0] * frame[:, :, 1] - arm[:, None, 1] * frame[:, :, 0])[:, :, None]
+            around = (arm[0] * frame[:, 1] - arm[1] * frame[:, 0])[:, None]
         else:
-            turn = geometry.rows(orientations, index)
-            local = jnp.einsum("cji,cj->ci", turn, arm)
-            around = jnp.cross(local[:, None, :], jnp.einsum("cfj,cji->cfi", frame, turn))
-        block = sign * jnp.concatenate([frame, around], axis=2)
+            turn = jnp.transpose(geometry.rows(orientations, index), (1, 2, 0))
+            local = turn[0] * arm[0] + turn[1] * arm[1] + turn[2] * arm[2]
+            along = turn[0] * frame[:, :1] + turn[1] * frame[:, 1:2] + turn[2] * frame[:, 2:]
+            around = jnp.cross(local[None], along, axis=1)
+        block = sign * jnp.concatenate([frame, around], axis=1)
         moves = np.array(bodies) >= 0
-        return block if moves.all() else jnp.where(moves[:, None, None], block, 0.0)
+        return block if moves.all() else jnp.where(moves, block, 0.0)
 
     return own(1.0, found.body_a, found.point), own(-1.0, found.body_b, found.point_b)
 
@@ -306,10 +310,10 @@ def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerm
     structure = system.structure
     frames = body_frames(system, params, state.q)
     found = _found(system, params, frames)
-    blocks = jnp.stack(_free_blocks(structure.dim, found, *frames))
+    blocks = jnp.stack(_free_blocks(structure.dim, found, *frames), axis=1)
     return ConstraintTerms(
         G=BodyRows(
-            values=jnp.transpose(blocks, (2, 0, 3, 1)),
+            values=blocks,
             first=found.body_a,
             second=found.body_b,
             count=len(structure.bodies),
@@ -339,15 +343,15 @@ def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Arra
         if all(body < 0 for body in bodies):
             return jnp.zeros_like(points)
         arm = points - geometry.rows(positions, index)
-        local = jnp.einsum("cji,cj->ci", geometry.rows(orientations, index), arm)
-        moved = geometry.rows(drift, index) + jnp.einsum("cij,cj->ci", geometry.rows(turning, index), local)
+        local = geometry.products(jnp.swapaxes(geometry.rows(orientations, index), 1, 2), arm)
+        moved = geometry.rows(drift, index) + geometry.products(geometry.rows(turning, index), local)
         if min(bodies) >= 0:
             return moved
         return jnp.where(np.array([body >= 0 for body in bodies])[:, None], moved, 0.0)
 
     relative = velocity(found.body_a, found.point) - velocity(found.body_b, found.point_b)
     frame = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
-    return jnp.einsum("cfd,cd->cf", frame, relative)
+    return geometry.products(frame, relative)
 
 
 def _check_sizes(system: System, params: Params, state: State) -> None:

@@ -75,19 +75,26 @@ def by_axis(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
     """Rows (nr, ...) in the order of terms, n, t1[, t2] of each contact, as in programs: all n, all t1, ..."""
     nb, nl, nc, axes = count_rows(kind)
     contacts = rows[nb + nl :].reshape(nc, axes, *rows.shape[1:])
-    return jnp.concatenate([rows[: nb + nl], *[contacts[:, k] for k in range(axes)]])
+    ordered = jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])
+    return jnp.concatenate([rows[: nb + nl], ordered]) if nb + nl else ordered
 
 
 def by_contact(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
     """The inverse of `by_axis`."""
     nb, nl, nc, axes = count_rows(kind)
     contacts = rows[nb + nl :].reshape(axes, nc, *rows.shape[1:])
-    return jnp.concatenate([rows[: nb + nl], jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])])
+    ordered = jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])
+    return jnp.concatenate([rows[: nb + nl], ordered]) if nb + nl else ordered
 
 
 def columns_of(terms: ConstraintTerms) -> Any:
     """G^T (nv, nr) with the rows by axis; `BodyRows` stay as they are."""
-    return terms.G if isinstance(terms.G, BodyRows) else by_axis(terms.G, terms.kind).T
+    if isinstance(terms.G, BodyRows):
+        return terms.G
+    nb, nl, nc, axes = count_rows(terms.kind)
+    nv = terms.G.shape[1]
+    ordered = terms.G[nb + nl :].reshape(nc, axes, nv).transpose(2, 1, 0).reshape(nv, nc * axes)
+    return jnp.concatenate([terms.G[: nb + nl].T, ordered], axis=1) if nb + nl else ordered
 
 
 def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,41 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
         return out, jax.tree.map(lambda _: True, out)
 
     return lanes(*leaves)
+
+
+def batch_first(one: Callable[..., Any], many: Callable[..., Any], *arguments: Any) -> Any:
+    """one(*arguments), or under `vmap` many(*arguments), once, with the batch as the first axis of all arrays.
+
+    Batches of batches become one.
+
+    Derivative: none.
+    """
+    leaves, structure = jax.tree.flatten(arguments)
+
+    def repeated(array: jax.Array, batched: bool, size: int) -> jax.Array:
+        return array if batched else jnp.broadcast_to(array[None], (size, *array.shape))
+
+    @jax.custom_batching.custom_vmap
+    def worlds(*arrays: jax.Array) -> Any:
+        return many(*jax.tree.unflatten(structure, arrays))
+
+    @worlds.def_vmap
+    def _(size: int, batched: list[bool], *arrays: jax.Array) -> tuple:
+        arrays = tuple(map(functools.partial(repeated, size=size), arrays, batched))
+        out = worlds(*[a.reshape(-1, *a.shape[2:]) for a in arrays])
+        out = jax.tree.map(lambda a: a.reshape(size, -1, *a.shape[1:]), out)
+        return out, jax.tree.map(lambda _: True, out)
+
+    @jax.custom_batching.custom_vmap
+    def world(*arrays: jax.Array) -> Any:
+        return one(*jax.tree.unflatten(structure, arrays))
+
+    @world.def_vmap
+    def _(size: int, batched: list[bool], *arrays: jax.Array) -> tuple:
+        out = worlds(*map(functools.partial(repeated, size=size), arrays, batched))
+        return out, jax.tree.map(lambda _: True, out)
+
+    return world(*leaves)
 
 
 def _inner_lanes(arrays: list[jax.Array], batched: list[bool], ranks: list[int]) -> int | None:

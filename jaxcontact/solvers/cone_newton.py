@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.solvers import retiring
-from jaxcontact.solvers.batch_last import batch_last
+from jaxcontact.solvers.batch_last import batch_first, batch_last
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     hessian,
@@ -41,6 +41,8 @@ PATIENCE = 4  # Newton steps before a program is softened; twice as many once it
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 PROGRESS = 0.1
 POLISH_STEPS = 2
+MANY_ROWS = 48  # for which vectors of rows, world by world, are longer than those of worlds
+WIDE_TILE = 32  # such worlds at a time
 
 
 class ConeSolution(Record):
@@ -159,8 +161,8 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     return jax.tree.map(lambda new, old: jnp.where(done, old, new), then, now)
 
 
-def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
-    """Newton's method from program.v and the impulses `start` (nr,); batch axes last."""
+def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
+    """The state before the first step, at program.v and the impulses `start` (nr,); batch axes last."""
     dtype = program.v.dtype
     lanes = jnp.broadcast_shapes(
         *[a.shape[1:] for a in (program.v, program.push, program.offset, program.slope, program.mu, start)],
@@ -181,17 +183,38 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
         steps=zero,
         factor=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), factor),
     )
+    return fixed, now
+
+
+def _solution(now: _Search) -> ConeSolution:
+    converged = now.done & jnp.all(jnp.isfinite(now.x), axis=0)
+    return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
+
+
+def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
+    """Newton's method for one program, or for lanes of them on the last axis."""
 
     def running(state: _Search) -> jax.Array:
         return ~state.done & (state.steps < max_iters)
 
-    if lanes:
-        now = retiring.while_lanes(running, _newton, _polish, fixed, now)
-    else:
-        now = lax.while_loop(running, functools.partial(_newton, fixed), now)
-        now = _polish(fixed, now)
-    converged = now.done & jnp.all(jnp.isfinite(now.x), axis=0)
-    return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
+    fixed, now = _begin(program, start)
+    if now.done.ndim:
+        return _solution(retiring.while_lanes(running, _newton, _polish, fixed, now))
+    now = lax.while_loop(running, functools.partial(_newton, fixed), now)
+    return _solution(_polish(fixed, now))
+
+
+def _minimise_worlds(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
+    """Newton's method for many programs, along the first axis."""
+
+    def running(state: _Search) -> jax.Array:
+        return ~state.done & (state.steps < max_iters)
+
+    fixed, now = jax.vmap(_begin)(program, start)
+    now = retiring.while_lanes(
+        running, jax.vmap(_newton), jax.vmap(_polish), fixed, now, axis=0, wide=WIDE_TILE
+    )
+    return jax.vmap(_solution)(now)
 
 
 def _polish(fixed: _Fixed, now: _Search) -> _Search:
@@ -227,4 +250,7 @@ def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 
     Derivative: none here; the callers differentiate the equations of the solution.
     """
     program, start = lax.stop_gradient((program, start))
-    return batch_last(functools.partial(_minimise, max_iters=max_iters), program, start)
+    one = functools.partial(_minimise, max_iters=max_iters)
+    if isinstance(program.columns, jax.Array) and start.shape[0] >= MANY_ROWS:
+        return batch_first(one, functools.partial(_minimise_worlds, max_iters=max_iters), program, start)
+    return batch_last(one, program, start)

@@ -86,39 +86,47 @@ def while_lanes(
     finish: Callable[[Any, Any], Any],
     fixed: Any,
     start: Any,
+    *,
+    axis: int = -1,
+    wide: int = _WIDE,
 ) -> Any:
-    """Repeats now = body(fixed, now) in every lane while running(now), then finish(fixed, now); lanes last.
+    """Repeats now = body(fixed, now) in every lane while running(now), then finish(fixed, now).
 
     The functions take a tile of lanes at once, elementwise, and `body` leaves finished lanes as they are.
-    Leaves of `fixed` have the lanes of `start` on their last axis, or 1.
+    Lanes are the last axis of all leaves, or the first. Leaves of `fixed` have as many as `start`, or 1.
+
+    Args:
+        axis: of the lanes, -1 or 0.
+        wide: lanes of a tile.
 
     Derivative: none; hold the arguments fixed.
     """
-    count = jax.tree.leaves(start)[0].shape[-1]
+    count = jax.tree.leaves(start)[0].shape[axis]
 
     def loop(fixed: Any, now: Any, enough: int) -> Any:
         return lax.while_loop(lambda s: _number(running(s)) > enough, lambda s: body(fixed, s), now)
 
     def cut(tree: Any, at: jax.Array, width: int) -> Any:
         return jax.tree.map(
-            lambda x: x if x.shape[-1] != count else lax.dynamic_slice_in_dim(x, at, width, x.ndim - 1), tree
+            lambda x: x if x.shape[axis] != count else lax.dynamic_slice_in_dim(x, at, width, axis), tree
         )
 
     def each(visit: Callable[[Any, Any], Any], width: int, now: Any) -> Any:
         def one(k: jax.Array, now: Any) -> Any:
             at = jnp.minimum(k * width, count - width)
             some = visit(cut(fixed, at, width), cut(now, at, width))
-            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, at, x.ndim - 1), now, some)
+            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, at, axis), now, some)
 
         return lax.fori_loop(0, -(-count // width), one, now)
 
     def gathered(now: Any) -> Any:
-        (index,) = jnp.nonzero(running(now), size=_TILE, fill_value=count)  # out of bounds: dropped
+        (index,) = jnp.nonzero(running(now), size=wide // 2, fill_value=count)  # out of bounds: dropped
         at = jnp.minimum(index, count - 1)
-        some = jax.tree.map(lambda x: x[..., at], now)
-        here = jax.tree.map(lambda x: x if x.shape[-1] != count else x[..., at], fixed)
+        place = (..., index) if axis else (index,)
+        some = jax.tree.map(lambda x: jnp.take(x, at, axis, mode="clip"), now)
+        here = jax.tree.map(lambda x: x if x.shape[axis] != count else jnp.take(x, at, axis, mode="clip"), fixed)
         some = loop(here, some, 0)
-        return jax.tree.map(lambda x, y: x.at[..., index].set(y, mode="drop"), now, some)
+        return jax.tree.map(lambda x, y: x.at[place].set(y, mode="drop"), now, some)
 
     def tiled(width: int, enough: int) -> Callable[[Any], Any]:
         def run(now: Any) -> Any:
@@ -128,9 +136,9 @@ def while_lanes(
 
         return run
 
-    if count <= _WIDE:
+    if count <= wide:
         return finish(fixed, loop(fixed, start, 0))
-    return lax.platform_dependent(start, cpu=tiled(_WIDE, _FEW), default=tiled(count, _TILE))
+    return lax.platform_dependent(start, cpu=tiled(wide, _FEW), default=tiled(count, _TILE))
 
 
 def _number(mask: jax.Array) -> jax.Array:
