@@ -278,15 +278,17 @@ def _free_blocks(
         index = [max(body, 0) for body in bodies]
         arm = (points - geometry.rows(positions, index)).T
         if dim == 2:
-            around = (arm[0] * frame[:, 1] - arm[1] * frame[:, 0])[:, None]
+            around = arm[None, :1] * frame[:, 1:] - arm[None, 1:] * frame[:, :1]
         else:
             turn = jnp.transpose(geometry.rows(orientations, index), (1, 2, 0))
-            local = turn[0] * arm[0] + turn[1] * arm[1] + turn[2] * arm[2]
-            along = turn[0] * frame[:, :1] + turn[1] * frame[:, 1:2] + turn[2] * frame[:, 2:]
-            around = jnp.cross(local[None], along, axis=1)
+
+            def back(x: jax.Array) -> jax.Array:
+                return turn[0] * x[:1] + turn[1] * x[1:2] + turn[2] * x[2:]
+
+            around = jnp.cross(back(arm)[None], jax.vmap(back)(frame), axis=1)
         block = sign * jnp.concatenate([frame, around], axis=1)
         moves = np.array(bodies) >= 0
-        return block if moves.all() else jnp.where(moves, block, 0.0)
+        return block if moves.all() else jnp.where(moves[None, None], block, 0.0)
 
     return own(1.0, found.body_a, found.point), own(-1.0, found.body_b, found.point_b)
 

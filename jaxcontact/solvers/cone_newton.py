@@ -73,7 +73,7 @@ class _Search(NamedTuple):
     """The state of Newton's method; lanes last.
 
     `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level, `fresh` tells
-    that the impulses p that rows keep were just renewed.
+    that the impulses p that rows keep were just renewed, and `quiet` that this moved next to nothing.
     """
 
     x: jax.Array
@@ -82,6 +82,7 @@ class _Search(NamedTuple):
     decrement: jax.Array
     tried: jax.Array
     fresh: jax.Array
+    quiet: jax.Array
     done: jax.Array
     steps: jax.Array
     factor: Factor
@@ -138,9 +139,10 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     linear, curvature = dot(momentum, dx), dot(dx, multiply(program.M, dx))
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
-    still = (change <= eps**0.375 * jnp.sqrt(size)) | (now.fresh & (decrement <= eps**0.75 * size))
+    same = change <= eps**0.375 * jnp.sqrt(size)
+    quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
-    finished = broken | (full & still & (settled | now.fresh))
+    finished = broken | (full & ((same & now.fresh) | (settled & (same | quiet))))
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
     slow = decrement > PROGRESS * now.decrement
     tried = jnp.where(settled, 0, now.tried + slow)
@@ -154,6 +156,7 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
         decrement=jnp.where(lost | settled, jnp.inf, decrement),
         tried=jnp.where(lost, 0, tried),
         fresh=settled & full,
+        quiet=quiet & ~lost,
         done=finished,
         steps=now.steps + 1,
         factor=factor,
@@ -179,6 +182,7 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
         decrement=jnp.full(lanes, jnp.inf, dtype),
         tried=zero,
         fresh=none,
+        quiet=none,
         done=none,
         steps=zero,
         factor=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), factor),
