@@ -39,7 +39,7 @@ from jaxcontact.solvers.row_algebra import (
 
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
-PROGRESS = 0.1
+PROGRESS = 0.1  # share of the decrement that a step which counts for patience leaves at least
 POLISH_STEPS = 2
 MANY_ROWS = 48  # for which vectors of rows, world by world, are longer than those of worlds
 WIDE_TILE = 32  # such worlds at a time
@@ -136,13 +136,16 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     decrement = -dot(gradient, dx)
     settled = decrement <= jnp.where(full, eps, eps**0.3) * size
     du = apply_rows(program.columns, dx)
-    linear, curvature = dot(momentum, dx), dot(dx, multiply(program.M, dx))
+    moved = multiply(program.M, dx)
+    linear, curvature = dot(momentum, dx), dot(dx, moved)
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
+    left = momentum + a[None] * moved - apply_columns(program.columns, pushed)
+    balanced = dot(left, left / fixed.diagonal) <= eps**1.5 * size
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
-    finished = broken | (full & ((same & now.fresh) | (settled & (same | quiet))))
+    finished = broken | (full & (same | quiet) & (settled | (now.fresh & balanced)))
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
     slow = decrement > PROGRESS * now.decrement
     tried = jnp.where(settled, 0, now.tried + slow)

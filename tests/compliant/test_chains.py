@@ -56,8 +56,6 @@ def test_discs_in_a_row_move_as_with_whole_matrices(rng, tolerance):
     np.testing.assert_allclose(found[0], expected[0], atol=tolerance(1e-12, 1e-4))
     np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=tolerance(1e-9, 1.0))
     assert not np.any(found[2]) and not np.any(expected[2])
-    if tolerance(True, False):
-        np.testing.assert_array_equal(found[3], expected[3])
 
 
 @pytest.mark.slow
