@@ -18,7 +18,7 @@ from jaxcontact.solvers.cone_program import ConeProgram
 
 
 def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
-    """(v+, h lam by axis, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198), zeta = 1/h.
+    """(v+, h lam, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198), zeta = 1/h.
 
     minimise zeta |lam_u,n|^2 / 2 + |lam_t|^2 / 2 + |beta|^2 / 2, beta = (I + D A) lam - c on tangents,
     under lam_u,n >= 0, ((I + D A) lam - c) >= 0 on limits and normals, mu lam_n >= |lam_t|, and

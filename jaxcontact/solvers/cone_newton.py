@@ -1,7 +1,6 @@
 """Newton's method for a `ConeProgram`: softened where it does not settle, then polished.
 
 A program whose steps do not settle is solved with smaller slopes first, and gets stiffer until it is its own.
-Arrays carry the batch on the last axis where there is one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.solvers import retiring
-from jaxcontact.solvers.batch_last import batch_first, batch_last
+from jaxcontact.solvers.batches import batch_first
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     hessian,
@@ -29,9 +28,7 @@ from jaxcontact.solvers.row_algebra import (
     apply_columns,
     apply_rows,
     diagonal,
-    dot,
     factorise,
-    lanes_of,
     multiply,
     row_mobility,
     solve_factored,
@@ -41,8 +38,11 @@ PATIENCE = 4  # Newton steps before a program is softened; twice as many once it
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 PROGRESS = 0.1  # share of the decrement that a step which counts for patience leaves at least
 POLISH_STEPS = 2
-MANY_ROWS = 48  # for which vectors of rows, world by world, are longer than those of worlds
-WIDE_TILE = 32  # such worlds at a time
+TILE_ROWS, LEAST_TILE, LARGEST_TILE = (
+    2048,
+    16,
+    128,
+)  # rows of a tile of worlds, and worlds: as the cache holds
 
 
 class ConeSolution(Record):
@@ -63,14 +63,14 @@ class ConeSolution(Record):
 
 def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProgram:
     """The same program with slopes of at most `level` times the inverse mobility of their row."""
-    share = jnp.minimum(1.0, level[None] * ease)
+    share = jnp.minimum(1.0, level * ease)
     return program.replace(
         offset=share * program.offset, slope=share * program.slope, keep=1.0 - share * (1.0 - program.keep)
     )
 
 
 class _Search(NamedTuple):
-    """The state of Newton's method; lanes last.
+    """The state of Newton's method.
 
     `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level, `fresh` tells
     that the impulses p that rows keep were just renewed, and `quiet` that this moved next to nothing.
@@ -114,7 +114,7 @@ def _fix(program: ConeProgram) -> _Fixed:
         ease=jnp.where(stiff > 0, 1.0 / jnp.where(stiff > 0, stiff, 1.0), jnp.inf),
         stiffest=jnp.max(stiff, axis=0, initial=0.0),
         weight=jnp.sqrt(mobility) * (program.keep > 0),
-        size=dot(program.v, multiply(program.M, program.v)) + dot(program.push, program.push / masses),
+        size=program.v @ multiply(program.M, program.v) + program.push @ (program.push / masses),
     )
 
 
@@ -132,18 +132,18 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     gradient = momentum - apply_columns(program.columns, response.p)
     factor = factorise(hessian(staged, response))
     dx = -solve_factored(factor, gradient)
-    size = fixed.size + dot(x, multiply(program.M, x))
-    decrement = -dot(gradient, dx)
+    size = fixed.size + x @ multiply(program.M, x)
+    decrement = -(gradient @ dx)
     settled = decrement <= jnp.where(full, eps, eps**0.3) * size
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
-    linear, curvature = dot(momentum, dx), dot(dx, moved)
+    linear, curvature = momentum @ dx, dx @ moved
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
-    left = momentum + a[None] * moved - apply_columns(program.columns, pushed)
-    balanced = dot(left, left / fixed.diagonal) <= eps**1.5 * size
+    left = momentum + a * moved - apply_columns(program.columns, pushed)
+    balanced = left @ (left / fixed.diagonal) <= eps**1.5 * size
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
     finished = broken | (full & (same | quiet) & (settled | (now.fresh & balanced)))
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
@@ -153,8 +153,8 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
     level = jnp.where(lost, softer, jnp.where(settled & ~full, now.level * RAISE, now.level))
     then = _Search(
-        x=x + a[None] * dx,
-        p=jnp.where((settled | finished)[None], pushed, p),
+        x=x + a * dx,
+        p=jnp.where(settled | finished, pushed, p),
         level=level,
         decrement=jnp.where(lost | settled, jnp.inf, decrement),
         tried=jnp.where(lost, 0, tried),
@@ -168,21 +168,15 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
 
 
 def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
-    """The state before the first step, at program.v and the impulses `start` (nr,); batch axes last."""
-    dtype = program.v.dtype
-    lanes = jnp.broadcast_shapes(
-        *[a.shape[1:] for a in (program.v, program.push, program.offset, program.slope, program.mu, start)],
-        *[lanes_of(each) for each in (program.M, program.columns)],
-    )
-    fixed = _fix(program)
-    start = jnp.broadcast_to(start, (start.shape[0], *lanes))
+    """The state before the first step, at program.v and the impulses `start` (nr,)."""
     factor = jax.eval_shape(lambda: factorise(hessian(program, respond(program, start, start))))
-    none, zero = jnp.zeros(lanes, bool), jnp.zeros(lanes, jnp.int32)
+    none, zero = jnp.asarray(False), jnp.int32(0)
+    unlimited = jnp.full((), jnp.inf, program.v.dtype)
     now = _Search(
-        x=jnp.broadcast_to(program.v, (program.v.shape[0], *lanes)),
+        x=program.v,
         p=start,
-        level=jnp.full(lanes, jnp.inf, dtype),
-        decrement=jnp.full(lanes, jnp.inf, dtype),
+        level=unlimited,
+        decrement=unlimited,
         tried=zero,
         fresh=none,
         quiet=none,
@@ -190,7 +184,7 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
         steps=zero,
         factor=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), factor),
     )
-    return fixed, now
+    return _fix(program), now
 
 
 def _solution(now: _Search) -> ConeSolution:
@@ -199,27 +193,24 @@ def _solution(now: _Search) -> ConeSolution:
 
 
 def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
-    """Newton's method for one program, or for lanes of them on the last axis."""
-
-    def running(state: _Search) -> jax.Array:
-        return ~state.done & (state.steps < max_iters)
-
+    """Newton's method for one program."""
     fixed, now = _begin(program, start)
-    if now.done.ndim:
-        return _solution(retiring.while_lanes(running, _newton, _polish, fixed, now))
-    now = lax.while_loop(running, functools.partial(_newton, fixed), now)
+    now = lax.while_loop(
+        lambda now: ~now.done & (now.steps < max_iters), functools.partial(_newton, fixed), now
+    )
     return _solution(_polish(fixed, now))
 
 
-def _minimise_worlds(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
-    """Newton's method for many programs, along the first axis."""
-
-    def running(state: _Search) -> jax.Array:
-        return ~state.done & (state.steps < max_iters)
-
+def _minimise_many(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
+    """Newton's method for programs along the first axis."""
     fixed, now = jax.vmap(_begin)(program, start)
     now = retiring.while_lanes(
-        running, jax.vmap(_newton), jax.vmap(_polish), fixed, now, axis=0, wide=WIDE_TILE
+        lambda now: ~now.done & (now.steps < max_iters),
+        jax.vmap(_newton),
+        jax.vmap(_polish),
+        fixed,
+        now,
+        wide=min(max(TILE_ROWS // max(1, start.shape[1]), LEAST_TILE), LARGEST_TILE),
     )
     return jax.vmap(_solution)(now)
 
@@ -234,20 +225,18 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     invert = functools.partial(solve_factored, now.factor)
     dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
     left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
-    before, after = (dot(each, each / fixed.diagonal) for each in (momentum, left))
-    size = fixed.size + dot(now.x, multiply(program.M, now.x))
+    before, after = (each @ (each / fixed.diagonal) for each in (momentum, left))
+    size = fixed.size + now.x @ multiply(program.M, now.x)
     better = now.done & ((after <= before) | (after <= jnp.finfo(dx.dtype).eps ** 1.5 * size))
-    return now._replace(
-        x=jnp.where(better[None], now.x + dx, now.x), p=jnp.where(better[None], now.p + dp, now.p)
-    )
+    return now._replace(x=jnp.where(better, now.x + dx, now.x), p=jnp.where(better, now.p + dp, now.p))
 
 
 @functools.partial(jax.jit, static_argnames="max_iters")
 def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 100) -> ConeSolution:
     """The minimiser of a `ConeProgram`, by Newton's method with line search.
 
-    Batches made by `vmap` run as lanes on the last axis, until the slowest has converged. A result whose
-    `converged` is False is the last iterate, or not finite where the data are not.
+    Batches made by `vmap` run in tiles, each until its slowest have converged. A result whose `converged` is
+    False is the last iterate, or not finite where the data are not.
 
     Args:
         program: the data.
@@ -257,7 +246,6 @@ def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 
     Derivative: none here; the callers differentiate the equations of the solution.
     """
     program, start = lax.stop_gradient((program, start))
-    one = functools.partial(_minimise, max_iters=max_iters)
-    if isinstance(program.columns, jax.Array) and start.shape[0] >= MANY_ROWS:
-        return batch_first(one, functools.partial(_minimise_worlds, max_iters=max_iters), program, start)
-    return batch_last(one, program, start)
+    one, many = (functools.partial(each, max_iters=max_iters) for each in (_minimise, _minimise_many))
+    found: ConeSolution = batch_first(one, many, program, start)
+    return found

@@ -9,7 +9,6 @@ Stiff springs are the method of multipliers: the impulse of row i is the project
     z_i = keep_i p_i + offset_i - slope_i G_i x,     p_i the last impulse, 0 <= keep_i < 1,
 
 so the slope stays moderate, however stiff the spring (keep = 0: the spring itself; keep = 1: rigid).
-Arrays carry the batch on the last axis where there is one.
 """
 
 from __future__ import annotations
@@ -87,20 +86,13 @@ class Response(NamedTuple):
 def _elastic(program: ConeProgram, u: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Impulse (nu,) of the potential at rates u (nu,), and its loss per rate."""
 
-    def impulse(potential: Any, depth: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-        def force(d: jax.Array) -> jax.Array:
-            return jax.grad(lambda x: jnp.sum(potential(x)))(d)
-
-        pushed, stiffness = jax.jvp(force, (depth,), (jnp.ones_like(depth),))
-        return h * pushed, h * h * stiffness
+    def force(depth: jax.Array) -> jax.Array:
+        return jax.grad(lambda d: jnp.sum(program.potential(d)))(depth)
 
     assert program.dt is not None and program.depth is not None
-    depth = program.depth - program.dt[None] * u if u.ndim > 1 else program.depth - program.dt * u
-    if u.ndim == 1:
-        return impulse(program.potential, depth, program.dt)
-    whole = (program.potential, depth, program.dt)
-    whole = jax.tree.map(lambda a: jnp.broadcast_to(a, (*a.shape[:-1], u.shape[-1])), whole)
-    return jax.vmap(impulse, in_axes=-1, out_axes=-1)(*whole)
+    depth = program.depth - program.dt * u
+    pushed, stiffness = jax.jvp(force, (depth,), (jnp.ones_like(depth),))
+    return program.dt * pushed, program.dt * program.dt * stiffness
 
 
 def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -191,10 +183,7 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
     assert not isinstance(M, Diagonal)
     # Evaluated once: without the barrier the compiler repeats it inside every use.
     weighted = lax.optimization_barrier(jax.vmap(yielding, (None, 0))(response, columns))
-    if columns.ndim == 2:
-        return M + columns @ weighted.T
-    # A product and its sum are one loop over lanes; a batched matrix product is not.
-    return M + jnp.sum(columns[:, None] * weighted[None], axis=2)
+    return M + columns @ weighted.T
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:

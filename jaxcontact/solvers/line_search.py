@@ -1,7 +1,4 @@
-"""How far to go along a direction in which a `ConeProgram` falls.
-
-Arrays carry the batch on the last axis where there is one.
-"""
+"""How far to go along a direction in which a `ConeProgram` falls."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.solvers.cone_program import ConeProgram, Response, respond, yielding
-from jaxcontact.solvers.row_algebra import dot
 
 SEARCH_STEPS = 12
 SEARCH_SHARE = 0.1  # slope left, relative to the slope at its start, that ends a line search
@@ -29,13 +25,13 @@ def line_search(
     """The length in (0, 1] at which the objective stops falling, for a direction with rates du (nr,).
 
     Its derivative by the length a is linear + a curvature - p(z - a slope du) . du: increasing, and `start`
-    at a = 0. Only lanes that are `live` are searched. Returns the impulses (nr,) there, too.
+    at a = 0. Nothing is searched that is not `live`. Returns the impulses (nr,) there, too.
     """
     fall = program.slope * du
 
     def respond_at(a: jax.Array) -> tuple[jax.Array, Response]:
-        response = respond(program, z - a[None] * fall, u + a[None] * du)
-        return linear + a * curvature - dot(response.p, du), response
+        response = respond(program, z - a * fall, u + a * du)
+        return linear + a * curvature - response.p @ du, response
 
     def search(carry: tuple) -> tuple:
         k, a, low, high, slope, bend, _, _ = carry
@@ -44,7 +40,7 @@ def line_search(
         inside = (newton > low) & (newton < high)
         a = jnp.where(inside, newton, 0.5 * (low + high))
         slope, response = respond_at(a)
-        bend = curvature + dot(du, yielding(response, du))
+        bend = curvature + du @ yielding(response, du)
         return k + 1, a, low, high, slope, bend, response.p, jnp.abs(slope) > enough
 
     one = jnp.ones_like(linear)
@@ -54,14 +50,5 @@ def line_search(
     searching = live & (slope > enough)
     first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, response.p, searching)
 
-    def again(carry: tuple) -> jax.Array:
-        return (carry[0] < SEARCH_STEPS) & jnp.any(carry[-1])
-
-    def masked(carry: tuple) -> tuple:
-        searching = carry[-1]
-        found = search(carry)
-        kept = [jnp.where(searching, new, old) for new, old in zip(found[1:-1], carry[1:-1], strict=True)]
-        return found[0], *kept, searching & found[-1]
-
-    found = lax.while_loop(again, masked, first)
+    found = lax.while_loop(lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1], search, first)
     return found[1], found[-2]

@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 _TILE = 64  # lanes at a time
-_WIDE = 128  # lanes last: those of a tile, wide enough that the cost of starting each operation is shared
-_FEW = 4  # lanes for which such a tile does not go on
+_FEW = 4  # lanes for which a tile of `while_lanes` does not go on
 _LEFT = 16  # lanes for which a tile does not go on while others could join them
 
 
@@ -87,46 +86,39 @@ def while_lanes(
     fixed: Any,
     start: Any,
     *,
-    axis: int = -1,
-    wide: int = _WIDE,
+    wide: int,
 ) -> Any:
     """Repeats now = body(fixed, now) in every lane while running(now), then finish(fixed, now).
 
-    The functions take a tile of lanes at once, elementwise, and `body` leaves finished lanes as they are.
-    Lanes are the last axis of all leaves, or the first. Leaves of `fixed` have as many as `start`, or 1.
+    The functions take a tile of lanes at once, each apart, and `body` leaves finished lanes as they are.
+    Lanes are the first axis of all leaves.
 
     Args:
-        axis: of the lanes, -1 or 0.
-        wide: lanes of a tile.
+        wide: lanes of a tile on a CPU, as many as its cache holds.
 
     Derivative: none; hold the arguments fixed.
     """
-    count = jax.tree.leaves(start)[0].shape[axis]
+    count = jax.tree.leaves(start)[0].shape[0]
 
     def loop(fixed: Any, now: Any, enough: int) -> Any:
         return lax.while_loop(lambda s: _number(running(s)) > enough, lambda s: body(fixed, s), now)
 
     def cut(tree: Any, at: jax.Array, width: int) -> Any:
-        return jax.tree.map(
-            lambda x: x if x.shape[axis] != count else lax.dynamic_slice_in_dim(x, at, width, axis), tree
-        )
+        return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, at, width), tree)
 
     def each(visit: Callable[[Any, Any], Any], width: int, now: Any) -> Any:
         def one(k: jax.Array, now: Any) -> Any:
             at = jnp.minimum(k * width, count - width)
             some = visit(cut(fixed, at, width), cut(now, at, width))
-            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, at, axis), now, some)
+            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, at, 0), now, some)
 
         return lax.fori_loop(0, -(-count // width), one, now)
 
     def gathered(now: Any) -> Any:
         (index,) = jnp.nonzero(running(now), size=wide // 2, fill_value=count)  # out of bounds: dropped
-        at = jnp.minimum(index, count - 1)
-        place = (..., index) if axis else (index,)
-        some = jax.tree.map(lambda x: jnp.take(x, at, axis, mode="clip"), now)
-        here = jax.tree.map(lambda x: x if x.shape[axis] != count else jnp.take(x, at, axis, mode="clip"), fixed)
+        some, here = jax.tree.map(lambda x: x.at[index].get(mode="clip"), (now, fixed))
         some = loop(here, some, 0)
-        return jax.tree.map(lambda x, y: x.at[place].set(y, mode="drop"), now, some)
+        return jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), now, some)
 
     def tiled(width: int, enough: int) -> Callable[[Any], Any]:
         def run(now: Any) -> Any:
@@ -138,7 +130,7 @@ def while_lanes(
 
     if count <= wide:
         return finish(fixed, loop(fixed, start, 0))
-    return lax.platform_dependent(start, cpu=tiled(wide, _FEW), default=tiled(count, _TILE))
+    return lax.platform_dependent(start, cpu=tiled(wide, _FEW), default=tiled(count, wide // 2))
 
 
 def _number(mask: jax.Array) -> jax.Array:

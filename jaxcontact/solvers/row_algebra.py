@@ -1,7 +1,7 @@
 """Products with the rows G and the mass matrix M of a cone program, and factors of its Hessian.
 
 Matrices are whole, G as its transpose, or `Diagonal` and `BodyRows` where many free bodies meet neighbours.
-Arrays carry the batch on the last axis where there is one.
+Of one problem; batches are made by `vmap`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from jax import lax
 from jaxcontact import body_rows, linalg
 from jaxcontact.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
 from jaxcontact.body_rows import BodyRows, Diagonal
+from jaxcontact.solvers.batches import batch_last
 
 Rows = jax.Array | BodyRows
 Mass = jax.Array | Diagonal
@@ -23,38 +24,24 @@ def apply_rows(columns: Rows, x: jax.Array) -> jax.Array:
     """G x (nr,), from G^T (nv, nr)."""
     if isinstance(columns, BodyRows):
         return body_rows.apply_rows(columns, x)
-    return x @ columns if columns.ndim == 2 else jnp.sum(columns * x[:, None], axis=0)
+    return x @ columns
 
 
 def apply_columns(columns: Rows, p: jax.Array) -> jax.Array:
     """G^T p (nv,), from G^T (nv, nr)."""
     if isinstance(columns, BodyRows):
         return body_rows.apply_columns(columns, p)
-    return columns @ p if columns.ndim == 2 else jnp.sum(columns * p[None], axis=1)
+    return columns @ p
 
 
 def multiply(M: Mass, x: jax.Array) -> jax.Array:
     """M x (nv,)."""
-    return M.values * x if isinstance(M, Diagonal) else apply_columns(M, x)
+    return M.values * x if isinstance(M, Diagonal) else M @ x
 
 
 def diagonal(M: Mass) -> jax.Array:
     """The diagonal (nv,) of M."""
-    if isinstance(M, Diagonal):
-        return M.values
-    return jnp.diagonal(M) if M.ndim == 2 else jnp.stack([M[k, k] for k in range(M.shape[0])])
-
-
-def lanes_of(matrix: Rows | Mass) -> tuple[int, ...]:
-    """Shape of the batch behind a matrix."""
-    if isinstance(matrix, BodyRows):
-        return matrix.values.shape[4:]
-    return matrix.values.shape[1:] if isinstance(matrix, Diagonal) else matrix.shape[2:]
-
-
-def dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    """A . b, over the first axis."""
-    return apply_columns(a[None], b)[0]
+    return M.values if isinstance(M, Diagonal) else jnp.diagonal(M)
 
 
 def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax.Array:
@@ -77,16 +64,28 @@ def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:
     """Cholesky factor; a large single one by LAPACK, which would be a hazard in a batch."""
     if isinstance(matrix, BlockTridiagonal):
         return factorise_chain(matrix)
-    if matrix.ndim == 2 and matrix.shape[0] > linalg.UNROLLED:
-        return lax.linalg.cholesky(matrix, symmetrize_input=False)
-    return linalg.cholesky_lanes(matrix)
+    if matrix.shape[0] <= linalg.UNROLLED:
+        return linalg.cholesky_lanes(matrix)
+
+    def large(a: jax.Array) -> jax.Array:
+        return lax.linalg.cholesky(a, symmetrize_input=False) if a.ndim == 2 else linalg.cholesky_lanes(a)
+
+    factor: jax.Array = batch_last(large, matrix)
+    return factor
 
 
 def solve_factored(factor: Factor, rhs: jax.Array) -> jax.Array:
     """Solution of L L^T x = b for a factor of `factorise`."""
     if isinstance(factor, Sweeps):
         return solve_chain(factor, rhs)
-    if factor.ndim == 2 and factor.shape[0] > linalg.UNROLLED:
+    if factor.shape[0] <= linalg.UNROLLED:
+        return linalg.cholesky_solve_lanes(factor, rhs)
+
+    def large(factor: jax.Array, rhs: jax.Array) -> jax.Array:
+        if factor.ndim > 2:
+            return linalg.cholesky_solve_lanes(factor, rhs)
         half = lax.linalg.triangular_solve(factor, rhs[:, None], left_side=True, lower=True)
         return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)[:, 0]
-    return linalg.cholesky_solve_lanes(factor, rhs)
+
+    x: jax.Array = batch_last(large, factor, rhs)
+    return x
