@@ -72,7 +72,7 @@ def count_rows(kind: tuple[Kind, ...]) -> tuple[int, int, int, int]:
 
 
 def by_axis(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
-    """Rows (nr, ...) in the order of terms, n, t1[, t2] of each contact, as in programs: all n, then all t1."""
+    """Rows (nr, ...) in the order of terms, n, t1[, t2] of each contact, as in programs: all n, all t1."""
     nb, nl, nc, axes = count_rows(kind)
     contacts = rows[nb + nl :].reshape(nc, axes, *rows.shape[1:])
     ordered = jnp.swapaxes(contacts, 0, 1).reshape(-1, *rows.shape[1:])

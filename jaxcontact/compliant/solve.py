@@ -161,10 +161,8 @@ def solve_velocity(
     """v+ (nv,) and StepInfo of a step; see `solve`."""
     _check_problem(problem, warm_start)
     check_names(cone, formulation, problem.terms.mu.shape[0])
-    kind = problem.terms.kind
-    start = by_axis(
-        jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start, kind
-    )
+    start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
+    start = by_axis(start, problem.terms.kind)
     if formulation == "min_norm":
         x, p, iterations, converged = min_norm.solve_min_norm(problem, solver.max_iters)
     else:

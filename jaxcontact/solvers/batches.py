@@ -1,4 +1,7 @@
-"""Functions whose batch, made by `vmap`, goes last: long vectors where the arrays themselves are small."""
+"""What `vmap` makes of a function: one call for the whole batch, which goes first or last in every array.
+
+Last are long vectors where the arrays themselves are small.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,9 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def batch_first(one: Callable[..., Any], many: Callable[..., Any], *arguments: Any) -> Any:
-    """one(*arguments), or under `vmap` many(*arguments), once, with the batch as the first axis of all arrays.
+    """one(*arguments); under `vmap` many(*arguments), once, with the batch as first axis of every array.
 
-    Batches of batches become one.
+    Batches of batches become one. Both return arrays and take any pytrees.
 
     Derivative: none.
     """

@@ -38,11 +38,8 @@ PATIENCE = 4  # Newton steps before a program is softened; twice as many once it
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 PROGRESS = 0.1  # share of the decrement that a step which counts for patience leaves at least
 POLISH_STEPS = 2
-TILE_ROWS, LEAST_TILE, LARGEST_TILE = (
-    2048,
-    16,
-    128,
-)  # rows of a tile of worlds, and worlds: as the cache holds
+TILE_ROWS = 2048  # of the worlds in a tile, as the cache holds; and how many worlds at least and at most
+LEAST_TILE, LARGEST_TILE = 16, 128
 
 
 class ConeSolution(Record):
@@ -72,8 +69,9 @@ def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProg
 class _Search(NamedTuple):
     """The state of Newton's method.
 
-    `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level, `fresh` tells
-    that the impulses p that rows keep were just renewed, and `quiet` that this moved next to nothing.
+    `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level that made little
+    progress from the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed,
+    and `quiet` that this moved next to nothing.
     """
 
     x: jax.Array
@@ -145,7 +143,7 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     left = momentum + a * moved - apply_columns(program.columns, pushed)
     balanced = left @ (left / fixed.diagonal) <= eps**1.5 * size
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
-    finished = broken | (full & (same | quiet) & (settled | (now.fresh & balanced)))
+    finished = broken | (full & (same | quiet) & (settled | balanced))
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
     slow = decrement > PROGRESS * now.decrement
     tried = jnp.where(settled, 0, now.tried + slow)
