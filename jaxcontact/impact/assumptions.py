@@ -13,7 +13,7 @@ from jaxcontact.impact.coverage import binomial_lower, binomial_upper
 from jaxcontact.impact.draws import Iid
 from jaxcontact.impact.routh import routh_step_all
 from jaxcontact.impact.sampling import sample
-from jaxcontact.impact.stream import tabulate
+from jaxcontact.impact.by_modes import tabulate
 from jaxcontact.solvers import modes
 from jaxcontact.terms import ContactTerms
 

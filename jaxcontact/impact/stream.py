@@ -7,7 +7,6 @@ the selection "visited". A sample depends on its number alone, so none of this s
 from __future__ import annotations
 
 import collections
-import functools
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,21 +18,18 @@ import numpy as np
 
 from jaxcontact import cores
 from jaxcontact._pytree import Record, static
-from jaxcontact.impact import routh, tile_step
-from jaxcontact.impact.contact_space import ContactSpace, colliding, contact_space, mass_norm
+from jaxcontact.impact import routh
+from jaxcontact.impact.by_modes import NO_FACTS, PIECE, ByModes
+from jaxcontact.impact.contact_space import ContactSpace, colliding
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
-from jaxcontact.impact.known import Known, Memory, sets_of
-from jaxcontact.impact.lanes import Begun, LaneResults, first_places, lane_status, run_lanes
-from jaxcontact.impact.tile_step import FEW
-from jaxcontact.solvers import leaves, modes
+from jaxcontact.impact.known import Known
+from jaxcontact.impact.lanes import lane_status
 from jaxcontact.terms import ContactTerms
 
-PIECE = 2**14  # samples per call of the kernel, at most
 MANY_MODES = 512  # in a table; each block is then cut so that all workers have a part of it
 PILOT = 2048  # samples that fill the first table of "visited"
 _NONE = np.empty(0, np.uint32)
-_NO_FACTS = np.empty(0, np.int64)
 GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
 
 
@@ -103,23 +99,22 @@ class Stream:
         self.selection, self.num_directions = selection, num_directions
         self.restitution = restitution
         self.devices = list(jax.local_devices() if devices is None else devices)
-        self.num_modes = 0
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v)))
         self.enumerates = self.collides and selection != "lemke"
         self.complete = selection == "all" or not self.collides
         self.independent = (draws.independent and selection != "visited") or not self.collides
         if self.enumerates:
-            self.space, self.table = tabulate(terms)
-            self.num_modes = self.table.regular.shape[0]
-            self.stems = None
-            if self.num_modes > FEW:
-                self.stems = jax.tree.map(
-                    jnp.asarray, leaves.leaves(self.table, self.space.delassus, self.space.mu)
-                )
-            u, cap = self.space.jacobian @ v, tile_step.largest(self.space, step)
-            limit = modes.feasibility_tolerance(v.dtype) * float(mass_norm(self.space.mass, v))
-            self.memory = Memory(self.table, self.space.delassus, u, cap, limit)
+            self.by_modes = ByModes(
+                terms,
+                v,
+                draws,
+                step,
+                max_steps,
+                keep_path=keep_path,
+                learns=selection == "visited",
+                restitution=restitution,
+            )
 
     def chunks(
         self,
@@ -137,7 +132,7 @@ class Stream:
             share: (i, n) to compute only the i-th of n equal parts of every block.
             exchange: the facts of this share -> those of all n shares.
         """
-        facts = _NO_FACTS
+        facts = NO_FACTS
         begin = done[-1][0] if done else 0
         workers = cores.workers(self.devices)
         pool = ThreadPoolExecutor(len(workers))
@@ -146,7 +141,7 @@ class Stream:
                 # The pilot looks among all modes; later blocks use what was known before the block.
                 known = None
                 if self.enumerates and self.selection == "visited" and block_begin > 0:
-                    known = self.memory.known(facts)
+                    known = self.by_modes.memory.known(facts)
                 for end, learnt in done:
                     if block_begin < end <= block_end:
                         facts = np.union1d(facts, learnt)
@@ -167,7 +162,7 @@ class Stream:
 
     def _piece(self, cuts: list[tuple[int, int]], num_workers: int) -> int:
         """Samples per call of the kernel, for one block."""
-        if self.num_modes <= MANY_MODES:
+        if not self.enumerates or self.by_modes.table.regular.shape[0] <= MANY_MODES:
             return PIECE
         count = sum(end - begin for begin, end in cuts)
         return min(PIECE, max(1, -(-count // num_workers)))
@@ -184,7 +179,7 @@ class Stream:
         sizes = known and tuple(leaf.shape for leaf in jax.tree.leaves(known))
         if pieces and self.enumerates and sizes not in self.compiled:
             # No samples: compiles where that is still to be done, which two threads would both do.
-            list(pool.map(lambda device: self._resolved(_NONE, placed[device], device), placed))
+            list(pool.map(lambda device: self.by_modes.resolve(_NONE, placed[device], device), placed))
             self.compiled.add(sizes)
         jobs: collections.deque[Future[Chunk]] = collections.deque()
         for number, piece in enumerate(pieces):
@@ -209,100 +204,12 @@ class Stream:
         numbers = np.arange(begin, end, dtype=np.uint32)
         if not self.enumerates:
             if not self.collides:
-                return Chunk(begin, end, self.unmoved(end - begin), _NO_FACTS)
+                return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
             samples = self._by_pivoting(numbers, device).replace(independent=self.independent)
-            return Chunk(begin, end, samples, _NO_FACTS)
-        results, facts = self._resolved(numbers, known, device)
-        samples = _physical(self.terms, self.space, self.v, results, self.complete)
+            return Chunk(begin, end, samples, NO_FACTS)
+        results, facts = self.by_modes.resolve(numbers, known, device)
+        samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
-
-    def _resolved(
-        self, numbers: np.ndarray, known: Known | None, device: jax.Device
-    ) -> tuple[LaneResults, np.ndarray]:
-        """The samples, with what is known first, and what they taught."""
-        if known is None:
-            return self._lanes(numbers, None, device)
-        if known.first is None or self.restitution is not None:
-            results = self._lanes(numbers, known, device)[0]
-        else:
-            # The first step of all, where fewer modes have to be looked at; then those that go on.
-            order = self._neighbours(numbers, device)
-            nothing = self._nothing_begun(numbers.size)
-            first = self._lanes(numbers[order], known.first, device, nothing, once=True)[0]
-            results = jax.tree.map(np.empty_like, first)
-            _put(results, order, first)
-            more = np.flatnonzero(results.collides & ~results.missed & (results.num_solves < self.max_steps))
-            begun = _begun(results, more)
-            _put(results, more, self._lanes(numbers[more], known, device, begun)[0], begun)
-        # From a step on whose valid modes are not a set known to be complete, samples go on with all.
-        lost = np.flatnonzero(results.missed)
-        facts = _NO_FACTS
-        if lost.size:
-            # The energies in store are not kept: with restitution, from their beginning.
-            begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
-            again, facts = self._lanes(numbers[lost], None, device, begun)
-            _put(results, lost, again, begun)
-        return results, facts
-
-    def _neighbours(self, numbers: np.ndarray, device: jax.Device) -> np.ndarray:
-        """The order of samples in which the largest impulses of the first steps are alike."""
-        padded = jax.device_put((self.draws, np.resize(numbers, PIECE)), device)
-        places = np.asarray(first_places(*padded, self.terms.phi.shape[0]))[: numbers.size]
-        return np.argsort(places, kind="stable")
-
-    def _lanes(
-        self,
-        numbers: np.ndarray,
-        known: Known | None,
-        device: jax.Device,
-        begun: Begun | None = None,
-        once: bool = False,
-    ) -> tuple[LaneResults, np.ndarray]:
-        learns = known is None and self.selection == "visited"
-        table, complete, pieces, _ = known or (self.table, None, self.stems, None)
-        if learns and begun is None:
-            begun = self._nothing_begun(numbers.size)
-        num_modes = table.regular.shape[0]
-        size = PIECE
-        placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
-        complete, pieces = jax.device_put((complete, pieces), device)
-        elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
-        parts, facts = [], [_NO_FACTS]
-        for begin in range(0, max(1, len(numbers)), size):
-            piece = numbers[begin : begin + size]
-            rest = size - piece.size
-            padded = jax.tree.map(
-                lambda array, begin=begin, rest=rest: np.pad(
-                    array[..., begin : begin + size], [(0, 0)] * (array.ndim - 1) + [(0, rest)]
-                ),
-                (numbers, begun),
-            )
-            indices, begins = jax.device_put(padded, device)
-            part = run_lanes(
-                *placed,
-                indices,
-                jax.device_put(np.int32(piece.size), device),
-                complete,
-                pieces,
-                begins,
-                max_steps=self.max_steps,
-                tile=tile_size(num_modes, device.platform),
-                keep_path=self.keep_path,
-                keep_sets=learns,
-                elastic=elastic,
-                once=once,
-            )
-            if part.sets is not None:
-                facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
-            part = part.replace(visited=part.visited[:0], sets=None)
-            parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
-        joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
-        return joined, np.unique(np.concatenate(facts))
-
-    def _nothing_begun(self, n: int) -> Begun:
-        rows, dtype = self.space.delassus.shape[0], self.space.delassus.dtype
-        arrays: Any = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
-        return Begun(impulse=arrays[0], num_solves=arrays[1], residual=arrays[2])
 
     def unmoved(self, n: int) -> ImpactSamples:
         """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
@@ -374,41 +281,6 @@ def _joined(parts: list[Chunk]) -> Chunk:
         samples.replace(v_minus=parts[0].samples.v_minus),
         np.unique(np.concatenate([part.facts for part in parts])),
     )
-
-
-def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -> None:
-    """Stores later results of some samples; of a path what was not begun."""
-    for name in ("impulse", "num_solves", "residual", "missed", "collides"):
-        getattr(results, name)[..., at] = getattr(again, name)
-    if results.path is not None:
-        new: Any = True
-        if begun is not None:
-            new = np.arange(results.path.shape[0])[:, None, None] > begun.num_solves
-        results.path[..., at] = np.where(new, again.path, results.path[..., at])
-
-
-def _begun(results: Any, lost: np.ndarray) -> Begun:
-    chosen = (results.impulse, results.num_solves, results.residual)
-    impulse, num_solves, residual = (array[..., lost] for array in chosen)
-    return Begun(impulse=impulse, num_solves=num_solves, residual=residual)
-
-
-def _first(leaf: jax.Array, size: int) -> np.ndarray:
-    return np.array(np.asarray(leaf)[..., :size])
-
-
-@functools.partial(jax.jit, compiler_options=cores.WIDE)
-def tabulate(terms: ContactTerms) -> tuple[ContactSpace, modes.ModeTable]:
-    """Scaled contact matrices, and all contact modes of a step."""
-    space = contact_space(terms)
-    return space, modes.mode_table(space.delassus, space.mu, space.active, capped=True)
-
-
-def tile_size(num_modes: int, platform: str) -> int:
-    """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
-    if platform != "cpu":
-        return int(np.clip(2**24 // num_modes, 2**10, 2**14))
-    return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64 if num_modes <= 4096 else 32
 
 
 def _physical(

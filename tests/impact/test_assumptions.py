@@ -11,7 +11,7 @@ from scipy.stats import beta
 import jaxcontact as jc
 from jaxcontact.impact import unique_steps
 from jaxcontact.impact.assumptions import _count_outcomes
-from jaxcontact.impact.stream import tabulate
+from jaxcontact.impact.by_modes import tabulate
 
 
 def load(name):

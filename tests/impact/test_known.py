@@ -6,7 +6,7 @@ import numpy as np
 
 import jaxcontact as jc
 from jaxcontact.impact import known, tile_step
-from jaxcontact.impact.stream import tabulate
+from jaxcontact.impact.by_modes import tabulate
 from jaxcontact.solvers import modes
 
 

@@ -7,7 +7,7 @@ import pytest
 from problems import random_contacts
 
 import jaxcontact as jc
-from jaxcontact.impact.stream import tabulate
+from jaxcontact.impact.by_modes import tabulate
 from jaxcontact.solvers import leaves, modes
 
 LIMIT = modes.feasibility_tolerance(np.dtype(np.float64))

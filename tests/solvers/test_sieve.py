@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.stream import tabulate
+from jaxcontact.impact.by_modes import tabulate
 from jaxcontact.solvers import modes, sieve
 
 LIMIT = 0.5  # so wide that modes of the disks are valid at random x now and then
