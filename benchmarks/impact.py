@@ -46,6 +46,6 @@ CASES = [
     _case("compass_gait", 2**20, "all", repeats=3),
     *(_case(name, 2**13, "lemke", repeats=3) for name in ("rocking_block", "compass_gait", "ramone")),
     _case("disk_stack", 2**13, "all", repeats=3),
-    _case("disk_stack", 2**16, "visited", repeats=3),
+    *(_case("disk_stack", 2**k, "visited", repeats=3) for k in (16, 18, 20)),
     _case("disk_stack", 2**10, "lemke", repeats=3),
 ]

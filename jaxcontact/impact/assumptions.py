@@ -8,12 +8,12 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs
+from jaxcontact.impact.by_modes import tabulate
 from jaxcontact.impact.contact_space import ContactSpace, mass_norm
 from jaxcontact.impact.coverage import binomial_lower, binomial_upper
 from jaxcontact.impact.draws import Iid
 from jaxcontact.impact.routh import routh_step_all
 from jaxcontact.impact.sampling import sample
-from jaxcontact.impact.by_modes import tabulate
 from jaxcontact.solvers import modes
 from jaxcontact.terms import ContactTerms
 

@@ -14,8 +14,8 @@ from scipy.linalg import cholesky, solve_triangular
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs
 from jaxcontact.impact.assumptions import unique_steps
-from jaxcontact.impact.pointed import pointed_cone
 from jaxcontact.impact.by_modes import tabulate
+from jaxcontact.impact.pointed import pointed_cone
 from jaxcontact.terms import ContactTerms
 
 FEW_MODES = 7**3  # modes whose regions are examined one by one
