@@ -49,7 +49,9 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
     cone = unit[nl:].at[:nc].multiply(row.mu[:, None])
     columns = jnp.concatenate([reduced[heads] / size[heads, None], unit[:bound], cone]).T
     least = jnp.concatenate([rest[heads] / size[heads], jnp.zeros(bound + nc * axes, G.dtype)])
-    mobility = row_algebra.row_mobility(jnp.diagonal(hessian), columns, 2 * bound, nc)
+    # Far smaller in some directions than the diagonal tells: beta weighs 1e13 where friction is stiff.
+    softness, _ = linalg.spd_inverse(hessian)
+    mobility = row_algebra.isotropic(jnp.sum((softness @ columns) * columns, axis=0), 2 * bound, nc)
     slope = slope_cap(G.dtype) / jnp.where(mobility > 0, mobility, 1.0)
     program = ConeProgram(
         M=hessian,

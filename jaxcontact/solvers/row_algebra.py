@@ -45,14 +45,16 @@ def diagonal(M: Mass) -> jax.Array:
 
 
 def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax.Array:
-    """Diagonal (nr,) of G M^-1 G^T for a diagonal mass matrix, else of its order.
-
-    The tangents of a contact share the largest of theirs, so that friction stays isotropic.
-    """
+    """Diagonal (nr,) of G M^-1 G^T for a diagonal mass matrix, else of its order; see `isotropic`."""
     if isinstance(columns, BodyRows):
         own = body_rows.squares(columns, 1.0 / masses)
     else:
         own = jnp.sum(columns**2 / masses[:, None], axis=0)
+    return isotropic(own, singles, nc)
+
+
+def isotropic(own: jax.Array, singles: int, nc: int) -> jax.Array:
+    """Mobilities (nr,) with the largest of its tangents for all of a contact's, so that friction is too."""
     if own.shape[0] <= singles + 2 * nc:
         return own
     end = singles + nc

@@ -1,5 +1,6 @@
 """Where the cones and formulations part, and what is not accepted."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -91,3 +92,22 @@ def test_staggered_says_when_no_fixed_point_attracts():
         met = max(info.signorini, info.dissipation, info.cone) <= 1e-7 * scale
         assert info.status == (0 if met else jc.Status.STALLED)
     assert info.status == jc.Status.STALLED
+
+
+def test_the_printed_cone_program_is_solved_at_any_friction_damping():
+    """A box on four feet, redundant: its normal matrix weighs 1e13 where friction is stiff."""
+    model = jc.models.box_on_incline(0.25)
+
+    @jax.jit
+    @jax.vmap
+    def landed(friction_damping):
+        law = jc.compliant.Law(stiffness=1e6, damping=1e2, friction_damping=friction_damping)
+        params, state = model.params.replace(law=law), model.state
+        _, info = jc.compliant.step(
+            model.system, params, state, jnp.zeros(6), dt=0.01, cone="coupled", formulation="min_norm"
+        )
+        return info.status, jnp.sum(info.lam[0::3])
+
+    status, normal = landed(jnp.array([1e2, 1e4, 1e5, 1e6, 1e8]))
+    assert not np.any(status)
+    assert np.all(np.diff(normal) > 0)  # a larger normal force makes the violation of stiction cheaper
