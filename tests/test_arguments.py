@@ -31,6 +31,14 @@ INDICES = "order: expected contact indices in 0..1, got "
 ORDER = "expected (system, params, state), which a Model has as .system, .params and .state"
 MISTAKES = {
     "a model for terms": (lambda m, t, v, s: impact.sample(m, v, **DRAWING), TypeError, TERMS),
+    "no device": (
+        lambda m, t, v, s: impact.sample(t, v, devices=[], **DRAWING), ValueError,
+        "devices: expected at least one, got []"),
+    "a number to reduce with": (
+        lambda m, t, v, s: impact.sample(t, v, reduce=3, **DRAWING), TypeError,
+        "reduce: expected a function, got int"),
+    "terms for a problem": (
+        lambda m, t, v, s: compliant.solve(t), TypeError, "problem: expected Problem, got ContactTerms"),
     "a law of a model": (lambda m, t, v, s: impact.anitescu_potra(m, v), TypeError, TERMS),
     "an order of a model": (lambda m, t, v, s: impact.unique_order(m), TypeError, TERMS),
     "terms for samples": (lambda m, t, v, s: impact.contains(t, v), TypeError, SAMPLES),

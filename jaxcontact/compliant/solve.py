@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_type
 from jaxcontact.block_tridiagonal import BlockTridiagonal
 from jaxcontact.body_rows import BodyRows
 from jaxcontact.compliant import min_norm, staggered
@@ -159,6 +160,7 @@ def solve_velocity(
     problem: Problem, warm_start: jax.Array | None, cone: str, formulation: str, solver: Newton
 ) -> tuple[jax.Array, StepInfo]:
     """v+ (nv,) and StepInfo of a step; see `solve`."""
+    check_type("problem", problem, Problem)
     _check_problem(problem, warm_start)
     check_names(cone, formulation, problem.terms.mu.shape[0])
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
@@ -251,6 +253,7 @@ def solve(
         lam (nr,) in N and StepInfo.
 
     Raises:
+        TypeError: something else than a Problem.
         ValueError: unknown names, combinations that make no sense, shapes or row orders that do not fit.
 
     Status: MAX_ITERS (STALLED for "staggered") where the conditions are not met or the momenta are not in

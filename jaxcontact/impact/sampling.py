@@ -146,7 +146,7 @@ def sample(
         ValueError, TypeError: bad terms or v (as `anitescu_potra`), step not positive and finite,
             max_steps, num_samples or chunk < 1, an unknown selection, a selection not offered for these
             terms; restitution outside of 0..1 or NaN; a density of the wrong shape or outside of [0, 1]; a
-            checkpoint that is damaged, of another run, or in use.
+            checkpoint that is damaged, of another run, or in use; no devices; a `reduce` that is no function.
         OSError: the checkpoint cannot be written, as on a full disk; what it holds stays good.
 
     Status: per sample, UNTERMINATED where a contact still approaches, or has energy in store, after
@@ -163,6 +163,10 @@ def sample(
     inputs.check_count("num_samples", num_samples)
     if selection not in SELECTIONS:
         raise ValueError(f"selection: expected one of {', '.join(SELECTIONS)}, got {selection!r}")
+    if devices is not None and not devices:
+        raise ValueError(f"devices: expected at least one, got {devices!r}")
+    if reduce is not None and not callable(reduce):
+        raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
     v = jnp.asarray(v)
     steps = jnp.broadcast_to(jnp.asarray(sizes, v.dtype), (nc,))
     e = rebound.check(terms, restitution)
