@@ -51,14 +51,19 @@ class Memory:
         self.rows = np.full((sieve.TELLING, table.regular.shape[0]), -1)
         self.x: np.ndarray | None = None
 
-    def known(self, facts: np.ndarray) -> Known:
-        """What facts tell, padded to sizes of which there are few, for each is compiled once."""
+    def room(self, facts: np.ndarray) -> tuple[int, int]:
+        """Modes and sets to make room for: half as many again, and few different sizes."""
+        count, number = int(np.count_nonzero(facts < SET)), self.table.regular.shape[0]
+        sets = max(3 * (facts.size - count) // 2, number // 8, 1)
+        return _room(max(3 * count // 2, number // 16)), 1 << sets.bit_length()
+
+    def known(self, facts: np.ndarray, room: tuple[int, int]) -> Known:
+        """What facts tell, padded to their room; the kernel is compiled for each."""
         met, number = facts[facts < SET], self.table.regular.shape[0]
-        size = _room(max(met.size, number // 16))
+        size, most = room
         table = _padded(self.table, met, size)
         sets = (facts[facts >= SET] - SET).astype(np.uint32)
-        room = 1 << max(sets.size, number // 8, 1).bit_length()
-        complete = np.pad(sets, (0, room - sets.size), constant_values=2**32 - 1)
+        complete = np.pad(sets, (0, most - sets.size), constant_values=2**32 - 1)
         if size <= FEW:
             return Known(table, complete)
         if self.x is None:
@@ -97,6 +102,12 @@ class Memory:
             u = u + self.delassus @ np.einsum("rln,ln->rn", table.impulse[:, :, mode], x)
             met.append(x)
         return np.concatenate(met, axis=1)
+
+
+def fits(facts: np.ndarray, room: tuple[int, int]) -> bool:
+    """Whether there is room for facts."""
+    count = np.count_nonzero(facts < SET)
+    return bool(count <= room[0] and facts.size - count < room[1])
 
 
 def _padded(table: modes.ModeTable, index: np.ndarray, size: int) -> modes.ModeTable:

@@ -23,13 +23,14 @@ from jaxcontact.impact.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.contact_space import ContactSpace, colliding
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
-from jaxcontact.impact.known import Known
+from jaxcontact.impact.known import Known, fits
 from jaxcontact.impact.lanes import lane_status
 from jaxcontact.terms import ContactTerms
 
 MANY_MODES = 512  # in a table; each block is then cut so that all workers have a part of it
 PILOT = 2048  # samples that fill the first table of "visited"
 _NONE = np.empty(0, np.uint32)
+LONG = 2**19  # samples of a block for which a larger table is compiled
 GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
 
 
@@ -132,16 +133,21 @@ class Stream:
             share: (i, n) to compute only the i-th of n equal parts of every block.
             exchange: the facts of this share -> those of all n shares.
         """
-        facts = NO_FACTS
+        facts, used, room = NO_FACTS, NO_FACTS, (0, 0)
         begin = done[-1][0] if done else 0
         workers = cores.workers(self.devices)
         pool = ThreadPoolExecutor(len(workers))
         try:
-            for block_begin, block_end in self._blocks(total):
-                # The pilot looks among all modes; later blocks use what was known before the block.
+            for number, (block_begin, block_end) in enumerate(self._blocks(total)):
+                # The pilot looks among all modes; later blocks use what was known before the block, but only
+                # long ones what there is no room for yet: more room is compiled anew.
                 known = None
                 if self.enumerates and self.selection == "visited" and block_begin > 0:
-                    known = self.by_modes.memory.known(facts)
+                    long = PILOT * GROWTH**number - block_begin >= LONG
+                    if not fits(facts, room) and (long or number == 1):
+                        room = self.by_modes.memory.room(facts)
+                    used = facts if fits(facts, room) else used
+                    known = self.by_modes.memory.known(used, room)
                 for end, learnt in done:
                     if block_begin < end <= block_end:
                         facts = np.union1d(facts, learnt)

@@ -24,7 +24,8 @@ def test_first_steps_keep_every_mode_that_is_valid_there():
     x = np.concatenate([np.broadcast_to(u[:, None], (10, 400)), drawn])
     valid = np.asarray(jax.jit(modes.evaluate)(table.take(met), jnp.asarray(x))) <= limit
     memory = known.Memory(table, space.delassus, u, cap, limit)
-    what = memory.known(np.append(met, known.SET + 7))
+    facts = np.append(met, known.SET + 7)
+    what = memory.known(facts, memory.room(facts))
     kept = what.first.table
     codes = {tuple(code) for code in np.asarray(kept.codes).T[np.asarray(kept.regular)]}
     needed = {tuple(code) for code in np.asarray(table.codes).T[met[valid.any(axis=1)]]}
