@@ -94,7 +94,7 @@ def test_staggered_says_when_no_fixed_point_attracts():
     assert info.status == jc.Status.STALLED
 
 
-def test_the_printed_cone_program_is_solved_at_any_friction_damping():
+def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_damping():
     """A box on four feet, redundant: its normal matrix weighs 1e13 where friction is stiff."""
     model = jc.models.box_on_incline(0.25)
 

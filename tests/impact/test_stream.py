@@ -95,6 +95,23 @@ def test_resuming_gives_the_same_chunks(
         assert all(same_bits(a.samples, b.samples) for a, b in zip(chunks[k:], rest, strict=True))
 
 
+@pytest.mark.slow
+def test_more_room_is_compiled_only_for_long_blocks(
+    gait: tuple[jc.ContactTerms, jax.Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What there is no room for is left to the table of all modes; the same samples come out."""
+
+    def sizes_and_outcomes(long: int) -> tuple[int, np.ndarray]:
+        monkeypatch.setattr(stream, "LONG", long)
+        source = few_modes(*gait, 2, monkeypatch)
+        chunks = list(source.chunks(600))
+        return len(source.compiled), np.concatenate([chunk.samples.v_plus for chunk in chunks])
+
+    (few, frozen), (more, grown) = sizes_and_outcomes(10**9), sizes_and_outcomes(0)
+    assert few == 2 < more
+    assert np.mean(np.max(np.abs(frozen - grown), axis=1) > 1e-9) < 0.01  # what a set of few modes missed
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_shares_cover_everything_once(count: int, gait: tuple[jc.ContactTerms, jax.Array]) -> None:
     terms, v = gait

@@ -1,0 +1,60 @@
+"""A body on many feet, nearly all of them redundant: every step ends in balance."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxcontact as jc
+
+SIDE, MU = 0.1, 0.5
+
+
+def on_feet(count):
+    """A cube of 1 kg on feet along two edges of its bottom."""
+    feet = np.full((count, 3), -SIDE / 2)
+    feet[1::2, 1] += SIDE
+    feet[:, 0] += SIDE * (np.arange(count) // 2) / max(1, (count - 1) // 2)
+    structure = jc.Structure(
+        dim=3,
+        bodies=("cube",),
+        num_positions=7,
+        quaternions=(3,),
+        shapes=(
+            jc.Points(name="feet", body="cube", at="feet", count=count),
+            jc.HalfSpace(name="floor", normal=(0.0, 0.0, 1.0)),
+        ),
+        pairs=(("feet", "floor"),),
+    )
+    params = jc.Params(
+        mass=jnp.ones(1), inertia=jnp.full((1, 3), SIDE**2 / 6), mu=jnp.array(MU),
+        gravity=jnp.array([0.0, 0.0, -9.81]), constants={"feet": jnp.asarray(feet)},
+        law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
+    )  # fmt: skip
+    state = jc.State(q=jnp.array([0, 0, SIDE / 2, 1.0, 0, 0, 0]), v=jnp.zeros(6), t=jnp.array(0.0))
+    return jc.System(structure, jc.free_poses), params, state
+
+
+def test_random_motions_on_eight_feet_end_in_balance(rng):
+    """Where sliding feet come to rest one after the other, and tumbling ones land."""
+    system, params, state = on_feet(8)
+    v = jnp.asarray(rng.normal(size=(64, 6)) * [1.0, 1.0, 0.3, 3.0, 3.0, 3.0])
+
+    @jax.jit
+    @jax.vmap
+    def moved(v):
+        controls = jnp.zeros((50, 6))
+        return jc.compliant.rollout(system, params, state.replace(v=v), controls, dt=0.01)[1]
+
+    info = moved(v)
+    assert not np.any(info.status)
+    assert np.max(info.residual) < 1e-9
+
+
+def test_a_search_that_converges_is_not_softened():
+    """A hundred feet start to slide: four steps to the modes of all, two for what redundant feet share."""
+    system, params, state = on_feet(100)
+    _, info = jc.compliant.step(
+        system, params, state.replace(v=state.v.at[0].set(1.0)), jnp.zeros(6), dt=0.01
+    )
+    assert info.status == 0
+    assert info.iterations <= 7
