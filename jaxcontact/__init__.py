@@ -21,7 +21,9 @@ from jaxcontact.geometry import Sphere as Sphere
 from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
 from jaxcontact.solvers.lcp import Lemke as Lemke
 from jaxcontact.solvers.lcp import solve_lcp as solve_lcp
+from jaxcontact.status import FailureError as FailureError
 from jaxcontact.status import Status as Status
+from jaxcontact.status import raise_if_failed as raise_if_failed
 from jaxcontact.system import Model as Model
 from jaxcontact.system import Params as Params
 from jaxcontact.system import State as State

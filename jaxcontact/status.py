@@ -34,6 +34,11 @@ class Status(enum.IntFlag):
     FAILURES = MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY
 
     @classmethod
+    def failed(cls, status: Any) -> Any:
+        """Where a result is not to be trusted: bool, of the shape of `status`, traceable."""
+        return (jnp.asarray(status) & jnp.uint32(int(cls.FAILURES))) != 0
+
+    @classmethod
     def describe(cls, status: Any) -> str:
         """Names of the bits set anywhere in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
         bits = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(status)).ravel().astype(np.uint32)))
@@ -44,3 +49,27 @@ class Status(enum.IntFlag):
 def flag(condition: jax.Array | bool, bit: Status) -> jax.Array:
     """`bit` where `condition` holds, else 0, as uint32."""
     return jnp.where(condition, jnp.uint32(int(bit)), jnp.uint32(0))
+
+
+class FailureError(RuntimeError):
+    """A result is not to be trusted; the message names the bits and where they were first set."""
+
+
+def raise_if_failed(info: Any, what: str = "result") -> None:
+    """Raise where any status has a bit of `Status.FAILURES`; for drivers on the host.
+
+    Args:
+        info: a record with `status`, or a status; of any shape.
+        what: names the result in the message, "step" say; its index is added.
+
+    Raises:
+        FailureError: names all bits that are set, how many entries failed and which one first.
+    """
+    status = np.asarray(getattr(info, "status", info)).astype(np.uint32)
+    bad = status & np.uint32(int(Status.FAILURES))
+    if not bad.any():
+        return
+    first = np.unravel_index(int(np.flatnonzero(bad)[0]), bad.shape)
+    where = f" {', '.join(map(str, first))}" if first else ""
+    share = f"; {np.count_nonzero(bad)} of {bad.size} failed" if bad.size > 1 else ""
+    raise FailureError(f"{what}{where}: {Status.describe(bad[first])}{share}")

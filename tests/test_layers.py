@@ -16,6 +16,7 @@ LAYERS = (
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
     ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),
+    ("io",),
     ("solvers",),
     ("impact", "compliant", "ess"),
     ("simulate",),

@@ -11,6 +11,11 @@ from jaxcontact.impact.bounds import StepBound as StepBound
 from jaxcontact.impact.bounds import dense_sampling as dense_sampling
 from jaxcontact.impact.bounds import net_bound as net_bound
 from jaxcontact.impact.bounds import step_bound as step_bound
+from jaxcontact.impact.callable_laws import AnitescuPotra as AnitescuPotra
+from jaxcontact.impact.callable_laws import Plastic as Plastic
+from jaxcontact.impact.callable_laws import Propagative as Propagative
+from jaxcontact.impact.callable_laws import Routh as Routh
+from jaxcontact.impact.callable_laws import Sequential as Sequential
 from jaxcontact.impact.checkpoint import load_samples as load_samples
 from jaxcontact.impact.contact_space import ImpactInfo as ImpactInfo
 from jaxcontact.impact.containment import Containment as Containment

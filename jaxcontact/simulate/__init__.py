@@ -1,6 +1,11 @@
-"""Motion in time: variational integration with impacts at their time."""
+"""Motion in time: steppers with one protocol, and variational integration with impacts at their time."""
 
 from jaxcontact.simulate.compare import momentum_difference as momentum_difference
+from jaxcontact.simulate.stepper import Stepper as Stepper
+from jaxcontact.simulate.stepper import StepperInfo as StepperInfo
+from jaxcontact.simulate.steppers.compliant import Compliant as Compliant
+from jaxcontact.simulate.stepping import rollout as rollout
+from jaxcontact.simulate.stepping import run as run
 from jaxcontact.simulate.trajectory import Impacts as Impacts
 from jaxcontact.simulate.trajectory import Trajectory as Trajectory
 from jaxcontact.simulate.variational import variational as variational

@@ -5,10 +5,14 @@ Owns the records and their account in words.
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import jax
 import numpy as np
 
 from jaxcontact._pytree import Record
+from jaxcontact.io.records import load_record, save_record
 from jaxcontact.status import Status
 from jaxcontact.system import State
 
@@ -46,26 +50,50 @@ class Trajectory(Record):
             At an impact the state after it.
         contacts: (T + 1, nc) bool, contacts that stay closed.
         impulse: (T, nc, dim) impulses of the closed contacts during each step, n first, N s.
-        impacts: Impacts.
+        impacts: Impacts; None where the method has contacts that last only.
         status: (T,) uint32 bits of `Status`, of each step.
+        inputs: (T, nu) what drove each step; None where nothing did.
+        info: `StepperInfo` of each step; None where the method has none.
     """
 
     states: State
     contacts: jax.Array
     impulse: jax.Array
-    impacts: Impacts
+    impacts: Any
     status: jax.Array
+    inputs: jax.Array | None = None
+    info: Any = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trajectory to a `.npz` file, whole or not at all.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        save_record(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trajectory:
+        """The trajectory that `save` wrote.
+
+        Raises:
+            ValueError: the file holds something else.
+            OSError: the file cannot be read.
+        """
+        loaded: Trajectory = load_record(path, cls)
+        return loaded
 
     @property
     def notes(self) -> list[str]:
         """What is worth knowing of one motion (not a batch), in words, in the order of time."""
-        found, kept = [], min(int(self.impacts.count), self.impacts.t.shape[0])
-        for i in range(kept):
-            when = f"t = {float(self.impacts.t[i]):.6g} s"
-            who = ", ".join(str(c) for c in np.flatnonzero(np.asarray(self.impacts.approaching[i])))
-            if bool(self.impacts.plastic[i]):
+        found = []
+        impacts = self.impacts
+        for i in range(0 if impacts is None else min(int(impacts.count), impacts.t.shape[0])):
+            when = f"t = {float(impacts.t[i]):.6g} s"
+            who = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.approaching[i])))
+            if bool(impacts.plastic[i]):
                 found.append(f"{when}: contact {who} chatters and is made plastic (ZENO)")
-            elif int(np.sum(np.asarray(self.impacts.touching[i]))) > 1:
+            elif int(np.sum(np.asarray(impacts.touching[i]))) > 1:
                 found.append(f"{when}: contact {who} strikes while others touch (SIMULTANEOUS)")
         bad = np.asarray(self.status) & int(Status.FAILURES)
         if np.any(bad):

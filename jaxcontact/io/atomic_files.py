@@ -1,0 +1,39 @@
+"""Files that are written whole or not at all: the one writer behind every checkpoint and record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> None:
+    """Write a file beside `path`, and put it in its place once it is on the disk.
+
+    A reader sees the old file or the new one, at whatever moment the process ends.
+
+    Args:
+        path: of the file; its folder is made where it is missing.
+        write: writes the contents to the open binary file.
+
+    Raises:
+        OSError: the folder or the file cannot be written; the old file stays as it is.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f"{target.name}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)  # the new name is on the disk, too
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

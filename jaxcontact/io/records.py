@@ -1,0 +1,89 @@
+"""Records of arrays in one `.npz` file, by the dotted names of their fields; loaded as what they were."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record
+from jaxcontact.io.atomic_files import replace_file
+
+_KINDS = "__kinds__"  # entry of the file: dotted name of every record, None and plain value -> what it is
+
+
+def save_record(path: str | os.PathLike[str], record: Record) -> None:
+    """Write a record and the records in it; fields are arrays, numbers, strings, None or records.
+
+    Raises:
+        TypeError: a field is something else.
+        OSError: the file cannot be written.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    kinds: dict[str, Any] = {}
+    _flatten("", record, arrays, kinds)
+    arrays[_KINDS] = np.array(json.dumps(kinds))
+    replace_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+
+
+def load_record(path: str | os.PathLike[str], expected: type[Record]) -> Any:
+    """The record that `save_record` wrote.
+
+    Raises:
+        ValueError: another kind of record, or no record of this package.
+        OSError: the file cannot be read.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        if _KINDS not in file:
+            raise ValueError(f"path: {path} holds no record; expected one that `save` wrote")
+        kinds = json.loads(str(file[_KINDS]))
+        arrays = {name: file[name] for name in file.files if name != _KINDS}
+    name = kinds.get("", {}).get("record")
+    if name != expected.__name__:
+        raise ValueError(f"path: {path} holds a {name}, expected a {expected.__name__}")
+    return _restore("", arrays, kinds, _record_classes())
+
+
+def _flatten(name: str, value: Any, arrays: dict[str, np.ndarray], kinds: dict[str, Any]) -> None:
+    if isinstance(value, Record):
+        fields = [field.name for field in dataclasses.fields(value)]  # type: ignore[arg-type]
+        kinds[name] = {"record": type(value).__name__, "fields": fields}
+        for field in fields:
+            _flatten(f"{name}.{field}" if name else field, getattr(value, field), arrays, kinds)
+    elif value is None or isinstance(value, bool | int | float | str):
+        kinds[name] = {"value": value}
+    elif hasattr(value, "dtype"):
+        arrays[name] = np.asarray(value)
+    else:
+        raise TypeError(f"{name}: expected an array, a number, a record or None, got {type(value).__name__}")
+
+
+def _restore(name: str, arrays: dict[str, np.ndarray], kinds: dict[str, Any], classes: dict[str, Any]) -> Any:
+    if name in arrays:
+        return jnp.asarray(arrays[name])
+    kind = kinds[name]
+    if "record" not in kind:
+        return kind["value"]
+    if kind["record"] not in classes:
+        raise ValueError(
+            f"path: {name or 'the file'} is a {kind['record']}, which this version does not have"
+        )
+    inner = {
+        field: _restore(f"{name}.{field}" if name else field, arrays, kinds, classes)
+        for field in kind["fields"]
+    }
+    return classes[kind["record"]](**inner)
+
+
+def _record_classes() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    todo: list[Any] = [Record]
+    while todo:
+        for cls in todo.pop().__subclasses__():
+            found[cls.__name__] = cls
+            todo.append(cls)
+    return found

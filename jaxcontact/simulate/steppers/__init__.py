@@ -1,0 +1,1 @@
+"""Methods of motion in time, one per file, all with the protocol of `simulate.stepper`."""

@@ -1,0 +1,115 @@
+"""`rollout` and `run`: one protocol for every stepper, controls and policies, files."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+STRUCTURE = jc.Structure(
+    dim=2,
+    bodies=("disc",),
+    num_positions=3,
+    shapes=(
+        jc.Disc(name="disc", body="disc", radius="radius"),
+        jc.HalfSpace(name="floor", normal=(0.0, 1.0)),
+    ),
+    pairs=(("disc", "floor"),),
+)
+PARAMS = jc.Params(
+    mass=jnp.array([2.0]),
+    inertia=jnp.array([0.01]),
+    mu=jnp.array(0.3),
+    gravity=jnp.array([0.0, -9.81]),
+    constants={"radius": jnp.array(0.1)},
+    law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
+)
+STATE = jc.State(q=jnp.array([0.0, 0.1, 0.0]), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0))
+ARGS = (jc.System(STRUCTURE, jc.free_poses), PARAMS, STATE)
+STEPPER = jc.simulate.Compliant()
+CONTROLS = jnp.zeros((6, 3)).at[:, 0].set(jnp.linspace(0.0, 3.0, 6))
+DT = 0.01
+
+
+def push(params, state, t, memory, key):
+    u = jnp.zeros(3).at[0].set(-memory * state.v[0])
+    return u, memory
+
+
+def test_a_rollout_is_the_rollout_of_its_method():
+    found = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
+    states, info = jc.compliant.rollout(*ARGS, CONTROLS, dt=DT)
+    np.testing.assert_allclose(found.states.q[1:], states.q, rtol=1e-13, atol=1e-14)
+    np.testing.assert_array_equal(found.states.q[0], STATE.q)
+    assert found.states.t.shape == (7,) and found.contacts.shape[0] == 7 and found.status.shape == (6,)
+    np.testing.assert_array_equal(found.inputs, CONTROLS)
+    rise = found.states.v[1:, 1] - found.states.v[:-1, 1]
+    np.testing.assert_allclose(found.impulse[:, 0, 0], 2.0 * (rise + 9.81 * DT), rtol=1e-9)
+    assert bool(found.contacts[-1].all())
+    np.testing.assert_array_equal(found.info.num_iters, info.iterations)
+
+
+def test_a_policy_closes_the_loop_and_has_derivatives():
+    def end(gain):
+        return jc.simulate.rollout(
+            *ARGS, push, stepper=STEPPER, dt=DT, num_steps=6, policy_memory=gain
+        ).states.q[-1, 0]
+
+    slope = jax.grad(end)(2.0)
+    np.testing.assert_allclose(slope, (end(2.0 + 1e-5) - end(2.0 - 1e-5)) / 2e-5, rtol=1e-5)
+    found = jc.simulate.rollout(*ARGS, push, stepper=STEPPER, dt=DT, num_steps=6, policy_memory=2.0)
+    np.testing.assert_allclose(found.inputs[:, 0], -2.0 * found.states.v[:-1, 0], rtol=1e-12, atol=1e-15)
+
+
+def test_run_gives_the_same_motion_in_chunks(monkeypatch):
+    monkeypatch.setattr("jaxcontact.simulate.stepping.CHUNK", 3)
+    seen = []
+    found = jc.simulate.run(
+        *ARGS, stepper=STEPPER, dt=DT, duration=0.06, control=CONTROLS, progress=lambda *at: seen.append(at)
+    )
+    whole = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
+    chex.assert_trees_all_close(found, whole, rtol=1e-12, atol=1e-12)
+    assert seen == [(3, 6), (6, 6)]
+
+
+def test_run_raises_where_a_step_fails_and_says_which():
+    poisoned = CONTROLS.at[4, 0].set(jnp.nan)
+    with pytest.raises(jc.FailureError, match=r"step 4: .*NONFINITE.*; 2 of 6 failed"):
+        jc.simulate.run(*ARGS, stepper=STEPPER, dt=DT, duration=0.06, control=poisoned)
+    found = jc.simulate.run(*ARGS, stepper=STEPPER, dt=DT, duration=0.06, control=poisoned, check=False)
+    assert np.flatnonzero(jc.Status.failed(found.status)).tolist() == [4, 5]
+
+
+def test_other_numbers_do_not_compile_again():
+    traced = []
+
+    class Counting(jc.simulate.Compliant):
+        def step(self, *args, **options):
+            traced.append(1)
+            return super().step(*args, **options)
+
+    stepper = Counting()
+    jc.simulate.rollout(*ARGS, CONTROLS, stepper=stepper, dt=DT)
+    once = len(traced)
+    other = PARAMS.replace(mu=jnp.array(0.5), mass=jnp.array([3.0]))
+    jc.simulate.rollout(ARGS[0], other, STATE, CONTROLS + 1.0, stepper=stepper, dt=2 * DT)
+    assert len(traced) == once > 0
+
+
+def test_a_trajectory_is_saved_and_loaded(tmp_path):
+    found = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
+    found.save(tmp_path / "run.npz")
+    chex.assert_trees_all_equal(jc.simulate.Trajectory.load(tmp_path / "run.npz"), found)
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(TypeError, match=r"stepper: expected one such as jc.simulate.Compliant\(\), got str"):
+        jc.simulate.rollout(*ARGS, CONTROLS, stepper="compliant", dt=DT)
+    with pytest.raises(ValueError, match=r"controls: expected shape \(T, 3\), got \(6, 2\)"):
+        jc.simulate.rollout(*ARGS, CONTROLS[:, :2], stepper=STEPPER, dt=DT)
+    with pytest.raises(ValueError, match="num_steps: expected an integer >= 1"):
+        jc.simulate.rollout(*ARGS, push, stepper=STEPPER, dt=DT)
+    with pytest.raises(ValueError, match="duration: expected a finite number > 0, got -1"):
+        jc.simulate.run(*ARGS, stepper=STEPPER, dt=DT, duration=-1)
