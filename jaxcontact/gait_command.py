@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 from jaxcontact import ess, gaits, optimize, viz
@@ -79,7 +78,6 @@ def _find(options: argparse.Namespace) -> int:
     }
     figure = viz.plot_gait(labels, title=f"{options.model}, {options.speed:g} m/s")
     figure.savefig(picture, dpi=110)
-    plt.close(figure)
     launch = problem.launch(free, params)
     film = viz.animate_gait(after, launch.params, folder / f"{stem}.gif")
     data = folder / f"{stem}.json"
