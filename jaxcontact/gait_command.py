@@ -20,24 +20,6 @@ MODELS = {"hexapod": gaits.hexapod, "hopper": gaits.hopper}
 STRIDES = 4  # periods drawn and checked
 
 
-def add_parser(commands: Any) -> None:
-    """Add the sub-command."""
-    run = commands.add_parser(
-        "gait",
-        help="find a periodic gait of least cost of transport",
-        description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
-        "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
-        "stopped goes on from its checkpoint when the same command is given again.",
-        epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
-    )
-    run.add_argument("model", choices=sorted(MODELS), help="the runner")
-    run.add_argument("--speed", type=float, default=1.0, metavar="V", help="speed, m/s [1]")
-    run.add_argument("--steps", type=int, default=150, metavar="N", help="steps of the optimizer [150]")
-    run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
-    run.add_argument("--json", action="store_true", help="print the summary as JSON")
-    run.set_defaults(run=command)
-
-
 def command(options: argparse.Namespace) -> int:
     """Run it; 0 for a periodic gait at the wanted speed, 1 where there is none, 2 wrong usage."""
     try:
