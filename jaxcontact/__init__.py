@@ -1,43 +1,85 @@
 """Rigid-body contact that tells which outcomes are possible, how sensitive each is, and its derivative."""
 
-from jaxcontact import compliant as compliant
-from jaxcontact import ess as ess
-from jaxcontact import gaits as gaits
-from jaxcontact import impact as impact
-from jaxcontact import joints as joints
-from jaxcontact import models as models
-from jaxcontact import optimize as optimize
-from jaxcontact import rotations as rotations
-from jaxcontact import simulate as simulate
-from jaxcontact import stability as stability
-from jaxcontact import viz as viz
-from jaxcontact.cores import on_all_cores as on_all_cores
-from jaxcontact.geometry import Box as Box
-from jaxcontact.geometry import Disc as Disc
-from jaxcontact.geometry import HalfSpace as HalfSpace
-from jaxcontact.geometry import Point as Point
-from jaxcontact.geometry import Points as Points
-from jaxcontact.geometry import Sphere as Sphere
-from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
-from jaxcontact.solvers.lcp import Lemke as Lemke
-from jaxcontact.solvers.lcp import solve_lcp as solve_lcp
-from jaxcontact.status import FailureError as FailureError
-from jaxcontact.status import Status as Status
-from jaxcontact.status import raise_if_failed as raise_if_failed
-from jaxcontact.system import Model as Model
-from jaxcontact.system import Params as Params
-from jaxcontact.system import State as State
-from jaxcontact.system import Structure as Structure
-from jaxcontact.system import Symmetry as Symmetry
-from jaxcontact.system import System as System
-from jaxcontact.system import bias as bias
-from jaxcontact.system import free_poses as free_poses
-from jaxcontact.system import mass_matrix as mass_matrix
-from jaxcontact.system import retract as retract
-from jaxcontact.system import velocity_map as velocity_map
-from jaxcontact.terms import ConstraintTerms as ConstraintTerms
-from jaxcontact.terms import ContactTerms as ContactTerms
-from jaxcontact.terms import constraint_terms as constraint_terms
-from jaxcontact.terms import contact_terms as contact_terms
+from typing import TYPE_CHECKING
+
+from jaxcontact._lazy import on_first_use
+
+if TYPE_CHECKING:
+    from jaxcontact import compliant as compliant
+    from jaxcontact import ess as ess
+    from jaxcontact import gaits as gaits
+    from jaxcontact import impact as impact
+    from jaxcontact import joints as joints
+    from jaxcontact import models as models
+    from jaxcontact import optimize as optimize
+    from jaxcontact import rotations as rotations
+    from jaxcontact import simulate as simulate
+    from jaxcontact import stability as stability
+    from jaxcontact import viz as viz
+    from jaxcontact.cores import on_all_cores as on_all_cores
+    from jaxcontact.geometry import Box as Box
+    from jaxcontact.geometry import Disc as Disc
+    from jaxcontact.geometry import HalfSpace as HalfSpace
+    from jaxcontact.geometry import Point as Point
+    from jaxcontact.geometry import Points as Points
+    from jaxcontact.geometry import Sphere as Sphere
+    from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
+    from jaxcontact.solvers.lcp import Lemke as Lemke
+    from jaxcontact.solvers.lcp import solve_lcp as solve_lcp
+    from jaxcontact.status import FailureError as FailureError
+    from jaxcontact.status import Status as Status
+    from jaxcontact.status import raise_if_failed as raise_if_failed
+    from jaxcontact.system import Model as Model
+    from jaxcontact.system import Params as Params
+    from jaxcontact.system import State as State
+    from jaxcontact.system import Structure as Structure
+    from jaxcontact.system import Symmetry as Symmetry
+    from jaxcontact.system import System as System
+    from jaxcontact.system import bias as bias
+    from jaxcontact.system import free_poses as free_poses
+    from jaxcontact.system import mass_matrix as mass_matrix
+    from jaxcontact.system import retract as retract
+    from jaxcontact.system import velocity_map as velocity_map
+    from jaxcontact.terms import ConstraintTerms as ConstraintTerms
+    from jaxcontact.terms import ContactTerms as ContactTerms
+    from jaxcontact.terms import constraint_terms as constraint_terms
+    from jaxcontact.terms import contact_terms as contact_terms
+else:
+    __getattr__, __dir__, __all__ = on_first_use(
+        __name__,
+        {
+            "": (
+                "compliant",
+                "ess",
+                "gaits",
+                "impact",
+                "joints",
+                "models",
+                "optimize",
+                "rotations",
+                "simulate",
+                "stability",
+                "viz",
+            ),
+            "cores": ("on_all_cores",),
+            "geometry": ("Box", "Disc", "HalfSpace", "Point", "Points", "Sphere"),
+            "solvers.lcp": ("LcpInfo", "Lemke", "solve_lcp"),
+            "status": ("FailureError", "Status", "raise_if_failed"),
+            "system": (
+                "Model",
+                "Params",
+                "State",
+                "Structure",
+                "Symmetry",
+                "System",
+                "bias",
+                "free_poses",
+                "mass_matrix",
+                "retract",
+                "velocity_map",
+            ),
+            "terms": ("ConstraintTerms", "ContactTerms", "constraint_terms", "contact_terms"),
+        },
+    )
 
 __version__ = "0.1.0"

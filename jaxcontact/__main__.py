@@ -1,6 +1,6 @@
 """`python -m jaxcontact` is the command line."""
 
-from jaxcontact.cli import main
+from jaxcontact.cli import process
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    process()

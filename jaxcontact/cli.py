@@ -1,58 +1,143 @@
-"""The command line: sub-commands `impact`, `gait`, `stability` and `models`."""
+"""The command line: sub-commands `impact`, `gait`, `stability` and `models`.
+
+Owns how a command starts and ends: mistakes are told before JAX is loaded, and an interrupt ends the process.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
+import signal
 import sys
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import jax
+if TYPE_CHECKING:
+    import argparse
 
-from jaxcontact import gait_command, impact_command, stability_command
-from jaxcontact.catalogue import catalogue
+INTERRUPTED = 130
+
+
+def process() -> NoReturn:
+    """The command line as a process of its own, which ends here with the exit status of `main`.
+
+    The work runs on a second thread, and the first only waits: XLA crashes where an exception of a signal
+    meets it while it compiles. So an interrupt does not unwind the work, it ends the process at once; what a
+    checkpoint keeps is safe at any moment.
+    """
+    _end_on_interrupt("")
+    options = _parser().parse_args()
+    _end_on_interrupt(_kept(options))
+    import threading
+
+    codes: list[int] = []
+    work = threading.Thread(target=lambda: codes.append(run(options)), name="jaxcontact", daemon=True)
+    work.start()
+    work.join()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done
+    sys.exit(codes[0] if codes else 1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit status.
+    """Run the command line within a Python program, on its own thread; returns the exit status.
 
     0 good, 1 failed samples, 2 wrong usage or files that cannot be used, 130 interrupted.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    jax.config.update("jax_enable_x64", True)
+    options = _parser().parse_args(arguments)
     try:
+        return run(options)
+    except KeyboardInterrupt:
+        print(_interrupted(_kept(options)), file=sys.stderr, end="")
+        return INTERRUPTED
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the options, then load what the command needs and run it; returns the exit status."""
+    from jaxcontact.catalogue import UsageError
+
+    options.begin = time.perf_counter()
+    try:
+        options.check(options)
         code = int(options.run(options))
         sys.stdout.flush()
         return code
+    except UsageError as error:
+        print(f"jaxcontact: {error}", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # the reader of a pipe, such as head, has left; nor may the exit write to it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        kept = "; the same command goes on" if getattr(options, "checkpoint", None) else ""
-        print(f"\njaxcontact: interrupted{kept}", file=sys.stderr)
-        return 130
+
+
+def _end_on_interrupt(kept: str) -> None:
+    """Let an interrupt end this process at once, with one line; unless whoever started it has it ignored."""
+
+    def end(*_: Any) -> NoReturn:
+        os.write(2, _interrupted(kept).encode())
+        os._exit(INTERRUPTED)
+
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
+
+
+def _interrupted(kept: str) -> str:
+    return f"\njaxcontact: interrupted{kept}\n"
+
+
+def _kept(options: argparse.Namespace) -> str:
+    return "; the same command goes on" if getattr(options, "checkpoint", None) else ""
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    from jaxcontact import command_options
+
     parser = argparse.ArgumentParser(
         prog="jaxcontact",
         description="Bodies that touch at several points: which outcomes an impact can have, periodic gaits, "
         "and which equilibria are stable. Writes pictures and numbers.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
     listing = commands.add_parser("models", help="list the ready mechanisms")
-    listing.set_defaults(run=_models)
-
-    impact_command.add_parser(commands)
-    gait_command.add_parser(commands)
-    stability_command.add_parser(commands)
+    listing.set_defaults(check=lambda _: None, run=_models)
+    command_options.add_impact(commands).set_defaults(run=_impact)
+    command_options.add_gait(commands).set_defaults(run=_gait)
+    command_options.add_stability(commands).set_defaults(run=_stability)
     return parser
 
 
 def _models(_: argparse.Namespace) -> int:
-    every = catalogue()
-    width = max(map(len, every))
-    for name, factory in every.items():
-        print(f"{name:{width}}  {(factory.__doc__ or '').splitlines()[0]}")
+    from jaxcontact import models
+    from jaxcontact.catalogue import KINDS
+
+    width = max(map(len, KINDS))
+    for name in KINDS:
+        print(f"{name:{width}}  {(getattr(models, name).__doc__ or '').splitlines()[0]}")
     return 0
+
+
+def _impact(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact import impact_command
+
+    return impact_command.command(options)
+
+
+def _gait(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact import gait_command
+
+    return gait_command.command(options)
+
+
+def _stability(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact import stability_command
+
+    return stability_command.command(options)
+
+
+def _in_double_precision() -> None:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 from jaxcontact import ess, gaits, optimize, viz
@@ -19,24 +18,6 @@ from jaxcontact.status import Status
 
 MODELS = {"hexapod": gaits.hexapod, "hopper": gaits.hopper}
 STRIDES = 4  # periods drawn and checked
-
-
-def add_parser(commands: Any) -> None:
-    """Add the sub-command."""
-    run = commands.add_parser(
-        "gait",
-        help="find a periodic gait of least cost of transport",
-        description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
-        "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
-        "stopped goes on from its checkpoint when the same command is given again.",
-        epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
-    )
-    run.add_argument("model", choices=sorted(MODELS), help="the runner")
-    run.add_argument("--speed", type=float, default=1.0, metavar="V", help="speed, m/s [1]")
-    run.add_argument("--steps", type=int, default=150, metavar="N", help="steps of the optimizer [150]")
-    run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
-    run.add_argument("--json", action="store_true", help="print the summary as JSON")
-    run.set_defaults(run=command)
 
 
 def command(options: argparse.Namespace) -> int:
@@ -79,7 +60,6 @@ def _find(options: argparse.Namespace) -> int:
     }
     figure = viz.plot_gait(labels, title=f"{options.model}, {options.speed:g} m/s")
     figure.savefig(picture, dpi=110)
-    plt.close(figure)
     launch = problem.launch(free, params)
     film = viz.animate_gait(after, launch.params, folder / f"{stem}.gif")
     data = folder / f"{stem}.json"

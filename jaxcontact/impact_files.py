@@ -7,16 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxcontact import impact, viz
 from jaxcontact.catalogue import UsageError
+from jaxcontact.impact.outcomes import contact_names
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome
-from jaxcontact.solvers.modes import MAX_ENUMERATED
 from jaxcontact.system import Model
 from jaxcontact.terms import ContactTerms
+from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
 
 MANY_MODES = 4  # contacts from which samples are dear: 7^4 modes cost a while
 
@@ -36,11 +36,12 @@ def write(
     """
     folder, name = options.out, options.model
     pictures = {}
+    simultaneous = simultaneous_outcomes(terms, model.state.v)
+    others = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
     if np.any(np.asarray(samples.status) == 0):
-        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings)
-    outcomes = _classical_outcomes(terms, model.state.v)
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *others)
     pictures["mechanism.png"] = viz.plot_mechanism(
-        model.system, model.params, model.state, v=outcomes, title=_title(name)
+        model.system, model.params, model.state, v=_ends(*others), title=_title(name)
     )
     if covered is not None:
         pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
@@ -70,14 +71,12 @@ def _set_picture(
     terms: ContactTerms,
     samples: impact.ImpactSamples,
     settings: dict[str, Any],
+    simultaneous: np.ndarray,
+    sequences: dict[str, np.ndarray],
 ) -> Any:
     name, number = options.model, samples.status.size
-    few = 256 if terms.phi.shape[0] < MANY_MODES else 64
-    path_settings = settings | {"num_samples": few, "keep_path": True}
-    if settings["selection"] == "visited":
-        path_settings["selection"] = "all"
-    through = impact.sample(terms, model.state.v, **path_settings)
-    samples = samples.replace(path=through.path)
+    if samples.path is None:
+        samples = samples.replace(path=_paths(model, terms, settings))
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
         title = f"{_title(name)}, restitution {' '.join(f'{e:g}' for e in options.restitution)}"
         return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
@@ -85,21 +84,24 @@ def _set_picture(
     title = _title(name)
     if number < options.samples:
         title += f", the first {number:,} of {options.samples:,} samples"
-    return viz.plot_impact_set(samples, terms, mujoco=peer, title=title)
+    return viz.plot_impact_set(
+        samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
+    )
 
 
-def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarray]:
-    """Simultaneous solutions (one where they are not enumerated) and both orders of two contacts."""
-    if terms.J_t.shape[1] > 1 or terms.phi.shape[0] > MAX_ENUMERATED:
-        return {"simultaneous": np.asarray(impact.anitescu_potra(terms, v)[0])}
-    velocities, valid = impact.anitescu_potra_all(terms, v)
-    solutions = np.asarray(velocities)[np.asarray(valid)]
-    numbers = [f" {i + 1}" for i in range(len(solutions))] if len(solutions) > 1 else [""]
-    found = {f"simultaneous{number}": each for number, each in zip(numbers, solutions, strict=True)}
-    if terms.phi.shape[0] == 2:
-        for label, order in (("A first", (0, 1)), ("B first", (1, 0))):
-            found[label] = np.asarray(impact.sequential(terms, v, order, max_impacts=10)[0])
-    return found
+def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
+    """Velocities through the impact, of the first samples."""
+    few = 256 if terms.phi.shape[0] < MANY_MODES else 64
+    selection = "all" if settings["selection"] == "visited" else settings["selection"]
+    chosen = settings | {"selection": selection, "num_samples": few, "keep_path": True}
+    return impact.sample(terms, model.state.v, **chosen).path
+
+
+def _ends(simultaneous: np.ndarray, sequences: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outcomes of other laws by short labels: "simultaneous 1", "A first"."""
+    numbers = [f" {i + 1}" for i in range(len(simultaneous))] if len(simultaneous) > 1 else [""]
+    found = {f"simultaneous{number}": each for number, each in zip(numbers, simultaneous)}
+    return found | {label.rpartition(", ")[2]: path[-1] for label, path in sequences.items()}
 
 
 def _title(name: str) -> str:

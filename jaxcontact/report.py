@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 from jaxcontact.impact.coverage import Coverage
@@ -12,14 +13,26 @@ from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
 
+class Laps(dict[str, float]):
+    """The seconds that each part of a command took, by name."""
+
+    def __init__(self, begin: float) -> None:
+        super().__init__()
+        self._last = begin
+
+    def end(self, part: str) -> None:
+        """End a part, which began at the end of the one before."""
+        now = time.perf_counter()
+        self[part], self._last = now - self._last, now
+
+
 def summarise(
     name: str,
     terms: ContactTerms,
     found: Tally,
     settings: dict[str, Any],
     complete: bool,
-    compiled: float | None,
-    seconds: float,
+    laps: Laps,
     stored: int,
 ) -> dict[str, Any]:
     """The numbers of a run, ready for JSON.
@@ -29,8 +42,7 @@ def summarise(
         found: the tally of all samples.
         settings: of `sample`.
         complete: whether all solutions of every step were candidates.
-        compiled: seconds spent on compiling before the run, or None where that is part of it.
-        seconds: the run took.
+        laps: the run took "sample", and where that was apart "compile".
         stored: how many samples were there before.
     """
     contacts = {}
@@ -53,14 +65,14 @@ def summarise(
         "failures": Status.describe(found.status & ~int(Status.UNTERMINATED)),
         "lcps_per_sample": found.steps / found.number,
         "worst_residual": found.worst_residual,
-        "compile_seconds": compiled,
-        "seconds": seconds,
-        "microseconds_per_sample": 1e6 * seconds / computed if computed else 0.0,
+        "compile_seconds": laps.get("compile"),
+        "seconds": laps["sample"],
+        "microseconds_per_sample": 1e6 * laps["sample"] / computed if computed else 0.0,
     }
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary for a person; `files` have been added to it."""
+    """The summary for a person; `files` and `seconds_spent` have been added to it."""
     exhaustive = "every solution of every step" if summary["complete"] else "not exhaustive"
     lines = [
         f"{summary['model']}: {summary['samples']} samples, steps of at most {summary['step']:g} N s, "
@@ -78,8 +90,6 @@ def as_text(summary: dict[str, Any]) -> str:
     for contact, ranges in summary["contact_velocity"].items():
         parts = [f"{key} {_tidy(low):8.4f} .. {_tidy(high):7.4f}" for key, (low, high) in ranges.items()]
         lines.append(f"    {contact}              " + "   ".join(parts))
-    compiled = summary["compile_seconds"]
-    before = "" if compiled is None else f"{compiled:.1f} s to compile, then "
     low, high = summary["energy_ratio"] or (float("nan"), float("nan"))
     lines += [
         f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
@@ -87,12 +97,24 @@ def as_text(summary: dict[str, Any]) -> str:
         + ("" if summary["terminated"] else "; no outcome to draw: raise --step or --max-steps"),
         f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
         f"  worst residual   {summary['worst_residual']:.1e}",
-        f"  time             {before}{summary['microseconds_per_sample']:.2f} us per sample "
-        f"({summary['seconds']:.2f} s)",
+        f"  time             {_times(summary)}",
         *_coverage_lines(summary),
         *(f"  wrote            {path}" for path in summary["files"]),
     ]
     return "\n".join(lines)
+
+
+def _times(summary: dict[str, Any]) -> str:
+    """Where the time of the command went."""
+    parts = []
+    for part, seconds in summary["seconds_spent"].items():
+        if part != "sample":
+            parts.append(f"{seconds:.1f} s to {'state the coverage' if part == 'coverage' else part}")
+            continue
+        with_compiling = " and compile" if summary["compile_seconds"] is None else ""
+        each = summary["microseconds_per_sample"]
+        parts.append(f"{seconds:.2f} s to sample{with_compiling} ({each:.2f} us per sample)")
+    return ", ".join(parts)
 
 
 def coverage_summary(found: Coverage) -> dict[str, Any]:

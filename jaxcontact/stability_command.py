@@ -8,7 +8,6 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,40 +20,8 @@ TITLES = {
 }
 
 
-def add_parser(commands: Any) -> None:
-    """Add the sub-command."""
-    run = commands.add_parser(
-        "stability",
-        help="certify or falsify the stability of an equilibrium on two feet",
-        description="A rigid body stands on a slope on two feet, 2 d apart, its weight midway between them; "
-        "foot 1 is uphill. Looks for a proof that it is Lyapunov stable, and for a motion that shows that it "
-        "is not. With --chart, does so on a grid and draws the result; a chart that was stopped goes on.",
-        epilog="example: jaxcontact stability --alpha 30 --h 1 --d 0.8 --mu1 0.8 --mu2 2",
-    )
-    run.add_argument("--chart", choices=sorted(FIGURES), help="a chart of Varkonyi's paper")
-    run.add_argument("--points", type=int, default=30, metavar="N", help="points along each axis [30]")
-    numbers = {
-        "alpha": (30.0, "slope, degrees"), "h": (1.0, "height of the centre of mass"),
-        "d": (0.8, "half the distance of the feet"), "mu1": (0.8, "friction of the uphill foot"),
-        "mu2": (2.0, "friction of the downhill foot"), "phi1": (0.0, "inclination under foot 1, degrees"),
-        "phi2": (0.0, "inclination under foot 2, degrees"), "e1": (0.0, "restitution of foot 1"),
-        "e2": (0.0, "restitution of foot 2"),
-    }  # fmt: skip
-    for name, (default, text) in numbers.items():
-        run.add_argument(f"--{name}", type=float, default=default, metavar="X", help=f"{text} [{default:g}]")
-    run.add_argument("--method", choices=stability.METHODS, default="homogeneous", help="[homogeneous]")
-    run.add_argument("--samples", type=int, default=64, metavar="N", help="motions of the falsifier [64]")
-    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the motions [0]")
-    run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
-    run.add_argument("--json", action="store_true", help="print the summary as JSON")
-    run.set_defaults(run=command)
-
-
 def command(options: argparse.Namespace) -> int:
     """Run it; 0 done, 1 a contradiction, 2 wrong usage."""
-    if options.points < 2 or options.samples < 1:
-        print("jaxcontact: --points: expected at least 2, --samples at least 1", file=sys.stderr)
-        return 2
     try:
         return _chart(options) if options.chart else _point(options)
     except (ValueError, ImportError, OSError) as error:

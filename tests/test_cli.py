@@ -1,17 +1,24 @@
 """The command line, as a person uses it."""
 
+import inspect
 import json
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from jaxcontact import impact, viz
+from jaxcontact import catalogue, gait_command, impact, models, stability, viz
 from jaxcontact.cli import main
+from jaxcontact.impact import sampling
+from jaxcontact.impact.coverage import LEAST
 from jaxcontact.impact_command import _reporter
+from jaxcontact.solvers import modes
+from jaxcontact.stability.chart import FIGURES
+from jaxcontact.system import Model, System
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -43,7 +50,9 @@ def test_summary_picture_and_data(capsys: pytest.CaptureFixture[str], tmp_path: 
         "kinetic energy",
         "terminated       100.00 %",
         "LCPs per sample  2.4",
-        "s to compile",
+        "s to load, ",
+        "s to compile, ",
+        "s to draw",
         "us per sample",
     ):
         assert needed in out
@@ -127,7 +136,7 @@ def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
+    MISTAKES := [
         (
             ["impact", "rocking_block", "--law", "propagative", "--mu", "1"],
             "--mu: not with --law propagative",
@@ -140,9 +149,30 @@ def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[s
         (["impact", "rocking_block", "--samples", "many"], "2^14"),
         (["impact", "rocking_block", "--samples", "0"], "at least 1"),
         (["impact", "rocking_block", "--mu", "1", "2", "3"], "--mu: expected 1 or 2"),
-        (["impact", "rocking_block", "--mu", "-1"], "terms.mu"),
-        (["impact", "rocking_block", "--step", "-1"], "step"),
-        (["impact", "rocking_block", "--seed", "-1"], "seed"),
+        (["impact", "rocking_block", "--mu", "-1"], "--mu: expected finite friction >= 0, got -1"),
+        (["impact", "rocking_block", "--mu", "nan"], "--mu: expected finite friction >= 0, got nan"),
+        (["impact", "rocking_block", "--step", "0"], "--step: expected a finite number > 0, got 0"),
+        (["impact", "rocking_block", "--seed", "-1"], "--seed: expected an integer >= 0, got -1"),
+        (
+            ["impact", "rocking_block", "--restitution", "0", "0", "0"],
+            "--restitution: expected 1 or 2 numbers",
+        ),
+        (
+            ["impact", "rocking_block", "--samples", "8", "--coverage"],
+            "--coverage: samples: expected at least",
+        ),
+        (["impact", "rocking_block", "--checkpoint", "/dev/null/x"], "--checkpoint: cannot write"),
+        (["impact", "pressed_plate"], "pressed_plate is not a mechanism"),
+        (["impact", "box_drop_3d", "--selection", "all"], "use --selection lemke"),
+        (["gait", "hexapod", "--speed", "inf"], "--speed: expected a finite number, got inf"),
+        (["gait", "hexapod", "--steps", "-1"], "--steps: expected an integer >= 0"),
+        (["gait", "hexapod", "--out", "/dev/null/x"], "--out: cannot write"),
+        (["stability", "--points", "1"], "--points: expected at least 2"),
+        (["stability", "--mu1", "-1"], "--mu1: expected friction >= 0, got -1"),
+        (["stability", "--e2", "1"], "--e2: expected restitution in [0, 1), got 1"),
+        (["stability", "--alpha", "nan"], "--alpha: expected a finite number, got nan"),
+        (["stability", "--d", "0"], "--d: the feet coincide"),
+        (["stability", "--chart", "fig2", "--out", "/dev/null/x"], "--out: cannot write"),
         (["impact", "rocking_block", "--selection", "best"], "invalid choice"),
         (["impact", "rocking_block", "--samples", "8", "--out", "/dev/null/x"], "--out: cannot write"),
         ([], "COMMAND"),
@@ -153,6 +183,61 @@ def test_mistakes_are_named(arguments: list[str], message: str, capsys: pytest.C
     assert code == 2
     assert message in err
     assert "Traceback" not in err
+
+
+def test_mistakes_are_told_before_anything_is_loaded() -> None:
+    code = """
+import contextlib, io, json, sys
+from jaxcontact.cli import main
+for arguments in json.load(sys.stdin):
+    with contextlib.redirect_stderr(io.StringIO()):
+        try:
+            assert main(arguments) == 2, arguments
+        except SystemExit as stop:
+            assert stop.code == 2, arguments
+    loaded = {"jax", "numpy", "scipy", "matplotlib"} & set(sys.modules)
+    assert not loaded, (arguments, loaded)
+"""
+    given = json.dumps([arguments for arguments, _ in MISTAKES])
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def made_without_being_told_anything() -> dict[str, Any]:
+    found = {name: f for name, f in vars(models).items() if inspect.isfunction(f)}
+    signatures = {name: inspect.signature(f) for name, f in found.items()}
+    return {
+        name: found[name]
+        for name, signature in signatures.items()
+        if signature.return_annotation in (Model, "Model")
+        and all(p.default is not p.empty for p in signature.parameters.values())
+    }
+
+
+def test_the_catalogue_names_every_model() -> None:
+    assert sorted(made_without_being_told_anything()) == list(catalogue.KINDS)
+
+
+@pytest.mark.parametrize("name", catalogue.KINDS)
+def test_the_catalogue_knows_the_models(name: str) -> None:
+    model = getattr(models, name)()
+    if not isinstance(model.system, System):
+        assert catalogue.KINDS[name] == catalogue.Kind()
+        return
+    structure = model.system.structure
+    has_impact = None not in (model.step, model.max_steps)
+    assert catalogue.KINDS[name] == (structure.dim, structure.num_contacts, has_impact)
+
+
+def test_the_catalogue_knows_the_choices_of_the_options() -> None:
+    assert catalogue.SELECTIONS == sampling.SELECTIONS
+    assert catalogue.MAX_ENUMERATED == modes.MAX_ENUMERATED
+    assert catalogue.LEAST_COVERED == 2 * LEAST
+    assert tuple(gait_command.MODELS) == catalogue.GAITS
+    assert catalogue.METHODS == stability.METHODS
+    assert tuple(FIGURES) == catalogue.CHARTS
 
 
 @pytest.mark.parametrize("command", ["models", "impact", "gait", "stability"])

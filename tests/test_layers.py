@@ -1,6 +1,7 @@
 """The house rules that can be read off the source: layers, names, docstrings, silent imports."""
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_pytree", "status", "arguments", "cores"),
+    ("_lazy", "_pytree", "status", "arguments", "cores"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
     ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),
@@ -24,6 +25,7 @@ LAYERS = (
     ("models",),
     ("gaits",),
     ("peers", "viz", "report", "catalogue"),
+    ("command_options",),
     ("impact_files", "propagative_command", "impact_command", "gait_command", "stability_command"),
     ("cli",),
 )
@@ -146,10 +148,49 @@ def test_public_names_have_docstrings(module):
 def test_init_files_only_re_export(module):
     tree = ast.parse(FILES[module].read_text())
     for node in tree.body[1:]:  # the docstring comes first
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":  # names on first use
+            assert all(isinstance(each, ast.ImportFrom) for each in node.body)
+            assert "on_first_use" in ast.unparse(node.orelse[0])
+            continue
         version = isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__version__"]
         assert version or isinstance(node, ast.Import | ast.ImportFrom), ast.unparse(node)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0
+
+
+def test_type_checkers_and_python_see_the_same_names():
+    """The names for type checkers are those that are loaded on first use, each from the same module."""
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    told = {(node.module, alias.asname) for node in block.body for alias in node.names}
+    homes = ast.literal_eval(block.orelse[0].value.args[1])
+    loaded = {(f"jaxcontact.{home}".rstrip("."), name) for home, names in homes.items() for name in names}
+    assert told == loaded
+    assert set(jaxcontact.__all__) == {name for _, name in told} <= set(dir(jaxcontact))
+    for home, name in told:
+        value = getattr(jaxcontact, name)
+        assert value is getattr(importlib.import_module(home), name)
+    with pytest.raises(AttributeError, match="module 'jaxcontact' has no attribute 'nonesuch'"):
+        _ = jaxcontact.nonesuch
+
+
+def test_importing_loads_jax_numpy_and_the_package_alone():
+    """`import jaxcontact` loads not even JAX; everything in it together neither pictures nor optimisers."""
+    fresh = """
+import sys
+import jaxcontact as jc
+assert not {"jax", "numpy"} & set(sys.modules)
+for name in jc.__all__:
+    getattr(jc, name)
+assert "jax" in sys.modules
+heavy = {"matplotlib", "scipy", "optax", "mujoco", "clarabel"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", fresh],
+        env=os.environ | {"PYTHONPATH": str(ROOT.parent)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 def test_importing_changes_no_setting_and_starts_no_backend():
@@ -157,6 +198,8 @@ def test_importing_changes_no_setting_and_starts_no_backend():
 import jax
 before = dict(jax.config.values)
 import jaxcontact, jaxcontact.cli
+for name in jaxcontact.__all__:
+    getattr(jaxcontact, name)
 after = dict(jax.config.values)
 changed = {name for name in before if before[name] != after[name]}
 assert not changed, changed

@@ -9,7 +9,6 @@ import math
 
 import jax
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs
@@ -96,7 +95,8 @@ def step_bound(
 
 def _shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
     """R (nv,) of least |r|* = sqrt(r^T M^-1 r) with r . M^-1 f >= 1 for all generators f, and |r|*."""
-    from scipy.optimize import nnls  # here, as its import costs more than the package's
+    from scipy.linalg import solve_triangular  # here, as its import takes long
+    from scipy.optimize import nnls
 
     active = np.asarray(terms.active)
     J_n, J_t, mu = (np.asarray(getattr(terms, n), float)[active] for n in ("J_n", "J_t", "mu"))
@@ -251,6 +251,8 @@ def dense_sampling(
 
 def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
     """Largest |dv'/dv|_M and |dv'/dcap|_M over the contact modes that some (v, cap) is in the middle of."""
+    from scipy.linalg import cholesky
+
     space, table = tabulate(terms)
     kept = np.flatnonzero(np.asarray(table.regular))
     margin, impulse = np.asarray(table.margin, float), np.asarray(table.impulse, float)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import cholesky
-from scipy.spatial import cKDTree
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
 from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.stream import ImpactSamples
 from jaxcontact.terms import ContactTerms
+
+if TYPE_CHECKING:  # SciPy is imported when it is used: that takes long
+    from scipy.spatial import cKDTree
 
 PROBES = 4096  # samples whose distance to the others gives the spacing
 QUANTILE = 0.999
@@ -88,6 +89,8 @@ def contains(
         raise ValueError(f"samples: expected at least one with status 0, all {v_plus.shape[0]} failed")
     root = mass_root(terms, nv)
 
+    from scipy.spatial import cKDTree
+
     # |dv|_M = |R dv| with M = R^T R; relative to the velocity before, so that no digits are lost.
     start = np.asarray(samples.v_minus, float)
     # A mean split and a compact tree stay fast where many samples are equal.
@@ -113,6 +116,8 @@ def mass_root(terms: ContactTerms | None, nv: int) -> np.ndarray:
     """R (nv, nv) with M = R^T R; the identity without terms."""
     if terms is None:
         return np.eye(nv)
+    from scipy.linalg import cholesky
+
     check_terms(terms)
     mass = np.asarray(terms.M, float)
     if mass.shape != (nv, nv):

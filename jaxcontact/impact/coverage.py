@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.special import betainc, betaincinv
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_type
@@ -165,6 +163,8 @@ def _placed(
 
 def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:
     """Clopper and Pearson's upper confidence bound on a probability, from `failures` of `trials`."""
+    from scipy.special import betaincinv  # here, as its import takes long
+
     k = np.asarray(failures)
     bound = betaincinv(k + 1.0, np.maximum(trials - k, 1), confidence)
     return np.where(k >= trials, 1.0, bound)
@@ -177,6 +177,8 @@ def binomial_lower(failures: Any, trials: int, confidence: float) -> np.ndarray:
 
 def _nested_distances(images: list[np.ndarray], test: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Distance of each test point to the first sizes[j] points of every image: (s, n)."""
+    from scipy.spatial import cKDTree
+
     near = np.full(len(test), np.inf)
     rows, begin = [], 0
     for end in sizes:
@@ -191,6 +193,8 @@ def _nested_distances(images: list[np.ndarray], test: np.ndarray, sizes: np.ndar
 
 def _radius(ordered: np.ndarray, shares: np.ndarray, confidence: float) -> np.ndarray:
     """Upper confidence bounds on the 1 - share quantiles, by order statistics: (s, p)."""
+    from scipy.special import betainc
+
     # The i-th smallest of n is below the quantile only if i of them are: at most P(Bin(n, 1 - share) >= i).
     n = ordered.shape[1]
     i = np.arange(n)

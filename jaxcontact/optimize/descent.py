@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import nnls
 
 MAX_PIECES = 8  # gradients kept of one corner
 CANCELLED = 1e-9  # share of a component below which it has cancelled
@@ -67,6 +66,8 @@ def one_sided_descent(
 
 def _shortest(points: np.ndarray) -> np.ndarray:
     """The shortest vector of the convex hull of points (k, n)."""
+    from scipy.optimize import nnls  # here, as its import takes long
+
     scale = max(float(np.max(np.abs(points))), 1e-300)
     heavy = 1e4  # weight of sum(w) = 1; the sum is normalised afterwards
     a = np.concatenate([points.T / scale, np.full((1, points.shape[0]), heavy)])

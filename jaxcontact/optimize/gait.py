@@ -9,16 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from jaxcontact.ess import DormandPrince, b_derivative, flow
 from jaxcontact.event_system import EventSystem
 from jaxcontact.optimize.trajectory import Progress, TrajectoryInfo, optimise
 from jaxcontact.status import Status
+
+if TYPE_CHECKING:
+    import optax
 
 
 class Launch(NamedTuple):
@@ -133,6 +135,8 @@ def gait(
     directions that leave feet landing together, as those of `jaxcontact.gaits.hexapod` do.
     """
     if optimizer is None:
+        import optax  # here, as its import takes long
+
         optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))
     return optimise(
         lambda free: gait_outcome(problem, params, free, speed), free0, optimizer=optimizer, directional=None,

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import minimize
 
 from jaxcontact import implicit
 from jaxcontact._pytree import Record
@@ -158,6 +157,8 @@ class Problem:
 
     def nearest(self, *, differences: bool = False) -> Any:
         """SciPy's result of the search; by finite differences of the equations where asked for."""
+        from scipy.optimize import minimize  # here, as its import takes long
+
         rows = [
             {"type": "eq", "fun": self.residual, "jac": lambda z: self.jacobian(z)[:3]},
             {

@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
@@ -22,6 +21,9 @@ from jaxcontact._pytree import Record
 from jaxcontact.optimize import resume
 from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.status import Status
+
+if TYPE_CHECKING:  # a caller who has an optimizer has imported it
+    import optax
 
 # progress(done, total, cost, largest residual)
 Progress = Callable[[int, int, float, float], None]

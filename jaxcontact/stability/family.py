@@ -12,7 +12,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from jaxcontact.stability.exact import Exact, Rate
 from jaxcontact.stability.jumps import Conditions, parts
@@ -221,9 +220,11 @@ def well_ordered(rows: Ints) -> list[int]:
 
     Where geometry makes entries zero but for the rounding of sines, those would be pivots of 1e-17.
     """
+    from scipy.linalg import qr  # here, as its import takes long
+
     if not len(rows):
         return list(range(rows.shape[1]))
-    return linalg.qr(directions(rows), mode="r", pivoting=True)[-1].tolist()
+    return qr(directions(rows), mode="r", pivoting=True)[-1].tolist()
 
 
 def solutions(rows: Ints, order: list[int]) -> Ints:

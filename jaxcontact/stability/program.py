@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from jaxcontact.stability.exact import Exact
 from jaxcontact.stability.family import Family, Numbers, Reduced, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
+
+if TYPE_CHECKING:  # SciPy is imported when it is used: that takes long
+    from scipy import sparse
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
 PRECISION = 1e-10  # asked of the solver
@@ -71,6 +74,8 @@ class ConeProgram:
 
     def arrays(self) -> tuple[sparse.csc_matrix, np.ndarray, list[tuple[str, int]]]:
         """(A, b, kinds), A sparse."""
+        from scipy import sparse
+
         row, column, value = (np.concatenate(each) for each in zip(*self._entries, strict=True))
         matrix = sparse.csc_matrix((value, (row, column)), shape=(self._height, self.size))
         return matrix, np.concatenate(self._rhs), self.kinds
@@ -89,7 +94,7 @@ class Solution:
 # (cost c, A, b, cones, tolerance) -> Solution of: minimise c x, b - A x in the product of the cones, which
 # are named "zero", "nonnegative" or "semidefinite" (upper triangle by columns, off-diagonals times sqrt 2).
 Kinds = list[tuple[str, int]]
-Solver = Callable[[np.ndarray, sparse.csc_matrix, np.ndarray, Kinds, float], Solution]
+Solver = Callable[[np.ndarray, Any, np.ndarray, Kinds, float], Solution]
 
 
 def clarabel(
@@ -120,7 +125,7 @@ def clarabel(
         "zero": clarabel.ZeroConeT,
     }
     blocks = [makers[kind](size) for kind, size in kinds]
-    none = sparse.csc_matrix((len(cost), len(cost)))
+    none = type(matrix)((len(cost), len(cost)))
     answer = clarabel.DefaultSolver(none, cost, matrix, rhs, blocks, settings).solve()
     return Solution(np.array(answer.x), np.array(answer.z), float(answer.solve_time), str(answer.status))
 

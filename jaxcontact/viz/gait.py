@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.animation import FuncAnimation, PillowWriter
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from jaxcontact.ess import EventTrajectory
+
+if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("tab:blue", "tab:orange")
 
@@ -34,10 +34,12 @@ def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = N
         trajectories: label -> trajectory of a `spring_legged` model, such as before and after.
         title: above it all.
     """
-    figure, axes = plt.subplots(
-        3, len(trajectories), figsize=(5.2 * len(trajectories), 5.6), squeeze=False, sharex="col",
-        sharey="row", height_ratios=(2, 1, 1), layout="constrained",
-    )  # fmt: skip
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.2 * len(trajectories), 5.6), layout="constrained")
+    axes = figure.subplots(
+        3, len(trajectories), squeeze=False, sharex="col", sharey="row", height_ratios=(2, 1, 1)
+    )
     for column, (label, trajectory) in zip(axes.T, trajectories.items(), strict=True):
         t, x, _ = _used(trajectory)
         _strips(column[0], contact_intervals(trajectory))
@@ -75,12 +77,18 @@ def animate_gait(
         frames: pictures in all.
         slower: how many times slower than life.
     """
+    from matplotlib.animation import FuncAnimation, PillowWriter
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     t, x, down = _used(trajectory)
     times = np.linspace(t[0], t[-1], frames)
     rows = np.minimum(np.searchsorted(t, times, side="right") - 1, t.size - 1)
     body = np.stack([np.interp(times, t, x[:, i]) for i in range(3)], axis=-1)
     hips, angle, length = (np.asarray(params[name]) for name in ("hips", "angle", "length"))
-    figure, axes = plt.subplots(figsize=(4.2, 2.1), layout="constrained")
+    figure = Figure(figsize=(4.2, 2.1), layout="constrained")
+    FigureCanvasAgg(figure)  # an animation draws on it
+    axes = figure.subplots()
 
     def draw(i: int) -> None:
         axes.clear()
@@ -102,7 +110,6 @@ def animate_gait(
     duration = max(float(t[-1] - t[0]), 1e-3)
     writer = PillowWriter(fps=max(round(frames / (duration * slower)), 1))
     FuncAnimation(figure, draw, frames=frames, init_func=lambda: None).save(path, writer=writer, dpi=72)
-    plt.close(figure)
     return Path(path)
 
 

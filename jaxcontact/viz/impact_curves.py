@@ -6,9 +6,11 @@ Owns the step from samples and outcomes in generalized velocities to curves of t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
@@ -66,9 +68,9 @@ def contact_curves(
     if not good.size:
         raise ValueError("samples: expected at least one sample with status 0, got none")
     if simultaneous is None:
-        simultaneous = _simultaneous(samples, terms)
+        simultaneous = simultaneous_outcomes(terms, samples.v_minus)
     if sequences is None:
-        sequences = _sequences(samples, terms, shown, labels) if shown.size == 2 else {}
+        sequences = sequences_of_two(terms, samples.v_minus, labels)
 
     def contact_velocities(name: str, values: Any) -> np.ndarray:
         """(k, nv) to (k, nc, 2)."""
@@ -100,46 +102,52 @@ def contact_curves(
     )
 
 
-def _simultaneous(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
+def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
     """(k, nv) outcomes of the simultaneous law: all where they can be enumerated, else one."""
-    nc, nt, _ = np.shape(terms.J_t)
-    if nt == 1 and nc <= MAX_ENUMERATED:
-        velocities, valid = anitescu_potra_all(terms, samples.v_minus)
+    if _enumerable(terms):
+        velocities, valid = anitescu_potra_all(terms, v)
         return np.asarray(velocities)[np.asarray(valid)]
-    velocity, info = anitescu_potra(terms, samples.v_minus)
+    velocity, info = anitescu_potra(terms, v)
     return np.asarray(velocity)[None] if int(info.status) == 0 else np.zeros((0, velocity.shape[0]))
 
 
-def _sequences(
-    samples: ImpactSamples, terms: ContactTerms, shown: np.ndarray, labels: tuple[str, ...]
-) -> dict[str, np.ndarray]:
+def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict[str, np.ndarray]:
     """Velocities through single impacts one at a time, as `impact.sequential`, for either contact first.
 
-    In single steps that share one compilation, because the velocities in between are wanted.
+    None unless just two contacts are active. In single steps, because the velocities in between are wanted.
     """
+    active = [int(i) for i in np.flatnonzero(np.asarray(terms.active))]
     found: dict[str, np.ndarray] = {}
-    first, second = (int(i) for i in shown)
-    for order in ((first, second), (second, first)):
-        v, path, place = samples.v_minus, [np.asarray(samples.v_minus)], 0
+    if len(active) != 2:
+        return found
+    for order in (active, active[::-1]):
+        path, place = [np.asarray(v)], 0
         for _ in range(MAX_IMPACTS):
-            approaching = np.asarray(colliding(terms, v))
+            approaching = np.asarray(_colliding(terms, path[-1]))
             if not approaching.any():
                 break
             contact = order[place] if approaching[order[place]] else order[1 - place]
             place = 1 - order.index(contact)
-            v, _info = anitescu_potra(_only(terms, contact), v)
-            path.append(np.asarray(v))
+            path.append(_after_one(terms, contact, path[-1]))
         found[f"one at a time, {labels[order[0]]} first"] = np.stack(path)
     return found
 
 
-def _only(terms: ContactTerms, contact: int) -> ContactTerms:
-    """The terms of one contact."""
-    one = slice(contact, contact + 1)
-    return terms.replace(
-        J_n=terms.J_n[one],
-        J_t=terms.J_t[one],
-        phi=terms.phi[one],
-        mu=terms.mu[one],
-        active=terms.active[one],
-    )
+_colliding = jax.jit(colliding)
+
+
+def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
+    """The velocity after the impact of one contact alone, by the program that solves for all of them.
+
+    In the plane a single contact has one outcome: lam_t / lam_n in [-mu, mu] fixes the slip, which grows with
+    it wherever lam_n > 0.
+    """
+    alone = terms.replace(active=jnp.arange(terms.active.shape[0]) == contact)
+    if _enumerable(terms):
+        return np.asarray(anitescu_potra_all(alone, v)[0][0])
+    return np.asarray(anitescu_potra(alone, v)[0])
+
+
+def _enumerable(terms: ContactTerms) -> bool:
+    nc, nt, _ = np.shape(terms.J_t)
+    return nt == 1 and nc <= MAX_ENUMERATED

@@ -5,9 +5,11 @@ Joints are found from the kinematics: two bodies share a joint where one point o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxcontact import geometry
@@ -43,23 +45,45 @@ def scene_of(system: System, params: Params, state: State) -> Scene:
     if structure.dim != 2:
         raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
     terms = contact_terms(system, params, state)
-    positions, rotations = body_frames(system, params, state.q)
-    found = geometry.candidates(
-        2, structure.bodies, structure.shape_table, structure.pairs, positions, rotations, params.constants
+    positions, rotations, angles, point, normal, tangents = jax.tree.map(
+        np.asarray, _places(system, params, state.q)
     )
     return Scene(
         structure=structure,
         constants=params.constants,
-        positions=np.asarray(positions),
-        angles=np.asarray(system.poses(structure, state.q, params)[1]),
-        rotations=np.asarray(rotations),
+        positions=positions,
+        angles=angles,
+        rotations=rotations,
         joints=revolute_joints(system, params, state),
-        contacts=np.asarray(found.point),
-        normals=np.asarray(found.normal),
-        tangents=np.asarray(found.tangents)[:, 0],
+        contacts=point,
+        normals=normal,
+        tangents=tangents[:, 0],
         J_n=np.asarray(terms.J_n),
         J_t=np.asarray(terms.J_t)[:, 0],
     )
+
+
+@functools.partial(jax.jit, static_argnums=0)  # operations one by one would compile one by one
+def _places(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, ...]:
+    structure = system.structure
+    positions, rotations = body_frames(system, params, q)
+    found = geometry.candidates(
+        2, structure.bodies, structure.shape_table, structure.pairs, positions, rotations, params.constants
+    )
+    angles = system.poses(structure, q, params)[1]
+    return positions, rotations, angles, found.point, found.normal, found.tangents
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _motion(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Places of the bodies (nb, 2), and how they move (nb, 2, nv) and turn (nb, nv)."""
+
+    def poses(q: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return system.poses(system.structure, q, params)
+
+    positions, _ = body_frames(system, params, q)
+    linear = tangent_jacobian(system, lambda q: poses(q)[0], q)
+    return positions, linear, tangent_jacobian(system, lambda q: poses(q)[1], q)
 
 
 def revolute_joints(system: System, params: Params, state: State) -> list[tuple[int, int, np.ndarray]]:
@@ -67,12 +91,8 @@ def revolute_joints(system: System, params: Params, state: State) -> list[tuple[
 
     Solves J_i + w_i perp(c - p_i) = J_j + w_j perp(c - p_j) for c, over all generalized velocities.
     """
-    structure = system.structure
-    positions, _ = body_frames(system, params, state.q)
-    places = np.asarray(positions)
-    linear = np.asarray(tangent_jacobian(system, lambda q: system.poses(structure, q, params)[0], state.q))
-    turning = np.asarray(tangent_jacobian(system, lambda q: system.poses(structure, q, params)[1], state.q))
-    count = len(structure.bodies)
+    places, linear, turning = (np.asarray(each) for each in _motion(system, params, state.q))
+    count = len(system.structure.bodies)
     # perp(r) = (-r_y, r_x); velocities at the origin, moved there from the centres of mass
     perp = np.stack([-places[:, 1], places[:, 0]], axis=1)
     at_origin = linear - perp[:, :, None] * turning[:, None, :]
