@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_type
-from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, num_contacts
+from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, check_pair, num_contacts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,12 @@ class Structure:
         quaternions: index in q of each quaternion (w, x, y, z); its three velocities are the angular
             velocity in body axes, every other coordinate has its own time derivative as velocity.
         shapes: contact geometry.
-        pairs: names (a, b) of the shapes that may touch; b may be a half-space.
+        pairs: names (a, b) of the shapes that may touch; b may be a half-space. A box, which is made of
+            its corners, meets half-spaces only; points meet what has a surface.
+
+    Raises:
+        ValueError: names that differ where they must agree, or agree where they must differ; shapes that do
+            not fit the dimension; a pair that would pass through each other.
     """
 
     dim: int
@@ -76,6 +81,7 @@ class Structure:
                     raise ValueError(f"pairs: no shape {name!r}; shapes are {names}")
             if isinstance(self.shape(pair[0]), HalfSpace):
                 raise ValueError(f"pairs: in {pair} the half-space must come second")
+            check_pair(self.shape(pair[0]), self.shape(pair[1]))
         starts = sorted(self.quaternions)
         if any(b - a < 4 for a, b in itertools.pairwise(starts)):
             raise ValueError(f"quaternions: indices {starts} overlap; each takes four numbers of q")
