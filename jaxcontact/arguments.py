@@ -26,8 +26,15 @@ def check_array(name: str, value: Any) -> None:
 
 def check_count(name: str, value: Any) -> None:
     """Raise ValueError for what is not an integer >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+    check_integer(name, value, 1)
+
+
+def check_integer(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
+    """Raise ValueError for what is not an integer in least..most."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        lower = f" >= {least:.0f}" if math.isfinite(least) else ""
+        upper = f" and <= {most:.0f}" if math.isfinite(most) else ""
+        raise ValueError(f"{name}: expected an integer{lower}{upper}, got {value!r}")
 
 
 def check_number(name: str, value: Any, least: float = -math.inf) -> None:
