@@ -16,10 +16,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_type
+from jaxcontact.arguments import check_array, check_type, is_concrete
 from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, check_pair, num_contacts
 
 
@@ -242,13 +243,32 @@ def position_rate(system: System, q: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
-    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,)."""
+    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
+
+    Quaternions need not be of length one; they are afterwards. One of length zero is no pose: it gives NaN,
+    as does one whose squares leave the range of floats, for there is no status to say so.
+
+    Raises:
+        TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
+
+    Derivative: exact, any order.
+    """
+    _check_tangent(system.structure, q, delta)
 
     def turn(quaternion: jax.Array, angle: jax.Array) -> jax.Array:
         turned = rotations.quaternion_product(quaternion, rotations.quaternion_exp(angle))
-        return turned / jnp.sqrt(jnp.sum(turned**2))
+        square = jnp.sum(turned**2)
+        return turned / jnp.sqrt(jnp.where((square > 0) & jnp.isfinite(square), square, jnp.nan))
 
     return _by_quaternion(system.structure, q, delta, jnp.add, turn)
+
+
+def _check_tangent(structure: Structure, q: jax.Array, delta: jax.Array) -> None:
+    check_array("q", q, (structure.num_positions,))
+    check_array("delta", delta, (structure.num_velocities,))
+    for start in structure.quaternions if is_concrete(q) else ():
+        if not np.any(np.asarray(q[start : start + 4])):
+            raise ValueError(f"q: expected a quaternion at index {start}, got four zeros")
 
 
 def _by_quaternion(
