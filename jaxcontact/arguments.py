@@ -16,18 +16,32 @@ def check_type(name: str, value: Any, kind: type, hint: str = "") -> None:
         raise TypeError(f"{name}: expected {kind.__name__}, got {type(value).__name__}{hint}")
 
 
-def check_array(name: str, value: Any) -> None:
-    """Raise TypeError for what is not an array of floating dtype: lists, integers."""
+def check_array(name: str, value: Any, shape: tuple[int, ...] | None = None) -> None:
+    """Raise TypeError for what is not an array of floating dtype, ValueError for another shape."""
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name}: expected a floating dtype, got {value.dtype}")
+    if shape is not None and jnp.shape(value) != shape:
+        raise ValueError(f"{name}: expected shape {shape}, got {jnp.shape(value)}")
 
 
 def check_count(name: str, value: Any) -> None:
     """Raise ValueError for what is not an integer >= 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: expected an integer >= 1, got {value!r}")
+    check_integer(name, value, 1)
+
+
+def check_integer(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
+    """Raise ValueError for what is not an integer in least..most."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        lower = f" >= {least:.0f}" if math.isfinite(least) else ""
+        upper = f" and <= {most:.0f}" if math.isfinite(most) else ""
+        raise ValueError(f"{name}: expected an integer{lower}{upper}, got {value!r}")
+
+
+def is_concrete(*trees: Any) -> bool:
+    """Whether no array in `trees` is traced, so that values can be looked at."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
 def check_number(name: str, value: Any, least: float = -math.inf) -> None:

@@ -102,6 +102,20 @@ class Candidates(NamedTuple):
     tangents: jax.Array  # (nc, dim - 1, dim)
 
 
+def check_pair(a: Shape, b: Shape) -> None:
+    """Raise ValueError for shapes that would pass through each other, as only corners or points meet."""
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Box) and not isinstance(other, HalfSpace):
+            raise ValueError(
+                f"pairs: the box {one.name!r} meets half-spaces only, for it is made of its corners; "
+                f"{other.name!r}, a {type(other).__name__}, would pass through its faces"
+            )
+    if isinstance(a, Point | Points) and isinstance(b, Point | Points):
+        raise ValueError(
+            f"pairs: {a.name!r} and {b.name!r} are points, which never meet; give one of them a radius"
+        )
+
+
 def num_balls(dim: int, shape: Shape) -> int:
     """Number of balls (points, corners, discs, spheres) that a shape is made of; 1 for a half-space."""
     if isinstance(shape, Points):

@@ -16,11 +16,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_type
-from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, num_contacts
+from jaxcontact.arguments import check_array, check_type, is_concrete
+from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, check_pair, num_contacts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,12 @@ class Structure:
         quaternions: index in q of each quaternion (w, x, y, z); its three velocities are the angular
             velocity in body axes, every other coordinate has its own time derivative as velocity.
         shapes: contact geometry.
-        pairs: names (a, b) of the shapes that may touch; b may be a half-space.
+        pairs: names (a, b) of the shapes that may touch; b may be a half-space. A box, which is made of
+            its corners, meets half-spaces only; points meet what has a surface.
+
+    Raises:
+        ValueError: names that differ where they must agree, or agree where they must differ; shapes that do
+            not fit the dimension; a pair that would pass through each other.
     """
 
     dim: int
@@ -76,6 +82,7 @@ class Structure:
                     raise ValueError(f"pairs: no shape {name!r}; shapes are {names}")
             if isinstance(self.shape(pair[0]), HalfSpace):
                 raise ValueError(f"pairs: in {pair} the half-space must come second")
+            check_pair(self.shape(pair[0]), self.shape(pair[1]))
         starts = sorted(self.quaternions)
         if any(b - a < 4 for a, b in itertools.pairwise(starts)):
             raise ValueError(f"quaternions: indices {starts} overlap; each takes four numbers of q")
@@ -236,13 +243,32 @@ def position_rate(system: System, q: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
-    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,)."""
+    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
+
+    Quaternions need not be of length one; they are afterwards. One of length zero is no pose: it gives NaN,
+    as does one whose squares leave the range of floats, for there is no status to say so.
+
+    Raises:
+        TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
+
+    Derivative: exact, any order.
+    """
+    _check_tangent(system.structure, q, delta)
 
     def turn(quaternion: jax.Array, angle: jax.Array) -> jax.Array:
         turned = rotations.quaternion_product(quaternion, rotations.quaternion_exp(angle))
-        return turned / jnp.sqrt(jnp.sum(turned**2))
+        square = jnp.sum(turned**2)
+        return turned / jnp.sqrt(jnp.where((square > 0) & jnp.isfinite(square), square, jnp.nan))
 
     return _by_quaternion(system.structure, q, delta, jnp.add, turn)
+
+
+def _check_tangent(structure: Structure, q: jax.Array, delta: jax.Array) -> None:
+    check_array("q", q, (structure.num_positions,))
+    check_array("delta", delta, (structure.num_velocities,))
+    for start in structure.quaternions if is_concrete(q) else ():
+        if not np.any(np.asarray(q[start : start + 4])):
+            raise ValueError(f"q: expected a quaternion at index {start}, got four zeros")
 
 
 def _by_quaternion(

@@ -96,3 +96,29 @@ def test_numbers_that_make_no_model_are_named():
         jc.models.box_on_foundation(99)
     with pytest.raises(ValueError, match="n: expected an integer >= 1, got 0"):
         jc.models.sphere_stack(0)
+
+
+@pytest.mark.parametrize("name", ["rocking_block", "box_drop_3d"])
+def test_all_corners_of_a_block_are_contacts_where_it_moves(name):
+    """The first ones are those of the impact example; turned over, it rests on the others."""
+    make = getattr(jc.models, name)
+    few, every = make(), make(all_corners=True)
+    nc = few.system.structure.num_contacts
+    assert every.system.structure.num_contacts == 2 * nc == every.params.mu.size
+    terms = [jc.contact_terms(m.system, m.params, m.state) for m in (few, every)]
+    np.testing.assert_array_equal(terms[1].phi[:nc], terms[0].phi)
+    np.testing.assert_array_equal(terms[1].J_n[:nc], terms[0].J_n)
+    np.testing.assert_allclose(terms[1].phi[nc:], 2.0)
+    turn = jnp.array([0.0, 1.0, np.pi]) if nc == 2 else jnp.array([0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0])
+    over = jc.contact_terms(every.system, every.params, every.state.replace(q=turn))
+    np.testing.assert_allclose(over.phi[nc:], 0.0, atol=1e-6)
+    assert make(all_corners=True).system == every.system  # one program for all its calls
+
+
+def test_a_block_that_moves_looks_the_same_in_the_mirror():
+    """The contacts of its symmetry are those of the mirror image."""
+    model = jc.models.rocking_block(all_corners=True)
+    terms = jc.contact_terms(model.system, model.params, model.state)
+    S, images = np.asarray(model.symmetry.velocity), list(model.symmetry.contacts)
+    np.testing.assert_allclose(terms.J_n[np.array(images)] @ S, terms.J_n, atol=1e-7)
+    np.testing.assert_allclose(terms.J_t[np.array(images), 0] @ S, -terms.J_t[:, 0], atol=1e-7)

@@ -347,12 +347,19 @@ def test_sizes_follow_from_the_structure():
         bodies=("a", "b"),
         num_positions=6,
         shapes=(
-            jc.Box(name="a", body="a", size="s"),
-            jc.Box(name="b", body="b", size="s", corners=(0, 1, 2)),
+            jc.Points(name="a", body="a", at="p", count=4),
+            jc.Disc(name="b", body="b", radius="r"),
+            jc.Box(name="c", body="b", size="s", corners=(0, 1, 2)),
+            FLOOR,
         ),
-        pairs=(("a", "b"),),
+        pairs=(("a", "b"), ("c", "floor")),
     )
-    assert two.num_contacts == 12
+    assert two.num_contacts == 7
+
+
+BOX = jc.Box(name="box", body="a", size="s")
+DISC = jc.Disc(name="rim", body="b", radius="r")
+TIP = jc.Point(name="tip", body="b")
 
 
 def structure(**changes):
@@ -384,6 +391,34 @@ def structure(**changes):
         ),
         ({"pairs": (("rim", "wall"),)}, r"pairs: no shape 'wall'; shapes are \['rim', 'floor'\]"),
         ({"pairs": (("floor", "rim"),)}, r"pairs: in \('floor', 'rim'\) the half-space must come second"),
+        (
+            {"shapes": (BOX, DISC), "pairs": (("box", "rim"),)},
+            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'rim', a Disc, would",
+        ),
+        (
+            {"shapes": (BOX, DISC), "pairs": (("rim", "box"),)},
+            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'rim', a Disc, would",
+        ),
+        (
+            {"shapes": (BOX, jc.Box(name="other", body="b", size="s")), "pairs": (("other", "box"),)},
+            "pairs: the box 'other' meets half-spaces only, for it is made of its corners; 'box', a Box, would",
+        ),
+        (
+            {
+                "dim": 3,
+                "shapes": (BOX, jc.Sphere(name="hand", body="b", radius="r")),
+                "pairs": (("hand", "box"),),
+            },
+            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'hand', a Sphere, would",
+        ),
+        (
+            {"shapes": (BOX, TIP), "pairs": (("tip", "box"),)},
+            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'tip', a Point, would",
+        ),
+        (
+            {"shapes": (TIP, jc.Points(name="feet", body="a", at="p", count=2)), "pairs": (("feet", "tip"),)},
+            "pairs: 'feet' and 'tip' are points, which never meet; give one of them a radius",
+        ),
         ({"quaternions": (3,)}, r"quaternions: index 3 leaves no room for four numbers in q"),
         ({"quaternions": (-1,)}, r"quaternions: index -1 leaves no room for four numbers in q"),
     ],

@@ -13,7 +13,7 @@ from jax import lax
 
 from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_type
+from jaxcontact.arguments import check_count, check_type
 from jaxcontact.block_tridiagonal import BlockTridiagonal
 from jaxcontact.body_rows import BodyRows
 from jaxcontact.compliant import min_norm, staggered
@@ -32,10 +32,13 @@ class Newton:
     """Newton's method in velocity space.
 
     Attributes:
-        max_iters: most steps of one convex problem.
+        max_iters: most steps of one convex problem, at least 1.
     """
 
     max_iters: int = 100
+
+    def __post_init__(self) -> None:
+        check_count("max_iters", self.max_iters)
 
 
 NEWTON = Newton()
@@ -146,13 +149,13 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
 
 
 def _bad_numbers(problem: Problem) -> jax.Array:
-    """Whether a stiffness, damping or friction is negative, a mass or the time step not positive."""
+    """Whether a stiffness, damping or friction is not >= 0, a mass or the time step not > 0, NaN neither."""
     law = problem.law
     given = [law.stiffness, law.damping, law.friction_damping, problem.terms.mu]
     given += [] if law.friction is None else [law.friction]
-    bad = (problem.dt <= 0) | jnp.any(row_algebra.diagonal(problem.M) <= 0)
+    bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
     for each in given:
-        bad = bad | jnp.any(jnp.asarray(each) < 0)
+        bad = bad | ~jnp.all(jnp.asarray(each) >= 0)
     return bad
 
 

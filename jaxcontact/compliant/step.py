@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.arguments import check_array, check_number, check_type
 from jaxcontact.body_rows import Diagonal
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
+from jaxcontact.status import Status, flag
 from jaxcontact.system import (
     Params,
     State,
@@ -87,17 +89,16 @@ def step(
 
     Raises:
         TypeError: arguments in another order, a Model, or what is no array or number.
-        ValueError: params carry no law, tau has another shape; what `solve` raises.
+        ValueError: params carry no law, tau has another shape, dt is a number that is not positive and
+            finite; what `solve` raises.
 
-    Status: that of `solve`.
+    Status: that of `solve`; NONFINITE also for q or t at the end.
 
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
         the states and forces and computes the mechanics of a step again.
     """
     _check(system, params, state, solver, formulation, dt)
-    check_array("tau", tau)
-    if jnp.shape(tau) != jnp.shape(state.v):
-        raise ValueError(f"tau: expected shape {jnp.shape(state.v)}, got {jnp.shape(tau)}")
+    check_array("tau", tau, jnp.shape(state.v))
     return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start)
 
 
@@ -106,6 +107,8 @@ def _check(system: System, params: Params, state: State, solver: Newton, formula
     check_type("solver", solver, Newton)
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_number("dt", dt)
+        if np.any(np.asarray(dt) <= 0):
+            raise ValueError(f"dt: expected a number > 0, got {dt!r}")
     if formulation == "min_norm" and params.law is not None and params.law.potential is not None:
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
@@ -129,7 +132,9 @@ def _step(
     problem = again(functools.partial(assemble, system, by_body=by_body))(params, state, tau, dt)
     v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     q = again(functools.partial(retract, system))(state.q, problem.dt * v)
-    return State(q=q, v=v, t=state.t + problem.dt), info
+    t = state.t + problem.dt
+    moved = jnp.all(jnp.isfinite(q)) & jnp.isfinite(t)  # v is finite, and dt v may not be
+    return State(q=q, v=v, t=t), info.replace(status=info.status | flag(~moved, Status.NONFINITE))
 
 
 def rollout(

@@ -52,7 +52,8 @@ def anitescu_potra(
 
     Raises:
         ValueError, TypeError: shapes that do not fit; outside of jit also NaN, negative friction, a
-            mass matrix that is not symmetric positive definite, penetration.
+            mass matrix that is not symmetric positive definite, penetration, a kinetic energy that
+            overflows.
 
     Status: the solver's bits, STALLED for a residual above 1e-6; inside jit NONFINITE, INVALID,
         PENETRATION for bad numbers, with v returned as it came.

@@ -34,7 +34,6 @@ class ByModes:
         self,
         terms: ContactTerms,
         v: jax.Array,
-        draws: Sobol | Iid | Shaped,
         step: jax.Array,
         max_steps: int,
         *,
@@ -42,7 +41,7 @@ class ByModes:
         learns: bool,
         restitution: jax.Array | None,
     ) -> None:
-        self.v, self.draws, self.step, self.max_steps = v, draws, step, max_steps
+        self.v, self.step, self.max_steps = v, step, max_steps
         self.keep_path, self.learns, self.restitution = keep_path, learns, restitution
         self.space, self.table = tabulate(terms)
         self.stems = None
@@ -55,42 +54,43 @@ class ByModes:
         self.memory = Memory(self.table, self.space.delassus, u, cap, limit)
 
     def resolve(
-        self, numbers: np.ndarray, known: Known | None, device: jax.Device
+        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, known: Known | None, device: jax.Device
     ) -> tuple[LaneResults, np.ndarray]:
-        """The samples, with what is known first, and what they taught."""
+        """The samples of these numbers among `draws`, with what is known first, and what they taught."""
         if known is None:
-            return self._lanes(numbers, None, device)
+            return self._lanes(numbers, draws, None, device)
         if known.first is None or self.restitution is not None:
-            results = self._lanes(numbers, known, device)[0]
+            results = self._lanes(numbers, draws, known, device)[0]
         else:
             # The first step of all, where fewer modes have to be looked at; then those that go on.
-            order = self._neighbours(numbers, device)
+            order = self._neighbours(numbers, draws, device)
             nothing = self._nothing_begun(numbers.size)
-            first = self._lanes(numbers[order], known.first, device, nothing, once=True)[0]
+            first = self._lanes(numbers[order], draws, known.first, device, nothing, once=True)[0]
             results = jax.tree.map(np.empty_like, first)
             _put(results, order, first)
             more = np.flatnonzero(results.collides & ~results.missed & (results.num_solves < self.max_steps))
             begun = _begun(results, more)
-            _put(results, more, self._lanes(numbers[more], known, device, begun)[0], begun)
+            _put(results, more, self._lanes(numbers[more], draws, known, device, begun)[0], begun)
         # From a step on whose valid modes are not a set known to be complete, samples go on with all.
         lost = np.flatnonzero(results.missed)
         facts = NO_FACTS
         if lost.size:
             # The energies in store are not kept: with restitution, from their beginning.
             begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
-            again, facts = self._lanes(numbers[lost], None, device, begun)
+            again, facts = self._lanes(numbers[lost], draws, None, device, begun)
             _put(results, lost, again, begun)
         return results, facts
 
-    def _neighbours(self, numbers: np.ndarray, device: jax.Device) -> np.ndarray:
+    def _neighbours(self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device) -> np.ndarray:
         """The order of samples in which the largest impulses of the first steps are alike."""
-        padded = jax.device_put((self.draws, np.resize(numbers, PIECE)), device)
+        padded = jax.device_put((draws, np.resize(numbers, PIECE)), device)
         places = np.asarray(first_places(*padded, self.space.mu.shape[0]))[: numbers.size]
         return np.argsort(places, kind="stable")
 
     def _lanes(
         self,
         numbers: np.ndarray,
+        draws: Sobol | Iid | Shaped,
         known: Known | None,
         device: jax.Device,
         begun: Begun | None = None,
@@ -101,7 +101,7 @@ class ByModes:
         if learns and begun is None:
             begun = self._nothing_begun(numbers.size)
         num_modes = table.regular.shape[0]
-        placed = jax.device_put((self.space, table, self.draws, self.v, self.step), device)
+        placed = jax.device_put((self.space, table, draws, self.v, self.step), device)
         complete, pieces = jax.device_put((complete, pieces), device)
         elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
         parts, facts = [], [NO_FACTS]

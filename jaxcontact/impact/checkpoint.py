@@ -21,7 +21,6 @@ import hashlib
 import io
 import json
 import os
-import sys
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,6 +28,7 @@ from typing import Any, BinaryIO
 import jax
 import numpy as np
 
+from jaxcontact import fingerprint
 from jaxcontact.impact.stream import Chunk, ImpactSamples, Stream
 
 FORMAT = "jaxcontact impact samples, 1"
@@ -96,8 +96,7 @@ def describe(
     manifest = {
         "format": FORMAT,
         **{f"about {name}": value for name, value in about.items()},
-        "version": sys.modules[__name__.partition(".")[0]].__version__,
-        "jax version": jax.__version__,
+        **fingerprint.versions(),
         "platform": stream.devices[0].platform,
         "dtype": str(stream.v.dtype),
         "num_samples": num_samples,
@@ -190,12 +189,7 @@ def _compare(folder: Path, text: bytes, manifest: Mapping[str, Any]) -> None:
         found = dict(json.loads(text))
     except (ValueError, TypeError):
         raise _damage(folder, f"{MANIFEST} is not JSON") from None
-    differences = []
-    for name in dict.fromkeys((*manifest, *found)):
-        there, here = (json.dumps(each.get(name)) for each in (found, manifest))
-        if there != here:
-            short = len(there) + len(here) < 100
-            differences.append(f"{name} ({there} there, {here} now)" if short else name)
+    differences = fingerprint.differences(found, manifest)
     if differences:
         raise ValueError(
             f"checkpoint: {folder} is of another run and was left as it is; these differ: "

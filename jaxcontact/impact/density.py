@@ -38,6 +38,10 @@ class Shaped(Record):
         """Whether the samples are independent."""
         return self.draws.independent
 
+    def epoch(self, number: int) -> Shaped:
+        """As the draws'."""
+        return self.replace(draws=self.draws.epoch(number))
+
     @property
     def fingerprint(self) -> str:
         """A hash of the density's values, by which a checkpoint knows it."""

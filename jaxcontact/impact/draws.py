@@ -4,7 +4,8 @@ Owns the random numbers of the sampled impact sets: coordinates start, ..., star
 sample number i, for any i in any order, without state. A chunk drawn alone has the bits it has in the
 whole, whatever the tile, the device count or a resume; a lane may be at its own sample and dimension.
 
-`Sobol` (quasi-random, errors near 1/n for smooth quantities) and `Iid` (independent) share `uniform`.
+`Sobol` (quasi-random, errors near 1/n for smooth quantities) and `Iid` (independent) share `uniform`. Their
+sample numbers have 32 bits: `epoch` gives the draws for the next 2^32 samples, so that none comes again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _WINDOW = 256  # preceding dimensions that a candidate is compared with
 _DIGIT = 4  # bits of the index resolved by one table look-up
 
 
+PERIOD = 2**_BITS  # samples after which the next epoch begins
+
+
 class Sobol(Record):
     """A scrambled Sobol sequence in base 2; make one with `sobol`.
 
@@ -39,6 +43,13 @@ class Sobol(Record):
     shift: jax.Array
     independent: ClassVar[bool] = False
 
+    def epoch(self, number: int) -> Sobol:
+        """The sequence of the samples behind the first number 2^32: this one, scrambled once more."""
+        if number == 0:
+            return self
+        rng = np.random.default_rng([number, *np.asarray(self.shift).tolist()])
+        return _scrambled(np.asarray(self.directions), rng)
+
     def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
         """Coordinates start, ..., start + count - 1 of the points numbered `index`.
 
@@ -46,7 +57,7 @@ class Sobol(Record):
         the unscrambled sequence is skipped. So the samples 2^k - 1, ..., 2^(k+1) - 2 form a net.
 
         Args:
-            index: (...) sample numbers, integer; taken modulo 2^32.
+            index: (...) sample numbers, integer; taken modulo 2^32, see `epoch`.
             start: first dimension; an int, or an integer array () or (...), one per lane.
             count: number of dimensions, at least 1, static.
             dtype: floating dtype of the result.
@@ -112,6 +123,12 @@ class Iid(Record):
     key: jax.Array
     independent: ClassVar[bool] = True
 
+    def epoch(self, number: int) -> Iid:
+        """The numbers of the samples behind the first number 2^32: those of a key of their own."""
+        if number == 0:
+            return self
+        return Iid(key=jax.random.fold_in(jax.random.fold_in(self.key, PERIOD - 1), number))
+
     def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
         """Coordinates start, ..., start + count - 1 of the samples numbered `index`.
 
@@ -119,7 +136,7 @@ class Iid(Record):
         counter-based generator, a function of the key, i and j alone.
 
         Args:
-            index: (...) sample numbers, integer; taken modulo 2^32.
+            index: (...) sample numbers, integer; taken modulo 2^32, see `epoch`.
             start: first dimension; an int or an integer array () or (...), one per lane.
             count: number of dimensions, at least 1, static.
             dtype: floating dtype of the result.
@@ -183,8 +200,12 @@ def sobol(num_dimensions: int, seed: int) -> Sobol:
     """
     num_dimensions = _integer("num_dimensions", num_dimensions, 1)
     rng = np.random.default_rng(_integer("seed", seed, 0))
-    words = rng.integers(0, 2**32, (_BITS + 1, num_dimensions), dtype=np.uint32)
-    plain = _direction_numbers(-(-num_dimensions // 64) * 64)[:num_dimensions]
+    return _scrambled(_direction_numbers(-(-num_dimensions // 64) * 64)[:num_dimensions], rng)
+
+
+def _scrambled(plain: np.ndarray, rng: np.random.Generator) -> Sobol:
+    """The sequence with direction numbers (d, 32), randomly scrambled and shifted."""
+    words = rng.integers(0, 2**32, (_BITS + 1, len(plain)), dtype=np.uint32)
     scrambled = np.zeros_like(plain)
     for row in range(_BITS):
         bit = 1 << (_BITS - 1 - row)

@@ -18,15 +18,11 @@ from jaxcontact import linalg
 from jaxcontact.arguments import check_array as check_array
 from jaxcontact.arguments import check_count as check_count
 from jaxcontact.arguments import check_type
+from jaxcontact.arguments import is_concrete as is_concrete
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
 
 SYMMETRY = 1e-6  # relative asymmetry of M that counts as a mistake (float32 round-off is below)
-
-
-def is_concrete(*trees: Any) -> bool:
-    """Whether no array in `trees` is traced, so that values can be looked at."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
 def check_terms(terms: ContactTerms) -> None:
@@ -77,20 +73,30 @@ def check_values(terms: ContactTerms, v: jax.Array) -> None:
             raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
     if np.any(arrays["mu"] < 0):
         raise ValueError(f"terms.mu: friction must be >= 0, got {arrays['mu'].min()}")
-    mass = arrays["M"]
-    if np.max(np.abs(mass - mass.T)) > SYMMETRY * np.max(np.abs(mass)):
-        raise ValueError("terms.M: the mass matrix is not symmetric; use (M + M.T) / 2")
-    lowest = np.linalg.eigvalsh(mass)[0]
-    if lowest <= 0:
-        raise ValueError(
-            f"terms.M: the mass matrix must be positive definite, its lowest eigenvalue is {lowest:.3g}; "
-            "give every coordinate some mass or inertia"
-        )
+    check_mass("terms.M", arrays["M"])
+    with np.errstate(over="ignore", invalid="ignore"):
+        energy = np.asarray(v) @ (arrays["M"] @ np.asarray(v))
+    if not np.isfinite(energy):
+        raise ValueError(f"v: its kinetic energy leaves the range of {np.asarray(v).dtype}; use larger units")
     if np.any(arrays["phi"] < -CONTACT_TOLERANCE):
         worst = int(np.argmin(arrays["phi"]))
         raise ValueError(
             f"terms.phi: contact {worst} penetrates by {-arrays['phi'][worst]:.3g} m (allowed: "
             f"{CONTACT_TOLERANCE:g} m); move the bodies apart before resolving an impact"
+        )
+
+
+def check_mass(name: str, mass: np.ndarray) -> None:
+    """Raise ValueError for a known mass matrix that is not finite, symmetric and positive definite."""
+    if not np.all(np.isfinite(mass)):
+        raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
+    if np.max(np.abs(mass - mass.T)) > SYMMETRY * np.max(np.abs(mass)):
+        raise ValueError(f"{name}: the mass matrix is not symmetric; use (M + M.T) / 2")
+    lowest = np.linalg.eigvalsh(mass)[0]
+    if lowest <= 0:
+        raise ValueError(
+            f"{name}: the mass matrix must be positive definite, its lowest eigenvalue is {lowest:.3g}; "
+            "give every coordinate some mass or inertia"
         )
 
 
@@ -138,6 +144,7 @@ def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array,
     finite = jnp.all(jnp.isfinite(v))
     for array in (terms.M, terms.J_n, terms.J_t, terms.phi, terms.mu):
         finite &= jnp.all(jnp.isfinite(array))
+    finite &= jnp.isfinite(v @ (terms.M @ v))  # every law compares with the energy
     size = jnp.max(jnp.abs(terms.M))
     symmetric = jnp.max(jnp.abs(terms.M - terms.M.T)) <= SYMMETRY * size
     _, pivot = linalg.spd_inverse(jax.lax.stop_gradient(terms.M))

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact import implicit, linalg
+from jaxcontact.arguments import check_array
 from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
@@ -49,15 +51,28 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
         M: (nv, nv) mass matrix.
         u: (nv,) normal of the contact, a row of J_n; its length does not matter.
 
+    Without a status, what has no reflection gives NaN: u = 0, a mass matrix that is not positive definite.
+
     Raises:
-        ValueError: shapes that do not fit.
+        TypeError, ValueError: shapes or dtypes that do not fit; outside of jit also NaN, u = 0, a mass matrix
+            that is not symmetric positive definite.
 
     Derivative: exact.
     """
+    check_array("M", M)
+    check_array("u", u)
     if jnp.ndim(u) != 1 or jnp.shape(M) != (*jnp.shape(u), *jnp.shape(u)):
         raise ValueError(f"reset_map: expected M (nv, nv) and u (nv,), got {jnp.shape(M)} and {jnp.shape(u)}")
-    response = implicit.solve_spd(M, u)
-    return jnp.eye(u.shape[0], dtype=u.dtype) - 2.0 * jnp.outer(response, u) / (u @ response)
+    if inputs.is_concrete(M, u):
+        inputs.check_mass("M", np.asarray(M))
+        if not np.all(np.isfinite(u)) or not np.any(u):
+            raise ValueError(f"u: expected finite numbers, not all zero, got {np.asarray(u)}")
+    largest = lax.stop_gradient(jnp.max(jnp.abs(u)))  # its length does not matter, but would overflow
+    unit = u / jnp.where(largest > 0, largest, jnp.nan)
+    response = implicit.solve_spd(M, unit)
+    square = unit @ response
+    reflected = 2.0 * jnp.outer(response, unit) / jnp.where(square > 0, square, jnp.nan)
+    return jnp.eye(u.shape[0], dtype=u.dtype) - reflected
 
 
 def normals_gram(terms: ContactTerms) -> jax.Array:

@@ -22,7 +22,7 @@ from jaxcontact.impact import routh
 from jaxcontact.impact.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.contact_space import ContactSpace, colliding
 from jaxcontact.impact.density import Shaped
-from jaxcontact.impact.draws import Iid, Sobol
+from jaxcontact.impact.draws import PERIOD, Iid, Sobol
 from jaxcontact.impact.known import Known, fits
 from jaxcontact.impact.lanes import lane_status
 from jaxcontact.terms import ContactTerms
@@ -109,7 +109,6 @@ class Stream:
             self.by_modes = ByModes(
                 terms,
                 v,
-                draws,
                 step,
                 max_steps,
                 keep_path=keep_path,
@@ -185,7 +184,8 @@ class Stream:
         sizes = known and tuple(leaf.shape for leaf in jax.tree.leaves(known))
         if pieces and self.enumerates and sizes not in self.compiled:
             # No samples: compiles where that is still to be done, which two threads would both do.
-            list(pool.map(lambda device: self.by_modes.resolve(_NONE, placed[device], device), placed))
+            resolve = self.by_modes.resolve
+            list(pool.map(lambda device: resolve(_NONE, self.draws, placed[device], device), placed))
             self.compiled.add(sizes)
         jobs: collections.deque[Future[Chunk]] = collections.deque()
         for number, piece in enumerate(pieces):
@@ -207,13 +207,18 @@ class Stream:
         return list(itertools.pairwise(ends))
 
     def _chunk(self, begin: int, end: int, known: Known | None, device: jax.Device) -> Chunk:
-        numbers = np.arange(begin, end, dtype=np.uint32)
+        epoch = begin // PERIOD
+        edge = (epoch + 1) * PERIOD
+        if edge < end:
+            return _joined([self._chunk(a, b, known, device) for a, b in ((begin, edge), (edge, end))])
+        draws = self.draws.epoch(epoch)
+        numbers = np.arange(begin - epoch * PERIOD, end - epoch * PERIOD).astype(np.uint32)
         if not self.enumerates:
             if not self.collides:
                 return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
-            samples = self._by_pivoting(numbers, device).replace(independent=self.independent)
+            samples = self._by_pivoting(numbers, draws, device).replace(independent=self.independent)
             return Chunk(begin, end, samples, NO_FACTS)
-        results, facts = self.by_modes.resolve(numbers, known, device)
+        results, facts = self.by_modes.resolve(numbers, draws, known, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
 
@@ -233,11 +238,13 @@ class Stream:
             arrays["path"] = np.broadcast_to(v, (n, self.max_steps + 1, nv))
         return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
 
-    def _by_pivoting(self, numbers: np.ndarray, device: jax.Device) -> ImpactSamples:
+    def _by_pivoting(
+        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
+    ) -> ImpactSamples:
         """One Lemke solution per step, a padded batch at a time."""
         nc, size = self.terms.phi.shape[0], 1024
         terms, draws, step, v, e = jax.device_put(
-            (self.terms, self.draws, self.step, self.v, self.restitution), device
+            (self.terms, draws, self.step, self.v, self.restitution), device
         )
         parts = []
         for begin in range(0, len(numbers), size):

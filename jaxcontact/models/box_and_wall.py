@@ -36,7 +36,8 @@ def box_and_wall() -> Model:
     """Box of 1 m and 1 kg turned by -10 degrees, on the floor at corner A, meeting a wall at corner B.
 
     Halm & Posa, Table 6. The wall fills x > 0, the floor y < 0; q = (x, y, theta) of the centre. The box
-    moves at 1 m/s towards the wall. A is its lower right corner, B its upper right one.
+    moves at 1 m/s towards the wall. A is its lower right corner, B its upper right one;
+    they are the only contacts, enough for the impact and not for a motion in time.
     """
     side, mass, angle = 1.0, 1.0, -math.radians(10.0)
     c, s = math.cos(angle), math.sin(angle)

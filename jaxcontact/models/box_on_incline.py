@@ -38,7 +38,8 @@ def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
 
     q = (x, y, z, qw, qx, qy, qz); downhill is (cos 15, 0, -sin 15). Feet are spheres of radius 0.01 m on a
     half-space of E* = 1e11 N/m^2; the paper's damper of 1 N s/m is left out, for beside a potential it would
-    act before they touch. It slides where mu < tan 15 = 0.268.
+    act before they touch. It slides where mu < tan 15 = 0.268. The feet are all that touches: a box thrown so
+    that it tips over needs the other corners as contacts, too.
 
     Raises:
         TypeError, ValueError: mu is no number, or negative.

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact import fingerprint
+from jaxcontact.arguments import check_number
 from jaxcontact.ess import DormandPrince, b_derivative, flow
 from jaxcontact.event_system import EventSystem
 from jaxcontact.optimize.trajectory import Progress, TrajectoryInfo, optimise
@@ -113,6 +115,7 @@ def gait(
     num_steps: int = 150,
     tol: float = 1e-8,
     checkpoint: Path | str | None = None,
+    key: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, TrajectoryInfo]:
     """A periodic gait of least cost at a fixed speed, from a stride that need not be periodic.
@@ -123,22 +126,26 @@ def gait(
         free0: free numbers to start from.
         speed: wanted speed, as `problem.measure` takes it, m/s.
         optimizer: an optax transformation; default Adam with a step falling from 0.02 to zero.
-        num_steps, tol, checkpoint, progress: as `trajectory`.
+        num_steps, tol, checkpoint, key, progress: as `trajectory`; the default optimizer's step depends on
+            `num_steps`, so a run of another length is another run.
 
     Returns:
         The free numbers, TrajectoryInfo; `residual` is the largest error of period and speed.
 
     Raises:
-        ValueError, FloatingPointError: as `trajectory`.
+        ValueError, TypeError, FloatingPointError: as `trajectory`; a speed that is no finite number.
 
     Derivative: none; a host driver. Its steps use the derivative of `ess.flow`, which is exact along
     directions that leave feet landing together, as those of `jaxcontact.gaits.hexapod` do.
     """
+    check_number("speed", speed)
+    about: dict[str, Any] = {"key": key, "speed": float(speed), "params": fingerprint.of_numbers(params)}
     if optimizer is None:
         import optax  # here, as its import takes long
 
+        about["num_steps"] = num_steps
         optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))
     return optimise(
         lambda free: gait_outcome(problem, params, free, speed), free0, optimizer=optimizer, directional=None,
-        num_steps=num_steps, tol=tol, checkpoint=checkpoint, progress=progress,
+        num_steps=num_steps, tol=tol, checkpoint=checkpoint, about=about, progress=progress,
     )  # fmt: skip

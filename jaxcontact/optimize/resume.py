@@ -5,8 +5,11 @@ Owns the file's contents and the check that it belongs to the run at hand.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +17,90 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact import fingerprint
 
-def save(
-    path: Path,
-    start: jax.Array,
-    s: jax.Array,
-    state: Any,
-    costs: list[float],
-    residuals: list[float],
-    visited: list[np.ndarray],
-) -> None:
+FORMAT = "jaxcontact optimisation, 2"
+
+
+@dataclasses.dataclass
+class Steps:
+    """The steps of a run so far.
+
+    Attributes:
+        state: of the optimizer.
+        costs: (steps + 1,) at the start and after each step.
+        residuals: (steps + 1,) largest violation at the same times.
+        visited: (steps + 1, n) controls in their sizes at the same times.
+        doubtful: whether the next step asks for the one-sided derivative.
+    """
+
+    state: Any
+    costs: list[float]
+    residuals: list[float]
+    visited: list[np.ndarray]
+    doubtful: bool
+
+    def until(self, num_steps: int) -> Steps:
+        """The run as it was after `num_steps` steps, for one that takes no more of them."""
+        kept = slice(num_steps + 1)
+        return dataclasses.replace(
+            self, costs=self.costs[kept], residuals=self.residuals[kept], visited=self.visited[kept]
+        )
+
+
+def save(path: Path, about: Mapping[str, Any], run: Steps) -> None:
     """Write everything a run needs to go on, by renaming a temporary file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    leaves: dict[str, Any] = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(state))}
+    leaves: dict[str, Any] = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
     temporary = path.with_name(f"{path.name}.tmp")
     with open(temporary, "wb") as file:
         np.savez(
-            file, start=np.asarray(start), s=np.asarray(s), costs=np.array(costs),
-            residuals=np.array(residuals), visited=np.array(visited), **leaves,
+            file, about=np.array(json.dumps(about)), costs=np.array(run.costs),
+            residuals=np.array(run.residuals), visited=np.array(run.visited), doubtful=np.array(run.doubtful),
+            **leaves,
         )  # fmt: skip
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
-def load(
-    path: Path, start: jax.Array, state: Any
-) -> tuple[jax.Array, Any, list[float], list[float], list[np.ndarray]] | None:
+def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
     """What `save` wrote, or None where there is no file.
 
+    Args:
+        about: what determines the run at hand; see `fingerprint`.
+        state: of its optimizer at the start.
+
     Raises:
-        ValueError: the file is damaged, or of a run from another start or with another optimizer.
+        ValueError: the file is damaged, or of another run.
     """
     if not path.exists():
         return None
-    leaves, tree = jax.tree.flatten(state)
     try:
         with np.load(path) as data:
             found = {name: data[name] for name in data.files}
-        kept = [found[f"state_{i}"] for i in range(len(leaves))]
-        s, costs, residuals = found["s"], found["costs"].tolist(), found["residuals"].tolist()
-        begin, visited = found["start"], list(found["visited"])
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        there = json.loads(str(found["about"])) if "about" in found else {"format": None}
+        if there["format"] != about["format"]:
+            there, about = ({"format": each["format"]} for each in (there, about))
+        differences = fingerprint.differences(there, about)
+        run = None if differences else _steps(found, state)
+    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
-    same = np.array_equal(begin, np.asarray(start)) and f"state_{len(leaves)}" not in found
-    same &= all(np.shape(a) == np.shape(b) for a, b in zip(kept, leaves, strict=True))
-    if not same:
+    if differences:
         raise ValueError(
-            f"checkpoint: {path} is of another run (another start or optimizer) and was left as it is"
+            f"checkpoint: {path} is of another run and was left as it is; these differ: "
+            + ", ".join(differences)
         )
-    restored = jax.tree.unflatten(
-        tree, [jnp.asarray(a, jnp.result_type(b)) for a, b in zip(kept, leaves, strict=True)]
+    return run
+
+
+def _steps(found: Mapping[str, np.ndarray], state: Any) -> Steps:
+    leaves, tree = jax.tree.flatten(state)
+    kept = [jnp.asarray(found[f"state_{i}"], jnp.result_type(leaf)) for i, leaf in enumerate(leaves)]
+    return Steps(
+        state=jax.tree.unflatten(tree, kept),
+        costs=found["costs"].tolist(),
+        residuals=found["residuals"].tolist(),
+        visited=list(found["visited"]),
+        doubtful=bool(found["doubtful"]),
     )
-    return jnp.asarray(s), restored, costs, residuals, visited

@@ -7,7 +7,7 @@ what was reached. The motion is in the user's functions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from jaxcontact import fingerprint
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_number, check_type
 from jaxcontact.optimize import resume
 from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.status import Status
@@ -68,6 +70,7 @@ def trajectory(
     num_steps: int = 100,
     tol: float = 1e-9,
     checkpoint: Path | str | None = None,
+    key: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, TrajectoryInfo]:
     """Controls of least cost, objective(controls) -> min subject to constraints(controls) = 0.
@@ -89,7 +92,11 @@ def trajectory(
             constraints: penalise them in the objective.
         num_steps: steps of the optimizer.
         tol: bound on every constraint at the end.
-        checkpoint: a file; written after every tenth step, continued from where it exists.
+        checkpoint: a file; written after every tenth step, continued from where it exists. It names what
+            determines the run: versions, `controls0`, the programs of objective, constraints, `directional`
+            and optimizer with all numbers that they close over, and `key`. A call with more `num_steps`
+            goes on; one with fewer returns what it would have found without the file.
+        key: a name for what those programs do not show, such as the data that a host callback reads.
         progress: called as progress(done, num_steps, cost, residual) after every step.
 
     Returns:
@@ -97,7 +104,8 @@ def trajectory(
 
     Raises:
         ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
-            `directional`, a `checkpoint` of another run.
+            `directional`; a `checkpoint` of another run, with the names of what differs, or a damaged one.
+        TypeError: a `key` that is no text.
         FloatingPointError: steps lead to failed motions however short they are.
     """
     if constraints is not None and directional is not None:
@@ -105,11 +113,11 @@ def trajectory(
     if constraints is None:
         return optimise(
             lambda z: (objective(z), jnp.zeros(0)), controls0, optimizer=optimizer, directional=directional,
-            num_steps=num_steps, tol=tol, checkpoint=checkpoint, progress=progress,
+            num_steps=num_steps, tol=tol, checkpoint=checkpoint, about={"key": key}, progress=progress,
         )  # fmt: skip
     return optimise(
         lambda z: (objective(z), constraints(z)), controls0, optimizer=optimizer, directional=None,
-        num_steps=num_steps, tol=tol, checkpoint=checkpoint, progress=progress,
+        num_steps=num_steps, tol=tol, checkpoint=checkpoint, about={"key": key}, progress=progress,
     )  # fmt: skip
 
 
@@ -122,46 +130,49 @@ def optimise(
     num_steps: int,
     tol: float,
     checkpoint: Path | str | None,
+    about: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Any, TrajectoryInfo]:
-    """`trajectory` for a cost and constraints that come out of one motion."""
+    """`trajectory` for a cost and constraints out of one motion; `about`: names of what determines it."""
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
         raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")
+    check_number("tol", tol, 0.0)
+    if about["key"] is not None:
+        check_type("key", about["key"], str)
     flat, unravel = ravel_pytree(controls0)
     flat = lax.convert_element_type(flat, flat.dtype)  # a weak type would be lost in a step: compiled twice
     scale = jnp.where(flat == 0, 1.0, jnp.abs(flat))
     run = _Run(outcome, directional, optimizer, unravel, scale)
     s = flat / scale
-    state = optimizer.init(s)
-    costs: list[float] = []
-    residuals: list[float] = []
-    path: list[np.ndarray] = []
-    first = 0
+    steps = resume.Steps(
+        state=optimizer.init(s), costs=[], residuals=[], visited=[np.asarray(s)], doubtful=True
+    )
     if checkpoint is not None:
-        found = resume.load(Path(checkpoint), flat, state)
-        if found is not None:
-            s, state, costs, residuals, path = found
-            first = len(costs) - 1
+        about = {"format": resume.FORMAT, **about, **run.about(controls0, s, steps.state)}
+        stored = resume.load(Path(checkpoint), about, steps.state)
+        steps = steps if stored is None else stored.until(num_steps)
+        s = jnp.asarray(steps.visited[-1])
     cost, r, jacobian = run.evaluate(s)
     if not run.good(cost, r, jacobian):
         raise ValueError(
             "controls0: the motion from there fails; cost, constraints or derivatives are not finite"
         )
+    costs, residuals = steps.costs, steps.residuals
     if not costs:
-        costs, residuals, path = [float(cost)], [_largest(r)], [np.asarray(flat)]
-    doubtful = True  # whether the gradient may not descend
-    for i in range(first, num_steps):
+        costs.append(float(cost))
+        residuals.append(_largest(r))
+    for i in range(len(costs) - 1, num_steps):
         gradient = jacobian[0]
-        if directional is not None and doubtful:
-            gradient, doubtful = run.descent(s, gradient)
-        step, state = run.step(s, state, gradient, r, jacobian[1:])
+        if directional is not None and steps.doubtful:  # whether the gradient may not descend
+            gradient, steps.doubtful = run.descent(s, gradient)
+        step, steps.state = run.step(s, steps.state, gradient, r, jacobian[1:])
         old, (s, (cost, r, jacobian)) = s, run.moved(s, step)
         costs.append(float(cost))
-        doubtful |= costs[-1] > costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
+        steps.doubtful |= costs[-1] > costs[-2] and float(jnp.sum(gradient * (s - old))) < 0
         residuals.append(_largest(r))
-        path.append(np.asarray(s * scale))
+        steps.visited.append(np.asarray(s))
         if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1):
-            resume.save(Path(checkpoint), flat, s, state, costs, residuals, path)
+            resume.save(Path(checkpoint), about, steps)
         if progress is not None:
             progress(i + 1, num_steps, costs[-1], residuals[-1])
     for _ in range(NEWTON_STEPS):
@@ -178,7 +189,7 @@ def optimise(
         slope=float(jnp.linalg.norm(along)),
         costs=np.array(costs),
         residuals=np.array(residuals),
-        path=np.array(path),
+        path=np.array(steps.visited) * np.asarray(scale),
         evaluations=run.evaluations,
         corners=run.corners,
         status=np.uint32(0 if _largest(r) <= tol else int(Status.UNTERMINATED)),
@@ -198,8 +209,10 @@ class _Run:
         scale: jax.Array,
     ) -> None:
         self.evaluations = self.corners = 0
+        self._scale = scale
+        self._rate: Any = None
 
-        def joined(s: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        def joined(s: jax.Array, scale: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             cost, r = outcome(unravel(s * scale))
             return jnp.concatenate([cost[None], r]), (cost, r)
 
@@ -208,15 +221,30 @@ class _Run:
         self._update = jax.jit(functools.partial(_update, optimizer))
         if directional is not None:
 
-            def rate(s: jax.Array, d: jax.Array) -> jax.Array:
+            def rate(s: jax.Array, d: jax.Array, scale: jax.Array) -> jax.Array:
                 return directional(unravel(s * scale), unravel(d * scale))
 
             self._rate = jax.jit(rate)
             self._piece = jax.jit(jax.jacfwd(rate, argnums=1))
 
+    def about(self, controls0: Any, s: jax.Array, state: Any) -> dict[str, Any]:
+        """What determines the run, by name; `state` is the optimizer's at the start."""
+        motion = self._derivative.trace(s, self._scale)
+        jacobian, (_, r) = motion.out_info
+        gradient, a = (jax.ShapeDtypeStruct(n, jacobian.dtype) for n in (s.shape, (r.size, s.size)))
+        update = self._update.trace(s, state, gradient, r, a)
+        return fingerprint.versions() | {
+            "optax version": optax.__version__,
+            "platform": jax.default_backend(),
+            "controls0": fingerprint.of_numbers(controls0),
+            "objective and constraints": fingerprint.of_program(motion),
+            "optimizer": [fingerprint.of_program(update), fingerprint.of_numbers(state)],
+            "directional": self._rate and fingerprint.of_program(self._rate.trace(s, s, self._scale)),
+        }
+
     def evaluate(self, s: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         self.evaluations += 1
-        jacobian, (cost, r) = self._derivative(s)
+        jacobian, (cost, r) = self._derivative(s, self._scale)
         return cost, r, jacobian
 
     @staticmethod
@@ -226,8 +254,8 @@ class _Run:
     def descent(self, s: jax.Array, gradient: jax.Array) -> tuple[jax.Array, bool]:
         """Minus a direction of descent at s, and whether it is another than the gradient's."""
         d, calls = one_sided_descent(
-            lambda d: float(self._rate(s, jnp.asarray(d))),
-            lambda d: np.asarray(self._piece(s, jnp.asarray(d))),
+            lambda d: float(self._rate(s, jnp.asarray(d), self._scale)),
+            lambda d: np.asarray(self._piece(s, jnp.asarray(d), self._scale)),
             np.asarray(gradient),
         )
         self.evaluations += calls

@@ -25,10 +25,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact import fingerprint
 from jaxcontact._pytree import Record, static
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
-from jaxcontact.stability.falsify import run_many
+from jaxcontact.stability.falsify import check_starts, run_many
 from jaxcontact.stability.motion import DIVERGED
 
 Progress = Callable[[int, int], None]
@@ -81,17 +82,19 @@ def chart(
     Args:
         make_body: called with the two parameters by name; all its bodies have the same number of contacts.
         grid: the values of two parameters by name; the first is the x axis.
-        num_samples: starts of the falsifier at each point.
+        num_samples: starts of the falsifier at each point, at least 1.
         seed: of those.
-        max_events: of each motion.
-        checkpoint: a file, written after every row; a run that was stopped goes on behind its last row.
+        max_events: of each motion, at least 1.
+        checkpoint: a file, written after every row; a run that was stopped goes on behind its last row. It
+            names what determines the chart: versions, grid, settings, and the numbers of every body.
         progress: called with the points done and all of them.
 
     Returns:
         Chart. Ambiguous points are unstable by their certificate.
 
     Raises:
-        ValueError: the grid has not two parameters, the checkpoint is of another chart.
+        ValueError: the grid has not two parameters, or one without values; values, num_samples, seed or
+            max_events out of range; the checkpoint is of another chart, with the names of what differs.
         ImportError: Clarabel is not installed.
 
     Derivative: none.
@@ -99,14 +102,28 @@ def chart(
     if len(grid) != 2:
         raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")
     (first, x), (second, y) = ((name, np.asarray(values, float).ravel()) for name, values in grid.items())
-    about = json.dumps([first, x.tolist(), second, y.tolist(), num_samples, seed, max_events])
+    for name, values in ((first, x), (second, y)):
+        if not values.size or not np.all(np.isfinite(values)):
+            raise ValueError(f"grid: expected finite values of {name!r}, got {values}")
+    check_starts(num_samples, seed, max_events)
+
+    def row(k: int) -> list[LocalTerms]:
+        made = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
+        return [jax.tree.map(np.asarray, as_terms(body)) for body in made]
+
+    about: dict[str, Any] = {}
+    if checkpoint is not None:
+        about = fingerprint.versions() | {
+            "grid": [first, x.tolist(), second, y.tolist()],
+            "num_samples": int(num_samples),
+            "seed": int(seed),
+            "max_events": int(max_events),
+            "make_body": fingerprint.of_numbers([row(k) for k in range(len(y))]),
+        }
     rows = _load(checkpoint, about)
     with ThreadPoolExecutor(1) as pool:
         for k in range(len(rows), len(y)):
-            bodies = [
-                jax.tree.map(np.asarray, as_terms(make_body(**{first: float(a), second: float(y[k])})))
-                for a in x
-            ]
+            bodies = row(k)
             many = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
             moving = pool.submit(_diverging, many, num_samples, seed, max_events)
             rows.append(np.stack([*_certified(bodies), moving.result()]))
@@ -148,29 +165,34 @@ def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -
     return np.mean(np.asarray(end.outcome) == DIVERGED, axis=1)
 
 
-def _save(path: str | os.PathLike[str] | None, about: str, rows: list[np.ndarray]) -> None:
+def _save(path: str | os.PathLike[str] | None, about: Mapping[str, Any], rows: list[np.ndarray]) -> None:
     if path is None:
         return
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp")
     with open(temporary, "wb") as file:
-        np.savez(file, about=np.array(about), rows=np.array(rows))
+        np.savez(file, about=np.array(json.dumps(about)), rows=np.array(rows))
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
 
 
-def _load(path: str | os.PathLike[str] | None, about: str) -> list[np.ndarray]:
+def _load(path: str | os.PathLike[str] | None, about: Mapping[str, Any]) -> list[np.ndarray]:
     if path is None or not Path(path).exists():
         return []
     try:
         with np.load(path) as data:
-            there, rows = str(data["about"]), list(data["rows"])
+            there, rows = json.loads(str(data["about"])), list(data["rows"])
+        there = there if isinstance(there, dict) else {"version": None}  # a list before there were versions
     except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
-    if there != about:
-        raise ValueError(f"checkpoint: {path} is of another chart and was left as it is")
+    differences = fingerprint.differences(there, about)
+    if differences:
+        raise ValueError(
+            f"checkpoint: {path} is of another chart and was left as it is; these differ: "
+            + ", ".join(differences)
+        )
     return rows
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count, check_integer
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, mode_words
 from jaxcontact.stability.motion import (
@@ -30,6 +32,7 @@ from jaxcontact.stability.motion import (
 )
 
 SAME, TREND = 1e-9, 1e-6  # a state has returned within the first, having grown by more than the second
+MAX_EVENTS = 2**31 - 2  # counted in 32 bits
 
 
 class Falsification(Record):
@@ -58,18 +61,19 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
 
     Args:
         body: a PlanarBiped or LocalTerms.
-        num_samples: number of starts.
-        seed: of the random starts.
-        max_events: events after which a motion is left undecided.
+        num_samples: number of starts, at least 1.
+        seed: of the random starts, an integer.
+        max_events: events after which a motion is left undecided, at least 1.
 
     Returns:
         Falsification; `found` False proves nothing.
 
     Raises:
-        ValueError: bad numbers in the body, no equilibrium.
+        ValueError: bad numbers in the body, no equilibrium; num_samples, seed or max_events out of range.
 
     Derivative: none.
     """
+    check_starts(num_samples, seed, max_events)
     terms = as_terms(body)
     table = contact_modes(terms)
     if not bool(table.at_rest[table.words.index("S" * terms.mu.shape[0])]):
@@ -77,6 +81,13 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
     many = jax.tree.map(lambda x: x[None], terms)
     start, end = run_many(many, num_samples, seed, max_events)
     return summarise(*(jax.tree.map(lambda x: np.asarray(x[0]), each) for each in (start, end)))
+
+
+def check_starts(num_samples: Any, seed: Any, max_events: Any) -> None:
+    """Raise ValueError for settings of the falsifier that are no integers, or too small or large ones."""
+    check_count("num_samples", num_samples)
+    check_integer("seed", seed)
+    check_integer("max_events", max_events, 1, MAX_EVENTS)
 
 
 def summarise(start: Motion, end: Motion) -> Falsification:
@@ -115,7 +126,7 @@ def _run(
     lanes = jax.vmap(lambda m, p: step(law, m, p)[0])
 
     def more(carry: tuple[Motion, Motion, jax.Array]) -> jax.Array:
-        return jnp.any(carry[0].outcome == ACTIVE) & (carry[2] < max_events)
+        return jnp.any(carry[0].outcome == ACTIVE) & (carry[2] <= max_events)
 
     def advance(carry: tuple[Motion, Motion, jax.Array]) -> tuple[Motion, Motion, jax.Array]:
         motion, seen, count = carry

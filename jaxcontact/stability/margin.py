@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_number
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
@@ -180,12 +181,17 @@ def certified_end(
     Args:
         make_body: from the value of the parameter.
         inside: a value with a certificate.
-        outside: a value to go towards.
-        tolerance: of the value.
+        outside: a value without one, to go towards.
+        tolerance: of the value, > 0; below the spacing of floats, two neighbours end the search.
 
     Raises:
-        ValueError: no certificate at `inside`.
+        ValueError: no certificate at `inside`, or one at `outside`: nothing then says where the range ends;
+            numbers that are not finite, or a tolerance that is not positive.
     """
+    for name, number in (("inside", inside), ("outside", outside), ("tolerance", tolerance)):
+        check_number(name, number)
+    if tolerance <= 0:
+        raise ValueError(f"tolerance: expected a number > 0, got {tolerance!r}")
 
     def stable(value: float) -> bool:
         try:
@@ -197,8 +203,10 @@ def certified_end(
     if not stable(inside):
         raise ValueError(f"inside: expected a value with a certificate, got {inside:g}")
     if stable(outside):
-        return outside
+        raise ValueError(f"outside: expected a value without a certificate, got {outside:g}, which has one")
     while abs(outside - inside) > tolerance:
-        middle = 0.5 * (inside + outside)
+        middle = inside + 0.5 * (outside - inside)
+        if middle in (inside, outside):
+            break
         inside, outside = (middle, outside) if stable(middle) else (inside, middle)
     return inside

@@ -95,6 +95,19 @@ def test_number_of_primitive_polynomials_is_eulers_phi_over_the_degree():
     assert list(draws._primitive_polynomials(4)) == [0b10011, 0b11001]
 
 
+@pytest.mark.parametrize("make", [lambda: sobol(12, 3), lambda: Iid(key=jax.random.key(3))])
+def test_epochs_are_other_numbers_of_the_same_quality(make):
+    source, index = make(), numbers(0, 1023)
+    assert source.epoch(0) is source
+    found = [np.asarray(source.epoch(k).uniform(index, 0, 12, DTYPE)) for k in (0, 1, 2)]
+    assert bits(make().epoch(2).uniform(index, 0, 12, DTYPE)) == bits(found[2])
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        assert np.mean(found[one] == found[other]) < 1e-3
+    if not source.independent:  # but for the point left out, every 1/1024 of an axis holds one
+        for values in found:
+            assert all(len(np.unique(np.floor(1024 * row))) == 1023 for row in values)
+
+
 @pytest.mark.parametrize("make", [lambda: unscrambled(60), lambda: sobol(200, 0), lambda: sobol(200, 1)])
 @pytest.mark.parametrize("k", [4, 8])
 def test_aligned_blocks_are_stratified_in_every_dimension(make, k):

@@ -15,7 +15,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact import stream
-from jaxcontact.impact.draws import sobol
+from jaxcontact.impact.draws import Iid, sobol
 
 SETTINGS = {"step": 0.25, "max_steps": 5}
 
@@ -110,6 +110,23 @@ def test_more_room_is_compiled_only_for_long_blocks(
     (few, frozen), (more, grown) = sizes_and_outcomes(10**9), sizes_and_outcomes(0)
     assert few == 2 < more
     assert np.mean(np.max(np.abs(frozen - grown), axis=1) > 1e-9) < 0.01  # what a set of few modes missed
+
+
+@pytest.mark.parametrize("selection", ["all", pytest.param("lemke", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("make", [lambda: sobol(15, 0), lambda: Iid(key=jax.random.key(0))])
+def test_no_sample_comes_again_after_two_to_the_32(
+    make: Any, selection: str, gait: tuple[jc.ContactTerms, jax.Array]
+) -> None:
+    """A chunk over the edge: before it the numbers go on, behind it there are others than at the beginning."""
+    source = stream.Stream(*gait, make(), jnp.full(2, 0.02), 5, selection=selection)  # cut short: all differ
+    device, edge = jax.devices()[0], 2**32
+    across = source._chunk(edge - 3, edge + 5, None, device)
+    assert (across.begin, across.end, len(across.samples.v_plus)) == (edge - 3, edge + 5, 8)
+    first = source._chunk(0, 8, None, device).samples.v_plus
+    assert len(np.unique(np.concatenate([first, across.samples.v_plus]).round(12), axis=0)) > 12
+    for cut in (edge - 3, edge - 1, edge, edge + 2):  # the same bits however the run is cut
+        part = source._chunk(cut, edge + 5, None, device).samples
+        assert np.array_equal(part.v_plus, across.samples.v_plus[cut - edge + 3 :])
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -59,11 +59,85 @@ def test_a_killed_run_goes_on_to_the_same_end(tmp_path):
     assert info.costs.size == 31
     np.testing.assert_array_equal(info.path, all_of_it.path)
     np.testing.assert_array_equal(np.asarray(resumed["a"]), np.asarray(whole["a"]))
-    with pytest.raises(ValueError, match="another run"):
-        trajectory(cost, {"a": jnp.ones(3)}, checkpoint=path, **settings)
     path.write_bytes(b"PK no")
     with pytest.raises(ValueError, match="cannot be read"):
         trajectory(cost, start(), checkpoint=path, **settings)
+
+
+def test_runs_of_other_lengths_share_a_checkpoint(tmp_path):
+    """A longer one goes on, a shorter one returns what it finds without the file, which stays as it is."""
+    path, settings = tmp_path / "run.npz", {"optimizer": optax.adam(0.05), "constraints": on_the_sphere}
+    trajectory(cost, start(), num_steps=13, checkpoint=path, **settings)
+    for num_steps in (16, 7, 0):
+        before = path.read_bytes()
+        found, info = trajectory(cost, start(), num_steps=num_steps, checkpoint=path, **settings)
+        alone, all_of_it = trajectory(cost, start(), num_steps=num_steps, **settings)
+        assert (path.read_bytes() == before) == (num_steps < 13)
+        for name in ("cost", "residual", "slope", "costs", "residuals", "path"):
+            np.testing.assert_array_equal(getattr(info, name), getattr(all_of_it, name), err_msg=name)
+        np.testing.assert_array_equal(found["a"], alone["a"])
+
+
+def target_moved_by(shift):
+    return lambda z: jnp.sum((z["a"] - (TARGET + shift)) ** 2)
+
+
+def under_another_name():
+    renamed = {"objective": target_moved_by(0.0), "constraints": on_the_sphere}
+    return {name: lambda z, f=f: f({"a": z["b"]}) for name, f in renamed.items()}
+
+
+OTHER_RUNS = {
+    "another objective": ({"objective": lambda z: jnp.sum(z["a"] ** 4)}, "objective and constraints"),
+    "another number in its closure": ({"objective": target_moved_by(1e-9)}, "objective and constraints"),
+    "other constraints": ({"constraints": lambda z: z["a"][:1] - 1.0}, "objective and constraints"),
+    "another learning rate": ({"optimizer": optax.sgd(0.04)}, "optimizer"),
+    "another optimizer": ({"optimizer": optax.adam(0.05)}, "optimizer"),
+    "another start": ({"controls0": {"a": jnp.array([1.5, 0.7, 0.5])}}, "controls0"),
+    "other names": ({"controls0": {"b": start()["a"]}} | under_another_name(), "controls0"),
+    "another key": ({"key": "data of Tuesday"}, r'key \("data of Monday" there, "data of Tuesday" now\)'),
+    "no key": ({"key": None}, r'key \("data of Monday" there, null now\)'),
+}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stored") / "run.npz"
+    settings = {"objective": target_moved_by(0.0), "controls0": start(), "optimizer": optax.sgd(0.05)}
+    settings |= {"constraints": on_the_sphere, "num_steps": 3, "checkpoint": path, "key": "data of Monday"}
+    trajectory(**settings)
+    return settings
+
+
+@pytest.mark.parametrize("change", OTHER_RUNS)
+def test_a_checkpoint_of_another_run_is_refused_by_name(stored, change):
+    changes, names = OTHER_RUNS[change]
+    before = stored["checkpoint"].read_bytes()
+    with pytest.raises(ValueError, match=rf"of another run and was left as it is; these differ: {names}$"):
+        trajectory(**stored | changes)
+    assert stored["checkpoint"].read_bytes() == before
+
+
+def test_a_checkpoint_of_another_version_is_refused_by_name(stored, monkeypatch):
+    monkeypatch.setattr(jc, "__version__", "0.0.9")
+    with pytest.raises(ValueError, match=r'these differ: version \("0.1.0" there, "0.0.9" now\)$'):
+        trajectory(**stored)
+
+
+def test_a_checkpoint_of_the_first_format_is_refused_by_name(stored, tmp_path):
+    path = tmp_path / "old.npz"
+    np.savez(
+        path, start=np.ones(3), s=np.ones(3), costs=np.ones(1), residuals=np.ones(1), visited=np.ones((1, 3))
+    )
+    with pytest.raises(
+        ValueError, match=r'these differ: format \(null there, "jaxcontact optimisation, 2" now'
+    ):
+        trajectory(**stored | {"checkpoint": path})
+
+
+def test_the_same_functions_written_again_are_the_same_run(stored):
+    """Other objects at other addresses: what they compute is compared."""
+    trajectory(**stored | {"objective": target_moved_by(0.0), "optimizer": optax.sgd(0.05)})
 
 
 def test_wrong_input_is_named():
@@ -74,6 +148,10 @@ def test_wrong_input_is_named():
         trajectory(lambda z: jnp.nan * cost(z), start(), optimizer=sgd)
     with pytest.raises(ValueError, match="num_steps"):
         trajectory(cost, start(), optimizer=sgd, num_steps=-1)
+    with pytest.raises(ValueError, match="tol: expected finite numbers, got NaN or inf"):
+        trajectory(cost, start(), optimizer=sgd, tol=float("nan"))
+    with pytest.raises(TypeError, match="key: expected str, got int"):
+        trajectory(cost, start(), optimizer=sgd, key=3)
 
 
 def test_steps_into_failed_motions_are_shortened():

@@ -205,6 +205,24 @@ def error(model, h, expected):
     return np.linalg.norm(settled(model, h) - expected) / np.linalg.norm(expected)
 
 
+def test_a_block_that_tips_over_comes_to_rest_on_its_side():
+    """Rocked over by 5 rad/s: on its two lower corners alone it would fall through the floor."""
+    model = jc.models.rocking_block(all_corners=True)
+    law = jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(1e3), friction_damping=jnp.array(1e3))
+    state = model.state.replace(v=jnp.array([0.0, 0.0, -5.0]))
+    states, info = jc.compliant.rollout(
+        model.system, model.params.replace(law=law), state, jnp.zeros((200, 3)), dt=0.01
+    )
+    assert not np.any(np.asarray(info.status))
+    depth = 9.81 / (2 * 1e5)  # of both corners under half the weight each
+    np.testing.assert_allclose(states.q[-1, 1:], [0.5 - depth, -np.pi / 2], atol=1e-8)
+    np.testing.assert_allclose(states.v[-1], 0.0, atol=1e-8)
+    corners = 0.5 * np.array([[-1, -2], [1, -2], [-1, 2], [1, 2]])
+    turn = jax.vmap(jc.rotations.planar_matrix)(states.q[:, 2])
+    height = np.asarray(states.q[:, 1])[:, None] + np.einsum("tj,cj->tc", np.asarray(turn)[:, 1], corners)
+    assert height.min() > -1e-3
+
+
 def test_reference_of_the_foundation():
     found = reference.foundation_ode(900, 1e7, 5.0, rtol=1e-6)
     np.testing.assert_allclose(found, ACCURATE[900, 5.0], rtol=1e-6)

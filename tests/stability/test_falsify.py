@@ -27,6 +27,7 @@ from jaxcontact.stability import (
 )
 from jaxcontact.stability.body import as_terms
 from jaxcontact.stability.chart import FIGURES, figure_2, figure_3
+from jaxcontact.stability.falsify import run_many
 
 
 @functools.partial(jax.jit, static_argnums=3)
@@ -142,13 +143,56 @@ def test_a_stopped_chart_goes_on(small_charts, tmp_path):
     assert seen == [(40, 48), (48, 48)]
     for name in ("region", "margin", "diverging"):
         assert np.array_equal(getattr(again, name), getattr(one, name))
-    with pytest.raises(ValueError, match="of another chart"):
-        chart(figure_2, {"d": [0.5], "mu1": [0.5]}, checkpoint=half)
+    for call, names in (
+        (lambda: chart(figure_2, {"d": [0.5], "mu1": [0.5]}, checkpoint=half), "grid, make_body"),
+        (lambda: chart(figure_2, grid, num_samples=32, checkpoint=half), r"num_samples \(64 there, 32 now\)"),
+        (
+            lambda: chart(
+                lambda d, mu1: figure_2(d, mu1).replace(mu2=1.9), grid, num_samples=64, checkpoint=half
+            ),
+            "make_body",
+        ),
+    ):
+        with pytest.raises(
+            ValueError, match=f"of another chart and was left as it is; these differ: {names}"
+        ):
+            call()
     half.write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="cannot be read"):
         chart(figure_2, grid, num_samples=64, checkpoint=half)
     with pytest.raises(ValueError, match="two parameters by name"):
         chart(figure_2, {"d": [0.5]})
+
+
+SETTINGS = {
+    "no starts": ({"num_samples": 0}, "num_samples: expected an integer >= 1, got 0"),
+    "part of a start": ({"num_samples": 2.5}, "num_samples: expected an integer >= 1, got 2.5"),
+    "no events": ({"max_events": 0}, "max_events: expected an integer >= 1 and <= 2147483646, got 0"),
+    "too many events": ({"max_events": 2**31 - 1}, "max_events: expected an integer >= 1 and <= 2147483646"),
+    "part of a seed": ({"seed": 0.5}, "seed: expected an integer, got 0.5"),
+}
+
+
+@pytest.mark.parametrize("mistake", SETTINGS)
+def test_settings_that_show_nothing_are_refused(mistake):
+    change, message = SETTINGS[mistake]
+    with pytest.raises(ValueError, match=message):
+        falsify(figure_2(0.5, 0.5), **change)
+    with pytest.raises(ValueError, match=message):
+        chart(figure_2, {"d": [0.5], "mu1": [0.5]}, **change)
+
+
+@pytest.mark.parametrize("values", [[], [0.5, float("nan")]])
+def test_a_grid_without_numbers_is_refused(values):
+    with pytest.raises(ValueError, match="grid: expected finite values of 'mu1', got"):
+        chart(figure_2, {"d": [0.5], "mu1": values})
+
+
+def test_one_event_is_one_event():
+    terms = jax.tree.map(lambda x: np.asarray(x)[None], as_terms(figure_2(0.8, 0.8)))
+    for max_events in (1, 3):
+        _, end = run_many(terms, 8, 0, max_events)
+        assert int(np.max(end.events)) == max_events
 
 
 @pytest.mark.slow

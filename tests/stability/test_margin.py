@@ -42,7 +42,19 @@ def test_the_ends_of_the_certified_range():
     feet = certified_end(lambda d: fig2(d, 0.4), 0.8, 0.0, tolerance=1e-3)
     assert np.tan(ALPHA2) - 0.4 < feet < 0.45  # the lower end is where it becomes ambiguous
     assert check(certify(fig2(feet, 0.4))) and certify(fig2(feet - 1e-3, 0.4)).verdict != "stable"
-    assert certified_end(lambda d: fig2(d, 1.0), 0.8, 0.5) == 0.5
+    with pytest.raises(
+        ValueError, match="outside: expected a value without a certificate, got 0.5, which has one"
+    ):
+        certified_end(lambda d: fig2(d, 1.0), 0.8, 0.5)
+    for change, message in (
+        ({"tolerance": 0.0}, "tolerance: expected a number > 0, got 0.0"),
+        ({"tolerance": float("nan")}, "tolerance: expected finite numbers"),
+        ({"outside": float("-inf")}, "outside: expected finite numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            certified_end(**{"make_body": lambda mu: fig2(0.4, mu), "inside": 0.8, "outside": 0.0} | change)
+    neighbour = certified_end(lambda mu: fig2(0.4, mu), friction, friction - 1e-3, tolerance=1e-300)
+    assert friction - 1e-3 < neighbour <= friction
     with pytest.raises(ValueError, match="inside: expected"):
         certified_end(lambda mu: fig2(0.4, mu), 0.1, 0.0)
     with pytest.raises(ValueError, match="expected one with a certificate"):
