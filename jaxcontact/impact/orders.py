@@ -322,8 +322,8 @@ def _difference(gram: jax.Array, exact: jax.Array, count: jax.Array) -> jax.Arra
     """How far apart outcomes of two orders can be, relative to |v|_M; inf or NaN where nothing is known.
 
     Folding into the chamber of the exact normals is the same in every order and makes no distance longer. A
-    reflection by a normal u' beside the exact u moves what is folded by |R' - R| = 2 |sin(u, u')| at most, and
-    a sequence has at most nc h / 2 of them, h the Coxeter number: the exact Gram matrix of a component of
+    reflection by a normal u' beside the exact u moves what is folded by |R' - R| = 2 |sin(u, u')| at most. A
+    sequence has at most nc h / 2 of them, h the Coxeter number: the exact Gram matrix of a component of
     the group has the least eigenvalue 1 - cos(pi / h).
 
     Args:
