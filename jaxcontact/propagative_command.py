@@ -17,7 +17,7 @@ from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
 MAX_OUTCOMES, MAX_REFLECTIONS = 64, 64
-SAME_ANGLE = 1e-9
+SAME_OUTCOME = 1e-9  # relative to |v|_M
 
 
 def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
         "law": "propagative",
         "outcomes": outcomes,
         "indeterminacy": float(impact.indeterminacy(terms, v)) if few else None,
-        "theorem": impact.unique_order(terms, SAME_ANGLE).theorem,
+        "theorem": impact.unique_order(terms, SAME_OUTCOME).theorem,
         "plastic_v_plus": np.asarray(dead).tolist(),
         "plastic_energy_ratio": float(told.energy_ratio),
         "status": Status.describe(sequences.status | told.status),

@@ -26,12 +26,16 @@ class Status(enum.IntFlag):
     INVALID = 1 << 5  # negative friction, mass matrix not symmetric positive definite
     PENETRATION = 1 << 6  # a gap is negative beyond the contact tolerance
     RAY = 1 << 7  # Lemke's method ended on a secondary ray: no solution found
+    INACCURATE = 1 << 9  # an estimated error is above the tolerance asked for
     GRAZING = 1 << 16  # a guard is touched without being crossed
     SIMULTANEOUS = 1 << 17  # several events at once whose order matters
     ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
+    WIDE_BAND = 1 << 19  # a guard's band is too wide for the motion in it
 
-    NOTES = GRAZING | SIMULTANEOUS | ZENO
-    FAILURES = MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY
+    NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND
+    FAILURES = (
+        MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | INACCURATE
+    )
 
     @classmethod
     def failed(cls, status: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_number
 from jaxcontact.ess import band
 from jaxcontact.ess.corner import Direction, across_corner
 from jaxcontact.ess.inputs import Inputs, Options
@@ -178,7 +179,8 @@ def b_derivative(
         dx1 (n,), BDerivativeInfo.
 
     Raises:
-        ValueError: as `flow`; dx, dparams or dcontrol are not like what they displace.
+        ValueError: as `flow`; dx, dparams or dcontrol are not like what they displace; corner_tol is negative
+            or not finite, which inside jit sets INVALID.
 
     Status: as `flow`. With SIMULTANEOUS (jumps that do not commute at a corner) there is no B-derivative;
     what comes back is that of one order. GRAZING also where a guard of a corner is never reached by
@@ -194,7 +196,12 @@ def b_derivative(
     direction = Direction(
         _tangent("dparams", inputs.params, dparams), _tangent("dcontrol", inputs.control, dcontrol)
     )
-    tolerance = None if corner_tol is None else jnp.asarray(corner_tol, inputs.x0.dtype)
+    tolerance = None
+    if corner_tol is not None:
+        check_number("corner_tol", corner_tol, 0.0)
+        if jnp.ndim(corner_tol) != 0:
+            raise ValueError(f"corner_tol: expected one number, got shape {jnp.shape(corner_tol)}")
+        tolerance = jnp.asarray(corner_tol, inputs.x0.dtype)
     return _b_derivative(
         es, inputs, direction, crossed0, plan, jnp.asarray(dx, inputs.x0.dtype), widths, tolerance, max_events
     )
@@ -215,6 +222,8 @@ def _b_derivative(
     end = _along(es, inputs, direction, crossed0, plan, dx, eps, corner_tol, max_events)
     finite = jnp.all(jnp.isfinite(end.dx))
     status = plan.status | flag(end.grazed >= 0, Status.GRAZING) | flag(~finite, Status.NONFINITE)
+    if corner_tol is not None:
+        status |= flag(~((corner_tol >= 0) & jnp.isfinite(corner_tol)), Status.INVALID)
     return end.dx, BDerivativeInfo(
         x1=plan.x,
         crossed=plan.crossed,

@@ -29,6 +29,8 @@ _TO_COEFFICIENTS = np.linalg.inv(np.vander(SAMPLES, increasing=True))
 TIE = 1e-2
 # A step to a guard is refused where the guard's rate at its end is below this share of that at its start.
 LIVE = 0.5
+# Share of a band's width by which the field, taken as constant, may miss a guard.
+STRAIGHT = 0.1
 _ROOT_STEPS = 9  # safeguarded Newton steps from a secant; the polynomial's root to round-off
 
 
@@ -135,7 +137,8 @@ def enter(
 class Crossing(NamedTuple):
     """A step to a guard: time, state before and after its jump, mask after it, field and rates before it.
 
-    `left` (m,) are the guard values that the straight step alone would leave.
+    `left` (m,) are the guard values that the straight step alone would leave, `beside` (m,) those before
+    the jump, of first order in the correction.
     """
 
     t: jax.Array
@@ -143,6 +146,7 @@ class Crossing(NamedTuple):
     x: jax.Array
     crossed: jax.Array
     left: jax.Array
+    beside: jax.Array
     rate: jax.Array
 
 
@@ -173,4 +177,6 @@ def cross(
     delay = jnp.where(rate[guard] > 0, -left[guard] / jnp.where(rate[guard] > 0, rate[guard], 1.0), 0.0)
     before = bent + delay * ahead
     after = es.after(before, guard, params)
-    return Crossing(t + wait + delay, before, after, es.cross(crossed, guard), left, rate)
+    return Crossing(
+        t + wait + delay, before, after, es.cross(crossed, guard), left, left + delay * rate, rate
+    )

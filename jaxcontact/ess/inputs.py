@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.arguments import check_number
 from jaxcontact.ess import band
 from jaxcontact.event_system import EventSystem
 from jaxcontact.solvers.ode import DormandPrince
+from jaxcontact.status import Status, flag
 
 
 class Inputs(NamedTuple):
@@ -96,11 +98,59 @@ def check(
     if jnp.ndim(eps) > 1 or (jnp.ndim(eps) == 1 and jnp.shape(eps) != (m,)):
         raise ValueError(f"eps: expected one number or shape ({m},), got {jnp.shape(eps)}")
     widths = jnp.broadcast_to(jnp.asarray(eps, dtype), (m,))
+    _check_settings(widths, options.ode)
     if crossed0 is not None and (jnp.shape(crossed0) != (m,) or jnp.asarray(crossed0).dtype != jnp.bool_):
         raise ValueError(f"crossed0: expected ({m},) booleans, got {crossed0!r}")
     if not any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((inputs, widths, crossed0))):
         _check_values(es, inputs, widths, crossed0)
     return inputs, widths
+
+
+def _known(value: Any) -> bool:
+    return not isinstance(value, jax.core.Tracer)
+
+
+def _check_settings(eps: jax.Array, ode: DormandPrince | None) -> None:
+    if _known(eps) and not np.all((np.asarray(eps) > 0) & np.isfinite(eps)):
+        raise ValueError(f"eps: expected numbers > 0, got {np.asarray(eps)}")
+    if ode is None:
+        return
+    if not isinstance(ode, DormandPrince):
+        raise TypeError(f"ode: expected DormandPrince or None, got {type(ode).__name__}")
+    for name in ("rtol", "atol"):
+        check_number(f"ode.{name}", getattr(ode, name), 0.0)
+    for name, value in (("dt", ode.dt), ("longest", ode.longest)):
+        if value is not None and _known(value) and not (value > 0 and (name == "longest" or value < np.inf)):
+            raise ValueError(f"ode.{name}: expected a number > 0, got {value}")
+
+
+def bad_settings(eps: jax.Array, ode: DormandPrince) -> jax.Array:
+    """INVALID for what `check` would have refused, had it not been traced."""
+    good = jnp.all((eps > 0) & jnp.isfinite(eps)) & (ode.longest > 0)
+    for error in (ode.rtol, ode.atol):
+        good &= (error >= 0) & jnp.isfinite(error)
+    if ode.dt is not None:
+        good &= (ode.dt > 0) & jnp.isfinite(ode.dt)
+    return flag(~good, Status.INVALID)
+
+
+def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
+    """`tol` (n,) in the dtype of the state; raises for what is no tolerance."""
+    check_number("tol", tol, 0.0)
+    if jnp.shape(tol) not in ((), x0.shape):
+        raise ValueError(f"tol: expected one number or shape {x0.shape}, got {jnp.shape(tol)}")
+    return jax.lax.stop_gradient(jnp.broadcast_to(jnp.asarray(tol, x0.dtype), x0.shape))
+
+
+def check_guards(name: str, es: EventSystem, params: Any, x: jax.Array, guards: Any) -> jax.Array:
+    """Whether some of `guards` are no indices of guards; raises where they are known."""
+    m = jax.eval_shape(es.guards, x, params).shape[0]
+    if not jnp.issubdtype(jnp.result_type(guards), jnp.integer):
+        raise ValueError(f"{name}: expected indices of guards, got {jnp.result_type(guards)}")
+    if _known(guards) and not np.all((np.asarray(guards) >= 0) & (np.asarray(guards) < m)):
+        raise ValueError(f"{name}: expected indices of guards in 0..{m - 1}, got {np.asarray(guards)}")
+    guards = jnp.asarray(guards)
+    return jnp.any((guards < 0) | (guards >= m))
 
 
 def _check_functions(es: EventSystem, inputs: Inputs) -> int:
@@ -130,8 +180,6 @@ def _check_values(es: EventSystem, inputs: Inputs, eps: jax.Array, crossed0: jax
     t0, t1 = float(inputs.t0), float(inputs.t1)
     if not t1 >= t0:
         raise ValueError(f"t1: expected t1 >= t0, got t0 = {t0:g}, t1 = {t1:g}")
-    if not np.all(np.asarray(eps) > 0):
-        raise ValueError(f"eps: expected numbers > 0, got {np.asarray(eps)}")
     _, bad = start_mask(es, inputs.params, inputs.x0, eps, crossed0)
     if bool(bad):
         h = np.asarray(es.guards(inputs.x0, inputs.params))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.ess.inputs import Inputs, Options, check, start_mask
+from jaxcontact.ess.inputs import Inputs, Options, allowed_error, bad_settings, check, start_mask
 from jaxcontact.ess.plan import Plan, make_plan
 from jaxcontact.ess.replay import end_state, replay
 from jaxcontact.ess.turn import CROSS, Setting
@@ -64,6 +64,7 @@ class FlowInfo(Record):
         grazed: the guard of the first GRAZING, -1 if none.
         residual: largest |h| that a straight step would have left at its guard, of order eps^2.
         status: bits of `Status`.
+        band_error: (n,) distance of x1 from the end of a run with half the bands; NaN without `tol`.
     """
 
     crossed: jax.Array
@@ -74,6 +75,7 @@ class FlowInfo(Record):
     grazed: jax.Array
     residual: jax.Array
     status: jax.Array
+    band_error: jax.Array
 
 
 def integrate(
@@ -115,7 +117,8 @@ def integrate(
 
     Raises:
         ValueError: shapes that do not fit; where values can be seen, t1 < t0, eps <= 0, NaN in x0, a
-            start on a guard without `crossed0`, or a guard in front by `crossed0` that lies behind.
+            start on a guard without `crossed0`, a guard in front by `crossed0` that lies behind, or a
+            tolerance of `ode` < 0.
         TypeError: x0 is not a floating array.
 
     Status: MAX_ITERS after max_steps, UNTERMINATED after max_events; NONFINITE for NaN, also from the
@@ -123,8 +126,10 @@ def integrate(
     what raises above, inside jit; GRAZING where liveness fails: inside the band of a guard the rate of h
     falls below half of what it was at the entry, or h does not grow after the crossing, or another
     crossing turns it round (`grazed` says which guard first; if it is crossed later, smooth steps locate
-    that); SIMULTANEOUS where two guards are met together whose jumps give different states in different
-    order. After a failure the result ends where the trouble is.
+    that); WIDE_BAND where a straight step would miss its guard by more than a tenth of eps or pass another
+    one that comes before, or where the flow turns back to a guard inside its band: smooth steps then locate
+    that crossing; SIMULTANEOUS where two guards are met together whose jumps give different states in
+    different order. After a failure the result ends where the trouble is.
 
     Derivative: that of the steps taken, by x0, t0, t1, params and control, forward and reverse; at a tie of
     two guards that of the order taken (the lower index first), for both sides see `b_derivative`.
@@ -148,6 +153,7 @@ def flow(
     ode: DormandPrince | None = None,
     max_steps: int = MAX_STEPS,
     max_events: int = MAX_EVENTS,
+    tol: Any = None,
 ) -> tuple[jax.Array, FlowInfo]:
     """The state at t1 of the trajectory that `integrate` computes, without the trajectory.
 
@@ -157,24 +163,40 @@ def flow(
 
     Args:
         es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events: as `integrate`.
+        tol: largest `band_error` that is allowed, in the units of x, one number or (n,). With it the run is
+            repeated with half the bands, whose error is an eighth as large. Default: no estimate.
 
     Returns:
         x1 (n,), FlowInfo.
 
     Raises:
-        ValueError, TypeError: as `integrate`.
+        ValueError, TypeError: as `integrate`; tol is not a number >= 0 or (n,) of them.
 
-    Status: as `integrate`.
+    Status: as `integrate`; INACCURATE where the estimated error of the bands is above `tol`, or the run with
+        half of them failed; INVALID for a bad `tol` inside jit.
 
     Derivative: as `integrate`: exact for the steps taken, so it differs from that of the true flow by
     C eps^3; second derivatives too. At a tie `jax.grad` returns the derivative of one order of crossing
     (the lower index first), which no perturbation may see; `b_derivative` is exact there. Reverse mode
     repeats the run in a loop of max_steps turns, so batches of gradients like a small max_steps.
     """
-    inputs, crossed0, plan, _ = run(
-        es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
-    )
-    return end_state(es, inputs, crossed0, plan), flow_info(plan, max_events)
+    options = Options(eps, control, crossed0, ode, max_steps, max_events)
+    inputs, crossed0, plan, widths = run(es, params, x0, t0, t1, options)
+    info = flow_info(plan, max_events)
+    if tol is not None:
+        allowed = allowed_error(tol, inputs.x0)
+        half = run(es, params, x0, t0, t1, options._replace(eps=0.5 * widths))[2]
+        info = _compared(info, plan, half, allowed)
+    return end_state(es, inputs, crossed0, plan), info
+
+
+def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> FlowInfo:
+    """The account of a run with its distance from one with half the bands."""
+    error = jnp.abs(plan.x - half.x)
+    failed = (half.status & jnp.uint32(int(Status.FAILURES))) != 0
+    bad = flag(jnp.any(~(error <= allowed)) | failed, Status.INACCURATE)
+    bad |= flag(jnp.any(~(allowed >= 0)), Status.INVALID)
+    return info.replace(band_error=error, status=info.status | bad)
 
 
 def flow_info(plan: Plan, max_events: int) -> FlowInfo:
@@ -189,6 +211,7 @@ def flow_info(plan: Plan, max_events: int) -> FlowInfo:
         grazed=plan.grazed,
         residual=plan.residual,
         status=plan.status,
+        band_error=jnp.full_like(plan.x, jnp.nan),
     )
 
 
@@ -235,8 +258,8 @@ def _planned(
     """The mask at the start and the plan; carries no derivative."""
     fixed = lax.stop_gradient(inputs)
     crossed, bad = start_mask(es, fixed.params, fixed.x0, eps, crossed0)
-    status0 = flag(bad | ~(fixed.t1 >= fixed.t0) | jnp.any(~(eps > 0)), Status.INVALID)
-    status0 |= flag(~jnp.all(jnp.isfinite(fixed.x0)), Status.NONFINITE)
+    status0 = flag(bad | ~(fixed.t1 >= fixed.t0), Status.INVALID)
+    status0 |= flag(~jnp.all(jnp.isfinite(fixed.x0)), Status.NONFINITE) | bad_settings(eps, ode)
     setting = Setting(*fixed, eps=eps, ode=ode, crossed0=crossed)
     return crossed, make_plan(es, setting, status0, max_steps=max_steps, max_events=max_events)
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.ess.inputs import check_guards
 from jaxcontact.event_system import EventSystem
 
 
@@ -42,8 +43,15 @@ def saltation_matrix(
         t: time, s.
         control: as for the field.
 
+    Returns:
+        X; NaN where a traced `guard` is none.
+
+    Raises:
+        ValueError: `guard` is no index of a guard.
+
     Derivative: by x, t, control and params.
     """
+    bad = check_guards("guard", es, params, x, guard)
     t = jnp.asarray(t, x.dtype)
     basis = jnp.eye(x.shape[0], dtype=x.dtype)
     after, jumped = jax.vmap(
@@ -53,7 +61,8 @@ def saltation_matrix(
     f_before = es.xdot(t, x, crossed, control, params)
     f_after = es.xdot(t, after, es.cross(crossed, guard), control, params)
     rise = f_after - jumped @ f_before
-    return jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
+    matrix = jumped + rise[:, None] * gradient[None, :] / jnp.sum(gradient * f_before)
+    return jnp.where(bad, jnp.nan, matrix)
 
 
 def ordering_map(
@@ -81,14 +90,23 @@ def ordering_map(
         t: time, s.
         control: as for the field.
 
+    Returns:
+        The product; NaN where a traced `order` is not one of distinct guards.
+
     Raises:
-        ValueError: `order` is not a list of guards.
+        ValueError: `order` is not a list of distinct guards.
 
     Derivative: by x_corner, t, control and params.
     """
+    if np.ndim(order) != 1:
+        raise ValueError(f"order: expected (k,) indices of guards, got {np.ndim(order)} axes")
+    if not isinstance(order, jax.core.Tracer):
+        order = np.asarray(order)
+        if len(set(order.tolist())) < len(order):
+            raise ValueError(f"order: expected distinct guards, got {order}")
+    check_guards("order", es, params, x_corner, order)
     order = jnp.asarray(order)
-    if order.ndim != 1 or not jnp.issubdtype(order.dtype, jnp.integer):
-        raise ValueError(f"order: expected (k,) indices of guards, got {order.dtype} of {order.shape}")
+    repeated = jnp.any(jnp.tril(order[:, None] == order[None, :], -1))
     if crossed is None:
         behind = es.guards(x_corner, params) >= 0
         crossed = behind & ~jnp.any(jnp.arange(behind.shape[0])[:, None] == order[None, :], axis=1)
@@ -99,7 +117,7 @@ def ordering_map(
         return (one @ product, es.after(x, guard, params), es.cross(mask, guard)), None
 
     start = (jnp.eye(x_corner.shape[0], dtype=x_corner.dtype), x_corner, crossed)
-    return lax.scan(across, start, order)[0][0]
+    return jnp.where(repeated, jnp.nan, lax.scan(across, start, order)[0][0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,8 +156,10 @@ def rescale_guards(
         control: as for the field.
 
     Raises:
-        ValueError: `states` is not (k, n), or a guard does not move at any of them.
+        ValueError: `states` is not (k, n), eps is not > 0, or a guard does not move at any of the states.
     """
+    if not 0 < eps < np.inf:
+        raise ValueError(f"eps: expected a number > 0, got {eps}")
     if jnp.ndim(states) != 2 or jnp.shape(states)[0] == 0:
         raise ValueError(f"states: expected shape (k, n), k >= 1, got {jnp.shape(states)}")
 

@@ -113,13 +113,20 @@ def cross(
     inside: jax.Array,
     k: jax.Array,
 ) -> State:
-    """Cross guard k, unless it turns away before it is reached."""
+    """Cross guard k, unless it turns away before it is reached or the field is not constant in its band.
+
+    What is refused is left to the smooth steps, which locate the guard.
+    """
     done = band.cross(es, s.params, s.control, c.t, c.x, c.f, c.crossed, k)
     f = es.xdot(done.t, done.x, done.crossed, s.control, s.params)
     live = done.rate[k] >= band.LIVE * rate[k]
     m = h.shape[0]
     hit = jnp.arange(m) == k
+    # A guard that the straight step to k leaves behind is one that should have come first.
+    overtaken = jnp.any(c.ready & ~hit & (done.beside > band.TIE * s.eps))
+    wide = live & ((jnp.abs(done.left[k]) > band.STRAIGHT * s.eps[k]) | overtaken)
     refused = graze(c, jnp.where(live, m, k), m)._replace(ready=c.ready & ~(inside | hit))
+    refused = refused._replace(status=refused.status | flag(wide, Status.WIDE_BAND))
 
     taken = _record(c, CROSS, k, jnp.zeros((), c.x.dtype), done.t, done.t)
     if es.jump is not None:
@@ -138,7 +145,7 @@ def cross(
         status=taken.status | flag(~jnp.all(jnp.isfinite(f)), Status.NONFINITE),
     )
     # A crossing that the correction moves beyond the end is left to the smooth steps.
-    return jax.tree.map(lambda a, b: jnp.where(live & (done.t <= s.t1), a, b), taken, refused)
+    return jax.tree.map(lambda a, b: jnp.where(live & ~wide & (done.t <= s.t1), a, b), taken, refused)
 
 
 def tied(wait: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.Array) -> jax.Array:
@@ -205,7 +212,9 @@ def smooth(es: EventSystem, s: Setting, c: State, h: jax.Array, rate: jax.Array)
         t, x = band.enter(es, s.params, s.control, trial, c.t, end, c.crossed, entry.guard, entry.level)
         f = es.xdot(t, x, c.crossed, s.control, s.params)
         c = _record(c, ENTER, entry.guard, entry.level, end, whole)
-        return c._replace(t=t, x=x, f=f, entered=entry.guard, size=grown)
+        # The guard is met before its band has been left: the flow, or a jump, has turned back inside it.
+        turned = flag((entry.level == 0) & (es.jump is None), Status.WIDE_BAND)
+        return c._replace(t=t, x=x, f=f, entered=entry.guard, size=grown, status=c.status | turned)
 
     return lax.cond(
         good, lambda c: lax.cond(jnp.isfinite(entry.theta), stop, through, c), lambda c: refused, c

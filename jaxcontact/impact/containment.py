@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,17 +10,13 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
+from jaxcontact.impact.families import families, match
 from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.stream import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
-if TYPE_CHECKING:  # SciPy is imported when it is used: that takes long
-    from scipy.spatial import cKDTree
-
-PROBES = 4096  # samples whose distance to the others gives the spacing
-QUANTILE = 0.999
-NEIGHBOURS = 16  # how many other samples tell the spacing near one of them
-FLOOR = 1e-9  # smallest tolerance, relative to the speed before
+FLOOR = 1e-9  # smallest tolerance, relative to the speed before; more where the samples' rounding is
+ROUNDING = 16.0
 
 
 class Containment(Record):
@@ -31,12 +27,15 @@ class Containment(Record):
         distance: to the nearest sample: |dv|_M in kg^(1/2) m/s with terms, else Euclidean.
         nearest: index of that sample, an axis-0 index of `samples.v_plus`.
         tolerance: what each was compared with, in the unit of `distance`.
+        unknown: whether too few samples lie around the nearest one to say how far the set goes on beside it;
+            then `inside` is False and `tolerance` the smallest there is.
     """
 
     inside: jax.Array
     distance: jax.Array
     nearest: jax.Array
     tolerance: jax.Array
+    unknown: jax.Array
 
 
 def contains(
@@ -52,17 +51,19 @@ def contains(
     Without it the distance is Euclidean in the generalized velocities, which mixes m/s with rad/s and
     depends on the choice of coordinates.
 
-    The default tolerance is the samples' own spacing, the largest of: the 0.999 quantile, over up to 4096
-    samples, of the distance to the nearest other one; the distance from the sample nearest to the
-    measured velocity to its 16th neighbour, since samples are rare at the rim of a set; 1e-9 of the
-    speed before the impact. More samples make a sharper test; extreme outcomes, such as those of single
-    impacts one at a time, may still lie beyond the last sample.
+    The default tolerance is the spacing of samples of one family, those after which each contact separates,
+    sticks or slides to the same side (without `terms` all samples are one family): the distance from the one
+    nearest to the measured velocity to its 8th neighbour, at least 1e-9 of the speed before the impact. The
+    velocity is inside if it is so for any family. Where a family has not 8 neighbours there, a gap before
+    them, or no more than 16 samples at different places, nobody knows how far the set goes on: `unknown`,
+    unless the velocity is that of a sample. More samples make a sharper test; extreme outcomes, such as those
+    of single impacts one at a time, may still lie beyond the last sample.
 
     Args:
         samples: of the impact.
         v_measured: (nv,) or (k, nv) velocities.
-        terms: the contact terms that were sampled, for their mass matrix.
-        tolerance: largest distance that counts as inside.
+        terms: the contact terms that were sampled, for their mass matrix and the families.
+        tolerance: largest distance that counts as inside, in place of the families' own.
 
     Returns:
         Containment.
@@ -89,26 +90,36 @@ def contains(
         raise ValueError(f"samples: expected at least one with status 0, all {v_plus.shape[0]} failed")
     root = mass_root(terms, nv)
 
-    from scipy.spatial import cKDTree
-
     # |dv|_M = |R dv| with M = R^T R; relative to the velocity before, so that no digits are lost.
     start = np.asarray(samples.v_minus, float)
-    # A mean split and a compact tree stay fast where many samples are equal.
+    places = (np.atleast_2d(measured) - start) @ root.T
     points = (v_plus[good] - start) @ root.T
-    tree = cKDTree(points, balanced_tree=False, compact_nodes=True)
-    distance, nearest = tree.query((np.atleast_2d(measured) - start) @ root.T)
+    groups = families(terms if tolerance is None else None, start, v_plus[good])
+    rounding = ROUNDING * float(jnp.finfo(samples.v_plus.dtype).eps)
+    least = max(FLOOR, rounding) * float(np.linalg.norm(root @ start))
+    matches = [match(good[members], points[members], places, least) for members in groups]
+    # All of them (families, k).
+    distance, nearest, width, thin = (np.stack(column) for column in zip(*matches, strict=True))
+    closest = np.argmin(distance, axis=0)
     if tolerance is None:
-        least = max(_spacing(tree, points), FLOOR * float(np.linalg.norm(root @ start)))
-        limit = np.maximum(least, _spacing_near(tree, points[nearest]))
+        limit = width
     else:
-        limit = np.full(distance.shape, float(tolerance))
+        limit, thin = np.full_like(distance, float(tolerance)), np.zeros_like(thin)
+    inside = distance <= limit
+    member = np.any(inside, axis=0)
+    deciding = np.where(member, np.argmin(np.where(inside, distance, np.inf), axis=0), closest)
     shape = measured.shape[:-1]
     dtype = samples.v_plus.dtype
+
+    def of(values: np.ndarray, family: np.ndarray, kind: Any) -> jax.Array:
+        return jnp.asarray(np.take_along_axis(values, family[None], axis=0)[0].reshape(shape), kind)
+
     return Containment(
-        inside=jnp.asarray((distance <= limit).reshape(shape)),
-        distance=jnp.asarray(distance.reshape(shape), dtype),
-        nearest=jnp.asarray(good[nearest].reshape(shape), jnp.int32),
-        tolerance=jnp.asarray(limit.reshape(shape), dtype),
+        inside=jnp.asarray(member.reshape(shape)),
+        distance=of(distance, closest, dtype),
+        nearest=of(nearest, closest, jnp.int32),
+        tolerance=of(limit, deciding, dtype),
+        unknown=of(thin & ~member[None], closest, bool),
     )
 
 
@@ -126,20 +137,3 @@ def mass_root(terms: ContactTerms | None, nv: int) -> np.ndarray:
         return np.asarray(cholesky(mass, lower=False))
     except (np.linalg.LinAlgError, ValueError) as error:
         raise ValueError(f"terms.M: expected a positive definite mass matrix: {error}") from error
-
-
-def _spacing(tree: cKDTree, points: np.ndarray) -> float:
-    """A high quantile of the distance from a sample to the nearest other one."""
-    if len(points) < 2:
-        return 0.0
-    probes = points[:: max(1, len(points) // PROBES)][:PROBES]
-    distance, _ = tree.query(probes, k=2)
-    return float(np.quantile(distance[:, 1], QUANTILE))
-
-
-def _spacing_near(tree: cKDTree, places: np.ndarray) -> np.ndarray:
-    """Distance from each of some samples (k, nv) to a near neighbour of it."""
-    if tree.n < 2:
-        return np.zeros(len(places))
-    distance, _ = tree.query(places, k=[min(NEIGHBOURS + 1, tree.n)])
-    return np.asarray(distance)[:, 0]

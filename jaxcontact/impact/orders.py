@@ -259,8 +259,9 @@ class UniqueOrder(Record):
 
     Attributes:
         unique: () bool.
-        stages: (nc, nc) int32, n where <u_i, u_j> = -cos(pi / n), the largest number of impacts of
-            the pair; 2 for orthogonal normals, 0 where there is no such n or a contact is inactive.
+        stages: (nc, nc) int32, n where <u_i, u_j> = -cos(pi / n) as far as `tol` can tell, the largest number
+            of impacts of the pair; 2 for orthogonal normals, 0 where there is no such n or a contact is
+            inactive.
     """
 
     unique: jax.Array
@@ -287,9 +288,12 @@ def unique_order(terms: ContactTerms, tol: float = 1e-9) -> UniqueOrder:
     independent, the reflections generate a finite Coxeter group, whose chamber {<p, u_i> >= 0} meets every
     orbit in one point. Equal balls of Newton's cradle are the permutations.
 
+    Normals that nearly do so have outcomes that nearly agree. Two at an angle of pi / n + d differ by up to
+    |v_a - v_b|_M = 2 n |d| |v|_M, so the nearer they are to opposite, the less they may deviate.
+
     Args:
         terms: contact terms, nc contacts; inactive ones do not count.
-        tol: largest deviation of <u_i, u_j> that counts as none.
+        tol: largest difference of two outcomes, |v_a - v_b|_M / |v|_M, that counts as none.
 
     Raises:
         ValueError: tol < 0.
@@ -300,10 +304,39 @@ def unique_order(terms: ContactTerms, tol: float = 1e-9) -> UniqueOrder:
         raise ValueError(f"tol: expected a number >= 0, got {tol}")
     gram = lax.stop_gradient(normals_gram(terms))
     active = terms.active & (jnp.diagonal(gram) > 0)
+    pairs = active[:, None] & active[None, :] & ~jnp.eye(gram.shape[0], dtype=bool)
     angle = jnp.arccos(jnp.clip(-gram, -1.0, 1.0))
     n = jnp.round(jnp.pi / jnp.maximum(angle, 1e-3))
-    fits = jnp.abs(gram + jnp.cos(jnp.pi / n)) <= tol
-    pairs = active[:, None] & active[None, :] & ~jnp.eye(gram.shape[0], dtype=bool)
-    stages = jnp.where(pairs & fits & (n >= 2), n, 0.0).astype(jnp.int32)
-    lowest = jnp.linalg.eigvalsh(gram + jnp.diag(jnp.where(active, 0.0, 1.0)))[0]
-    return UniqueOrder(unique=jnp.all(~pairs | (stages > 0)) & (lowest > 1e-9), stages=stages)
+    fits = pairs & (n >= 2) & (2.0 * n * jnp.abs(angle - jnp.pi / n) <= tol)
+    whole = jnp.where(active[:, None] & active[None, :], gram, jnp.eye(gram.shape[0], dtype=gram.dtype))
+    exact = jnp.where(fits, -jnp.cos(jnp.pi / n), jnp.eye(gram.shape[0], dtype=gram.dtype))
+    agree = _difference(whole, exact, jnp.sum(active)) <= tol
+    independent = jnp.linalg.eigvalsh(whole)[0] > 1e-9
+    return UniqueOrder(
+        unique=jnp.all(~pairs | fits) & agree & independent,
+        stages=jnp.where(fits, n, 0.0).astype(jnp.int32),
+    )
+
+
+def _difference(gram: jax.Array, exact: jax.Array, count: jax.Array) -> jax.Array:
+    """How far apart outcomes of two orders can be, relative to |v|_M; inf or NaN where nothing is known.
+
+    Folding into the chamber of the exact normals is the same in every order and makes no distance longer. A
+    reflection by a normal u' beside the exact u moves what is folded by |R' - R| = 2 |sin(u, u')| at most. A
+    sequence has at most nc h / 2 of them, h the Coxeter number: the exact Gram matrix of a component of
+    the group has the least eigenvalue 1 - cos(pi / h).
+
+    Args:
+        gram: (nc, nc) of the normals.
+        exact: (nc, nc) of those of a reflection group.
+        count: () of active contacts.
+    """
+
+    def root(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, vectors = jnp.linalg.eigh(matrix)
+        return (vectors * jnp.sqrt(jnp.maximum(values, 0.0))[None]) @ vectors.T, values[0]
+
+    (given, _), (near, lowest) = root(gram), root(exact)
+    reflections = 0.5 * count * jnp.pi / jnp.arccos(jnp.clip(1.0 - lowest, 0.0, 1.0))
+    apart = jnp.max(jnp.sqrt(jnp.sum((given - near) ** 2, axis=1)))  # sin(u, u') to first order
+    return 4.0 * reflections * apart

@@ -5,9 +5,11 @@ import functools
 import jax
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 
 import jaxcontact as jc
 from jaxcontact.impact.containment import contains
+from jaxcontact.impact.families import BACKWARD, FORWARD, SEPARATING, STICKING, end_modes
 
 TIGHT = 1e-9 if jax.config.jax_enable_x64 else 1e-4
 
@@ -70,7 +72,7 @@ def test_a_batch_agrees_with_one_at_a_time_and_samples_contain_themselves():
     assert float(np.max(result.distance[:50])) < TIGHT
     for i in (0, 17, 50):
         one = contains(samples, batch[i], terms=terms)
-        for name in ("inside", "distance", "nearest", "tolerance"):
+        for name in ("inside", "distance", "nearest", "tolerance", "unknown"):
             assert np.asarray(getattr(one, name)) == np.asarray(getattr(result, name))[i]
 
 
@@ -103,6 +105,99 @@ def test_one_sample_has_a_tolerance_by_the_speed():
     assert bool(result.inside)
     speed = mass_norm(terms, np.asarray(samples.v_minus))
     np.testing.assert_allclose(result.tolerance, 1e-9 * speed, rtol=1e-5)
+
+
+def by_hand(*places):
+    """Samples in the plane: (number, centre, spread) of each place, normally distributed around it."""
+    rng = np.random.default_rng(0)
+    v_plus = np.concatenate(
+        [np.asarray(centre) + spread * rng.normal(size=(n, 2)) for n, centre, spread in places]
+    )
+    count = len(v_plus)
+    _, samples = sampled()
+    return samples.replace(
+        v_minus=np.array([0.0, -1.0]),
+        v_plus=v_plus,
+        status=np.zeros(count, np.uint32),
+        energy_ratio=np.ones(count),
+        num_solves=np.ones(count, np.int32),
+        residual=np.zeros(count),
+    )
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-3])
+@pytest.mark.parametrize("few", [10, 5, 1])
+def test_a_small_family_does_not_reach_for_the_next_one(few, spread):
+    """Where too few samples lie to tell how wide a place is, that is the answer; never "inside"."""
+    samples = by_hand((4086, (0.0, 0.0), spread), (few, (5.0, 0.0), spread))
+    away = np.array([[2.0, 0.0], [3.0, 0.0], [7.0, 0.0], [5.0, 3.0]])
+    result = contains(samples, away)
+    assert not np.any(result.inside)
+    assert np.array_equal(result.unknown, (few < 10) & (away[:, 0] > 2.5))
+    own = contains(samples, samples.v_plus[[0, 1, -1]])
+    assert np.all(own.inside) and not np.any(own.unknown)
+
+
+def test_families_are_told_by_what_contacts_do():
+    """Sliding samples on a line and separating ones beside it: each family has its own width."""
+    terms = jc.ContactTerms(
+        M=np.eye(2),
+        J_n=np.array([[0.0, 1.0]]),
+        J_t=np.array([[[1.0, 0.0]]]),
+        phi=np.zeros(1),
+        mu=np.ones(1),
+        active=np.ones(1, bool),
+    )
+    rng = np.random.default_rng(1)
+    line = np.stack([rng.uniform(0.5, 1.5, 2000), np.zeros(2000)], axis=1)
+    apart = rng.uniform([0.5, 0.5], [1.5, 1.5], (200, 2))
+    few = np.stack([rng.uniform(-1.5, -0.5, 6), np.zeros(6)], axis=1)
+    rest = np.zeros((30, 2))
+    samples = by_hand((2236, (0.0, 0.0), 0.0)).replace(v_plus=np.concatenate([line, apart, few, rest]))
+    modes = end_modes(terms, samples.v_minus, samples.v_plus)[:, 0]
+    assert np.array_equal(modes, np.repeat([FORWARD, SEPARATING, BACKWARD, STICKING], [2000, 200, 6, 30]))
+    v = np.array([[1.0, 0.0], [1.0, 0.05], [1.0, 1.05], [-0.95, 0.0], [-0.95, 0.1], [0.1, 0.0], [0.0, 0.0]])
+    result = contains(samples, v, terms=terms)
+    assert result.inside.tolist() == [True, False, True, False, False, False, True]
+    assert result.unknown.tolist() == [False, False, False, True, True, False, False]
+
+
+def false_answers(terms, samples, fresh, count):
+    """Shares of fresh outcomes that are not inside `count` samples, and of places off the set that are."""
+    part = jax.tree.map(lambda a: a[:count] if np.shape(a)[:1] == samples.status.shape else a, samples)
+    good = np.asarray(fresh.v_plus)[np.asarray(fresh.status) == 0]
+    own = contains(part, good, terms=terms)
+    root = np.linalg.cholesky(np.asarray(terms.M)).T
+    rng = np.random.default_rng(3)
+    aside = rng.normal(size=good.shape)
+    aside /= np.linalg.norm(aside @ root.T, axis=1)[:, None]
+    # As far as several of the largest widths but for those at the rim of the set.
+    widths = np.quantile(np.asarray(own.tolerance), 0.99)
+    places = good + 4.0 * widths * aside
+    all_good = np.concatenate([good, np.asarray(samples.v_plus)[np.asarray(samples.status) == 0]])
+    off = cKDTree(all_good @ root.T, balanced_tree=False).query(places @ root.T)[0] > 3.0 * widths
+    assert np.sum(off) > 500
+    return np.mean(~np.asarray(own.inside)), np.mean(contains(part, places[off], terms=terms).inside)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rocking_block", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compass_gait", "ramone"))],
+)
+def test_fresh_outcomes_are_inside_and_places_off_the_set_are_not(name):
+    model = getattr(jc.models, name)()
+    terms = jc.contact_terms(model.system, model.params, model.state)
+
+    def draw(number):
+        return jc.impact.sample(
+            terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=2**14,
+            key=jax.random.key(number),
+        )  # fmt: skip
+
+    samples, fresh = draw(1), draw(2)
+    for count in (2**14, 2**11):
+        outside, inside = false_answers(terms, samples, fresh, count)
+        assert outside < 0.01 and inside < 0.01
 
 
 def wrong():

@@ -126,6 +126,62 @@ def test_n_stages_in_either_order(n):
     assert impact.unique_order(with_gram(0.5)).theorem is None  # the printed +0.5
 
 
+@jax.jit
+@jax.vmap
+def both_orders(product, v):
+    """How far apart the two outcomes are, relative to |v|; the second contact approaches, too."""
+    terms = with_gram(0.0)
+    J = terms.J_n.at[1].set(jnp.stack([product, jnp.sqrt(1.0 - product**2), 0.0]))
+    first, second = (
+        impact.propagate(terms.replace(J_n=J), v, order=order, max_reflections=256)[0]
+        for order in ((0, 1), (1, 0))
+    )
+    return jnp.linalg.norm(first - second) / jnp.linalg.norm(v)
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 50, 200])
+def test_a_theorem_is_named_only_where_outcomes_agree_within_its_tolerance(n):
+    """Over velocities from which either contact may be first, at angles beside pi / n."""
+    tol = 1e-4
+    for share, agree in ((0.9, True), (-0.9, True), (1.3, False), (-1.3, False)):
+        angle = math.pi / n + share * tol / (2 * n)
+        at = math.pi + angle * np.linspace(0.01, 0.99, 64)
+        v = jnp.asarray(np.stack([np.cos(at), np.sin(at), 0.0 * at], axis=1))
+        # Polar coordinates in which contact 0 is the ray at 0 and contact 1 that at `angle`.
+        v = v @ jnp.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+        apart = np.asarray(both_orders(jnp.full(64, -math.cos(angle)), v))
+        assert (apart.max() <= tol) == agree and apart.max() > 0.8 * abs(share) * tol
+        found = impact.unique_order(with_gram(-math.cos(angle)), tol)
+        assert (found.theorem is not None) == agree
+        assert int(found.stages[0, 1]) == (n if agree else 0)
+
+
+def test_near_opposite_normals_a_small_deviation_is_not_small():
+    """At pi / 200.5 the cosine is 6e-7 off that of pi / 200, and outcomes differ by more than a hundredth."""
+    terms = with_gram(-math.cos(math.pi / 200.5))
+    assert impact.unique_order(terms, 1e-6).theorem is None
+    assert impact.unique_order(with_gram(-math.cos(math.pi / 200)), 1e-6).theorem.startswith("Theorem 3")
+
+
+def test_three_normals_near_a_reflection_group_agree_within_the_tolerance(rng):
+    """All outcomes of `propagate_all`, for Gram matrices beside those of A3, B3 and H3."""
+    outcomes = jax.jit(
+        jax.vmap(lambda J, v: impact.propagate_all(contacts(np.eye(3), J), v)[::2], in_axes=(None, 0))
+    )
+    for n in (3, 4, 5):
+        exact = -np.cos(np.pi / np.array([[1, 3, 2], [3, 1, n], [2, n, 1]]))
+        off = 1e-4 * rng.normal(size=(3, 3)) * (1 - np.eye(3))
+        J = np.linalg.cholesky(exact + off + off.T)
+        v = -np.linalg.solve(J, rng.random((3, 16))).T
+        found, valid = outcomes(J, jnp.asarray(v))
+        apart = np.linalg.norm(np.asarray(found)[:, :, None] - np.asarray(found)[:, None], axis=-1)
+        both = np.asarray(valid)[:, :, None] & np.asarray(valid)[:, None]
+        worst = np.max(np.where(both, apart, 0.0) / np.linalg.norm(v, axis=1)[:, None, None])
+        assert worst > 1e-5
+        assert impact.unique_order(contacts(np.eye(3), J), worst).theorem is None
+        assert impact.unique_order(contacts(np.eye(3), J), 10.0 * worst).theorem.startswith("reflection")
+
+
 def test_orthogonal_normals_in_any_order():
     rng = np.random.default_rng(2)
     M = random_spd(rng, 5)
