@@ -18,6 +18,7 @@ from jaxcontact.geometry import HalfSpace as HalfSpace
 from jaxcontact.geometry import Point as Point
 from jaxcontact.geometry import Points as Points
 from jaxcontact.geometry import Sphere as Sphere
+from jaxcontact.precision import PrecisionWarning as PrecisionWarning
 from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
 from jaxcontact.solvers.lcp import Lemke as Lemke
 from jaxcontact.solvers.lcp import solve_lcp as solve_lcp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from jaxcontact.catalogue import UsageError
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome
 from jaxcontact.solvers.modes import MAX_ENUMERATED
+from jaxcontact.status import Status
 from jaxcontact.system import Model
 from jaxcontact.terms import ContactTerms
 
@@ -92,9 +94,12 @@ def _classical_outcomes(terms: ContactTerms, v: jax.Array) -> dict[str, np.ndarr
     """Simultaneous solutions (one where they are not enumerated) and both orders of two contacts."""
     if terms.J_t.shape[1] > 1 or terms.phi.shape[0] > MAX_ENUMERATED:
         return {"simultaneous": np.asarray(impact.anitescu_potra(terms, v)[0])}
-    velocities, valid = impact.anitescu_potra_all(terms, v)
+    velocities, valid, info = impact.anitescu_potra_all(terms, v, with_info=True)
     solutions = np.asarray(velocities)[np.asarray(valid)]
-    numbers = [f" {i + 1}" for i in range(len(solutions))] if len(solutions) > 1 else [""]
+    if len(solutions) == 0:
+        name = Status.describe(info.status)
+        print(f"jaxcontact: the simultaneous law found no outcome ({name}), none is drawn", file=sys.stderr)
+    numbers = [""] if len(solutions) == 1 else [f" {i + 1}" for i in range(len(solutions))]
     found = {f"simultaneous{number}": each for number, each in zip(numbers, solutions, strict=True)}
     if terms.phi.shape[0] == 2:
         for label, order in (("A first", (0, 1)), ("B first", (1, 0))):

@@ -12,7 +12,7 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_pytree", "status", "arguments", "cores"),
+    ("_pytree", "status", "arguments", "precision", "cores"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
     ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),

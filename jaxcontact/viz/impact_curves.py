@@ -122,7 +122,7 @@ def _sequences(
     for order in ((first, second), (second, first)):
         v, path, place = samples.v_minus, [np.asarray(samples.v_minus)], 0
         for _ in range(MAX_IMPACTS):
-            approaching = np.asarray(colliding(terms, v))
+            approaching = np.asarray(colliding(terms, v, samples.v_minus))
             if not approaching.any():
                 break
             contact = order[place] if approaching[order[place]] else order[1 - place]
