@@ -26,7 +26,7 @@ CHANGES = np.array(
         [3e5, 2e-4, 7e3],
     ]
 )
-PROBLEMS = 6
+PROBLEMS = 3
 STEPS = 6
 
 
@@ -80,7 +80,7 @@ PLANE, SPACE = Impacts(2), Impacts(3)
 
 
 def valid_only(v_plus, valid):
-    return jnp.where(valid[:, None], v_plus, 0.0)
+    return np.where(np.asarray(valid)[:, None], v_plus, 0.0)
 
 
 def law(name):
@@ -89,21 +89,21 @@ def law(name):
     def plain(function, **options):
         def run(terms, v, caps, picks):
             v_plus, info = function(terms, v, **options)
-            return v_plus, jnp.stack([info.status, info.num_solves.astype(jnp.uint32)])
+            return np.asarray(v_plus), np.array([info.status, info.num_solves])
 
         return run
 
     def simultaneous(terms, v, caps, picks):
         v_plus, valid, info = impact.anitescu_potra_all(terms, v, with_info=True)
-        return valid_only(v_plus, valid), jnp.append(valid, info.status)
+        return valid_only(v_plus, valid), np.append(valid, info.status)
 
     def steps(terms, v, caps, picks):
         v_plus, valid, info = impact.routh_step_all(terms, v, caps[0], with_info=True)
-        return valid_only(v_plus, valid), jnp.append(valid, info.status)
+        return valid_only(v_plus, valid), np.append(valid, info.status)
 
     def orders(terms, v, caps, picks):
         v_plus, info, valid = impact.propagate_all(terms, v, max_outcomes=4, max_reflections=16)
-        return valid_only(v_plus, valid), jnp.append(valid, info.status)
+        return valid_only(v_plus, valid), np.append(valid, info.status)
 
     def step(terms, v, caps, picks):
         return plain(impact.routh_step, impulse_max=caps[0], pick=picks[0], selection=selection(terms))(
@@ -139,16 +139,28 @@ ANYWHERE = ("anitescu_potra", "sequential", "routh_step", "resolve", "propagate"
 ANYWHERE = (*ANYWHERE, "resolve with restitution")
 
 
+def answers(impacts, name):
+    """Velocities and integers (PROBLEMS, CHANGES, ...) of a law; problem by problem, as users call it."""
+    run, found = law(name), []
+    for i in range(PROBLEMS):
+        for j in range(len(CHANGES)):
+            terms, v, caps = jax.tree.map(
+                lambda leaf, at=(i, j): leaf[at], (impacts.terms, impacts.v, impacts.caps)
+            )
+            found.append(run(terms, v, caps, impacts.picks[i]))
+    return [
+        np.stack(parts).reshape(PROBLEMS, len(CHANGES), *parts[0].shape) for parts in zip(*found, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("name", [*ANYWHERE, "anitescu_potra_all", "routh_step_all", "routh_path"])
 def test_laws_in_the_plane(name):
-    run = jax.jit(jax.vmap(jax.vmap(law(name), in_axes=(0, 0, 0, None))))
-    PLANE.check(*run(PLANE.terms, PLANE.v, PLANE.caps, PLANE.picks))
+    PLANE.check(*answers(PLANE, name))
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_laws_in_space(name):
-    run = jax.jit(jax.vmap(jax.vmap(law(name), in_axes=(0, 0, 0, None))))
-    SPACE.check(*run(SPACE.terms, SPACE.v, SPACE.caps, SPACE.picks))
+    SPACE.check(*answers(SPACE, name))
 
 
 @pytest.mark.parametrize(("impacts", "selection"), [(PLANE, "all"), (PLANE, "visited"), (SPACE, "lemke")])
