@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jaxcontact.geometry import Point as Point
     from jaxcontact.geometry import Points as Points
     from jaxcontact.geometry import Sphere as Sphere
+    from jaxcontact.precision import PrecisionWarning as PrecisionWarning
     from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
     from jaxcontact.solvers.lcp import Lemke as Lemke
     from jaxcontact.solvers.lcp import solve_lcp as solve_lcp
@@ -63,6 +64,7 @@ else:
             ),
             "cores": ("on_all_cores",),
             "geometry": ("Box", "Disc", "HalfSpace", "Point", "Points", "Sphere"),
+            "precision": ("PrecisionWarning",),
             "solvers.lcp": ("LcpInfo", "Lemke", "solve_lcp"),
             "status": ("FailureError", "Status", "raise_if_failed"),
             "system": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ def write(
     folder, name = options.out, options.model
     pictures = {}
     simultaneous = simultaneous_outcomes(terms, model.state.v)
+    if not len(simultaneous):
+        print("jaxcontact: the simultaneous law found no outcome, none is drawn", file=sys.stderr)
     others = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
     if np.any(np.asarray(samples.status) == 0):
         pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *others)

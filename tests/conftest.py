@@ -26,6 +26,8 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if item.get_closest_marker("float32") is None]
     items[:] = [item for item in items if item.get_closest_marker("float32") is not None]
     config.hook.pytest_deselected(items=left_out)
+    for item in items:  # which know that they run in single precision
+        item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
 
 
 @pytest.fixture(scope="module", autouse=True)

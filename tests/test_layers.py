@@ -13,7 +13,7 @@ import jaxcontact
 
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
-    ("_lazy", "_pytree", "status", "arguments", "cores", "fingerprint"),
+    ("_lazy", "_pytree", "status", "arguments", "precision", "cores", "fingerprint"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
     ("geometry", "joints", "law", "event_system", "system"),
     ("terms",),

@@ -1,5 +1,6 @@
 """Impact laws: from (ContactTerms, v) to post-impact velocities, one or all."""
 
+from jaxcontact.impact.anitescu_potra import OutcomesInfo as OutcomesInfo
 from jaxcontact.impact.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.anitescu_potra import anitescu_potra_all as anitescu_potra_all
 from jaxcontact.impact.anitescu_potra import sequential as sequential

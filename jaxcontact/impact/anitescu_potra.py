@@ -7,23 +7,25 @@ All contacts at once: M (v+ - v) = J^T Lam, 0 <= Lam_n perp J_n v+ >= 0, Lam_t i
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.contact_space import (
     ContactSpace,
     ImpactInfo,
-    colliding,
+    approaching,
     contact_space,
     energy_ratio,
     friction_directions,
     mass_norm,
     outcome,
     residual_status,
+    slowest_approach,
 )
 from jaxcontact.impact.pivoting import solve_by_pivoting
 from jaxcontact.solvers import modes
@@ -55,8 +57,8 @@ def anitescu_potra(
             mass matrix that is not symmetric positive definite, penetration, a kinetic energy that
             overflows.
 
-    Status: the solver's bits, STALLED for a residual above 1e-6; inside jit NONFINITE, INVALID,
-        PENETRATION for bad numbers, with v returned as it came.
+    Status: the solver's bits, STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
+        INVALID, PENETRATION for bad numbers, with v returned as it came.
 
     Derivative: of the contact modes at the solution, by v and all terms, any order, forward and
         reverse. At a kink (a contact about to stick, slide or lift) that of the mode taken: stick
@@ -89,7 +91,31 @@ def _anitescu_potra(
     return jnp.where(bad, v_in, v_plus), info
 
 
-def anitescu_potra_all(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+class OutcomesInfo(Record):
+    """What a law says beside all its outcomes.
+
+    Attributes:
+        status: uint32 bits of `Status`; STALLED where no outcome was found, though each law has one.
+        residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 where there is none.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+
+
+@overload
+def anitescu_potra_all(
+    terms: ContactTerms, v: jax.Array, *, with_info: Literal[False] = False
+) -> tuple[jax.Array, jax.Array]: ...
+
+
+@overload
+def anitescu_potra_all(
+    terms: ContactTerms, v: jax.Array, *, with_info: Literal[True]
+) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
+
+
+def anitescu_potra_all(terms: ContactTerms, v: jax.Array, *, with_info: bool = False) -> Any:
     """Every distinct post-impact velocity of the simultaneous law, by enumerating contact modes.
 
     Exhaustive for planar systems of up to five contacts. Outcomes closer than 1e-7 |v|_M are one.
@@ -97,22 +123,28 @@ def anitescu_potra_all(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, ja
     Args:
         terms: planar contact terms, nc <= 5.
         v: (nv,) velocity before the impact.
+        with_info: whether to return the `OutcomesInfo`, too.
 
     Returns:
-        v_plus (k, nv) and valid (k,), k = 4^nc: the valid outcomes come first, in a fixed order.
+        v_plus (k, nv) and valid (k,), k = 4^nc: the valid outcomes come first, in a fixed order; and with
+        `with_info` an OutcomesInfo.
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; spatial terms or more than five contacts.
+
+    Status: STALLED where no outcome meets the law within the residual of `anitescu_potra`; inside jit
+        NONFINITE, INVALID, PENETRATION for bad numbers. No outcome is valid then.
 
     Derivative: as `anitescu_potra`, of each outcome.
     """
     inputs.check(terms, v)
     inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, "anitescu_potra_all")
-    return _anitescu_potra_all(terms, v)
+    found = _anitescu_potra_all(terms, v)
+    return found if with_info else found[:2]
 
 
 @jax.jit
-def _anitescu_potra_all(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _anitescu_potra_all(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     terms, v, status = inputs.prepare(terms, v)
     space = contact_space(terms)
     return all_outcomes(space, v, None, status)
@@ -120,7 +152,7 @@ def _anitescu_potra_all(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, j
 
 def all_outcomes(
     space: ContactSpace, v: jax.Array, impulse_max: jax.Array | None, status: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     """Distinct outcomes (K, nv) of all contact modes, the `valid` (K,) ones first."""
     fixed, v_fixed = lax.stop_gradient((space, v))
     capped = impulse_max is not None
@@ -132,9 +164,10 @@ def all_outcomes(
     feasible = violation <= modes.feasibility_tolerance(v.dtype) * speed
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
     directions = friction_directions(1, 2)
-    velocities = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max)[0])(
+    velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)
     )
+    feasible &= residual_status(misfit) == 0
     # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
     found = lax.stop_gradient(velocities)
     generic = jnp.cos(jnp.arange(2 * space.mu.shape[0]) * 1.7 + 0.3).astype(v.dtype)
@@ -145,7 +178,12 @@ def all_outcomes(
     same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
     new = feasible & ~same
     first = jnp.argsort(~new, stable=True)
-    return velocities[first], new[first] & (status == 0)
+    valid = new[first] & (status == 0)
+    info = OutcomesInfo(
+        status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
+        residual=jnp.max(jnp.where(feasible & (status == 0), misfit[order], 0.0)),
+    )
+    return velocities[first], valid, info
 
 
 def sequential(
@@ -196,12 +234,14 @@ def _sequential(
     length = len(order)
     nc, nt, _ = terms.J_t.shape
     everything = jnp.zeros(nc, bool).at[cycle].set(True)
+    space = contact_space(terms)
+    slowest = slowest_approach(space, v)
 
     def impact(carry: Any, _: None) -> tuple[Any, None]:
         v, place, impulse, status, worst, count = carry
-        approaching = colliding(terms, v)[cycle]
-        ahead = jnp.where(approaching, (jnp.arange(length, dtype=jnp.int32) - place) % length, length)
-        needed = jnp.any(approaching)
+        near = approaching(space, v, slowest)[cycle]
+        ahead = jnp.where(near, (jnp.arange(length, dtype=jnp.int32) - place) % length, length)
+        needed = jnp.any(near)
         where = (place + jnp.min(ahead)) % length
         contact = cycle[where]
         single = jax.tree.map(lambda leaf: leaf[contact][None], (terms.J_n, terms.J_t, terms.mu))
@@ -226,7 +266,7 @@ def _sequential(
     zero = jnp.zeros((), v.dtype)
     start = (v, jnp.int32(0), jnp.zeros((nc, 1 + nt), v.dtype), status, zero, jnp.int32(0))
     (v_plus, _, impulse, total, worst, count), _ = lax.scan(impact, start, length=max_impacts)
-    left = jnp.any(colliding(terms, v_plus) & everything)
+    left = jnp.any(approaching(space, v_plus, slowest) & everything)
     info = ImpactInfo(
         status=total | flag(left, Status.UNTERMINATED),
         residual=worst,

@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact import implicit
 from jaxcontact._pytree import Record, static
+from jaxcontact.solvers import modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -53,8 +54,9 @@ class ImpactInfo(Record):
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: worst of: normal complementarity relative to |v|_M, friction cone relative to
-            mu lam_n + 1 N s, deviation from maximal dissipation relative to |v|_M^2.
+        residual: worst of: normal complementarity relative to |v|_M; friction cone relative to
+            mu lam_n + |v|_M / |J_t|_g, with the norm |J_t|_g of the tangents in M^-1; deviation from maximal
+            dissipation relative to that times |J_t|_g |v|_M. Free of units.
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
         energy_ratio: kinetic energy after / before; 1 where there is none.
         num_solves: steps or single impacts taken.
@@ -105,13 +107,37 @@ def friction_directions(num_tangents: int, num_directions: int) -> np.ndarray:
 
 
 def collision_tolerance(dtype: jnp.dtype) -> float:
-    """Approach speed in m/s below which a contact counts as not approaching: 1e-8 in float64."""
+    """Approach speed below which a contact counts as not approaching: 1e-8 in float64.
+
+    Impact laws take it relative to the fastest approach before, see `slowest_approach`; motion in time, which
+    has no such speed, in m/s.
+    """
     return 1e-8 if jnp.finfo(dtype).bits >= 64 else 1e-5
 
 
-def colliding(terms: ContactTerms, v: jax.Array) -> jax.Array:
-    """(nc,) bool: active contacts that approach faster than the tolerance."""
-    return terms.active & (terms.J_n @ v < -collision_tolerance(v.dtype))
+def slowest_approach(space: ContactSpace, v: jax.Array) -> jax.Array:
+    """Scaled approach speeds (nc,) that count in an impact that begins with v. No derivative.
+
+    1e-8 of the fastest approach of v (float32: 1e-5), and no less than round-off, which is relative to |v|_M.
+    """
+    space, v = lax.stop_gradient((space, v))
+    rows = 1 + space.num_tangents
+    scale = space.scale[::rows]
+    fastest = jnp.max(-(space.jacobian[::rows] @ v) / scale, initial=0.0)
+    noise = modes.feasibility_tolerance(v.dtype) * mass_norm(space.mass, v)
+    return jnp.maximum(collision_tolerance(v.dtype) * fastest * scale, noise)
+
+
+def approaching(space: ContactSpace, v: jax.Array, slowest: jax.Array) -> jax.Array:
+    """(nc,) bool: active contacts that approach faster than `slowest` (nc,), scaled."""
+    return space.active & (space.jacobian[:: 1 + space.num_tangents] @ v < -slowest)
+
+
+@jax.jit
+def colliding(terms: ContactTerms, v: jax.Array, before: jax.Array) -> jax.Array:
+    """(nc,) bool: active contacts that still approach at v, in an impact that begins with `before`."""
+    space = contact_space(terms)
+    return approaching(space, v, slowest_approach(space, before))
 
 
 def mass_norm(mass: jax.Array, v: jax.Array) -> jax.Array:
@@ -231,7 +257,8 @@ def residual(
     space, v, impulse = lax.stop_gradient((space, v, impulse))
     nc, nt = space.mu.shape[0], space.num_tangents
     speed = mass_norm(space.mass, v)
-    per_speed = 1.0 / jnp.where(speed > 0, speed, 1.0)  # at rest every impulse is wrong, in any unit
+    speed = jnp.where(speed > 0, speed, 1.0)  # at rest every impulse is wrong, in any unit
+    per_speed = 1.0 / speed
     out = (space.jacobian @ v + space.delassus @ impulse).reshape(nc, 1 + nt)
     lam = impulse.reshape(nc, 1 + nt)
     cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)
@@ -242,11 +269,11 @@ def residual(
     facets = fan if nt == 1 else (fan + jnp.roll(fan, -1, axis=0)) / (2.0 * reach)
     used = jnp.max(jnp.sum(facets[None] * lam[:, None, 1:], axis=-1), axis=1) / reach
     limit = space.mu * lam[:, 0]
-    scale_t = space.scale.reshape(nc, 1 + nt)[:, 1]
-    cone = jnp.maximum(used - limit, 0.0) * scale_t / (jnp.maximum(limit, 0.0) * scale_t + 1.0)
+    unit = jnp.maximum(limit, 0.0) + speed
+    cone = jnp.maximum(used - limit, 0.0) / unit
     best = jnp.max(-jnp.sum(fan[None] * out[:, None, 1:], axis=-1), axis=1)
     dissipation = jnp.sum(lam[:, 1:] * out[:, 1:], axis=1) + limit * best
-    dissipation = jnp.abs(dissipation) * per_speed * per_speed
+    dissipation = jnp.abs(dissipation) * per_speed / unit
     worst = jnp.max(jnp.maximum(jnp.maximum(normal, cone), dissipation) * space.active)
     return jnp.where(jnp.isfinite(worst), worst, jnp.inf)
 
@@ -258,7 +285,15 @@ def energy_ratio(mass: jax.Array, v: jax.Array, v_plus: jax.Array) -> jax.Array:
     return jnp.where(before > 0, v_plus @ mass @ v_plus / jnp.where(before > 0, before, 1.0), 1.0)
 
 
+def residual_limit(dtype: jnp.dtype) -> float:
+    """Residual of a success at most: 1e-9, in float32 5e-6.
+
+    Near a jam or a fold of the law a violation grows a thousandfold on its way to v_plus, hence not far above
+    round-off.
+    """
+    return 1e-9 if jnp.finfo(dtype).bits >= 64 else 5e-6
+
+
 def residual_status(worst: jax.Array) -> jax.Array:
-    """STALLED where a residual is above 1e-6 (1e-3 in float32), NONFINITE where it is not a number."""
-    limit = 1e-6 if jnp.finfo(worst.dtype).bits >= 64 else 1e-3
-    return flag(~(worst <= limit), Status.STALLED)
+    """STALLED where a residual is above its limit, or not a number."""
+    return flag(~(worst <= residual_limit(worst.dtype)), Status.STALLED)

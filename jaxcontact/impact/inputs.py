@@ -19,10 +19,11 @@ from jaxcontact.arguments import check_array as check_array
 from jaxcontact.arguments import check_count as check_count
 from jaxcontact.arguments import check_type
 from jaxcontact.arguments import is_concrete as is_concrete
+from jaxcontact.precision import check_precision
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
 
-SYMMETRY = 1e-6  # relative asymmetry of M that counts as a mistake (float32 round-off is below)
+SYMMETRY = 1e-6  # asymmetry of M, relative to sqrt(M_ii M_jj), that is a mistake; round-off is below
 
 
 def check_terms(terms: ContactTerms) -> None:
@@ -90,10 +91,12 @@ def check_mass(name: str, mass: np.ndarray) -> None:
     """Raise ValueError for a known mass matrix that is not finite, symmetric and positive definite."""
     if not np.all(np.isfinite(mass)):
         raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
-    if np.max(np.abs(mass - mass.T)) > SYMMETRY * np.max(np.abs(mass)):
+    size = np.sqrt(np.abs(np.diag(mass)))  # of rows and columns, which may be in kg and in kg m^2
+    if np.any(np.abs(mass - mass.T) > SYMMETRY * np.outer(size, size)):
         raise ValueError(f"{name}: the mass matrix is not symmetric; use (M + M.T) / 2")
-    lowest = np.linalg.eigvalsh(mass)[0]
-    if lowest <= 0:
+    size = np.where(size > 0, size, 1.0)
+    if np.linalg.eigvalsh(mass / np.outer(size, size))[0] <= 0:
+        lowest = np.linalg.eigvalsh(mass)[0]
         raise ValueError(
             f"{name}: the mass matrix must be positive definite, its lowest eigenvalue is {lowest:.3g}; "
             "give every coordinate some mass or inertia"
@@ -126,6 +129,7 @@ def check(terms: ContactTerms, v: jax.Array) -> None:
     check_shapes(terms, v)
     if is_concrete(terms, v):
         check_values(terms, v)
+        check_precision(terms.M, terms.mu)
 
 
 def check_planar_enumeration(terms: ContactTerms, most: int, what: str) -> None:
@@ -145,8 +149,8 @@ def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array,
     for array in (terms.M, terms.J_n, terms.J_t, terms.phi, terms.mu):
         finite &= jnp.all(jnp.isfinite(array))
     finite &= jnp.isfinite(v @ (terms.M @ v))  # every law compares with the energy
-    size = jnp.max(jnp.abs(terms.M))
-    symmetric = jnp.max(jnp.abs(terms.M - terms.M.T)) <= SYMMETRY * size
+    size = jnp.sqrt(jnp.abs(jnp.diagonal(terms.M)))
+    symmetric = jnp.all(jnp.abs(terms.M - terms.M.T) <= SYMMETRY * size[:, None] * size[None])
     _, pivot = linalg.spd_inverse(jax.lax.stop_gradient(terms.M))
     valid = symmetric & (pivot > 0) & jnp.all(terms.mu >= 0)
     status = (

@@ -86,6 +86,8 @@ def kelvin_voigt(
     `min_impulse`. That is the paper's end, meant for overdamped contacts (zeta = 5), which creep back
     slowly; one with zeta < 1 ends at its greatest compression, not where it lets go.
 
+    In SI units: the defaults of slip_speed, atol, duration and stop_speed are physical numbers.
+
     Gaps count from where they are, except that a contact which penetrates within the contact tolerance
     (1e-6 m) at the start counts as just touching.
 

@@ -19,7 +19,7 @@ from jax import lax
 from jaxcontact import cores
 from jaxcontact._pytree import Record
 from jaxcontact.impact import rebound, tile_step
-from jaxcontact.impact.contact_space import ContactSpace, mass_norm
+from jaxcontact.impact.contact_space import ContactSpace, mass_norm, residual_limit, slowest_approach
 from jaxcontact.impact.density import Shaped
 from jaxcontact.impact.draws import Iid, Sobol
 from jaxcontact.solvers import leaves, modes, sieve
@@ -103,6 +103,7 @@ def run_lanes(
     m = space.mu.shape[0]
     u_start = space.jacobian @ v
     speed = mass_norm(space.mass, v)
+    slowest = slowest_approach(space, v)
     cap_scale = tile_step.largest(space, step)
     looked_at = tile_step.in_blocks(table) if pieces is None else pieces
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
@@ -123,7 +124,7 @@ def run_lanes(
         slot, steps, u, impulse, worst, missed, stored, following, out = carry
         live = slot < count
         # With restitution there are steps in which nothing approaches.
-        presses = live if elastic is None else live & tile_step.approaches(space, u)
+        presses = live if elastic is None else live & tile_step.approaches(u, slowest)
         index = indices[jnp.minimum(slot, n - 1)]
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
@@ -142,7 +143,7 @@ def run_lanes(
         misfit = tile_step.misfit(space, u_next, change, cap, speed)
         worst = jnp.maximum(worst, misfit if elastic is None else jnp.where(presses, misfit, 0.0))
         if elastic is not None:
-            push, stored = rebound.give_back(space, elastic, cap, u, u_next, change, stored, speed)
+            push, stored = rebound.give_back(space, elastic, cap, u, u_next, change, stored, speed, slowest)
             u_next = u_next + modes.apply(space.delassus.T, push)
             change = change + push
         impulse = impulse + change
@@ -155,9 +156,9 @@ def run_lanes(
             at = jnp.where(live, slot, nowhere)
             out = out.replace(sets=out.sets.at[steps, at].set(valid_set, mode="drop", unique_indices=True))
         steps = steps + 1
-        collides = tile_step.approaches(space, u_next)
+        collides = tile_step.approaches(u_next, slowest)
         if elastic is not None:
-            collides |= jnp.any(rebound.loaded(space, stored), axis=0)
+            collides |= jnp.any(rebound.loaded(stored, slowest), axis=0)
         done = live if once else live & (~collides | (steps >= max_steps))
         after = impulse, steps, worst
         if complete is not None:
@@ -248,7 +249,6 @@ def _nothing_yet(
 def lane_status(results: LaneResults) -> Any:
     """Status bits (n,) uint32 of the samples, in NumPy."""
     residual = np.asarray(results.residual)
-    limit = 1e-6 if residual.dtype == np.float64 else 1e-3
-    stalled = np.where(residual <= limit, 0, int(Status.STALLED))
+    stalled = np.where(residual <= residual_limit(residual.dtype), 0, int(Status.STALLED))
     unterminated = np.where(results.collides, int(Status.UNTERMINATED), 0)
     return (stalled | unterminated).astype(np.uint32)

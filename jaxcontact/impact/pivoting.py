@@ -34,7 +34,7 @@ def impact_lcp(
         block = slice(nc + contact * k, nc + (contact + 1) * k)
         spread[block, contact * rows + 1 : (contact + 1) * rows] = directions
     fan = jnp.asarray(spread, dtype)
-    # An inactive contact has zero rows; a unit diagonal and w = 1 keep its impulse at zero.
+    # An inactive contact has zero rows; a unit diagonal and w >= 0 keep its impulse at zero.
     idle = jnp.where(space.active, 0.0, 1.0).astype(dtype)
     couple = fan @ space.delassus @ fan.T
     couple = couple + jnp.diag(jnp.concatenate([idle, jnp.zeros(nc * k, dtype)]))
@@ -46,7 +46,7 @@ def impact_lcp(
             [jnp.concatenate([jnp.diag(space.mu), -ones.T], axis=1), zeros],
         ]
     )
-    w = jnp.concatenate([fan @ u, jnp.zeros(nc, dtype)]) + jnp.concatenate(
+    w = jnp.concatenate([fan @ u, jnp.zeros(nc, dtype)]) + jnp.max(jnp.abs(u)) * jnp.concatenate(
         [idle, jnp.zeros(nc * (k + 1), dtype)]
     )
     if impulse_max is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.impact import routh
-from jaxcontact.impact.contact_space import collision_tolerance
+from jaxcontact.impact.contact_space import contact_space, slowest_approach
 from jaxcontact.impact.sampling import Progress, sample
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
@@ -82,12 +82,13 @@ def approximate_set(
     psi = size * nc * (1.0 + float(np.max(terms.mu))) + 1.0
     closing = float(tolerance) / (3.0 * psi)
 
+    space = contact_space(terms)
+    slowest = np.asarray(slowest_approach(space, v) / space.scale[:: 1 + space.num_tangents])
+    active = np.asarray(terms.active)
     v_plus = np.array(samples.v_plus)
 
     def approaching(velocities: np.ndarray) -> np.ndarray:
-        normal = velocities @ np.asarray(terms.J_n).T
-        slow = normal < -collision_tolerance(v_plus.dtype)
-        return np.any(slow & np.asarray(terms.active), axis=1)
+        return np.any(active & (velocities @ np.asarray(terms.J_n).T < -slowest), axis=1)
 
     unfinished = np.flatnonzero(approaching(v_plus))
     one_selection = "lemke" if selection == "lemke" else "all"

@@ -13,8 +13,8 @@ name. Contact c keeps a store S_c of energy that it can give back, 0 before the 
    it has more, see `rebound_in_space.py`.
 
 A contact that is driven in again compresses again, and its store grows. The impact ends when nothing
-approaches and every store is empty (less than what an approach at 1e-8 m/s would store). Draws of 0 keep a
-contact from moving on, so compression and restitution of the contacts come in any relative order.
+approaches and every store is empty (less than what the slowest approach that counts would store). Draws of 0
+keep a contact from moving on, so compression and restitution of the contacts come in any relative order.
 
 Proven, in exact arithmetic, with E the kinetic energy:
 
@@ -53,7 +53,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact import inputs
-from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance
+from jaxcontact.impact.contact_space import ContactSpace
 from jaxcontact.solvers import modes
 from jaxcontact.terms import ContactTerms
 
@@ -76,9 +76,9 @@ def check(terms: ContactTerms, restitution: Any) -> jax.Array | None:
     return jnp.broadcast_to(jnp.asarray(restitution, terms.M.dtype), (nc,))
 
 
-def loaded(space: ContactSpace, stored: jax.Array) -> jax.Array:
-    """(m, *batch) bool: contacts with something in store that counts."""
-    return stored > _column(_least(space), stored)
+def loaded(stored: jax.Array, slowest: jax.Array) -> jax.Array:
+    """(m, *batch) bool: contacts with more in store than an approach at `slowest` (m,) would store."""
+    return stored > _column(0.5 * slowest**2, stored)
 
 
 def give_back(
@@ -90,6 +90,7 @@ def give_back(
     change: jax.Array,
     stored: jax.Array,
     speed: jax.Array,
+    slowest: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """What a step of compression stores, and the pushes behind it.
 
@@ -102,6 +103,7 @@ def give_back(
         change: (2m, *batch) its impulse.
         stored: (m, *batch) energy in store before.
         speed: () |v|_M before the impact.
+        slowest: (m,) approach that counts, see `contact_space.slowest_approach`.
 
     Returns:
         impulse (2m, *batch) of the pushes, stored (m, *batch).
@@ -110,8 +112,8 @@ def give_back(
     """
     m = stored.shape[0]
     noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
-    least = _column(slowest(space), stored)
-    ready = loaded(space, stored) & (u[0::2] >= -least)
+    least = _column(slowest, stored)
+    ready = loaded(stored, slowest) & (u[0::2] >= -least)
     stored = stored + gain(elastic, u, u_next, change, noise, speed)
     order = _order(lax.stop_gradient(cap))
     delassus = space.delassus
@@ -218,18 +220,6 @@ def _order(cap: jax.Array) -> jax.Array:
     m = cap.shape[0]
     before = [[(cap[d] > cap[c]) | ((cap[d] == cap[c]) & (d < c)) for d in range(m)] for c in range(m)]
     return jnp.stack([sum(b.astype(jnp.int32) for b in row) for row in before])
-
-
-def slowest(space: ContactSpace) -> jax.Array:
-    """(m,) rate of approach that counts."""
-    return collision_tolerance(space.delassus.dtype) * lax.stop_gradient(
-        space.scale[:: 1 + space.num_tangents]
-    )
-
-
-def _least(space: ContactSpace) -> jax.Array:
-    """(m,) what an approach at that rate stores."""
-    return 0.5 * slowest(space) ** 2
 
 
 def _total(x: jax.Array) -> jax.Array:

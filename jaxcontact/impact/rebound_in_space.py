@@ -28,7 +28,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact.contact_space import ContactSpace
-from jaxcontact.impact.rebound import gain, least_of, loaded, reach, slowest
+from jaxcontact.impact.rebound import gain, least_of, loaded, reach
 
 
 class _Push(NamedTuple):
@@ -61,6 +61,7 @@ def give_back_in_space(
     change: jax.Array,
     stored: jax.Array,
     speed: jax.Array,
+    slowest: jax.Array,
     directions: np.ndarray,
 ) -> tuple[jax.Array, jax.Array]:
     """What a step of compression stores, and the pushes behind it: `rebound.give_back` for two tangents.
@@ -72,6 +73,7 @@ def give_back_in_space(
         change: (3m,) its impulse.
         stored: (m,) energy in store before.
         speed: () |v|_M before the impact.
+        slowest: (m,) approach that counts.
         directions: (k, 2) corners of the friction polygon.
 
     Returns:
@@ -81,8 +83,7 @@ def give_back_in_space(
     """
     m = stored.shape[0]
     noise = float(jnp.finfo(u.dtype).eps) ** 0.575 * speed
-    least = slowest(space)
-    ready = loaded(space, stored) & (u[0::3] >= -least)
+    ready = loaded(stored, slowest) & (u[0::3] >= -slowest)
     stored = stored + gain(elastic, u, u_next, change, noise, speed)
     blocks = space.delassus.reshape(m, 3, m, 3)
     fan = jnp.asarray(directions, u.dtype)
@@ -93,7 +94,7 @@ def give_back_in_space(
         velocity = u_next.reshape(m, 3)[c] + blocks[c].reshape(3, -1) @ impulse.reshape(-1)
         own = blocks[c, :, c]
         contact = _Contact(own[0, 0], own[0, 1:], own[1:, 1:], space.mu[c], elastic[c])
-        goes = ready[c] & (velocity[0] >= -least[c])
+        goes = ready[c] & (velocity[0] >= -slowest[c])
         push = _Push(velocity[0], velocity[1:], cap[c], stored[c], jnp.zeros(3, u.dtype), goes)
         end, _ = lax.scan(lambda p, _: (_piece(p, contact, fan, noise), None), push, length=pieces)
         return (impulse.at[c].set(end.impulse), stored.at[c].set(end.stored)), None

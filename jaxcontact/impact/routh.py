@@ -9,7 +9,7 @@ foot rest. `resolve` is one whole sample with given draws, the pure core of `sam
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -17,17 +17,18 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact import inputs, rebound
-from jaxcontact.impact.anitescu_potra import all_outcomes
+from jaxcontact.impact.anitescu_potra import OutcomesInfo, all_outcomes
 from jaxcontact.impact.contact_space import (
     ContactSpace,
     ImpactInfo,
-    colliding,
+    approaching,
     contact_space,
     energy_ratio,
     friction_directions,
     mass_norm,
     outcome,
     residual_status,
+    slowest_approach,
 )
 from jaxcontact.impact.pivoting import random_cover, solve_by_pivoting
 from jaxcontact.impact.rebound_in_space import give_back_in_space
@@ -116,8 +117,8 @@ def routh_step(
         ValueError, TypeError: as `anitescu_potra`; impulse_max of the wrong shape or negative; "all" for
             spatial terms or more than five contacts.
 
-    Status: STALLED for a residual above 1e-6; inside jit NONFINITE, INVALID, PENETRATION for bad
-        numbers, with v returned as it came.
+    Status: STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE, INVALID, PENETRATION for
+        bad numbers, with v returned as it came.
 
     Derivative: of the contact modes of the chosen solution, by v, impulse_max and all terms, any
         order. At a kink that of the mode taken: stick before slide, rest before separation.
@@ -133,7 +134,21 @@ def routh_step(
     return v_next, info
 
 
-def routh_step_all(terms: ContactTerms, v: jax.Array, impulse_max: jax.Array) -> tuple[jax.Array, jax.Array]:
+@overload
+def routh_step_all(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, *, with_info: Literal[False] = False
+) -> tuple[jax.Array, jax.Array]: ...
+
+
+@overload
+def routh_step_all(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, *, with_info: Literal[True]
+) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
+
+
+def routh_step_all(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, *, with_info: bool = False
+) -> Any:
     """Every distinct solution of one step (`routh_step`), by enumerating contact modes.
 
     Exhaustive for planar systems of up to five contacts. Outcomes closer than 1e-7 |v|_M are one.
@@ -142,23 +157,30 @@ def routh_step_all(terms: ContactTerms, v: jax.Array, impulse_max: jax.Array) ->
         terms: planar contact terms, nc <= 5.
         v: (nv,) velocity.
         impulse_max: (nc,) largest normal impulse, N s.
+        with_info: whether to return the `OutcomesInfo`, too.
 
     Returns:
-        v_next (k, nv) and valid (k,), k = 7^nc: the valid outcomes come first, in a fixed order.
+        v_next (k, nv) and valid (k,), k = 7^nc: the valid outcomes come first, in a fixed order; and with
+        `with_info` an OutcomesInfo.
 
     Raises:
         ValueError, TypeError: as `routh_step`.
+
+    Status: as `anitescu_potra_all`.
 
     Derivative: as `routh_step`, of each outcome.
     """
     inputs.check(terms, v)
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
     inputs.check_planar_enumeration(terms, modes.MAX_ENUMERATED, "routh_step_all")
-    return _routh_step_all(terms, v, impulse_max)
+    found = _routh_step_all(terms, v, impulse_max)
+    return found if with_info else found[:2]
 
 
 @jax.jit
-def _routh_step_all(terms: ContactTerms, v: jax.Array, impulse_max: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _routh_step_all(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array
+) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     terms, v, status = inputs.prepare(terms, v)
     status = status | _impulse_status(impulse_max)
     space = contact_space(terms)
@@ -190,7 +212,8 @@ def resolve(
 ) -> tuple[jax.Array, ImpactInfo]:
     """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
 
-    Steps (`routh_step`) until no active contact approaches faster than 1e-8 m/s, at most N of them. With
+    Steps (`routh_step`) until no active contact approaches faster than 1e-8 of the fastest approach
+    before, at most N of them. With
     restitution a step also lets contacts push that have energy in store, each by at most its impulse_max, and
     steps go on until the stores are empty; `rebound.py` and `rebound_in_space.py` say how, what is proven and
     what is observed.
@@ -281,12 +304,12 @@ def _resolve(
     directions = friction_directions(terms.J_t.shape[1], num_directions)
     space = contact_space(terms)
     table = _mode_table(space, selection)
-    speed = mass_norm(space.mass, v)
+    speed, slowest = mass_norm(space.mass, v), slowest_approach(space, v)
     elastic = None if restitution is None else jnp.where(status == 0, restitution, 0.0) ** 2
 
     def step(carry: Any, draw: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
         v, impulse, status, worst, count, stored = carry
-        needed = jnp.any(colliding(terms, v)) if until_separated else jnp.array(True)
+        needed = jnp.any(approaching(space, v, slowest)) if until_separated else jnp.array(True)
         v_next, change, misfit, solver = _step(space, table, directions, v, *draw, needed)
         solver = solver | residual_status(misfit)
         # If no contact approaches at all, v stays, but what rests stays at rest to first order.
@@ -295,11 +318,11 @@ def _resolve(
         v_next = jnp.where(needed, v_next, jnp.where(count == 0, held, v))
         moved = needed
         if elastic is not None:
-            moved |= jnp.any(rebound.loaded(space, stored))
+            moved |= jnp.any(rebound.loaded(stored, slowest))
             change = jnp.where(needed, change, 0.0)
             cap = jnp.where(space.active, draw[0] / space.scale[:: 1 + space.num_tangents], 0.0)
             u, u_next = space.jacobian @ v, space.jacobian @ v_next
-            passage = (space, elastic, cap, u, u_next, change, stored, speed)
+            passage = (space, elastic, cap, u, u_next, change, stored, speed, slowest)
             if space.num_tangents == 1:
                 push, stored = rebound.give_back(*passage)
             else:
@@ -317,9 +340,9 @@ def _resolve(
     nothing = None if elastic is None else jnp.zeros_like(space.mu)
     start = (v, jnp.zeros_like(space.scale), status, jnp.zeros((), v.dtype), jnp.int32(0), nothing)
     (v_plus, impulse, total, worst, count, stored), path = lax.scan(step, start, (impulse_max, pick))
-    left = jnp.any(colliding(terms, v_plus)) & until_separated
+    left = jnp.any(approaching(space, v_plus, slowest)) & until_separated
     if stored is not None:
-        left |= jnp.any(rebound.loaded(space, stored))
+        left |= jnp.any(rebound.loaded(stored, slowest))
     info = ImpactInfo(
         status=total | flag(left, Status.UNTERMINATED),
         residual=worst,

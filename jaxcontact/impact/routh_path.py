@@ -19,11 +19,11 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.contact_space import (
     ContactSpace,
     ImpactInfo,
-    collision_tolerance,
     contact_space,
     energy_ratio,
     mass_norm,
     mode_impulse,
+    slowest_approach,
 )
 from jaxcontact.solvers import modes
 from jaxcontact.status import Status, flag
@@ -87,7 +87,7 @@ def _routh_path(
     table = modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=True)
     tolerance = 10.0 * modes.feasibility_tolerance(dtype)
     near = tolerance * mass_norm(space.mass, v)  # velocities below it count as zero
-    slowest = jnp.maximum(near, collision_tolerance(dtype) * fixed.scale[::2])
+    slowest = jnp.maximum(near, slowest_approach(space, v))
     # Rates in scaled impulse; their common size is that of s, which has no meaning.
     cap = rates / space.scale[::2]
     cap = cap / jnp.maximum(jnp.max(lax.stop_gradient(cap)), jnp.finfo(dtype).tiny)

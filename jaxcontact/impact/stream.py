@@ -101,7 +101,7 @@ class Stream:
         self.restitution = restitution
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
-        self.collides = bool(jnp.any(colliding(terms, v)))
+        self.collides = bool(jnp.any(colliding(terms, v, v)))
         self.enumerates = self.collides and selection != "lemke"
         self.complete = selection == "all" or not self.collides
         self.independent = (draws.independent and selection != "visited") or not self.collides

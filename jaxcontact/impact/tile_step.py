@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.impact.contact_space import ContactSpace, collision_tolerance
+from jaxcontact.impact.contact_space import ContactSpace
 from jaxcontact.solvers import leaves, modes, sieve
 
 FEW = 128  # modes that a tile is expected to meet at most
@@ -102,11 +102,9 @@ def largest(space: ContactSpace, step: jax.Array) -> jax.Array:
     return jnp.where(space.active, step / space.scale[0::2], 0.0)
 
 
-def approaches(space: ContactSpace, u: jax.Array) -> jax.Array:
-    """(tile,) bool, whether a contact approaches at the scaled velocities u (2m, tile)."""
-    # Approach speeds are compared in m/s.
-    slowest = -collision_tolerance(u.dtype) * space.scale[0::2]
-    return jnp.any(u[0::2] < slowest[:, None], axis=0)
+def approaches(u: jax.Array, slowest: jax.Array) -> jax.Array:
+    """(tile,) bool, whether a contact approaches faster than (m,) at u (2m, tile); all scaled."""
+    return jnp.any(u[0::2] < -slowest[:, None], axis=0)
 
 
 def least_bad(table: modes.ModeTable, x: jax.Array) -> jax.Array:
@@ -156,10 +154,10 @@ def misfit(
 ) -> jax.Array:
     """The residual of `ImpactInfo` for planar contacts, per lane: (tile,)."""
     u_n, u_t, lam_n, lam_t = u[0::2], u[1::2], impulse[0::2], impulse[1::2]
-    limit, cone_unit = space.mu[:, None] * lam_n, space.scale[1::2]
+    limit = space.mu[:, None] * lam_n
     complementarity = jnp.abs(lam_n - jnp.clip(lam_n - u_n, 0.0, cap)) / speed
-    excess = jnp.maximum(jnp.abs(lam_t) - limit, 0.0) * cone_unit[:, None]
-    cone = excess / (jnp.maximum(limit, 0.0) * cone_unit[:, None] + 1.0)
-    dissipation = jnp.abs(lam_t * u_t + limit * jnp.abs(u_t)) / speed**2
+    unit = jnp.maximum(limit, 0.0) + speed
+    cone = jnp.maximum(jnp.abs(lam_t) - limit, 0.0) / unit
+    dissipation = jnp.abs(lam_t * u_t + limit * jnp.abs(u_t)) / speed / unit
     worst = jnp.maximum(jnp.maximum(complementarity, cone), dissipation)
     return jnp.max(jnp.where(space.active[:, None], worst, 0.0), axis=0)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.impact.inputs import is_concrete
+from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.replay import motion
 from jaxcontact.simulate.strike import Law
 from jaxcontact.simulate.trajectory import Trajectory
@@ -90,6 +91,7 @@ def variational(
     if not is_concrete(dt):
         raise ValueError("dt: expected a number that is known, for it sets the number of steps")
     _check_order(order, system.structure.num_contacts)
+    warn_if_single(state.q.dtype, "`variational`")
     num_steps = max(1, round(float(duration) / float(dt)))
     dtype = state.q.dtype
     wait = dt if zeno is None else zeno

@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -123,7 +122,7 @@ def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict
     for order in (active, active[::-1]):
         path, place = [np.asarray(v)], 0
         for _ in range(MAX_IMPACTS):
-            approaching = np.asarray(_colliding(terms, path[-1]))
+            approaching = np.asarray(colliding(terms, path[-1], v))
             if not approaching.any():
                 break
             contact = order[place] if approaching[order[place]] else order[1 - place]
@@ -131,9 +130,6 @@ def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict
             path.append(_after_one(terms, contact, path[-1]))
         found[f"one at a time, {labels[order[0]]} first"] = np.stack(path)
     return found
-
-
-_colliding = jax.jit(colliding)
 
 
 def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
