@@ -26,12 +26,15 @@ class Status(enum.IntFlag):
     INVALID = 1 << 5  # negative friction, mass matrix not symmetric positive definite
     PENETRATION = 1 << 6  # a gap is negative beyond the contact tolerance
     RAY = 1 << 7  # Lemke's method ended on a secondary ray: no solution found
+    ENERGY = 1 << 8  # energy rose by more than the work done and the order of the step explain
     GRAZING = 1 << 16  # a guard is touched without being crossed
     SIMULTANEOUS = 1 << 17  # several events at once whose order matters
     ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
 
     NOTES = GRAZING | SIMULTANEOUS | ZENO
-    FAILURES = MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY
+    FAILURES = (
+        MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | ENERGY
+    )
 
     @classmethod
     def describe(cls, status: Any) -> str:

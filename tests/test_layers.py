@@ -14,7 +14,7 @@ ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_pytree", "status", "arguments", "cores"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
-    ("geometry", "joints", "law", "event_system", "system"),
+    ("geometry", "joints", "law", "event_system", "system", "gyroscopic"),
     ("terms",),
     ("solvers",),
     ("impact", "compliant", "ess"),

@@ -55,7 +55,7 @@ def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
     """The tangent step (nv,) that takes touching contacts towards phi = 0, without any momentum.
 
     A gap is off by its round-off, and by what is left of it where an event is found. As a velocity, in a
-    short step, that would be energy from nothing. Each contact moves by its share: several settle in a few steps.
+    short step, that would be energy from nothing. Each contact moves by its share: several need a few steps.
     """
     normals = contacts.rows[:, 0]
     response = inverse @ normals.T
@@ -73,12 +73,14 @@ def mean_velocities(system: System, params: Params, q: jax.Array, w: jax.Array, 
     middle, reach = 0.5, 0.5 * 0.6**0.5
     parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
     share = jnp.array([5.0, 8.0, 5.0], q.dtype) / 18.0
-    each = jax.vmap(lambda part: contact_velocities(system, params, retract(system, q, part * h * w), w))(parts)
+    each = jax.vmap(lambda part: contact_velocities(system, params, retract(system, q, part * h * w), w))(
+        parts
+    )
     return jnp.tensordot(share, each, 1)
 
 
-def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Kinetic energy less that of gravity, J."""
+def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Kinetic energy and that of gravity, J."""
     structure = system.structure
     (x, turned), (x_dot, turning) = jax.jvp(
         lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
@@ -90,7 +92,23 @@ def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> ja
         spin = jax.vmap(rotations.vee)(jnp.einsum("bji,bjk->bik", turned, turning))
         inertia = params.inertia
     kinetic = jnp.sum(params.mass * jnp.sum(x_dot**2, axis=1)) + jnp.sum(inertia * spin**2)
-    return 0.5 * kinetic + jnp.sum(params.mass * (x @ params.gravity))
+    return 0.5 * kinetic, -jnp.sum(params.mass * (x @ params.gravity))
+
+
+def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Kinetic energy less that of gravity, J."""
+    kinetic, potential = energies(system, params, q, v)
+    return kinetic - potential
+
+
+def applied_force(system: System, params: Params, state: State) -> jax.Array:
+    """The generalized force (nv,) of `forces` and `drive`."""
+    force = jnp.zeros_like(state.v)
+    if system.forces is not None:
+        force = force + system.forces(system.structure, state.q, state.v, params)
+    if system.drive is not None:
+        force = force + system.drive(system.structure, state, params)
+    return force
 
 
 def _at_midpoint(
@@ -101,11 +119,7 @@ def _at_midpoint(
     force, momentum = jax.grad(
         lambda delta, v: lagrangian(system, params, retract(system, middle, delta), v), argnums=(0, 1)
     )(jnp.zeros_like(w), w)
-    if system.forces is not None:
-        force = force + system.forces(system.structure, middle, w, params)
-    if system.drive is not None:
-        now = State(q=middle, v=w, t=t + 0.5 * h)
-        force = force + system.drive(system.structure, now, params)
+    force = force + applied_force(system, params, State(q=middle, v=w, t=t + 0.5 * h))
     return momentum, force
 
 
