@@ -26,6 +26,7 @@ class Status(enum.IntFlag):
     INVALID = 1 << 5  # negative friction, mass matrix not symmetric positive definite
     PENETRATION = 1 << 6  # a gap is negative beyond the contact tolerance
     RAY = 1 << 7  # Lemke's method ended on a secondary ray: no solution found
+    ENERGY = 1 << 8  # energy rose by more than the work done and the order of the step explain
     INACCURATE = 1 << 9  # an estimated error is above the tolerance asked for
     GRAZING = 1 << 16  # a guard is touched without being crossed
     SIMULTANEOUS = 1 << 17  # several events at once whose order matters
@@ -34,8 +35,9 @@ class Status(enum.IntFlag):
 
     NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND
     FAILURES = (
-        MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | INACCURATE
-    )
+        MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | ENERGY
+        | INACCURATE
+    )  # fmt: skip
 
     @classmethod
     def failed(cls, status: Any) -> Any:

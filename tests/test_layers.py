@@ -15,7 +15,7 @@ ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_lazy", "_pytree", "status", "arguments", "precision", "cores", "fingerprint"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
-    ("geometry", "joints", "law", "event_system", "system"),
+    ("geometry", "joints", "law", "event_system", "system", "gyroscopic"),
     ("terms",),
     ("io",),
     ("solvers",),

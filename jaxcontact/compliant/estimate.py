@@ -68,7 +68,7 @@ def estimate_forces(
         mobility = row_algebra.row_mobility(jnp.diagonal(problem.M), columns, nb + nl, nc)
         rigid = TIE_BREAK / jnp.where(mobility > 0, problem.dt * mobility, 1.0)
         stiff = jnp.where(used, jnp.maximum(row.rate, rigid), 0.0)
-        needed = problem.M @ (after.v - before.v) - problem.dt * problem.f
+        needed = problem.M @ (after.v - problem.v) - problem.dt * problem.f
         program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)))
         program = program.replace(v=jnp.zeros_like(before.v), push=-needed, potential=None)
         found = cone_newton.solve_cone_program(program, jnp.zeros_like(row.base))

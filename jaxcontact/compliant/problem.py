@@ -26,8 +26,8 @@ class Problem(Record):
 
     Attributes:
         M: (nv, nv) mass matrix; or `Diagonal`, where the rows are `BodyRows`.
-        v: (nv,) velocity at the start of the step.
-        f: (nv,) generalized force other than of the constraints, tau - bias.
+        v: (nv,) velocity at the start of the step; of a mechanism after its gyroscopic forces.
+        f: (nv,) generalized force other than of the constraints, tau - bias, without gyroscopic ones.
         terms: rows G, gaps phi, Gdot v, friction and kinds.
         law: stiffness, damping and friction of the constraints.
         dt: h, s.

@@ -17,6 +17,7 @@ from jaxcontact.arguments import check_count, check_type
 from jaxcontact.block_tridiagonal import BlockTridiagonal
 from jaxcontact.body_rows import BodyRows
 from jaxcontact.compliant import min_norm, staggered
+from jaxcontact.compliant.energy import gains_energy
 from jaxcontact.compliant.problem import Problem, by_axis, by_contact, convex_program, count_rows, row_law
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
@@ -173,7 +174,7 @@ def solve_velocity(
     else:
         x, p, iterations, converged = _search(problem, start, cone, solver)
         x, p = _attach(problem, x, p, cone)
-    return x, _info(problem, x, p, iterations, converged, cone)
+    return x, _info(problem, x, p, iterations, converged, cone, formulation)
 
 
 def _info(
@@ -183,6 +184,7 @@ def _info(
     iterations: jax.Array,
     converged: jax.Array,
     cone: str,
+    formulation: str,
 ) -> StepInfo:
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
@@ -209,6 +211,8 @@ def _info(
     off_balance = jnp.max(jnp.abs(momentum)) > precision.eps**0.5 * (scale + precision.tiny / precision.eps)
     status = flag(~finite, Status.NONFINITE) | flag(finite & (~converged | off_balance), unfinished)
     status = status | flag(_bad_numbers(problem), Status.INVALID)
+    if formulation != "min_norm":  # the paper's programs do not keep the law
+        status = status | flag(finite & gains_energy(problem, program, x, p), Status.ENERGY)
     return StepInfo(
         status=status,
         lam=by_contact(p, terms.kind) / h,
@@ -260,8 +264,9 @@ def solve(
         ValueError: unknown names, combinations that make no sense, shapes or row orders that do not fit.
 
     Status: MAX_ITERS (STALLED for "staggered") where the conditions are not met or the momenta are not in
-        balance to the square root of the precision, NONFINITE, and INVALID for negative stiffness, damping or
-        friction, masses or dt that are not positive.
+        balance to the square root of the precision, NONFINITE, INVALID for negative stiffness, damping or
+        friction, masses or dt that are not positive, and ENERGY where a step gains more than the work done
+        on it (not for "min_norm"; see `energy.py`).
 
     Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
         change of mode that of the mode found. Any order. None for "min_norm".

@@ -14,6 +14,7 @@ from jaxcontact.arguments import check_array, check_number, check_type
 from jaxcontact.body_rows import Diagonal
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
+from jaxcontact.gyroscopic import turned_by_gyroscopes
 from jaxcontact.status import Status, flag
 from jaxcontact.system import (
     Params,
@@ -43,14 +44,16 @@ def assemble(
         M, terms = Diagonal(values=free_masses(system, params).ravel()), rows_by_body(system, params, state)
     else:
         M, terms = mass_matrix(system, params, state.q), constraint_terms(system, params, state)
+    h = jnp.asarray(dt, state.q.dtype)
+    turned, gyroscopic = turned_by_gyroscopes(system, params, state, h)
     return Problem(
         M=M,
-        v=state.v,
+        v=turned,
         # Forces that depend on time, `System.drive`, are those of the end of the step.
-        f=tau - bias(system, params, state.replace(t=state.t + dt)),
+        f=tau - bias(system, params, state.replace(t=state.t + dt)) - gyroscopic,
         terms=terms,
         law=params.law,
-        dt=jnp.asarray(dt, state.q.dtype),
+        dt=h,
     )
 
 
@@ -69,7 +72,8 @@ def step(
     """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
 
     First order in dt and L-stable in the constraints: as dt grows, a deviation dies in one step. Forces other
-    than those of constraints are evaluated at the start of the step (Drumwright, eqs 36-39).
+    than those of constraints are evaluated at the start of the step (Drumwright, eqs 36-39), but for
+    gyroscopic ones, which are taken at the midpoint and do no work: a spinning body gains no energy.
 
     Args:
         system: the mechanism (static); `params.law` says how its constraints yield.

@@ -101,9 +101,9 @@ def ordering_map(
     if np.ndim(order) != 1:
         raise ValueError(f"order: expected (k,) indices of guards, got {np.ndim(order)} axes")
     if not isinstance(order, jax.core.Tracer):
-        order = np.asarray(order)
-        if len(set(order.tolist())) < len(order):
-            raise ValueError(f"order: expected distinct guards, got {order}")
+        listed = np.asarray(order).tolist()
+        if len(set(listed)) < len(listed):
+            raise ValueError(f"order: expected distinct guards, got {listed}")
     check_guards("order", es, params, x_corner, order)
     order = jnp.asarray(order)
     repeated = jnp.any(jnp.tril(order[:, None] == order[None, :], -1))

@@ -78,8 +78,8 @@ def contact_impulses(
         # they were: the impulses of a wrong set are no better start. Twice as many each time: where contacts
         # nearly oppose each other it takes some hundreds until the modes are right.
         tired = count % PATIENCE == PATIENCE - 1
-        number = SWEEPS << (count // PATIENCE)
-        calm = lax.cond(tired, lambda: lax.fori_loop(0, number, sweep, calm), lambda: calm)
+        number = jnp.where(tired, SWEEPS << (count // PATIENCE), 0)
+        calm = lax.fori_loop(0, number, sweep, calm)
         lam = jnp.where(tired, calm, lam)
         found = modes(lam)
         equations, rhs = _equations(*fixed, *found)

@@ -12,8 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact import linalg
 from jaxcontact.impact.contact_space import collision_tolerance
 from jaxcontact.simulate.discrete import onto_closed_contacts, take_step
+from jaxcontact.simulate.energy import impact_gains, move_gains
 from jaxcontact.simulate.node import Node, approaching, arrive, contacts_of, loads, terms_at, touching
 from jaxcontact.simulate.pieces import EVENT, IMPACT, WHOLE, Pieces, kept, no_pieces
 from jaxcontact.simulate.strike import Law, Strike, strike
@@ -91,7 +93,8 @@ def run(
     terms = terms_at(system, params, state.q, state.t)
     start = arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
     nc, dim = terms.phi.shape[0], system.structure.dim
-    bad = flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    deep = flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    bad = _bad_numbers(params, state, start, setting)
     impacts, unused = _no_impacts(system, setting, start, max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
     last = jnp.full(nc, -jnp.inf, start.q.dtype)
@@ -116,9 +119,8 @@ def run(
 
         end = lax.while_loop(moving, turn, begin)
         status = end.status | flag(end.turns >= MAX_TURNS, Status.MAX_ITERS)
-        status = (
-            status | flag(~jnp.all(jnp.isfinite(end.node.p)), Status.NONFINITE) | jnp.where(k == 0, bad, 0)
-        )
+        status = status | flag(~jnp.all(jnp.isfinite(end.node.p)), Status.NONFINITE)
+        status = status | bad | jnp.where(k == 0, deep, 0)
         row = (end.node.q, end.node.v, end.node.t, end.node.closed, end.impulse, status, end.num_pieces - 1)
         return (end.node, end.last, end.impacts, end.pieces, end.num_pieces), row
 
@@ -130,6 +132,17 @@ def run(
         states=State(q=q, v=v, t=t), contacts=closed, impulse=rows[4], impacts=impacts, status=rows[5]
     )
     return Run(trajectory, pieces, count, rows[6])
+
+
+def _bad_numbers(params: Params, state: State, start: Node, setting: Setting) -> jax.Array:
+    """Bits of numbers that no motion has."""
+    numbers = [x for x in jax.tree.leaves((params, state)) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in numbers]).all()
+    mass = (linalg.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
+    restitution, zeno = setting[:2]
+    share = (restitution >= 0) & (restitution <= 1)
+    good = mass & jnp.all(params.inertia >= 0) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
+    return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
 def _whole(remaining: jax.Array, nc: int) -> _Search:
@@ -161,8 +174,11 @@ def _collide(setting: Setting, t_end: jax.Array, unused: Pieces, carry: _Carry) 
     node, impacts = carry.node, carry.impacts
     near, striking = touching(node.terms), approaching(node)
     soon = jnp.any(striking & (node.t - carry.last < setting.zeno))
-    after, hit = impact(setting, node, near, soon, impacts.count)
-    status = carry.status | hit.status | flag(soon, Status.ZENO)
+    # In a batch worlds without an impact come along; they ask no law.
+    after, hit = impact(setting, node, near, soon | ~jnp.any(striking), impacts.count)
+    status = (
+        carry.status | hit.status | flag(soon, Status.ZENO) | flag(impact_gains(node, after), Status.ENERGY)
+    )
     carry = carry._replace(
         node=after,
         search=_whole(t_end - node.t, near.shape[0]),
@@ -257,7 +273,8 @@ def _move(
         kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
         h=search.h, w=step.w, impulse=step.impulse, second=second, who=who,
     )  # fmt: skip
-    status = flag(~(step.solved & fine), Status.STALLED)
+    gains = move_gains(system, params, node, step, arrived, second, search.h)
+    status = flag(~(step.solved & fine), Status.STALLED) | flag(gains, Status.ENERGY)
     taken = (arrived, _whole(t_end - t, nc), carry.impulse + step.impulse + second, status, piece)
     refused = (node, following, carry.impulse, jnp.uint32(0), unused)
     new, search, impulse, status, piece = jax.tree.map(

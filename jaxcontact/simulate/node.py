@@ -29,9 +29,14 @@ class Node(NamedTuple):
     closed: jax.Array  # (nc,) bool: touching, not approaching and not leaving
 
 
+def touching_gap(dtype: jnp.dtype) -> float:
+    """Gap in m below which a contact touches: 1e-9, 1e-5 in single precision."""
+    return 1e-9 if jnp.finfo(dtype).bits >= 64 else 1e-5
+
+
 def touching(terms: ContactTerms) -> jax.Array:
-    """Contacts (nc,) that an impact takes part in: gaps below 1e-9 m, 1e-5 m in single precision."""
-    return terms.phi <= (1e-9 if jnp.finfo(terms.phi.dtype).bits >= 64 else 1e-5)
+    """Contacts (nc,) that an impact takes part in."""
+    return terms.phi <= touching_gap(terms.phi.dtype)
 
 
 def approaching(node: Node) -> jax.Array:
@@ -57,7 +62,10 @@ def terms_at(system: System, params: Params, q: jax.Array, t: jax.Array) -> Cont
 
 def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
     """The contacts of a step that starts at `terms`."""
-    return Contacts(jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1), terms.mu, closed)
+    rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
+    most = 10.0 * touching_gap(terms.phi.dtype)  # more is no round-off: PENETRATION says so
+    off = jnp.where(closed, jnp.clip(terms.phi, -most, most), jnp.clip(terms.phi, -most, 0.0))
+    return Contacts(rows, terms.mu, off, closed)
 
 
 def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Node:

@@ -72,8 +72,7 @@ def replay(
             return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
 
         def collide(_: None) -> tuple[Any, ...]:
-            sequence = piece.order if setting.law is None else None
-            after, hit = impact(setting, node, piece.who, piece.plastic, number, sequence)
+            after, hit = impact(setting, node, piece.who, piece.plastic, number, piece.order)
             return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
         def move(_: None) -> tuple[Any, ...]:

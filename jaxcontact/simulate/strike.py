@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ def strike(
     """The impact of the active contacts: plastic where that is asked for, else by `law` or by reflections.
 
     Args:
-        sequence: (k,) order on record of an impact that is repeated; None for `order`.
+        sequence: (k,) order on record of an impact that is repeated, nothing with `law`; None for `order`.
 
     Derivative: with a `sequence` of first order, forward and reverse, as far as `law` has one.
     """
@@ -46,15 +47,15 @@ def strike(
     stops = found[:, 0]
     status = flag(~fine, Status.STALLED)
     if law is not None:
-        v_plus, info = law(terms, v, key)
-        impulse = info.impulse if info.impulse.ndim == 1 else info.impulse[:, 0]
+        struck = functools.partial(_struck, law)
+        v_plus, impulse, said = (_in_turn(struck) if sequence is None else struck)(~plastic, terms, v, key)
         dead = v + these.response @ stops
         none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
         return Strike(
             jnp.where(plastic, dead, v_plus),
             jnp.where(plastic, stops / these.size, impulse),
             none,
-            status | jnp.where(plastic, 0, info.status),
+            status | jnp.where(plastic, 0, said),
         )
     if sequence is None:
         bounces, sequence, left = _reflections(these, order)
@@ -65,6 +66,40 @@ def strike(
     status = status | flag(left & ~plastic, Status.UNTERMINATED)
     v_plus = v + these.response @ impulse
     return Strike(v_plus, impulse / these.size, jnp.where(plastic, -1, sequence), status)
+
+
+def _struck(
+    law: Law, wanted: jax.Array, terms: ContactTerms, v: jax.Array, key: Any
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What the law says: v_plus (nv,), normal impulses (nc,), status; v and zeros where it is not asked."""
+
+    def ask() -> tuple[jax.Array, jax.Array, jax.Array]:
+        v_plus, info = law(terms, v, key)
+        impulse = info.impulse if info.impulse.ndim == 1 else info.impulse[:, 0]
+        return v_plus, impulse, jnp.asarray(info.status, jnp.uint32)
+
+    return lax.cond(wanted, ask, lambda: (v, jnp.zeros_like(terms.phi), jnp.uint32(0)))
+
+
+def _in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` whose batches go through it one by one.
+
+    `vmap` turns a `cond` into both of its branches for every world: a law that draws would cost in each trial
+    step of each of them what it costs in an impact. One by one only those pay that have one. No derivative.
+    """
+    call = jax.custom_batching.custom_vmap(function)
+
+    @call.def_vmap
+    def _(size: int, batched: Any, *given: Any) -> tuple[Any, Any]:
+        def row(x: jax.Array, is_batched: bool, i: jax.Array) -> jax.Array:
+            return x[i] if is_batched else x
+
+        out = lax.map(
+            lambda i: call(*jax.tree.map(lambda x, b: row(x, b, i), given, tuple(batched))), jnp.arange(size)
+        )
+        return out, jax.tree.map(lambda _: True, out)
+
+    return call
 
 
 def _reflections(these: Normals, order: str | tuple[int, ...]) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -10,13 +10,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.replay import motion
 from jaxcontact.simulate.strike import Law
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.system import Params, State, System
+from jaxcontact.system import Params, State, System, mass_matrix
 
 
 def variational(
@@ -37,10 +39,12 @@ def variational(
 
     Seghete & Murphey, VI. Between impacts the discrete Euler-Lagrange equations (29) of
     L_d = h L((q_0 + q_1) / 2, (q_1 - q_0) / h), with gravity in L, `forces` and `drive` at the midpoint;
-    momentum maps are kept and the energy error is bounded. A step in which a gap closes is shortened to end
-    there; the momentum goes through the impact law (30), and the motion goes on to the next multiple of dt.
-    Contacts that touch without approaching stay closed: their impulses keep the gap at zero, never pull, and
-    slide with the friction `params.mu` that dissipates most. Impacts have no friction unless `law` has.
+    momentum maps are kept, and the energy error is of second order, while contacts stick, too. A step in
+    which a gap closes is shortened to end there; the momentum goes through the impact law (30), and the
+    motion goes on to the next multiple of dt. Contacts that touch without approaching stay closed: impulses
+    at both ends of a step (RATTLE) keep the gap, never pull, and hold the material points in contact in their
+    place over the step, or slide with the friction `params.mu` that dissipates most. A gap that round-off
+    leaves is closed without momentum. Impacts have no friction unless `law` has.
 
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch
     (bit ZENO): a chatter that is faster than the steps is cut short, and the contact stays closed until its
@@ -71,12 +75,16 @@ def variational(
 
     Raises:
         ValueError: dt or duration not positive, an unknown order, a system with `constraints`, shapes that do
-            not fit.
+            not fit; known numbers that are not finite, masses, inertias, friction or `zeno` below zero,
+            masses that leave a coordinate without inertia, a restitution outside 0..1.
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
         where the start is; STALLED where Newton's method or the search for modes of contact fails; MAX_ITERS
         after 1000 trial steps within one, as when a tilted box in space, without restitution, rocked on an
-        edge (1 of 12 drops); NONFINITE; UNTERMINATED after 64 single impacts of one; and the bits of `law`.
+        edge (1 of 12 drops); UNTERMINATED after 64 single impacts of one; ENERGY where a move gains more
+        than the work of forces and its terms of second order (`energy.py`), or an impact gains any;
+        NONFINITE and INVALID for numbers as above that are traced; and the bits of `law`. In a batch `law` is
+        asked world by world, and only where there is an impact.
 
     Derivative: first order, forward and reverse, by state, params and restitution; the times of impact move
         along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more
@@ -91,13 +99,33 @@ def variational(
     if not is_concrete(dt):
         raise ValueError("dt: expected a number that is known, for it sets the number of steps")
     _check_order(order, system.structure.num_contacts)
+    wait = dt if zeno is None else zeno
+    _check_numbers(system, params, state, restitution, wait)
     warn_if_single(state.q.dtype, "`variational`")
     num_steps = max(1, round(float(duration) / float(dt)))
     dtype = state.q.dtype
-    wait = dt if zeno is None else zeno
     numbers = tuple(jnp.asarray(x, dtype) for x in (dt, restitution, wait))
     choice = (order, law, num_steps, int(max_impacts))
     return motion(system, *choice, params, state, *numbers, key)
+
+
+def _check_numbers(system: System, params: Params, state: State, restitution: Any, zeno: Any) -> None:
+    """Raise ValueError for known numbers that no motion has; those that are traced set bits."""
+    for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", params.gravity)):
+        if is_concrete(value):
+            check_number(name, value)
+    least = {"params.mass": params.mass, "params.inertia": params.inertia, "params.mu": params.mu}
+    for name, value in {**least, "restitution": restitution, "zeno": zeno}.items():
+        if is_concrete(value):
+            check_number(name, value, 0.0)
+    if is_concrete(restitution) and np.any(np.asarray(restitution) > 1):
+        raise ValueError(f"restitution: expected a number in 0..1, got {restitution}")
+    if is_concrete(params, state.q) and not np.all(np.asarray(params.mass) > 0):
+        mass = np.asarray(mass_matrix(system, params, state.q))
+        if np.linalg.eigvalsh(mass)[0] <= 0:
+            raise ValueError(
+                f"params.mass: expected masses that every coordinate moves, got {np.asarray(params.mass)}"
+            )
 
 
 def _check_order(order: str | tuple[int, ...], nc: int) -> None:

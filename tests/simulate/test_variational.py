@@ -191,8 +191,18 @@ def test_bad_numbers_and_starts_are_named():
     system, params, state = ball()
     below = run(ball(height=-1e-3))
     assert int(below.status[0]) & jc.Status.PENETRATION
-    nan = run((system, params.replace(mass=jnp.array([jnp.nan])), state))
-    assert int(nan.status[-1]) & jc.Status.NONFINITE
+    for name, value in {"mass": [jnp.nan], "mu": -1.0, "inertia": [-1.0]}.items():
+        with pytest.raises(ValueError, match=f"params.{name}: expected"):
+            run((system, params.replace(**{name: jnp.array(value)}), state))
+    with pytest.raises(ValueError, match=r"params.mass: .*moves"):
+        run((system, params.replace(mass=jnp.zeros(1)), state))
+    with pytest.raises(ValueError, match="state.q: expected finite"):
+        run((system, params, state.replace(q=state.q.at[0].set(jnp.nan))))
+    for restitution in (2.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="restitution: expected"):
+            run((system, params, state), restitution=restitution)
+    with pytest.raises(ValueError, match="zeno: expected"):
+        run((system, params, state), zeno=-1.0)
     with pytest.raises(ValueError, match="dt: expected a number > 0"):
         run((system, params, state), dt=0.0)
     with pytest.raises(ValueError, match="duration: expected a number > 0"):
@@ -204,6 +214,34 @@ def test_bad_numbers_and_starts_are_named():
     joint = jc.models.pendulum_joint()
     with pytest.raises(ValueError, match="no `constraints`"):
         run((joint.system, joint.params, joint.state))
+
+
+def test_bad_numbers_in_a_batch_are_those_of_their_lane():
+    system, params, state = ball()
+
+    def status(x, mass, mu, restitution, zeno):
+        begin = state.replace(q=state.q.at[0].set(x))
+        given = params.replace(mass=mass[None], mu=mu)
+        found = run((system, given, begin), restitution=restitution, zeno=zeno)
+        return found.status[0], found.status[-1]
+
+    good = np.array([0.0, MASS, MU, 1.0, 0.01])
+    bad = [
+        (0, np.nan),
+        (1, 0.0),
+        (1, -1.0),
+        (1, np.nan),
+        (2, -1.0),
+        (3, 2.0),
+        (3, -1.0),
+        (3, np.nan),
+        (4, -1.0),
+    ]
+    lanes = np.stack([good, *(np.where(np.arange(5) == k, value, good) for k, value in bad), good])
+    first, last = jax.jit(jax.vmap(status))(*jnp.asarray(lanes.T))
+    for found in (np.asarray(first), np.asarray(last)):
+        assert found[0] == found[-1] == 0
+        assert np.all(found[1:-1] & (jc.Status.NONFINITE | jc.Status.INVALID))
 
 
 def outcome(z):
