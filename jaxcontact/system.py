@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ class Structure:
             velocity in body axes, every other coordinate has its own time derivative as velocity.
         shapes: contact geometry.
         pairs: names (a, b) of the shapes that may touch; b may be a half-space.
+        tree: topology of a tree of bodies, a `mechanics.Tree`, for mechanisms that are one; else None.
     """
 
     dim: int
@@ -43,6 +44,7 @@ class Structure:
     quaternions: tuple[int, ...] = ()
     shapes: tuple[Shape, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    tree: Any = None
 
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
@@ -108,11 +110,13 @@ class Params(Record):
 
     Attributes:
         mass: (nb,) kg.
-        inertia: about the centre of mass, kg m^2: (nb,) in the plane, (nb, 3) principal in space.
+        inertia: about the centre of mass, kg m^2: (nb,) in the plane, (nb, 3) principal in space; of a tree
+            in space (nb, 3, 3) tensors in body axes.
         mu: friction coefficient, a number or (nc,).
         gravity: (dim,) m/s^2.
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
         law: how constraints yield, a `compliant.Law`; None where nothing reads it.
+        tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
     """
 
     mass: jax.Array
@@ -121,6 +125,7 @@ class Params(Record):
     gravity: jax.Array
     constants: Mapping[str, Any]
     law: Any = None
+    tree: Any = None
 
 
 class State(Record):
@@ -141,6 +146,39 @@ Drive = Callable[[Structure, State, Params], jax.Array]
 Constraints = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Array]]
 
 
+class Motion(NamedTuple):
+    """Frames (nb, dim), (nb, dim, dim) of bodies in world axes, and the rates of both."""
+
+    position: jax.Array
+    rotation: jax.Array
+    velocity: jax.Array
+    turning: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Mechanics:
+    """Closed forms of a kind of mechanism, in place of derivatives of its poses; module-level functions.
+
+    Attributes:
+        mass_matrix: (structure, q, params) -> (nv, nv).
+        bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
+        motion: (structure, q, v, params) -> `Motion`, and its rate while v stays as it is.
+        point_jacobians: (structure, q, params, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
+        drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
+        yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
+            part of all springs, dampers and actuators that a step takes implicitly; positive semidefinite.
+        num_controls: (structure) -> nu.
+    """
+
+    mass_matrix: Callable[..., jax.Array]
+    bias: Callable[..., jax.Array]
+    motion: Callable[..., tuple[Motion, Motion]]
+    point_jacobians: Callable[..., jax.Array]
+    drive: Callable[..., jax.Array]
+    yielding: Callable[..., tuple[jax.Array, jax.Array]]
+    num_controls: Callable[[Structure], int]
+
+
 @dataclasses.dataclass(frozen=True)
 class System:
     """A mechanism: its structure and pure functions of (structure, q, params).
@@ -150,12 +188,14 @@ class System:
 
     Attributes:
         structure: bodies, shapes and pairs.
-        poses: (structure, q, params) -> positions (nb, dim) of the centres of mass, and angles (nb,)
-            in the plane or body-to-world rotation matrices (nb, 3, 3) in space.
+        poses: (structure, q, params) -> positions (nb, dim) of the centres of mass (of a tree: of the
+            origins of its bodies), and angles (nb,) in the plane or body-to-world rotation matrices (nb, 3, 3)
+            in space.
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
         constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
             (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual ones.
         drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
+        mechanics: closed forms for a mechanism of a known kind; None derives everything from `poses`.
     """
 
     structure: Structure
@@ -163,6 +203,13 @@ class System:
     forces: Forces | None = None
     constraints: Constraints | None = None
     drive: Drive | None = None
+    mechanics: Mechanics | None = None
+
+    @property
+    def num_controls(self) -> int:
+        """Length of the controls of a step: nu of a mechanism with actuators, else nv."""
+        own = 0 if self.mechanics is None else self.mechanics.num_controls(self.structure)
+        return own or self.structure.num_velocities
 
     @property
     def fingerprint(self) -> str:
@@ -284,15 +331,18 @@ def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.
 
 
 def body_frames(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """World positions (nb, dim) of the centres of mass and rotation matrices (nb, dim, dim)."""
+    """World positions (nb, dim) and rotation matrices (nb, dim, dim) of the frames of bodies."""
     positions, turned = system.poses(system.structure, q, params)
     return positions, rotations.planar_matrix(turned) if system.structure.dim == 2 else turned
 
 
 def tangent_jacobian(system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array) -> jax.Array:
     """(df/dq) N(q): the derivative of `function(q)` by tangent directions, last axis (nv,)."""
-    columns = velocity_map(system, q).T
-    return jax.vmap(lambda dq: jax.jvp(function, (q,), (dq,))[1], out_axes=-1)(columns)
+
+    def along(v: jax.Array) -> jax.Array:
+        return jax.jvp(function, (q,), (position_rate(system, q, v),))[1]
+
+    return jax.vmap(along, out_axes=-1)(jnp.eye(system.structure.num_velocities, dtype=q.dtype))
 
 
 def _body_jacobians(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -318,6 +368,8 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
     """
     check_type("system", system, System)
     check_type("params", params, Params)
+    if system.mechanics is not None:
+        return system.mechanics.mass_matrix(system.structure, q, params)
     if system.poses is free_poses:
         return jnp.diag(free_masses(system, params).ravel())
     linear, angular = _body_jacobians(system, params, q)
@@ -346,6 +398,8 @@ def bias(system: System, params: Params, state: State) -> jax.Array:
 
 def _inertial_bias(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Coriolis, gyroscopic and gravity force (nv,)."""
+    if system.mechanics is not None:
+        return system.mechanics.bias(system.structure, q, v, params)
     if system.poses is free_poses:
         return _free_bias(system, params, v)
     linear, angular = _body_jacobians(system, params, q)

@@ -41,6 +41,8 @@ def assemble(
         M, terms = Diagonal(values=free_masses(system, params).ravel()), rows_by_body(system, params, state)
     else:
         M, terms = mass_matrix(system, params, state.q), constraint_terms(system, params, state)
+    if system.mechanics is not None:
+        M, tau = _yielding(system, params, state, tau, dt, M)
     return Problem(
         M=M,
         v=state.v,
@@ -50,6 +52,20 @@ def assemble(
         law=params.law,
         dt=jnp.asarray(dt, state.q.dtype),
     )
+
+
+def _yielding(
+    system: System, params: Params, state: State, controls: jax.Array, dt: Any, M: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
+
+    M (v+ - v) = h (f - D (v+ - v) - h K v+) is M^ (v+ - v) = h (f - h K v) with M^ = M + h D + h^2 K.
+    """
+    assert system.mechanics is not None
+    place = (system.structure, state.q, state.v, params, controls)
+    stiffness, damping = system.mechanics.yielding(*place)
+    force = system.mechanics.drive(*place) - dt * stiffness @ state.v
+    return M + dt * (damping + dt * stiffness), force
 
 
 def step(
@@ -67,13 +83,15 @@ def step(
     """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
 
     First order in dt and L-stable in the constraints: as dt grows, a deviation dies in one step. Forces other
-    than those of constraints are evaluated at the start of the step (Drumwright, eqs 36-39).
+    than those of constraints are evaluated at the start of the step (Drumwright, eqs 36-39), but springs and
+    dampers of a robot's joints and the linear gains of its actuators at its end: stable at any gain.
 
     Args:
         system: the mechanism (static); `params.law` says how its constraints yield.
         params: its numbers.
         state: where it starts.
-        tau: (nv,) generalized forces beside gravity and the forces of the system.
+        tau: (nv,) generalized forces beside gravity and the forces of the system; of a robot with actuators
+            its controls (nu,).
         dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m. In single
             precision up to 2 % of random, redundant frictional problems end with MAX_ITERS (double: 0.2 %);
             in the others momenta balance to 4e-4 (double: 1e-9).
@@ -96,8 +114,8 @@ def step(
     """
     _check(system, params, state, solver, formulation, dt)
     check_array("tau", tau)
-    if jnp.shape(tau) != jnp.shape(state.v):
-        raise ValueError(f"tau: expected shape {jnp.shape(state.v)}, got {jnp.shape(tau)}")
+    if jnp.shape(tau) != (system.num_controls,):
+        raise ValueError(f"tau: expected shape ({system.num_controls},), got {jnp.shape(tau)}")
     return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start)
 
 
@@ -144,13 +162,13 @@ def rollout(
     solver: Newton = NEWTON,
     warm_start: jax.Array | None = None,
 ) -> tuple[State, StepInfo]:
-    """Steps under the controls (T, nv), each started from the forces of the one before.
+    """Steps under the controls (T, nu), each started from the forces of the one before.
 
     Args:
         system: the mechanism (static).
         params: its numbers.
         state: where it starts.
-        controls: (T, nv) generalized forces.
+        controls: (T, nu) of the actuators of a robot; (T, nv) generalized forces where there are none.
         dt: s.
         cone: see `solve`.
         formulation: see `solve`.
@@ -169,9 +187,9 @@ def rollout(
     """
     _check(system, params, state, solver, formulation, dt)
     check_array("controls", controls)
-    nv = jnp.shape(state.v)[-1]
-    if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != nv:
-        raise ValueError(f"controls: expected shape (T, {nv}), got {jnp.shape(controls)}")
+    width = system.num_controls
+    if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
+        raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
     return _rollout(system, params, state, controls, dt, cone, formulation, solver, warm_start)
 
 
