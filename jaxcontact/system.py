@@ -252,6 +252,42 @@ class Model(Record):
     dt: float | None = static(default=None)
     symmetry: Symmetry | None = None
 
+    def body(self, name: str) -> Place:
+        """Where a body is: its index, and its own joints in q and v.
+
+        Raises:
+            ValueError: no such body.
+        """
+        structure = self.system.structure
+        index = _index_of("body", name, structure.bodies)
+        if structure.tree is None:
+            return Place(index, slice(0, 0), slice(0, 0))
+        return Place(index, *structure.tree.body_slices(index))
+
+    def joint(self, name: str) -> Place:
+        """Where a joint of a robot is: its index, and its positions in q and velocities in v.
+
+        Raises:
+            ValueError: no such joint.
+        """
+        tree = self.system.structure.tree
+        index = _index_of("joint", name, () if tree is None else tuple(joint.name for joint in tree.joints))
+        return Place(index, *tree.joint_slices(index))
+
+
+class Place(NamedTuple):
+    """The index of a body or joint, and where it is in q and v."""
+
+    index: int
+    q: slice
+    v: slice
+
+
+def _index_of(kind: str, name: str, names: tuple[str, ...]) -> int:
+    if name not in names:
+        raise ValueError(f"{kind}: expected one of {', '.join(names) or 'none'}, got {name!r}")
+    return names.index(name)
+
 
 def check_mechanism(system: System, params: Params, state: State) -> None:
     """Raise TypeError where these are in another order, or a Model stands for one of them."""

@@ -14,8 +14,9 @@ ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_pytree", "status", "arguments", "cores"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
-    ("geometry", "joints", "law", "event_system", "system"),
+    ("geometry", "joints", "law", "event_system", "system", "mechanics"),
     ("terms",),
+    ("io",),
     ("solvers",),
     ("impact", "compliant", "ess"),
     ("simulate",),

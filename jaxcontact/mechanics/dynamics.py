@@ -10,69 +10,43 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.mechanics.kinematics import (
-    Frames,
-    cross,
-    multiply,
-    place,
-    rotate,
-    screw_rates,
-    screws,
-    summed,
-    tree_origins,
-)
-from jaxcontact.mechanics.tree import Tree, dofs
+from jaxcontact.mechanics.kinematics import Kinematics, body_motions, solve
+from jaxcontact.mechanics.spatial import FORCE_CROSS, bilinear, inertia, multiply, rotate
+from jaxcontact.mechanics.tree import dofs
 from jaxcontact.system import Params, Structure
 
 
-def _inertias(tree: Tree, params: Params, frames: Frames) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Of each body mass (nb, 1), first moment (nb, 3) and inertia (nb, 3, 3) about the origin of its tree."""
+def _inertias(params: Params, found: Kinematics) -> jax.Array:
+    """(nb, 6, 6) of each body about the origin of its tree."""
     tensor = params.inertia
     if tensor.ndim == 1:  # in the plane: about the axis across it
         across = jnp.zeros((3, 3), tensor.dtype).at[1, 1].set(1.0)
         tensor = tensor[:, None, None] * across[None]
-    mass = params.mass[:, None]
-    centre = frames.position + rotate(frames.rotation, params.tree.com) - tree_origins(tree, frames)
-    turned = multiply(multiply(frames.rotation, tensor), jnp.swapaxes(frames.rotation, 1, 2))
-    moment = mass * centre
-    square = jnp.sum(moment * centre, axis=1)[:, None, None] * jnp.eye(3, dtype=mass.dtype)[None]
-    return mass, moment, turned + square - moment[:, :, None] * centre[:, None, :]
-
-
-def _momentum(
-    inertia: tuple[jax.Array, jax.Array, jax.Array], angular: jax.Array, linear: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Angular and linear momentum (n, 3) of inertias that move like this."""
-    mass, moment, tensor = inertia
-    return rotate(tensor, angular) + cross(moment, linear), mass * linear + cross(angular, moment)
+    centre = found.position + rotate(found.rotation, params.tree.com) - found.origin
+    turned = multiply(multiply(found.rotation, tensor), jnp.swapaxes(found.rotation, 1, 2))
+    return inertia(params.mass, centre, turned)
 
 
 def mass_matrix(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
     """M(q) (nv, nv)."""
-    tree = structure.tree
-    frames, table = place(tree, params.tree, q), dofs(tree)
-    screw = screws(tree, params.tree, frames)
-    mass, moment, tensor = _inertias(tree, params, frames)
-    mass, moment, tensor = summed(table.moves.T, mass, moment, tensor.reshape(-1, 9))
-    spin, push = _momentum((mass, moment, tensor.reshape(-1, 3, 3)), screw.angular, screw.linear)
-    both = screw.angular @ spin.T + screw.linear @ push.T
-    upper = jnp.asarray(table.above, q.dtype) * both
+    found = solve(structure.tree, params.tree, q)
+    table, screws = dofs(structure.tree), found.screws
+    composite = jnp.asarray(table.moves.T, screws.dtype) @ _inertias(params, found).reshape(-1, 36)
+    momentum = rotate(composite.reshape(-1, 6, 6), screws)
+    both = screws @ momentum.T
+    upper = jnp.asarray(table.above, screws.dtype) * both
     return upper + upper.T + jnp.diag(jnp.diagonal(both) + params.tree.armature)
 
 
 def bias(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
     """Coriolis, gyroscopic and gravity force (nv,)."""
     tree, gravity = structure.tree, params.gravity
+    found = solve(tree, params.tree, q)
     if structure.dim == 2:
         gravity = jnp.stack([gravity[0], jnp.zeros_like(gravity[0]), gravity[1]])
-    frames, table = place(tree, params.tree, q), dofs(tree)
-    screw = screws(tree, params.tree, frames)
-    inertia = _inertias(tree, params, frames)
-    spin, drift = summed(table.moves, screw.angular * v[:, None], screw.linear * v[:, None])
-    spin_rate, drift_rate = summed(table.moves, *screw_rates(table, screw, v))
-    angular, linear = _momentum(inertia, spin, drift)
-    torque, force = _momentum(inertia, spin_rate, drift_rate - gravity[None])
-    torque = torque + cross(spin, angular) + cross(drift, linear)
-    force = force + cross(spin, linear)
-    torque, force = summed(table.moves.T, torque, force)
-    return jnp.sum(screw.angular * torque + screw.linear * force, axis=1)
+    inertias = _inertias(params, found)
+    velocity, acceleration = body_motions(tree, found, v)
+    falling = jnp.concatenate([jnp.zeros_like(gravity), gravity])[None]
+    force = rotate(inertias, acceleration - falling)
+    force = force + bilinear(FORCE_CROSS, velocity, rotate(inertias, velocity))
+    return jnp.sum(found.screws * (jnp.asarray(dofs(tree).moves.T, v.dtype) @ force), axis=1)

@@ -92,6 +92,19 @@ class Tree:
         """Index in v of the first number of each joint."""
         return _starts(self.joints, VELOCITIES)
 
+    def joint_slices(self, joint: int) -> tuple[slice, slice]:
+        """Where a joint is in q and v."""
+        kind, at_q, at_v = self.joints[joint].kind, self.position_starts[joint], self.velocity_starts[joint]
+        return slice(at_q, at_q + POSITIONS[kind]), slice(at_v, at_v + VELOCITIES[kind])
+
+    def body_slices(self, body: int) -> tuple[slice, slice]:
+        """Where the joints of a body are in q and v; empty where it has none."""
+        own = [self.joint_slices(j) for j, joint in enumerate(self.joints) if joint.body == body]
+        if not own:
+            return slice(0, 0), slice(0, 0)
+        (q, v), (last_q, last_v) = own[0], own[-1]
+        return slice(q.start, last_q.stop), slice(v.start, last_v.stop)
+
 
 class TreeParams(Record):
     """The numbers of a tree; any leaf may be differentiated by. Masses and inertias are in `Params`.
@@ -153,7 +166,7 @@ class Dofs(NamedTuple):
     axis: np.ndarray  # (nv,) axis of a ball or free joint, -1 for hinges and slides
     turns: np.ndarray  # (nv,) bool
     in_world: np.ndarray  # (nv,) bool, direction along a world axis
-    root: np.ndarray  # (nv,) first body of its tree
+    body: np.ndarray  # (nv,)
     moves: np.ndarray  # (nb, nv) 1 where the velocity moves the body
     before: np.ndarray  # (nv, nv) 1 where the second one moves the frame that the first one's screw is fixed in
     above: np.ndarray  # (nv, nv) 1 where the first one moves the body of the second and comes earlier in v
@@ -241,7 +254,7 @@ def dofs(tree: Tree) -> Dofs:
         axis=table[2],
         turns=table[3].astype(bool),
         in_world=table[4].astype(bool),
-        root=roots(tree)[body],
+        body=body,
         moves=moves.astype(float),
         before=(carries & (rank[None, :] < rank[:, None])).astype(float),
         above=(carries.T & (number[:, None] < number[None, :])).astype(float),
