@@ -249,11 +249,9 @@ def _contact_rows(system: System, params: Params, q: jax.Array) -> tuple[jax.Arr
         return found.phi, _free_contact_rows(system, found, *frames)
     gap = found.phi
     if system.mechanics is not None:
-        ends = ((found.body_a, found.point), (found.body_b, found.point_b))
-        first, second = (
-            system.mechanics.point_jacobians(system.structure, q, params, bodies, points)
-            for bodies, points in ends
-        )
+        bodies, points = found.body_a + found.body_b, jnp.concatenate([found.point, found.point_b])
+        jacobians = system.mechanics.point_jacobians(system.structure, q, params, bodies, points)
+        first, second = jnp.split(jacobians, 2)
         return gap, jnp.einsum("cad,cdv->cav", _axes(found), first - second)
     basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
     rows = jax.vmap(lambda v: contact_velocities(system, params, q, v), out_axes=-1)(basis)

@@ -7,6 +7,7 @@ motion of body b is sum_j moves[b, j] S_j v_j, with the screw S_j in world axes 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -96,6 +97,7 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
     return found
 
 
+@functools.partial(jax.jit, static_argnums=0)  # a program that asks for it twice has it once
 def solve(tree: Tree, numbers: TreeParams, q: jax.Array) -> Kinematics:
     """Placements and screws of a tree at a configuration q (nq,).
 
@@ -178,12 +180,12 @@ def _in_plane(motion: Motion) -> Motion:
 def poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Positions (nb, dim) and rotation matrices (nb, 3, 3), or angles (nb,) in the plane, of body frames."""
     tree, numbers = structure.tree, params.tree
-    frames = pick(place_nodes(tree, numbers, unit(numbers.axis), q), nodes(tree).of_body)
+    found = solve(tree, numbers, q)
     if structure.dim == 3:
-        return frames[:, :, 3], frames[:, :, :3]
+        return found.position, found.rotation
     # Angles are counter-clockwise in the plane, hinges of MuJoCo turn from z to x.
     hinges = np.array([joint.kind == "hinge" for joint in tree.joints], float)
     turns = -jnp.asarray(hinges, q.dtype) * jnp.sign(numbers.axis[:, 1])
     first = [dofs(tree).joint.tolist().index(j) for j in range(len(tree.joints))]
     moves = jnp.asarray(dofs(tree).moves[:, first], q.dtype)
-    return frames[:, ::2, 3], moves @ (turns * scalar_positions(tree, q - numbers.reference))
+    return found.position[:, ::2], moves @ (turns * scalar_positions(tree, q - numbers.reference))
