@@ -162,6 +162,8 @@ class Mechanics:
     Attributes:
         mass_matrix: (structure, q, params) -> (nv, nv).
         bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
+        gravity_energy: (structure, q, params) -> potential energy of gravity, J.
+        spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
         motion: (structure, q, v, params) -> `Motion`, and its rate while v stays as it is.
         point_jacobians: (structure, q, params, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
@@ -172,6 +174,8 @@ class Mechanics:
 
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
+    gravity_energy: Callable[..., jax.Array]
+    spring_energy: Callable[..., jax.Array]
     motion: Callable[..., tuple[Motion, Motion]]
     point_jacobians: Callable[..., jax.Array]
     drive: Callable[..., jax.Array]

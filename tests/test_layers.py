@@ -29,7 +29,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
 # Mechanisms know nothing of methods.
-ONLY = {"models": {"arguments", "rotations", "geometry", "joints", "law", "event_system", "system"}}
+ONLY = {"models": {"arguments", "rotations", "geometry", "joints", "law", "event_system", "system", "io"}}
 VAGUE = {"utils", "helpers", "common", "base"}
 FILES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts): p for p in sorted(ROOT.rglob("*.py"))}
 MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}

@@ -22,9 +22,26 @@ def _inertias(params: Params, found: Kinematics) -> jax.Array:
     if tensor.ndim == 1:  # in the plane: about the axis across it
         across = jnp.zeros((3, 3), tensor.dtype).at[1, 1].set(1.0)
         tensor = tensor[:, None, None] * across[None]
-    centre = found.position + rotate(found.rotation, params.tree.com) - found.origin
+    centre = _centres(params, found) - found.origin
     turned = multiply(multiply(found.rotation, tensor), jnp.swapaxes(found.rotation, 1, 2))
     return inertia(params.mass, centre, turned)
+
+
+def _centres(params: Params, found: Kinematics) -> jax.Array:
+    """Centres of mass (nb, 3) in the world."""
+    return found.position + rotate(found.rotation, params.tree.com)
+
+
+def _gravity(structure: Structure, params: Params) -> jax.Array:
+    """(3,)"""
+    g = params.gravity
+    return g if structure.dim == 3 else jnp.stack([g[0], jnp.zeros_like(g[0]), g[1]])
+
+
+def gravity_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
+    """Potential energy of gravity, J; zero at the world's origin."""
+    centres = _centres(params, solve(structure.tree, params.tree, q))
+    return -params.mass @ centres @ _gravity(structure, params)
 
 
 def mass_matrix(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
@@ -40,10 +57,8 @@ def mass_matrix(structure: Structure, q: jax.Array, params: Params) -> jax.Array
 
 def bias(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
     """Coriolis, gyroscopic and gravity force (nv,)."""
-    tree, gravity = structure.tree, params.gravity
+    tree, gravity = structure.tree, _gravity(structure, params)
     found = solve(tree, params.tree, q)
-    if structure.dim == 2:
-        gravity = jnp.stack([gravity[0], jnp.zeros_like(gravity[0]), gravity[1]])
     inertias = _inertias(params, found)
     velocity, acceleration = body_motions(tree, found, v)
     falling = jnp.concatenate([jnp.zeros_like(gravity), gravity])[None]

@@ -28,7 +28,9 @@ def _count_controls(structure: Structure) -> int:
 TREE = Mechanics(
     mass_matrix=dynamics.mass_matrix,
     bias=dynamics.bias,
+    gravity_energy=dynamics.gravity_energy,
     motion=kinematics.motion,
+    spring_energy=actuators.spring_energy,
     point_jacobians=kinematics.point_jacobians,
     drive=actuators.drive,
     yielding=actuators.yielding,
@@ -127,12 +129,10 @@ def potential_energy(system: System, params: Params, state: State) -> jax.Array:
     """
     check_mechanism(system, params, state)
     structure, q = system.structure, state.q
-    positions, orientations = body_frames(system, params, q)
-    if structure.tree is None:
-        return -jnp.sum(params.mass * (positions @ params.gravity))
-    local = params.tree.com if structure.dim == 3 else params.tree.com[:, ::2]
-    centres = positions + jnp.einsum("bij,bj->bi", orientations, local)
-    return -jnp.sum(params.mass * (centres @ params.gravity)) + actuators.spring_energy(structure, q, params)
+    if system.mechanics is None:
+        return -params.mass @ body_frames(system, params, q)[0] @ params.gravity
+    gravity = system.mechanics.gravity_energy(structure, q, params)
+    return gravity + system.mechanics.spring_energy(structure, q, params)
 
 
 def inverse_dynamics(system: System, params: Params, state: State, acceleration: jax.Array) -> jax.Array:

@@ -61,6 +61,9 @@ def gap_band(dtype: jnp.dtype) -> float:
 def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Kinetic energy less that of gravity, J."""
     structure = system.structure
+    if system.mechanics is not None:
+        gravity = system.mechanics.gravity_energy(structure, q, params)
+        return 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v - gravity
     (x, turned), (x_dot, turning) = jax.jvp(
         lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
     )
