@@ -11,9 +11,13 @@ from jaxcontact.io.mjcf import load_mjcf
 from jaxcontact.system import Model
 
 
+def file_of(name: str) -> str:
+    """The XML text of a robot of the package."""
+    return (resources.files("jaxcontact.models") / "robots" / f"{name}.xml").read_text()
+
+
 def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> Model:
-    text = (resources.files("jaxcontact.models") / "robots" / f"{name}.xml").read_text()
-    return load_mjcf(text, keyframe=keyframe, planar=planar)
+    return load_mjcf(file_of(name), keyframe=keyframe, planar=planar)
 
 
 def planar_walker() -> Model:
