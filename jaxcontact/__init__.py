@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from jaxcontact import gaits as gaits
     from jaxcontact import impact as impact
     from jaxcontact import joints as joints
+    from jaxcontact import mechanics as mechanics
     from jaxcontact import models as models
     from jaxcontact import optimize as optimize
     from jaxcontact import rotations as rotations
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from jaxcontact.geometry import Point as Point
     from jaxcontact.geometry import Points as Points
     from jaxcontact.geometry import Sphere as Sphere
+    from jaxcontact.io import from_mujoco as from_mujoco
+    from jaxcontact.io import load_mjcf as load_mjcf
+    from jaxcontact.io import to_mujoco as to_mujoco
+    from jaxcontact.mechanics import actuator_forces as actuator_forces
+    from jaxcontact.mechanics import forward_dynamics as forward_dynamics
+    from jaxcontact.mechanics import forward_kinematics as forward_kinematics
+    from jaxcontact.mechanics import inverse_dynamics as inverse_dynamics
+    from jaxcontact.mechanics import kinetic_energy as kinetic_energy
+    from jaxcontact.mechanics import point_jacobian as point_jacobian
+    from jaxcontact.mechanics import potential_energy as potential_energy
     from jaxcontact.precision import PrecisionWarning as PrecisionWarning
     from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
     from jaxcontact.solvers.lcp import Lemke as Lemke
@@ -55,6 +66,7 @@ else:
                 "gaits",
                 "impact",
                 "joints",
+                "mechanics",
                 "models",
                 "optimize",
                 "rotations",
@@ -64,6 +76,16 @@ else:
             ),
             "cores": ("on_all_cores",),
             "geometry": ("Box", "Disc", "HalfSpace", "Point", "Points", "Sphere"),
+            "io": ("from_mujoco", "load_mjcf", "to_mujoco"),
+            "mechanics": (
+                "actuator_forces",
+                "forward_dynamics",
+                "forward_kinematics",
+                "inverse_dynamics",
+                "kinetic_energy",
+                "point_jacobian",
+                "potential_energy",
+            ),
             "precision": ("PrecisionWarning",),
             "solvers.lcp": ("LcpInfo", "Lemke", "solve_lcp"),
             "status": ("FailureError", "Status", "raise_if_failed"),

@@ -90,3 +90,16 @@ def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
     )
     skew = _skew(rotation_vector)
     return jnp.eye(3, dtype=skew.dtype) + 0.5 * skew + second * skew @ skew
+
+
+def quaternion_log(quaternion: jax.Array) -> jax.Array:
+    """Rotation vector (3,) in rad, at most pi long, of a quaternion (4,) of any length; smooth at zero."""
+    w, axis = quaternion[0], quaternion[1:]
+    sign = jnp.where(w < 0.0, -1.0, 1.0).astype(w.dtype)  # the shorter of two turns
+    square = jnp.sum(axis**2)
+    small = square < 1e-8 * w**2
+    sine = jnp.sqrt(jnp.where(small, 1.0, square))
+    ratio = square / jnp.where(small, w**2, 1.0)
+    series = 2.0 / jnp.where(small, jnp.abs(w), 1.0) * (1.0 - ratio / 3.0)
+    factor = jnp.where(small, series, 2.0 * jnp.arctan2(sine, jnp.abs(w)) / sine)
+    return sign * factor * axis

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ class Structure:
         shapes: contact geometry.
         pairs: names (a, b) of the shapes that may touch; b may be a half-space. A box, which is made of
             its corners, meets half-spaces only; points meet what has a surface.
+        tree: topology of a tree of bodies, a `mechanics.Tree`, for mechanisms that are one; else None.
 
     Raises:
         ValueError: names that differ where they must agree, or agree where they must differ; shapes that do
@@ -49,6 +50,7 @@ class Structure:
     quaternions: tuple[int, ...] = ()
     shapes: tuple[Shape, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    tree: Any = None
 
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
@@ -115,11 +117,13 @@ class Params(Record):
 
     Attributes:
         mass: (nb,) kg.
-        inertia: about the centre of mass, kg m^2: (nb,) in the plane, (nb, 3) principal in space.
+        inertia: about the centre of mass, kg m^2: (nb,) in the plane, (nb, 3) principal in space; of a tree
+            in space (nb, 3, 3) tensors in body axes.
         mu: friction coefficient, a number or (nc,).
         gravity: (dim,) m/s^2.
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
         law: how constraints yield, a `compliant.Law`; None where nothing reads it.
+        tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
     """
 
     mass: jax.Array
@@ -128,6 +132,7 @@ class Params(Record):
     gravity: jax.Array
     constants: Mapping[str, Any]
     law: Any = None
+    tree: Any = None
 
 
 class State(Record):
@@ -148,6 +153,43 @@ Drive = Callable[[Structure, State, Params], jax.Array]
 Constraints = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Array]]
 
 
+class Motion(NamedTuple):
+    """Frames (nb, dim), (nb, dim, dim) of bodies in world axes, and the rates of both."""
+
+    position: jax.Array
+    rotation: jax.Array
+    velocity: jax.Array
+    turning: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Mechanics:
+    """Closed forms of a kind of mechanism, in place of derivatives of its poses; module-level functions.
+
+    Attributes:
+        mass_matrix: (structure, q, params) -> (nv, nv).
+        bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
+        gravity_energy: (structure, q, params) -> potential energy of gravity, J.
+        spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
+        motion: (structure, q, v, params) -> `Motion`, and its rate while v stays as it is.
+        point_jacobians: (structure, q, params, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
+        drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
+        yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
+            part of all springs, dampers and actuators that a step takes implicitly; positive semidefinite.
+        num_controls: (structure) -> nu.
+    """
+
+    mass_matrix: Callable[..., jax.Array]
+    bias: Callable[..., jax.Array]
+    gravity_energy: Callable[..., jax.Array]
+    spring_energy: Callable[..., jax.Array]
+    motion: Callable[..., tuple[Motion, Motion]]
+    point_jacobians: Callable[..., jax.Array]
+    drive: Callable[..., jax.Array]
+    yielding: Callable[..., tuple[jax.Array, jax.Array]]
+    num_controls: Callable[[Structure], int]
+
+
 @dataclasses.dataclass(frozen=True)
 class System:
     """A mechanism: its structure and pure functions of (structure, q, params).
@@ -157,12 +199,14 @@ class System:
 
     Attributes:
         structure: bodies, shapes and pairs.
-        poses: (structure, q, params) -> positions (nb, dim) of the centres of mass, and angles (nb,)
-            in the plane or body-to-world rotation matrices (nb, 3, 3) in space.
+        poses: (structure, q, params) -> positions (nb, dim) of the centres of mass (of a tree: of the
+            origins of its bodies), and angles (nb,) in the plane or body-to-world rotation matrices (nb, 3, 3)
+            in space.
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
         constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
             (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual ones.
         drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
+        mechanics: closed forms for a mechanism of a known kind; None derives everything from `poses`.
     """
 
     structure: Structure
@@ -170,6 +214,13 @@ class System:
     forces: Forces | None = None
     constraints: Constraints | None = None
     drive: Drive | None = None
+    mechanics: Mechanics | None = None
+
+    @property
+    def num_controls(self) -> int:
+        """Length of the controls of a step: nu of a mechanism with actuators, else nv."""
+        own = 0 if self.mechanics is None else self.mechanics.num_controls(self.structure)
+        return own or self.structure.num_velocities
 
     @property
     def fingerprint(self) -> str:
@@ -211,6 +262,42 @@ class Model(Record):
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
     symmetry: Symmetry | None = None
+
+    def body(self, name: str) -> Place:
+        """Where a body is: its index, and its own joints in q and v.
+
+        Raises:
+            ValueError: no such body.
+        """
+        structure = self.system.structure
+        index = _index_of("body", name, structure.bodies)
+        if structure.tree is None:
+            return Place(index, slice(0, 0), slice(0, 0))
+        return Place(index, *structure.tree.body_slices(index))
+
+    def joint(self, name: str) -> Place:
+        """Where a joint of a robot is: its index, and its positions in q and velocities in v.
+
+        Raises:
+            ValueError: no such joint.
+        """
+        tree = self.system.structure.tree
+        index = _index_of("joint", name, () if tree is None else tuple(joint.name for joint in tree.joints))
+        return Place(index, *tree.joint_slices(index))
+
+
+class Place(NamedTuple):
+    """The index of a body or joint, and where it is in q and v."""
+
+    index: int
+    q: slice
+    v: slice
+
+
+def _index_of(kind: str, name: str, names: tuple[str, ...]) -> int:
+    if name not in names:
+        raise ValueError(f"{kind}: expected one of {', '.join(names) or 'none'}, got {name!r}")
+    return names.index(name)
 
 
 def check_mechanism(system: System, params: Params, state: State) -> None:
@@ -310,15 +397,18 @@ def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.
 
 
 def body_frames(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """World positions (nb, dim) of the centres of mass and rotation matrices (nb, dim, dim)."""
+    """World positions (nb, dim) and rotation matrices (nb, dim, dim) of the frames of bodies."""
     positions, turned = system.poses(system.structure, q, params)
     return positions, rotations.planar_matrix(turned) if system.structure.dim == 2 else turned
 
 
 def tangent_jacobian(system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array) -> jax.Array:
     """(df/dq) N(q): the derivative of `function(q)` by tangent directions, last axis (nv,)."""
-    columns = velocity_map(system, q).T
-    return jax.vmap(lambda dq: jax.jvp(function, (q,), (dq,))[1], out_axes=-1)(columns)
+
+    def along(v: jax.Array) -> jax.Array:
+        return jax.jvp(function, (q,), (position_rate(system, q, v),))[1]
+
+    return jax.vmap(along, out_axes=-1)(jnp.eye(system.structure.num_velocities, dtype=q.dtype))
 
 
 def _body_jacobians(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -344,6 +434,8 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
     """
     check_type("system", system, System)
     check_type("params", params, Params)
+    if system.mechanics is not None:
+        return system.mechanics.mass_matrix(system.structure, q, params)
     if system.poses is free_poses:
         return jnp.diag(free_masses(system, params).ravel())
     linear, angular = _body_jacobians(system, params, q)
@@ -372,6 +464,8 @@ def bias(system: System, params: Params, state: State) -> jax.Array:
 
 def _inertial_bias(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Coriolis, gyroscopic and gravity force (nv,)."""
+    if system.mechanics is not None:
+        return system.mechanics.bias(system.structure, q, v, params)
     if system.poses is free_poses:
         return _free_bias(system, params, v)
     linear, angular = _body_jacobians(system, params, q)

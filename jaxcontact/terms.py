@@ -18,6 +18,7 @@ from jaxcontact import body_rows, geometry
 from jaxcontact._pytree import Record, static
 from jaxcontact.body_rows import BodyRows
 from jaxcontact.system import (
+    Motion,
     Params,
     State,
     System,
@@ -199,13 +200,19 @@ def _constraint_terms(system: System, params: Params, state: State) -> Constrain
 def _contact_columns(system: System, params: Params, state: State, gap: jax.Array) -> dict[str, Any]:
     """What the rows of contacts have beside G: phi, gdot_v, mu and kind."""
     structure, q = system.structure, state.q
+    drift: jax.Array
+    if system.mechanics is not None:
+        now, rate = system.mechanics.motion(structure, q, state.v, params)
+        drift = jax.jvp(functools.partial(_slip, system, params), (now,), (rate,))[1]
+    else:
 
-    def slip(x: jax.Array) -> jax.Array:
-        return contact_velocities(system, params, x, state.v)
+        def slip(x: jax.Array) -> jax.Array:
+            return contact_velocities(system, params, x, state.v)
 
+        drift = jax.jvp(slip, (q,), (position_rate(system, q, state.v),))[1]
     return {
         "phi": jnp.zeros((*gap.shape, structure.dim), gap.dtype).at[:, 0].set(gap).ravel(),
-        "gdot_v": jax.jvp(slip, (q,), (position_rate(system, q, state.v),))[1].ravel(),
+        "gdot_v": drift.ravel(),
         "mu": _friction(system, params, gap.dtype),
         "kind": (NORMAL, *(TANGENT,) * (structure.dim - 1)) * structure.num_contacts,
     }
@@ -243,6 +250,11 @@ def _contact_rows(system: System, params: Params, q: jax.Array) -> tuple[jax.Arr
     if system.poses is free_poses:
         return found.phi, _free_contact_rows(system, found, *frames)
     gap = found.phi
+    if system.mechanics is not None:
+        bodies, points = found.body_a + found.body_b, jnp.concatenate([found.point, found.point_b])
+        jacobians = system.mechanics.point_jacobians(system.structure, q, params, bodies, points)
+        first, second = jnp.split(jacobians, 2)
+        return gap, jnp.einsum("cad,cdv->cav", _axes(found), first - second)
     basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
     rows = jax.vmap(lambda v: contact_velocities(system, params, q, v), out_axes=-1)(basis)
     return gap, rows
@@ -333,14 +345,26 @@ def contact_gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
 
 def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
+    if system.mechanics is not None:
+        return _slip(system, params, system.mechanics.motion(system.structure, q, v, params)[0])
     if system.poses is free_poses:
         frames = body_frames(system, params, q)
         drift, turning = free_rates(system, frames[1], v)
     else:
         qdot = position_rate(system, q, v)
         frames, (drift, turning) = jax.jvp(lambda x: body_frames(system, params, x), (q,), (qdot,))
-    positions, orientations = frames
-    found = _found(system, params, frames)
+    return _slip(system, params, Motion(*frames, drift, turning))
+
+
+def _axes(found: geometry.Candidates) -> jax.Array:
+    """Normal and tangents (nc, dim, dim) of every contact, as rows."""
+    return jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
+
+
+def _slip(system: System, params: Params, motion: Motion) -> jax.Array:
+    """`contact_velocities` of bodies that move like this."""
+    positions, orientations, drift, turning = motion
+    found = _found(system, params, (positions, orientations))
 
     def velocity(bodies: tuple[int, ...], points: jax.Array) -> jax.Array:
         index = [max(body, 0) for body in bodies]
@@ -354,14 +378,13 @@ def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Arra
         return jnp.where(np.array([body >= 0 for body in bodies])[:, None], moved, 0.0)
 
     relative = velocity(found.body_a, found.point) - velocity(found.body_b, found.point_b)
-    frame = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
-    return geometry.products(frame, relative)
+    return geometry.products(_axes(found), relative)
 
 
 def _check_sizes(system: System, params: Params, state: State) -> None:
     structure = system.structure
     nb, nc = len(structure.bodies), structure.num_contacts
-    inertia = (nb,) if structure.dim == 2 else (nb, 3)
+    inertia = (nb,) if structure.dim == 2 else (nb, 3) if structure.tree is None else (nb, 3, 3)
     expected: list[tuple[str, tuple[int, ...], list[tuple[int, ...]]]] = [
         ("state.q", jnp.shape(state.q), [(structure.num_positions,)]),
         ("state.v", jnp.shape(state.v), [(structure.num_velocities,)]),

@@ -15,7 +15,7 @@ ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_lazy", "_pytree", "status", "arguments", "precision", "cores", "fingerprint"),
     ("linalg", "rotations", "cones", "implicit", "block_tridiagonal", "body_rows"),
-    ("geometry", "joints", "law", "event_system", "system", "gyroscopic"),
+    ("geometry", "joints", "law", "event_system", "system", "mechanics", "gyroscopic"),
     ("terms",),
     ("io",),
     ("solvers",),
@@ -31,7 +31,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
 # Mechanisms know nothing of methods.
-ONLY = {"models": {"arguments", "rotations", "geometry", "joints", "law", "event_system", "system"}}
+ONLY = {"models": {"arguments", "rotations", "geometry", "joints", "law", "event_system", "system", "io"}}
 VAGUE = {"utils", "helpers", "common", "base"}
 FILES = {".".join(p.relative_to(ROOT.parent).with_suffix("").parts): p for p in sorted(ROOT.rglob("*.py"))}
 MODULES = {name.removesuffix(".__init__"): path for name, path in FILES.items()}

@@ -46,6 +46,8 @@ def assemble(
         M, terms = mass_matrix(system, params, state.q), constraint_terms(system, params, state)
     h = jnp.asarray(dt, state.q.dtype)
     turned, gyroscopic = turned_by_gyroscopes(system, params, state, h)
+    if system.mechanics is not None:
+        M, tau = _yielding(system, params, state, tau, h, M)
     return Problem(
         M=M,
         v=turned,
@@ -55,6 +57,20 @@ def assemble(
         law=params.law,
         dt=h,
     )
+
+
+def _yielding(
+    system: System, params: Params, state: State, controls: jax.Array, dt: Any, M: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
+
+    M (v+ - v) = h (f - D (v+ - v) - h K v+) is M^ (v+ - v) = h (f - h K v) with M^ = M + h D + h^2 K.
+    """
+    assert system.mechanics is not None
+    place = (system.structure, state.q, state.v, params, controls)
+    stiffness, damping = system.mechanics.yielding(*place)
+    force = system.mechanics.drive(*place) - dt * stiffness @ state.v
+    return M + dt * (damping + dt * stiffness), force
 
 
 def step(
@@ -73,13 +89,16 @@ def step(
 
     First order in dt and L-stable in the constraints: as dt grows, a deviation dies in one step. Forces other
     than those of constraints are evaluated at the start of the step (Drumwright, eqs 36-39), but for
-    gyroscopic ones, which are taken at the midpoint and do no work: a spinning body gains no energy.
+    gyroscopic ones, which are taken at the midpoint and do no work: a spinning body gains no energy; and
+    springs and dampers of a robot's joints and the linear gains of its actuators, which are those of the
+    end: stable at any gain.
 
     Args:
         system: the mechanism (static); `params.law` says how its constraints yield.
         params: its numbers.
         state: where it starts.
-        tau: (nv,) generalized forces beside gravity and the forces of the system.
+        tau: (nv,) generalized forces beside gravity and the forces of the system; of a robot with actuators
+            its controls (nu,).
         dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m. In single
             precision up to 2 % of random, redundant frictional problems end with MAX_ITERS (double: 0.2 %);
             in the others momenta balance to 4e-4 (double: 1e-9).
@@ -102,7 +121,7 @@ def step(
         the states and forces and computes the mechanics of a step again.
     """
     _check(system, params, state, solver, formulation, dt)
-    check_array("tau", tau, jnp.shape(state.v))
+    check_array("tau", tau, (system.num_controls,))
     return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start)
 
 
@@ -153,13 +172,13 @@ def rollout(
     solver: Newton = NEWTON,
     warm_start: jax.Array | None = None,
 ) -> tuple[State, StepInfo]:
-    """Steps under the controls (T, nv), each started from the forces of the one before.
+    """Steps under the controls (T, nu), each started from the forces of the one before.
 
     Args:
         system: the mechanism (static).
         params: its numbers.
         state: where it starts.
-        controls: (T, nv) generalized forces.
+        controls: (T, nu) of the actuators of a robot; (T, nv) generalized forces where there are none.
         dt: s.
         cone: see `solve`.
         formulation: see `solve`.
@@ -178,9 +197,9 @@ def rollout(
     """
     _check(system, params, state, solver, formulation, dt)
     check_array("controls", controls)
-    nv = jnp.shape(state.v)[-1]
-    if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != nv:
-        raise ValueError(f"controls: expected shape (T, {nv}), got {jnp.shape(controls)}")
+    width = system.num_controls
+    if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
+        raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
     return _rollout(system, params, state, controls, dt, cone, formulation, solver, warm_start)
 
 

@@ -1,1 +1,5 @@
-"""Files: what is read into the package and what it writes, whole or not at all."""
+"""Files: models and contacts from MuJoCo, records and checkpoints that are written whole or not at all."""
+
+from jaxcontact.io.mjcf import load_mjcf as load_mjcf
+from jaxcontact.io.mujoco_contacts import from_mujoco as from_mujoco
+from jaxcontact.io.mujoco_contacts import to_mujoco as to_mujoco

@@ -14,6 +14,11 @@ from jaxcontact.models.pendulum import pendulum_limit as pendulum_limit
 from jaxcontact.models.plate_on_springs import plate_on_springs as plate_on_springs
 from jaxcontact.models.pressed_plate import pressed_plate as pressed_plate
 from jaxcontact.models.ramone import ramone as ramone
+from jaxcontact.models.robots import ant as ant
+from jaxcontact.models.robots import half_cheetah as half_cheetah
+from jaxcontact.models.robots import hopper as hopper
+from jaxcontact.models.robots import planar_walker as planar_walker
+from jaxcontact.models.robots import quadruped as quadruped
 from jaxcontact.models.rocking_block import rocking_block as rocking_block
 from jaxcontact.models.sphere_stack import sphere_stack as sphere_stack
 from jaxcontact.models.spring_legged import spring_legged_hexapod as spring_legged_hexapod

@@ -82,6 +82,9 @@ def mean_velocities(system: System, params: Params, q: jax.Array, w: jax.Array, 
 def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Kinetic energy and that of gravity, J."""
     structure = system.structure
+    if system.mechanics is not None:
+        gravity = system.mechanics.gravity_energy(structure, q, params)
+        return 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v - gravity
     (x, turned), (x_dot, turning) = jax.jvp(
         lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
     )

@@ -49,4 +49,4 @@ class Stepper(Protocol):
     def step(
         self, system: System, params: Params, state: State, tau: jax.Array, memory: Any, *, dt: jax.Array
     ) -> tuple[State, Any, StepperInfo]:
-        """The state after dt under the generalized forces tau (nv,), the new memory and the info."""
+        """The state after dt under the controls tau (nu,), the new memory and the info."""

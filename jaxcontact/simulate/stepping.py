@@ -38,7 +38,7 @@ def rollout(
         system: the mechanism (static).
         params: its numbers.
         state: where it starts.
-        controls: (T, nu) generalized forces beside gravity and the forces of the system, nu = nv; or a policy
+        controls: (T, nu) generalized forces beside gravity and the forces of the system, nu = nu; or a policy
             (params, state, t, memory, key) -> (u, memory), a module-level function or a pytree.
         stepper: the method, such as `Compliant()`.
         dt: s.
@@ -67,9 +67,9 @@ def rollout(
         inputs = None
     else:
         check_array("controls", controls)
-        nv = system.structure.num_velocities
-        if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != nv:
-            raise ValueError(f"controls: expected shape (T, {nv}), got {jnp.shape(controls)}")
+        nu = system.num_controls
+        if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != nu:
+            raise ValueError(f"controls: expected shape (T, {nu}), got {jnp.shape(controls)}")
         steps, policy, inputs = jnp.shape(controls)[0], None, controls
         if num_steps is not None and num_steps != steps:
             raise ValueError(f"num_steps: controls have {steps} rows, got {num_steps}")
@@ -120,17 +120,17 @@ def run(
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
     steps = max(1, round(duration / dt))
-    nv = system.structure.num_velocities
+    nu = system.num_controls
     policy: Any = None
     if callable(control):
         policy = control if _is_pytree(control) else jax.tree_util.Partial(control)
-    elif control is not None and jnp.shape(control) != (steps, nv):
-        raise ValueError(f"control: expected shape ({steps}, {nv}), got {jnp.shape(control)}")
+    elif control is not None and jnp.shape(control) != (steps, nu):
+        raise ValueError(f"control: expected shape ({steps}, {nu}), got {jnp.shape(control)}")
     stepper_key = policy_key = None
     if key is not None:
         stepper_key, policy_key = jax.random.split(key)
     carry = state, stepper.init(system, params, state, stepper_key), policy_memory
-    inputs = jnp.zeros((steps, nv), state.v.dtype) if control is None else control
+    inputs = jnp.zeros((steps, nu), state.v.dtype) if control is None else control
     parts = []
     for begin in range(0, steps, CHUNK):
         size = min(CHUNK, steps - begin)

@@ -1,0 +1,166 @@
+"""A robot from a file: MuJoCo parses and compiles it, a tree of bodies with contacts comes out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, geometry_of
+from jaxcontact.io.mjcf_support import default_law, ignored, refused
+from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, transmission, tree_numbers, tree_of
+from jaxcontact.io.mujoco_package import mujoco_package
+from jaxcontact.law import Law
+from jaxcontact.mechanics.robot import tree_system
+from jaxcontact.system import Model, Params, State, Structure
+
+
+class IgnoredOptionWarning(UserWarning):
+    """Something in a file is left out that does not change which motions are possible."""
+
+
+def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = False) -> Model:
+    """A robot as a `Model`: mechanics of its tree, actuators, joint limits, contacts between its geoms.
+
+    MuJoCo reads the file; positions, velocities and controls count as in MuJoCo. `model.body(name)` and
+    `model.joint(name)` say where in q and v they are. Params hold every number, all differentiable: masses,
+    inertia tensors (nb, 3, 3) in body axes, friction of every candidate contact, and in `params.tree` frames,
+    axes, springs, limits, actuators. Its law carries the robot's weight on one contact at a depth of 1 mm.
+
+    Args:
+        source: path of an MJCF or URDF file, XML text, or a mujoco.MjModel.
+        keyframe: name or number of the keyframe that is the state; None is the reference, at rest.
+        planar: make a mechanism of the plane of a file that moves in x and z only: q and v stay, x-z
+            becomes x-y; half the rows per contact.
+
+    Raises:
+        ImportError: there is no package mujoco.
+        FileNotFoundError: no such file.
+        ValueError: MuJoCo cannot read it; it has what the mechanics lacks (named) or contacts between shapes
+            that have none; no such keyframe; `planar` for what moves out of the plane.
+
+    Warns:
+        IgnoredOptionWarning: lists, once, settings of MuJoCo's own contacts and solver that are left out.
+    """
+    mj = compiled(source)
+    lacking = refused(mj)
+    if lacking:
+        raise ValueError(f"source: not supported: {'; '.join(lacking)}")
+    left_out = ignored(mj)
+    if left_out:
+        warnings.warn(f"load_mjcf ignores {'; '.join(left_out)}", IgnoredOptionWarning, stacklevel=2)
+    tree = tree_of(mj)
+    reference = _reference_frames(mj)
+    turns = reference[0] if planar else np.broadcast_to(np.eye(3), reference[0].shape)
+    params = Params(
+        mass=jnp.asarray(np.array(mj.body_mass[1:])),
+        inertia=jnp.asarray(inertia_tensors(mj)),
+        mu=jnp.zeros(0),
+        gravity=jnp.asarray(np.array(_gravity(mj))),
+        constants={},
+        law=_law(mj),
+        tree=tree_numbers(mj, transmission(mj)),
+    )
+    if planar:
+        params = _in_plane(tree, params, turns[1:])
+    geometry = geometry_of(mj, turns, reference[1], planar)
+    structure = Structure(
+        dim=2 if planar else 3,
+        bodies=body_names(mj),
+        num_positions=tree.num_positions,
+        quaternions=tree.quaternions,
+        shapes=geometry.shapes,
+        pairs=geometry.pairs,
+        tree=tree,
+    )
+    return Model(
+        system=tree_system(structure),
+        params=params.replace(mu=jnp.asarray(geometry.mu), constants=geometry.constants),
+        state=_state(mj, keyframe),
+        dt=float(mj.opt.timestep),
+    )
+
+
+def compiled(source: Any) -> Any:
+    """The mujoco.MjModel of a path, XML text or itself; errors as `load_mjcf`."""
+    mujoco = mujoco_package("load_mjcf")
+    if isinstance(source, mujoco.MjModel):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(f"source: expected a path, XML text or a MjModel, got {type(source).__name__}")
+    text = os.fspath(source)
+    inline = text.lstrip().startswith("<")
+    if not inline and not os.path.isfile(text):
+        raise FileNotFoundError(f"source: no file {text!r}")
+    try:
+        return mujoco.MjModel.from_xml_string(text) if inline else mujoco.MjModel.from_xml_path(text)
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"source: MuJoCo cannot read {'the text' if inline else text!r}: {reason}") from None
+
+
+def _reference_frames(mj: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Rotations (nbody, 3, 3) and positions (nbody, 3) of all bodies, the world first, at the reference."""
+    mujoco = mujoco_package("load_mjcf")
+    data = mujoco.MjData(mj)
+    data.qpos[:] = mj.qpos0
+    mujoco.mj_kinematics(mj, data)
+    return np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos)
+
+
+def _gravity(mj: Any) -> np.ndarray:
+    off = mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_GRAVITY)
+    return np.zeros(3) if off else np.array(mj.opt.gravity)
+
+
+def _law(mj: Any) -> Law:
+    stiffness, damping = default_law(mj)
+    return Law(stiffness=jnp.asarray(stiffness), damping=jnp.asarray(damping))
+
+
+def _state(mj: Any, keyframe: str | int | None) -> State:
+    if keyframe is None:
+        q, v, t = mj.qpos0, np.zeros(mj.nv), 0.0
+    else:
+        names = [mj.key(k).name for k in range(mj.nkey)]
+        known = keyframe in names if isinstance(keyframe, str) else keyframe in range(mj.nkey)
+        if not known:
+            raise ValueError(f"keyframe: expected one of {names} or its number, got {keyframe!r}")
+        k = names.index(keyframe) if isinstance(keyframe, str) else keyframe
+        q, v, t = mj.key_qpos[k], mj.key_qvel[k], float(mj.key_time[k])
+    return State(q=jnp.asarray(np.array(q)), v=jnp.asarray(np.array(v)), t=jnp.asarray(t))
+
+
+def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
+    """The same robot in the plane, with body axes that are the world's at the reference."""
+    numbers = params.tree
+    owners = [joint.body for joint in tree.joints]
+    axis = np.einsum("jab,jb->ja", turns[owners], numbers.axis)
+    for joint, direction in zip(tree.joints, axis, strict=True):
+        leaves = np.linalg.norm(np.cross(direction, ACROSS)) if joint.kind == "hinge" else direction @ ACROSS
+        if joint.kind in ("free", "ball") or abs(leaves) > EXACT:
+            raise ValueError(f"planar: joint {joint.name!r} ({joint.kind}) leaves the x-z plane")
+    if abs(params.gravity[1]) > 0.0:
+        raise ValueError(f"planar: gravity leaves the x-z plane, got {np.asarray(params.gravity)}")
+    above = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
+
+    def turned(by: np.ndarray, x: Any) -> Any:
+        return jnp.asarray(np.einsum("nab,nb->na", by, x))
+
+    tensors = np.einsum("nab,nbc,ndc->nad", turns, params.inertia, turns)
+    return dataclasses.replace(
+        params,
+        inertia=jnp.asarray(tensors[:, 1, 1]),
+        gravity=params.gravity[::2],
+        tree=numbers.replace(
+            position=turned(above, numbers.position),
+            orientation=jnp.asarray(np.tile([1.0, 0.0, 0.0, 0.0], (len(turns), 1))),
+            com=turned(turns, numbers.com),
+            anchor=turned(turns[owners], numbers.anchor),
+            axis=jnp.asarray(np.where(np.abs(axis) < EXACT, 0.0, axis)),
+        ),
+    )

@@ -1,0 +1,140 @@
+"""What of MuJoCo's models is there, what is left out with a note, and what is refused by its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.io.mujoco_package import mujoco_package
+
+# Of `<option>`: what MuJoCo's solver reads and our methods do not.
+SOLVER_OPTIONS = (
+    "integrator", "cone", "jacobian", "solver", "iterations", "tolerance", "ls_iterations", "ls_tolerance",
+    "noslip_iterations", "noslip_tolerance", "impratio", "ccd_iterations", "ccd_tolerance",
+)  # fmt: skip
+# (field, element, attribute): numbers of physics that is not there; MuJoCo before 4 lacks some of the fields.
+ABSENT = (
+    ("dof_frictionloss", "joint", "frictionloss"),
+    ("dof_dampingpoly", "joint", "a polynomial damping"),
+    ("jnt_stiffnesspoly", "joint", "a polynomial stiffness"),
+    ("jnt_plasticadr", "joint", "plasticity"),
+    ("body_gravcomp", "body", "gravcomp"),
+    ("geom_fluid", "geom", "fluidshape"),
+    ("geom_adhesion", "geom", "adhesion"),
+    ("pair_adhesion", "pair", "adhesion"),
+    ("geom_surfacevel", "geom", "a surface velocity"),
+    ("actuator_damping", "actuator", "damping"),
+    ("actuator_armature", "actuator", "armature"),
+    ("actuator_delay", "actuator", "delay"),
+    ("tendon_stiffness", "tendon", "stiffness"),
+    ("tendon_damping", "tendon", "damping"),
+    ("tendon_frictionloss", "tendon", "frictionloss"),
+    ("tendon_armature", "tendon", "armature"),
+    ("tendon_limited", "tendon", "limits"),
+)
+
+
+def refused(mj: Any) -> list[str]:
+    """The elements of a compiled model that the mechanics lacks, each by its name."""
+    return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_actuators(mj)]
+
+
+def _whole_elements(mj: Any) -> Iterator[str]:
+    counts = {"flex": mj.nflex, "plugin": mj.nplugin, "equality": mj.neq}
+    for element, count in counts.items():
+        if count:
+            yield f"{element} ({count} of them)"
+    if mj.opt.density or mj.opt.viscosity:
+        yield "fluid: option density or viscosity is not 0"
+    if not mj.njnt:
+        yield "no joints: nothing moves"
+
+
+def _attributes(mj: Any) -> Iterator[str]:
+    """Elements with a number that is not what "absent" is."""
+    for field, element, attribute in ABSENT:
+        values = np.asarray(getattr(mj, field, np.zeros(0)))
+        nothing = -1 if field.endswith("adr") else 0
+        if not values.size:
+            continue
+        for i in np.flatnonzero(np.any(values.reshape(len(values), -1) != nothing, axis=1)):
+            index = int(mj.dof_jntid[i]) if field.startswith("dof_") else int(i)
+            yield f"{element} {_name(mj, element, index)!r}: {attribute}"
+
+
+def _tendons(mj: Any) -> Iterator[str]:
+    joint = int(mujoco_package("load_mjcf").mjtWrap.mjWRAP_JOINT)
+    for tendon in range(mj.ntendon):
+        first = int(mj.tendon_adr[tendon])
+        if np.any(mj.wrap_type[first : first + int(mj.tendon_num[tendon])] != joint):
+            yield f"tendon {_name(mj, 'tendon', tendon)!r}: spatial"
+
+
+def _actuators(mj: Any) -> Iterator[str]:
+    for a in range(mj.nu):
+        transmission, joint = _word("Trn", mj.actuator_trntype[a]), int(mj.actuator_trnid[a, 0])
+        reasons = []
+        if transmission not in ("joint", "tendon"):
+            reasons.append(f"transmission {transmission!r}")
+        elif transmission == "joint" and mj.actuator_biasprm[a, 1] != 0.0:
+            if _word("Joint", mj.jnt_type[joint]) in ("free", "ball"):
+                reasons.append("a position gain on a free or ball joint")
+        for kind, found, there in (
+            ("dyntype", _word("Dyn", mj.actuator_dyntype[a]), ("none",)),
+            ("gaintype", _word("Gain", mj.actuator_gaintype[a]), ("fixed",)),
+            ("biastype", _word("Bias", mj.actuator_biastype[a]), ("none", "affine")),
+        ):
+            if found not in there:
+                reasons.append(f"{kind} {found!r}")
+        if reasons:
+            yield f"actuator {_name(mj, 'actuator', a)!r}: {', '.join(reasons)}"
+
+
+def _word(kind: str, value: Any) -> str:
+    """MuJoCo's word for a value of one of its enumerations."""
+    members = getattr(mujoco_package("load_mjcf"), f"mjt{kind}")
+    return members(int(value)).name.partition("_")[2].lower()
+
+
+def ignored(mj: Any) -> list[str]:
+    """What a compiled model sets that is left out: settings of MuJoCo's own contacts and solver."""
+    mujoco = mujoco_package("load_mjcf")
+    usual, found = mujoco.MjOption(), []
+    changed = [name for name in SOLVER_OPTIONS if getattr(mj.opt, name, 0) != getattr(usual, name, 0)]
+    if changed:
+        found.append(f"option {', '.join(changed)}")
+    for kind in ("geom", "jnt", "pair"):
+        reference = np.asarray(getattr(mj, f"{kind}_solref"))
+        impedance = np.asarray(getattr(mj, f"{kind}_solimp"))
+        own = [name for name, values, default in (
+            ("solref", reference, (0.02, 1.0)), ("solimp", impedance, (0.9, 0.95, 0.001, 0.5, 2.0))
+        ) if values.size and np.any(values != np.array(default))]  # fmt: skip
+        own += [name for name in ("margin", "gap") if np.any(getattr(mj, f"{kind}_{name}", 0.0))]
+        if own:
+            found.append(f"{', '.join(own)} of {'joint' if kind == 'jnt' else kind}s")
+    if np.any(mj.geom_condim[(mj.geom_contype | mj.geom_conaffinity) > 0] > 3) or np.any(mj.pair_dim > 3):
+        found.append("torsional and rolling friction (condim 4, 6)")
+    if mj.npair and not np.array_equal(mj.pair_friction[:, 0], mj.pair_friction[:, 1]):
+        found.append("the second tangent's friction of pairs")
+    if mj.nmocap:
+        found.append("mocap: such bodies stand still")
+    return found
+
+
+def _name(mj: Any, element: str, index: int) -> str:
+    if element == "pair":
+        return str(index)
+    return getattr(mj, element)(index).name or f"{element}_{index}"
+
+
+def default_law(mj: Any) -> tuple[float, float]:
+    """Stiffness (N/m) and damping (N s/m) of constraints: one contact carries all weight at a depth of 1 mm.
+
+    Damping is critical for the whole mass on one contact.
+    """
+    mass = float(np.sum(mj.body_mass))
+    stiffness = 9.81 * mass / 1e-3
+    return stiffness, 2.0 * math.sqrt(stiffness * mass)

@@ -1,0 +1,89 @@
+"""Contacts of a running MuJoCo as matrices, so that the impact laws answer for any of its models."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.arguments import check_number
+from jaxcontact.io.mujoco_package import mujoco_package
+from jaxcontact.terms import ContactTerms
+
+
+def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple[ContactTerms, jax.Array]:
+    """Mass matrix, and Jacobians of the contacts that MuJoCo finds, at the configuration of its data.
+
+    MuJoCo detects the contacts of any of its shapes on a copy of the data, up to `touching` apart; its normal
+    points from the first to the second geom, so the second is our a. Velocities agree, free joints included:
+    linear in the world, angular in body axes. Joint limits, equalities and tendons are not contacts.
+
+    Args:
+        mj_model: a mujoco.MjModel.
+        mj_data: its mujoco.MjData; only positions and velocities are read.
+        touching: contacts with a smaller gap are active, m.
+
+    Returns:
+        ContactTerms with nt = 2 tangents, in the order of MuJoCo's contacts, and the velocity v (nv,). Friction
+        is that of the first tangent, 0 where a contact has none (condim 1); torsion and rolling are left out.
+
+    Raises:
+        ImportError: there is no package mujoco.
+        TypeError: something else than a MjModel and a MjData.
+        ValueError: touching < 0, or no contact is that near, or a contact with a flex.
+
+    Derivative: none by the numbers of the model; the impact laws have theirs by what is returned.
+    """
+    mujoco = mujoco_package("from_mujoco")
+    for name, value, kind in (("mj_model", mj_model, mujoco.MjModel), ("mj_data", mj_data, mujoco.MjData)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}: expected mujoco.{kind.__name__}, got {type(value).__name__}")
+    check_number("touching", touching, 0.0)
+    model, data = copy.copy(mj_model), copy.copy(mj_data)
+    model.geom_margin[:] = np.maximum(model.geom_margin, touching)
+    model.pair_margin[:] = np.maximum(model.pair_margin, touching)
+    mujoco.mj_fwdPosition(model, data)
+    found = data.contact
+    if not data.ncon:
+        raise ValueError(f"mj_data: MuJoCo finds no contact within touching = {touching:g} m")
+    pairs = np.asarray(found.geom).reshape(-1, 2)
+    if np.any(pairs < 0):
+        raise ValueError("mj_data: contacts of a flex are not supported")
+    rows = [
+        _rows(mujoco, model, data, pair, point, frame.reshape(3, 3))
+        for pair, point, frame in zip(pairs, found.pos, found.frame, strict=True)
+    ]
+    J = np.stack(rows)
+    M = np.zeros((model.nv, model.nv))
+    for column, basis in zip(M, np.eye(model.nv), strict=True):
+        mujoco.mj_mulM(model, data, column, basis)
+    gap = np.array(found.dist)
+    friction = np.where(np.asarray(found.dim) > 1, np.asarray(found.friction)[:, 0], 0.0)
+    terms = ContactTerms(
+        M=jnp.asarray(0.5 * (M + M.T)),
+        J_n=jnp.asarray(J[:, 0]),
+        J_t=jnp.asarray(J[:, 1:]),
+        phi=jnp.asarray(gap),
+        mu=jnp.asarray(friction),
+        active=jnp.asarray(gap <= touching),
+    )
+    return terms, jnp.asarray(np.array(data.qvel))
+
+
+def to_mujoco(v_plus: jax.Array) -> np.ndarray:
+    """The velocity v+ (nv,) after an impact as MuJoCo's qvel: `mj_data.qvel[:] = to_mujoco(v_plus)`.
+
+    Conventions agree, so this only leaves the device, in double precision.
+    """
+    return np.asarray(v_plus, dtype=np.float64)
+
+
+def _rows(mujoco: Any, model: Any, data: Any, pair: np.ndarray, point: Any, frame: np.ndarray) -> np.ndarray:
+    """(3, nv) velocity of the second geom's material point relative to the first's, along n, t1, t2."""
+    ends = np.zeros((2, 3, model.nv))
+    for jacobian, geom in zip(ends, pair, strict=True):
+        mujoco.mj_jac(model, data, jacobian, None, point, model.geom_bodyid[geom])
+    return frame @ (ends[1] - ends[0])

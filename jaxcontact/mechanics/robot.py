@@ -1,0 +1,175 @@
+"""A tree as a `System`, and what users ask of any mechanism: poses, Jacobians, energies, forces, accelerations."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.arguments import check_array, check_type
+from jaxcontact.mechanics import actuators, dynamics, kinematics
+from jaxcontact.system import (
+    Mechanics,
+    Params,
+    State,
+    Structure,
+    System,
+    bias,
+    body_frames,
+    check_mechanism,
+    mass_matrix,
+    tangent_jacobian,
+)
+
+
+def _count_controls(structure: Structure) -> int:
+    return len(structure.tree.actuators)
+
+
+TREE = Mechanics(
+    mass_matrix=dynamics.mass_matrix,
+    bias=dynamics.bias,
+    gravity_energy=dynamics.gravity_energy,
+    motion=kinematics.motion,
+    spring_energy=actuators.spring_energy,
+    point_jacobians=kinematics.point_jacobians,
+    drive=actuators.drive,
+    yielding=actuators.yielding,
+    num_controls=_count_controls,
+)
+
+
+def tree_system(structure: Structure) -> System:
+    """The mechanism of a structure that has a tree.
+
+    Raises:
+        ValueError: it has none, or its numbers of positions differ.
+    """
+    tree = structure.tree
+    if tree is None:
+        raise ValueError("structure.tree: expected a mechanics.Tree, got None")
+    expected = (len(tree.parents), tree.num_positions, tree.quaternions)
+    found = (len(structure.bodies), structure.num_positions, structure.quaternions)
+    if found != expected:
+        raise ValueError(
+            f"structure: expected (bodies, positions, quaternions) {expected} of its tree, got {found}"
+        )
+    limited = any(joint.limited for joint in tree.joints)
+    return System(
+        structure,
+        poses=kinematics.poses,
+        forces=actuators.passive_forces,
+        constraints=actuators.limits if limited else None,
+        mechanics=TREE,
+    )
+
+
+def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """World positions (nb, dim) of the frames of bodies, m, and their rotation matrices (nb, dim, dim).
+
+    The frame of a body is that of its file for a robot, else the one that `poses` places.
+
+    Raises:
+        TypeError: arguments in another order, or q no array.
+
+    Derivative: exact by q and params, any order.
+    """
+    check_type("system", system, System)
+    check_type("params", params, Params)
+    check_array("q", q)
+    return body_frames(system, params, q)
+
+
+def point_jacobian(
+    system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array
+) -> jax.Array:
+    """J (dim, nv): the world velocity of the point `at` (dim,) of a body, in body coordinates, is J v.
+
+    Args:
+        system: the mechanism (static).
+        params: its numbers.
+        q: (nq,).
+        body: its name or index.
+        at: (dim,) in the frame of the body, m.
+
+    Raises:
+        ValueError: no such body.
+
+    Derivative: exact by q, params and at, any order.
+    """
+    check_type("system", system, System)
+    names = system.structure.bodies
+    if body not in (names if isinstance(body, str) else range(len(names))):
+        raise ValueError(f"body: expected one of {', '.join(names)} or its index, got {body!r}")
+    index = names.index(body) if isinstance(body, str) else body
+
+    def place(x: jax.Array) -> jax.Array:
+        positions, orientations = body_frames(system, params, x)
+        return positions[index] + orientations[index] @ at
+
+    if system.mechanics is None:
+        return tangent_jacobian(system, place, q)
+    return system.mechanics.point_jacobians(system.structure, q, params, (index,), place(q)[None])[0]
+
+
+def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
+    """v^T M(q) v / 2, J.
+
+    Derivative: exact by state and params, any order.
+    """
+    check_mechanism(system, params, state)
+    return 0.5 * state.v @ mass_matrix(system, params, state.q) @ state.v
+
+
+def potential_energy(system: System, params: Params, state: State) -> jax.Array:
+    """Energy of gravity, and of the springs of a robot's joints, J; zero at the world's origin, springs relaxed.
+
+    Forces that a mechanism has as a function `forces` of its own are not in it.
+
+    Derivative: exact by state and params, any order.
+    """
+    check_mechanism(system, params, state)
+    structure, q = system.structure, state.q
+    if system.mechanics is None:
+        return -params.mass @ body_frames(system, params, q)[0] @ params.gravity
+    gravity = system.mechanics.gravity_energy(structure, q, params)
+    return gravity + system.mechanics.spring_energy(structure, q, params)
+
+
+def inverse_dynamics(system: System, params: Params, state: State, acceleration: jax.Array) -> jax.Array:
+    """Generalized forces (nv,) M vdot + b that make the mechanism accelerate like this, without contacts.
+
+    Derivative: exact by all arguments, any order.
+    """
+    check_mechanism(system, params, state)
+    check_array("acceleration", acceleration)
+    return mass_matrix(system, params, state.q) @ acceleration + bias(system, params, state)
+
+
+def forward_dynamics(system: System, params: Params, state: State, tau: jax.Array) -> jax.Array:
+    """Acceleration vdot (nv,) under generalized forces tau (nv,), M vdot + b = tau, without contacts.
+
+    Forces of actuators are `actuator_forces`.
+
+    Derivative: exact by all arguments, any order.
+    """
+    check_mechanism(system, params, state)
+    check_array("tau", tau)
+    M = mass_matrix(system, params, state.q)
+    return jax.scipy.linalg.solve(M, tau - bias(system, params, state), assume_a="pos")
+
+
+def actuator_forces(system: System, params: Params, state: State, controls: jax.Array) -> jax.Array:
+    """Generalized forces (nv,) of the actuators of a robot under controls (nu,); without any, the controls.
+
+    Derivative: exact by all arguments; zero where a range clips.
+
+    Raises:
+        ValueError: controls have another shape.
+    """
+    check_mechanism(system, params, state)
+    check_array("controls", controls)
+    if jnp.shape(controls) != (system.num_controls,):
+        raise ValueError(f"controls: expected shape ({system.num_controls},), got {jnp.shape(controls)}")
+    if system.mechanics is None:
+        return controls
+    return system.mechanics.drive(system.structure, state.q, state.v, params, controls)

@@ -1,0 +1,261 @@
+"""A tree of bodies as data: its topology, which is static, and its numbers, which are `Params.tree`.
+
+Bodies, joints, positions and velocities count as in MuJoCo: a body after its parent, the joints of a body
+from its parent outwards; q is (x, y, z, qw, qx, qy, qz) of a free joint, a quaternion of a ball, an angle of
+a hinge, a length of a slide; v is linear in the world and angular in body axes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxcontact._pytree import Record
+
+WORLD = -1
+POSITIONS = {"free": 7, "ball": 4, "hinge": 1, "slide": 1}
+VELOCITIES = {"free": 6, "ball": 3, "hinge": 1, "slide": 1}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Joint:
+    """A joint between a body and its parent: `kind` is free, ball, hinge or slide; `limited` has bounds."""
+
+    name: str
+    kind: str
+    body: int
+    limited: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tree:
+    """Which body hangs on which, by which joints; hashable, compared by value.
+
+    Attributes:
+        parents: parent of each body, a smaller index, or -1 for the world.
+        joints: in the order of q: of the first body, from its parent outwards, then of the next.
+        actuators: names of the actuators.
+        springs: whether a ball or free joint has a spring; those of hinges and slides are always there.
+    """
+
+    parents: tuple[int, ...]
+    joints: tuple[Joint, ...]
+    actuators: tuple[str, ...] = ()
+    springs: bool = False
+
+    def __post_init__(self) -> None:
+        if any(not WORLD <= parent < body for body, parent in enumerate(self.parents)):
+            raise ValueError(f"parents: expected -1 or an earlier body for each, got {self.parents}")
+        bodies = [joint.body for joint in self.joints]
+        if not bodies:
+            raise ValueError("joints: expected at least one, for nothing moves without")
+        if bodies != sorted(bodies) or any(not 0 <= body < len(self.parents) for body in bodies):
+            raise ValueError(f"joints: expected bodies 0..{len(self.parents) - 1} in order, got {bodies}")
+        for joint in self.joints:
+            if joint.kind not in POSITIONS:
+                raise ValueError(
+                    f"joints: {joint.name!r} is {joint.kind!r}; kinds are {', '.join(POSITIONS)}"
+                )
+            alone = bodies.count(joint.body) == 1 and self.parents[joint.body] == WORLD
+            if joint.kind == "free" and not alone:
+                raise ValueError(f"joints: {joint.name!r} is free; its body must hang on the world by it alone")
+
+    @property
+    def num_positions(self) -> int:
+        """nq, length of q."""
+        return sum(POSITIONS[joint.kind] for joint in self.joints)
+
+    @property
+    def num_velocities(self) -> int:
+        """nv, length of v."""
+        return sum(VELOCITIES[joint.kind] for joint in self.joints)
+
+    @property
+    def quaternions(self) -> tuple[int, ...]:
+        """Index in q of each quaternion."""
+        starts = zip(self.joints, self.position_starts, strict=True)
+        shift = {"free": 3, "ball": 0}
+        return tuple(start + shift[joint.kind] for joint, start in starts if joint.kind in shift)
+
+    @property
+    def position_starts(self) -> tuple[int, ...]:
+        """Index in q of the first number of each joint."""
+        return _starts(self.joints, POSITIONS)
+
+    @property
+    def velocity_starts(self) -> tuple[int, ...]:
+        """Index in v of the first number of each joint."""
+        return _starts(self.joints, VELOCITIES)
+
+    def joint_slices(self, joint: int) -> tuple[slice, slice]:
+        """Where a joint is in q and v."""
+        kind, at_q, at_v = self.joints[joint].kind, self.position_starts[joint], self.velocity_starts[joint]
+        return slice(at_q, at_q + POSITIONS[kind]), slice(at_v, at_v + VELOCITIES[kind])
+
+    def body_slices(self, body: int) -> tuple[slice, slice]:
+        """Where the joints of a body are in q and v; empty where it has none."""
+        own = [self.joint_slices(j) for j, joint in enumerate(self.joints) if joint.body == body]
+        if not own:
+            return slice(0, 0), slice(0, 0)
+        (q, v), (last_q, last_v) = own[0], own[-1]
+        return slice(q.start, last_q.stop), slice(v.start, last_v.stop)
+
+
+class TreeParams(Record):
+    """The numbers of a tree; any leaf may be differentiated by. Masses and inertias are in `Params`.
+
+    Attributes:
+        position: (nb, 3) origin of each body in its parent's axes, where its joints are at `reference`, m.
+        orientation: (nb, 4) quaternion of each body in its parent's axes there, of any length.
+        com: (nb, 3) centre of mass in body axes, m.
+        anchor: (nj, 3) a point of each joint in body axes, m.
+        axis: (nj, 3) axis of hinges and slides in body axes, of any length.
+        reference: (nq,) position at which a hinge or slide leaves its body in place, rad or m.
+        armature: (nv,) inertia of the rotor of each joint, added to the diagonal of M, kg m^2 or kg.
+        damping: (nv,) N m s/rad or N s/m.
+        stiffness: (nj,) spring of each joint, N m/rad or N/m.
+        rest: (nq,) position at which springs are relaxed, rad or m.
+        limits: (nj, 2) bounds of joints that are limited; of a ball the second bounds its angle; rad or m.
+        moment: (nu, nv) generalized force of each actuator per unit of its own force: its gears.
+        gain: (nu,) force of each actuator per unit of its control.
+        bias: (nu, 3) force of each actuator that is constant, per length and per velocity.
+        control_range: (nu, 2) bounds of the controls, infinite where there are none.
+        force_range: (nu, 2) bounds of the forces of actuators, N or N m.
+        joint_force_range: (nv, 2) bounds of the sum of all actuators at a joint.
+    """
+
+    position: jax.Array
+    orientation: jax.Array
+    com: jax.Array
+    anchor: jax.Array
+    axis: jax.Array
+    reference: jax.Array
+    armature: jax.Array
+    damping: jax.Array
+    stiffness: jax.Array
+    rest: jax.Array
+    limits: jax.Array
+    moment: jax.Array
+    gain: jax.Array
+    bias: jax.Array
+    control_range: jax.Array
+    force_range: jax.Array
+    joint_force_range: jax.Array
+
+
+class Nodes(NamedTuple):
+    """The frames that a pose is composed of: one after each joint, one of each body without joints."""
+
+    body: np.ndarray  # (n,)
+    joint: np.ndarray  # (n,) -1 where a body has none
+    first: np.ndarray  # (n,) bool, the first of its body
+    jumps: tuple[np.ndarray, ...]  # for each round (n,) ancestor to compose with, n for the world
+    of_body: np.ndarray  # (nb,) last node of each body
+
+
+class Dofs(NamedTuple):
+    """What a velocity moves, and the constant masks by which sums along the tree are products."""
+
+    joint: np.ndarray  # (nv,)
+    node: np.ndarray  # (nv,)
+    axis: np.ndarray  # (nv,) axis of a ball or free joint, -1 for hinges and slides
+    turns: np.ndarray  # (nv,) bool
+    in_world: np.ndarray  # (nv,) bool, direction along a world axis
+    body: np.ndarray  # (nv,)
+    moves: np.ndarray  # (nb, nv) 1 where the velocity moves the body
+    before: np.ndarray  # (nv, nv) 1 where the second one moves the frame that the first one's screw is fixed in
+    above: np.ndarray  # (nv, nv) 1 where the first one moves the body of the second and comes earlier in v
+
+
+def _starts(joints: tuple[Joint, ...], counts: dict[str, int]) -> tuple[int, ...]:
+    return tuple(itertools.accumulate((counts[joint.kind] for joint in joints), initial=0))[:-1]
+
+
+def of_kind(tree: Tree, *kinds: str) -> np.ndarray:
+    """Indices of the joints of these kinds."""
+    return np.array([j for j, joint in enumerate(tree.joints) if joint.kind in kinds], int)
+
+
+def scalar_places(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Joint, index in q and index in v of every hinge and slide."""
+    joints = of_kind(tree, "hinge", "slide")
+    return joints, np.array(tree.position_starts, int)[joints], np.array(tree.velocity_starts, int)[joints]
+
+
+@functools.cache
+def nodes(tree: Tree) -> Nodes:
+    """The nodes of a tree; ancestors double their distance every round, so rounds are log2 of the depth."""
+    body, joint, first, parent = [], [], [], []
+    last: list[int] = []
+    for b, above in enumerate(tree.parents):
+        own = [j for j, each in enumerate(tree.joints) if each.body == b] or [-1]
+        for place, j in enumerate(own):
+            parent.append(len(body) - 1 if place else (last[above] if above >= 0 else WORLD))
+            body.append(b)
+            joint.append(j)
+            first.append(place == 0)
+        last.append(len(body) - 1)
+    world = len(body)
+    ancestor = np.array([*(p if p >= 0 else world for p in parent), world])
+    jumps = []
+    while np.any(ancestor != world):
+        jumps.append(ancestor[:-1])
+        ancestor = ancestor[ancestor]
+    return Nodes(
+        np.array(body, int), np.array(joint, int), np.array(first, bool), tuple(jumps), np.array(last, int)
+    )
+
+
+def lineage(tree: Tree) -> np.ndarray:
+    """(nb, nb) bool, True where the second body is the first one or carries it."""
+    carried = np.zeros((len(tree.parents),) * 2, bool)
+    for b, above in enumerate(tree.parents):
+        if above >= 0:
+            carried[b] = carried[above]
+        carried[b, b] = True
+    return carried
+
+
+def roots(tree: Tree) -> np.ndarray:
+    """(nb,) the body on the world that carries each body."""
+    return np.array([int(np.argmax(row)) for row in lineage(tree)], int)
+
+
+@functools.cache
+def dofs(tree: Tree) -> Dofs:
+    """The velocities of a tree.
+
+    A free joint counts as three slides along the world and then a ball: the velocities of one ball, or of
+    the three slides, are not before each other, for none of them moves the frame of another's screw.
+    """
+    at_node = {int(j): n for n, j in enumerate(nodes(tree).joint)}
+    rows: list[tuple[int, int, int, bool, bool, int]] = []  # joint, node, axis, turns, in the world, rank
+    for j, joint in enumerate(tree.joints):
+        axes = {"free": range(6), "ball": range(3, 6)}.get(joint.kind, range(1))
+        for k in axes:
+            scalar = len(axes) == 1
+            turns = joint.kind == "hinge" if scalar else k >= 3
+            in_world = not scalar and k < 3
+            rows.append((j, at_node[j], -1 if scalar else k % 3, turns, in_world, 2 * j + turns))
+    table = [np.array(column) for column in zip(*rows, strict=True)]
+    joint_of, rank = table[0], table[5]
+    body = np.array([tree.joints[j].body for j in joint_of])
+    moves = lineage(tree)[:, body]
+    carries = moves[body]  # [i, j]: velocity j moves the body of velocity i
+    number = np.arange(len(rows))
+    return Dofs(
+        joint=joint_of,
+        node=table[1],
+        axis=table[2],
+        turns=table[3].astype(bool),
+        in_world=table[4].astype(bool),
+        body=body,
+        moves=moves.astype(float),
+        before=(carries & (rank[None, :] < rank[:, None])).astype(float),
+        above=(carries.T & (number[:, None] < number[None, :])).astype(float),
+    )

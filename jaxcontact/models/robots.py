@@ -1,0 +1,60 @@
+"""Robots of our own as MJCF files of the package: two legs, one leg, a cat and an insect, a dog.
+
+MuJoCo reads them (the extra `mujoco`); all numbers are in `params`, as of any file.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from jaxcontact.io.mjcf import load_mjcf
+from jaxcontact.system import Model
+
+
+def file_of(name: str) -> str:
+    """The XML text of a robot of the package."""
+    return (resources.files("jaxcontact.models") / "robots" / f"{name}.xml").read_text()
+
+
+def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> Model:
+    return load_mjcf(file_of(name), keyframe=keyframe, planar=planar)
+
+
+def planar_walker() -> Model:
+    """A biped lands on both flat feet at once: four contacts, in the plane; six motors.
+
+    q = (x, height, pitch) of the trunk from upright, then hip, knee and ankle of the left and of the right leg.
+    """
+    return _robot("planar_walker", keyframe="landing", planar=True).replace(step=2.0, max_steps=15)
+
+
+def hopper() -> Model:
+    """One leg with a foot, in the plane; three motors.
+
+    q = (x, height, pitch) of the trunk from upright, then hip, knee and ankle.
+    """
+    return _robot("hopper", keyframe="crouched", planar=True)
+
+
+def half_cheetah() -> Model:
+    """The half of a galloping cat, in the plane, with springs at its joints; six motors.
+
+    q = (x, height, pitch) of the trunk, then hip, knee and ankle of the hind and of the fore leg.
+    """
+    return _robot("half_cheetah", planar=True)
+
+
+def ant() -> Model:
+    """A ball on four legs of two links; eight motors.
+
+    q = (x, y, z, qw, qx, qy, qz) of the trunk, then hip and knee of each leg.
+    """
+    return _robot("ant")
+
+
+def quadruped() -> Model:
+    """A dog of 12 kg standing on ball feet; twelve position servos.
+
+    q = (x, y, z, qw, qx, qy, qz) of the trunk, then hip, thigh and calf of each leg; controls are joint angles.
+    """
+    return _robot("quadruped", keyframe="stand")
