@@ -68,17 +68,20 @@ def variational(seed: int) -> Tally:
     sizes, q, v, mu = (np.asarray(np.asarray(a, dtype), float) for a in (sizes, q, v, mu))
     inertia = np.sum(sizes**2, axis=1) / 12.0
 
-    def one(size: Any, inertia: Any, q: Any, v: Any, mu: Any) -> Any:
+    motions = []
+    for k in range(SIZE):  # one after the other: in a batch every branch runs in every lane
         params = jc.Params(
-            mass=jnp.ones(1, dtype), inertia=inertia[None], mu=jnp.full(NC, mu), constants={"size": size},
+            mass=jnp.ones(1, dtype), inertia=jnp.asarray(inertia[k : k + 1], dtype),
+            mu=jnp.full(NC, mu[k], dtype), constants={"size": jnp.asarray(sizes[k], dtype)},
             gravity=jnp.array([0.0, -GRAVITY], dtype),
         )  # fmt: skip
-        state = jc.State(q=q, v=v, t=jnp.zeros((), dtype))
-        return jc.simulate.variational(
-            BLOCK, params, state, dt=dt, duration=dt * STEPS, restitution=restitution, max_impacts=64
+        state = jc.State(q=jnp.asarray(q[k], dtype), v=jnp.asarray(v[k], dtype), t=jnp.zeros((), dtype))
+        motions.append(
+            jc.simulate.variational(
+                BLOCK, params, state, dt=dt, duration=dt * STEPS, restitution=restitution, max_impacts=64
+            )
         )
-
-    motion = jax.vmap(one)(*(jnp.asarray(a, dtype) for a in (sizes, inertia, q, v, mu)))
+    motion = jax.tree.map(lambda *a: np.stack([np.asarray(x) for x in a]), *motions)
     status = np.bitwise_or.reduce(np.asarray(motion.status), axis=1)
     good = tally.count(status)
     path, speeds = np.asarray(motion.states.q, float), np.asarray(motion.states.v, float)

@@ -1,0 +1,313 @@
+"""The mutants of `tests.mutants`: a name, where, what, by what, and the test that must notice."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One change of the package."""
+
+    name: str
+    file: str  # below jaxcontact/
+    before: str
+    after: str
+    test: str
+
+
+MUTANTS = [
+    Mutant(
+        "check: damaged multipliers are not noticed",
+        "stability/check.py",
+        "return is_positive_semidefinite((form - shift).num)",
+        "return True",
+        "tests/stability/test_soundness.py::test_multipliers_pay_for_what_they_say",
+    ),
+    Mutant(
+        "check: a pair of rays is not compared",
+        "stability/check.py",
+        "return a >= 0 and c >= 0 and b * b <= a * c",
+        "return a >= 0 and c >= 0",
+        "tests/stability/test_soundness.py::test_two_rays_are_compared_exactly",
+    ),
+    Mutant(
+        "check: any combination of gaps will do",
+        "stability/check.py",
+        "if not (weights[0] @ rows).equals(found[0].linear) or",
+        "if",
+        "tests/stability/test_soundness.py::test_one_function_beside_the_energy",
+    ),
+    Mutant(
+        "check: Q + s M need not be definite",
+        "stability/check.py",
+        "return all(is_positive_definite(each.num) for each in shifted)",
+        "return True",
+        "tests/stability/test_soundness.py::test_one_function_beside_the_energy",
+    ),
+    Mutant(
+        "check: two functions may drift alike",
+        "stability/check.py",
+        "return bool(along[0] * along[1] < 0)",
+        "return bool(along[0] * along[1] != 0)",
+        "tests/stability/test_soundness.py::test_two_functions_bound_the_drift_to_both_sides",
+    ),
+    Mutant(
+        "check: rates along rays are not looked at",
+        "stability/check.py",
+        "if any(x > 0 for x in rate_values(rate, function, rate.rays)):",
+        "if False:",
+        "tests/stability/test_soundness.py::test_every_kind_of_condition_is_looked_at",
+    ),
+    Mutant(
+        "check: jumps are not looked at",
+        "stability/check.py",
+        "if not _copositive(left, gram.get((number, jump.name))):",
+        "if False:",
+        "tests/stability/test_soundness.py::test_every_kind_of_condition_is_looked_at",
+    ),
+    Mutant(
+        "check: every equilibrium is unstable",
+        "stability/check.py",
+        "return word is not None",
+        "return True",
+        "tests/stability/test_soundness.py::test_a_stable_body_is_not_proved_unstable",
+    ),
+    Mutant(
+        "status: only what all lanes say is told",
+        "status.py",
+        "np.bitwise_or.reduce(",
+        "np.bitwise_and.reduce(",
+        "tests/test_status.py::test_describe_of_nothing_and_of_many",
+    ),
+    Mutant(
+        "status: a flag is set where it should not",
+        "status.py",
+        "jnp.where(condition, jnp.uint32(int(bit)), jnp.uint32(0))",
+        "jnp.where(condition, jnp.uint32(0), jnp.uint32(int(bit)))",
+        "tests/test_status.py::test_flag_is_a_word_to_be_combined_under_jit_and_vmap",
+    ),
+    Mutant(
+        "status: PENETRATION is no failure",
+        "status.py",
+        "| INVALID | PENETRATION | RAY",
+        "| INVALID | RAY",
+        "tests/test_status.py::test_every_bit_is_either_a_failure_or_a_note",
+    ),
+    Mutant(
+        "implicit: the reverse mode solves with A",
+        "implicit.py",
+        "transpose_solve=lambda _, b: inverse.T @ b,",
+        "transpose_solve=lambda _, b: inverse @ b,",
+        "tests/test_implicit.py::test_refine_against_finite_differences_in_both_modes",
+    ),
+    Mutant(
+        "implicit: the solver's choice is forgotten",
+        "implicit.py",
+        "return guess + _solve(matrix, rhs - matrix @ guess, inverse)",
+        "return _solve(matrix, rhs, inverse)",
+        "tests/test_implicit.py::test_rank_deficient_systems_keep_the_solvers_choice",
+    ),
+    Mutant(
+        "implicit: the guess carries a derivative",
+        "implicit.py",
+        "    guess = lax.stop_gradient(guess)\n",
+        "",
+        "tests/test_implicit.py::test_refine_repairs_any_guess_and_takes_no_derivative_from_it",
+    ),
+    Mutant(
+        "implicit: the sign of a root's derivative",
+        "implicit.py",
+        "return unravel(-moved)",
+        "return unravel(moved)",
+        "tests/test_implicit.py::test_attach_takes_equations_of_which_some_do_not_know_the_data",
+    ),
+    Mutant(
+        "lcp: any residual is good",
+        "solvers/lcp.py",
+        "good = residual <= tolerance",
+        "good = residual <= jnp.inf",
+        "tests/solvers/test_lcp.py::test_status_stalled",
+    ),
+    Mutant(
+        "lcp: a ray is not told",
+        "solvers/lcp.py",
+        "flag(~good & (best.outcome == _RAY), Status.RAY)",
+        "flag(~good & (best.outcome == _RAY), Status.MAX_ITERS)",
+        "tests/solvers/test_lcp.py::test_status_ray",
+    ),
+    Mutant(
+        "lcp: huge positive entries hide violations",
+        "solvers/lcp.py",
+        "unit = jnp.maximum(jnp.max(-w), ",
+        "unit = jnp.maximum(jnp.max(jnp.abs(w)), ",
+        "tests/solvers/test_lcp.py::test_huge_and_tiny_numbers_are_not_silent",
+    ),
+    Mutant(
+        "lcp: NaN in the input is not told",
+        "solvers/lcp.py",
+        "flag(~finite | ~jnp.all(jnp.isfinite(z)), Status.NONFINITE)",
+        "flag(~jnp.all(jnp.isfinite(z)), Status.NONFINITE)",
+        "tests/solvers/test_lcp.py::test_status_nonfinite_leaves_other_lanes_alone",
+    ),
+    Mutant(
+        "lcp: the covering vector is ignored",
+        "solvers/lcp.py",
+        "covers = covers.at[0].set(",
+        "covers = covers.at[-1].set(",
+        "tests/solvers/test_lcp.py::test_the_covering_vector_decides_among_solutions",
+    ),
+    Mutant(
+        "laws: the residual has no cone",
+        "impact/contact_space.py",
+        "jnp.maximum(jnp.maximum(normal, cone), dissipation)",
+        "jnp.maximum(normal, dissipation)",
+        "tests/impact/test_residual.py::test_each_part_of_the_law_has_its_share",
+    ),
+    Mutant(
+        "laws: the residual has no complementarity",
+        "impact/contact_space.py",
+        "jnp.maximum(jnp.maximum(normal, cone), dissipation)",
+        "jnp.maximum(cone, dissipation)",
+        "tests/impact/test_residual.py::test_each_part_of_the_law_has_its_share",
+    ),
+    Mutant(
+        "laws: the residual has no dissipation",
+        "impact/contact_space.py",
+        "jnp.maximum(jnp.maximum(normal, cone), dissipation)",
+        "jnp.maximum(normal, cone)",
+        "tests/impact/test_residual.py::test_each_part_of_the_law_has_its_share",
+    ),
+    Mutant(
+        "laws: STALLED is not told",
+        "impact/contact_space.py",
+        "flag(~(worst <= limit), Status.STALLED)",
+        "flag(worst < 0, Status.STALLED)",
+        "tests/impact/test_residual.py::test_each_part_of_the_law_has_its_share",
+    ),
+    Mutant(
+        "laws: an elastic impact is half of one",
+        "impact/reflections.py",
+        "jnp.where(needed, -2.0 * rate[k], 0.0)",
+        "jnp.where(needed, -1.0 * rate[k], 0.0)",
+        "tests/impact/test_propagative.py::test_elastic_outcomes_keep_energy_and_the_momentum_along_the_contacts",
+    ),
+    Mutant(
+        "laws: restitution of velocity, not of energy",
+        "impact/reflections.py",
+        "return jnp.where(restitution > 0, 2.0 * restitution**2 / (s + root), 0.0)",
+        "return restitution + 0.0 * root",
+        "tests/impact/test_propagative.py::test_restitution_is_the_share_of_energy_it_says",
+    ),
+    Mutant(
+        "laws: a sequence cut short says nothing",
+        "impact/anitescu_potra.py",
+        "status=total | flag(left, Status.UNTERMINATED)",
+        "status=total",
+        "tests/impact/test_residual.py::test_a_sequence_cut_short_says_so",
+    ),
+    Mutant(
+        "laws: a sample cut short says nothing",
+        "impact/routh.py",
+        "status=total | flag(left, Status.UNTERMINATED)",
+        "status=total",
+        "tests/impact/test_routh.py::test_too_few_steps_are_unterminated",
+    ),
+    Mutant(
+        "laws: negative friction passes",
+        "impact/inputs.py",
+        "valid = symmetric & (pivot > 0) & jnp.all(terms.mu >= 0)",
+        "valid = symmetric & (pivot > 0)",
+        "tests/impact/test_anitescu_potra.py::test_bad_numbers_set_bits_in_their_world_alone",
+    ),
+    Mutant(
+        "laws: penetration passes",
+        "impact/inputs.py",
+        "flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)",
+        "flag(jnp.any(terms.phi < -jnp.inf), Status.PENETRATION)",
+        "tests/impact/test_anitescu_potra.py::test_bad_numbers_set_bits_in_their_world_alone",
+    ),
+    Mutant(
+        "laws: modes with pulling impulses",
+        "solvers/modes.py",
+        "jnp.where(rests, along, zero)",
+        "zero",
+        "tests/impact/test_anitescu_potra.py::test_compass_gait_has_three_outcomes_and_pivoting_finds_one_of_them",
+    ),
+    Mutant(
+        "coverage: a bound without confidence",
+        "impact/coverage.py",
+        "bound = betaincinv(k + 1.0, ",
+        "bound = betaincinv(k + 0.5, ",
+        "tests/impact/test_coverage.py::test_binomial_bounds_are_those_of_clopper_and_pearson",
+    ),
+    Mutant(
+        "coverage: the set is tested by itself",
+        "impact/coverage.py",
+        "test = points[half:]",
+        "test = points[:half]",
+        "tests/impact/test_coverage.py::test_distances_by_brute_force_and_growing_sets",
+    ),
+    Mutant(
+        "coverage: dependent samples pass",
+        "impact/coverage.py",
+        "if not samples.independent:",
+        "if False:",
+        "tests/impact/test_coverage.py::test_mistakes_are_named",
+    ),
+    Mutant(
+        "coverage: a band half as wide",
+        "impact/coverage.py",
+        "/ (2.0 * len(test)))",
+        "/ (8.0 * len(test)))",
+        "tests/impact/test_coverage.py::test_bounds_are_true_as_often_as_they_claim",
+    ),
+    Mutant(
+        "unique_steps: equal outcomes count twice",
+        "impact/assumptions.py",
+        "> 100.0 * tolerance[None])",
+        ">= 0.0 * tolerance[None])",
+        "tests/impact/test_assumptions.py::test_counts_by_brute_force",
+    ),
+    Mutant(
+        "unique_steps: two outcomes are none",
+        "impact/assumptions.py",
+        "several = int(np.sum(count > 1))",
+        "several = int(np.sum(count > 2))",
+        "tests/impact/test_assumptions.py::test_several_outcomes_where_it_fails",
+    ),
+    Mutant(
+        "unique_steps: the bound from below stands for that from above",
+        "impact/assumptions.py",
+        "share_high=float(binomial_upper(",
+        "share_high=float(binomial_lower(",
+        "tests/impact/test_assumptions.py::test_unique_where_the_assumption_holds",
+    ),
+    Mutant(
+        "checkpoint: another run is taken for its own",
+        "impact/checkpoint.py",
+        "    if differences:\n",
+        "    if False:\n",
+        "tests/impact/test_checkpoint.py::test_another_run_is_refused",
+    ),
+    Mutant(
+        "checkpoint: damaged rows pass",
+        "impact/checkpoint.py",
+        'if _digest(flat) != entry["sha256"].get(name):',
+        "if False:",
+        "tests/impact/test_checkpoint.py::test_damage_is_refused",
+    ),
+    Mutant(
+        "checkpoint: two processes at once",
+        "impact/checkpoint.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        "tests/impact/test_checkpoint.py::test_two_runs_at_once_are_refused",
+    ),
+    Mutant(
+        "checkpoint: the velocity is not part of the run",
+        "impact/checkpoint.py",
+        '        "v": np.asarray(stream.v).tolist(),\n',
+        "",
+        "tests/impact/test_checkpoint.py::test_another_run_is_refused",
+    ),
+]
