@@ -17,6 +17,34 @@ class Mutant(NamedTuple):
 
 MUTANTS = [
     Mutant(
+        "check: a weight of zero will do",
+        "stability/check.py",
+        "any(x <= 0 for x in weights[0].num)",
+        "any(x < 0 for x in weights[0].num)",
+        "tests/stability/test_check_guards.py::test_a_weight_of_zero_leaves_a_gap_that_nothing_bounds",
+    ),
+    Mutant(
+        "check: force and gaps need not see every motion",
+        "stability/check.py",
+        " or rank(rows.num) != nv:",
+        ":",
+        "tests/stability/test_check_guards.py::test_a_drift_that_neither_force_nor_gaps_see_is_not_bounded",
+    ),
+    Mutant(
+        "check: multipliers may be negative",
+        "stability/check.py",
+        "if any(x < 0 for x in shift.num.ravel()) or not shift.equals(shift.T):",
+        "if not shift.equals(shift.T):",
+        "tests/stability/test_check_guards.py::test_multipliers_must_not_be_negative",
+    ),
+    Mutant(
+        "check: a force may press on some gaps alone",
+        "stability/check.py",
+        "return len(pressed) == body.nc",
+        "return bool(pressed)",
+        "tests/stability/test_check_guards.py::test_a_force_must_press_on_every_gap",
+    ),
+    Mutant(
         "check: damaged multipliers are not noticed",
         "stability/check.py",
         "return is_positive_semidefinite((form - shift).num)",

@@ -56,6 +56,7 @@ def main() -> int:
         if options.case or time.perf_counter() - begin > 60.0 * options.minutes:
             break
     print(table(total, spent, rounds))
+    print(f"\n{time.perf_counter() - begin:.0f} s, {time.process_time():.0f} s of CPU")
     return 1 if any(tally.failures for tally in total.values()) else 0
 
 

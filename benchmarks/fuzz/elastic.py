@@ -10,7 +10,7 @@ import numpy as np
 
 import jaxcontact as jc
 from benchmarks.fuzz import oracles
-from benchmarks.fuzz.problems import Batch, poisoned, random_batch
+from benchmarks.fuzz.problems import Batch, poisoned, random_batch, some_units
 from benchmarks.fuzz.rounds import DTYPES, EXACT, LAW, compiled
 from benchmarks.fuzz.tally import Tally
 
@@ -67,7 +67,7 @@ def elastic(seed: int) -> Tally:
     dtype = DTYPES[int(rng.integers(2))]
     bits = "f32" if dtype is np.float32 else "f64"
     tally = Tally()
-    batch = random_batch(rng, SIZE, *SHAPE).rounded(dtype)
+    batch = random_batch(rng, SIZE, *SHAPE, some_units(rng, dtype)).rounded(dtype)
     R = np.where(rng.random(SIZE) < 0.4, 1.0, rng.random(SIZE))
     R = np.asarray(np.asarray(R, dtype), float)
     run = compiled(_propagate)
@@ -134,7 +134,7 @@ def every_order(seed: int) -> Tally:
     rng = np.random.default_rng(seed)
     tally = Tally()
     size = 16
-    batch = random_batch(rng, size, *SHAPE)
+    batch = random_batch(rng, size, *SHAPE, some_units(rng, np.float64))
     v_plus, sequences, valid = compiled(jc.impact.propagate_all)(*batch.terms(np.float64))
     good = tally.count(sequences.status)
     U, gram, rate = _unit(batch)

@@ -29,7 +29,7 @@ def contains(seed: int) -> Tally:
     """Nothing is inside that lies much farther from every sample than its family is wide."""
     rng = np.random.default_rng(seed)
     tally = Tally()
-    batch = random_batch(rng, 1, 2, 2, NV, units=False)
+    batch = random_batch(rng, 1, 2, 2, NV, None)
     J = rng.normal(size=(1, 2, 2, NV))
     batch = batch._replace(J=J, active=np.ones((1, 2), bool), phi=np.zeros((1, 2)))
     terms, _ = batch.terms(np.float64)

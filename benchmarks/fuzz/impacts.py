@@ -9,7 +9,7 @@ import numpy as np
 
 import jaxcontact as jc
 from benchmarks.fuzz import oracles
-from benchmarks.fuzz.problems import random_batch
+from benchmarks.fuzz.problems import random_batch, some_units
 from benchmarks.fuzz.rounds import EXACT, LAW, SIZE, Round, Stepped, compiled
 from benchmarks.fuzz.tally import Tally
 from jaxcontact.impact.contact_space import friction_directions
@@ -51,7 +51,7 @@ def every_outcome(seed: int) -> Tally:
     """`anitescu_potra_all`: all outcomes of brute force and no others."""
     rng = np.random.default_rng(seed)
     dtype = np.float64
-    batch = random_batch(rng, SIZE, *PLANE)
+    batch = random_batch(rng, SIZE, *PLANE, some_units(rng, dtype))
     terms, v = batch.terms(dtype)
     status, found, valid = _all_outcomes(terms, v)
     tally = Tally()

@@ -62,9 +62,9 @@ def _rows(rng: np.random.Generator, nc: int, axes: int, nv: int) -> np.ndarray:
 
 
 def random_batch(
-    rng: np.random.Generator, size: int, nc: int, axes: int, nv: int, *, units: bool = True
+    rng: np.random.Generator, size: int, nc: int, axes: int, nv: int, units: np.ndarray | None
 ) -> Batch:
-    """Problems of 1 to nc contacts with `axes` = 1 + nt rows each."""
+    """Problems of 1 to nc contacts with `axes` = 1 + nt rows each, in `some_units`; None for those of SI."""
     M, J = np.zeros((size, nv, nv)), np.zeros((size, nc, axes, nv))
     v, mu, active = np.zeros((size, nv)), np.zeros((size, nc)), np.zeros((size, nc), bool)
     for k in range(size):
@@ -73,10 +73,17 @@ def random_batch(
         active[k] = np.arange(nc) < rng.integers(1, nc + 1)
         v[k] = _velocity(rng, J[k], active[k])
     batch = Batch(M, J, v, mu, np.where(active, 0.0, 0.5), active)
-    if not units:
+    if units is None:
         return batch
     spread = 10.0 ** (rng.uniform(-3, 3, (size, nv)) * (rng.random((size, 1)) < 0.3))
-    return in_units(batch, 10.0 ** rng.uniform(-6, 6, (3, size)), spread)
+    return in_units(batch, 10.0 ** (rng.uniform(-6, 6, (3, size)) * units), spread)
+
+
+def some_units(rng: np.random.Generator, dtype: Any) -> np.ndarray:
+    """Which units (3, 1) of mass, length, time change: one in single precision, lest energies overflow."""
+    if dtype is np.float64 and rng.random() < 0.5:
+        return np.ones((3, 1))
+    return np.eye(3)[:, rng.integers(3)][:, None]
 
 
 def _velocity(rng: np.random.Generator, J: np.ndarray, active: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 
 import jaxcontact as jc
 from benchmarks.fuzz import oracles
-from benchmarks.fuzz.problems import Batch, in_units, poisoned, random_batch
+from benchmarks.fuzz.problems import Batch, in_units, poisoned, random_batch, some_units
 from benchmarks.fuzz.tally import Tally
 
 SIZE = 128  # problems of a round
@@ -39,7 +39,8 @@ class Round:
         self.dtype = DTYPES[int(self.rng.integers(2))]
         self.law = law
         self.tally = Tally()
-        self.batch = random_batch(self.rng, SIZE, *shape).rounded(self.dtype)
+        units = some_units(self.rng, self.dtype)
+        self.batch = random_batch(self.rng, SIZE, *shape, units).rounded(self.dtype)
         self.extra: tuple[np.ndarray, ...] = ()  # further arguments of the law
         self.options: dict[str, np.ndarray] = {}  # of the oracle: cap, fan
 
@@ -97,7 +98,8 @@ class Round:
 
     def units(self, v_plus: np.ndarray, status: np.ndarray, good: np.ndarray) -> None:
         """The same problem in other units has the same status and the same answer."""
-        factors = 2.0 ** self.rng.integers(-20, 21, (3, 1)) * np.ones((3, SIZE))
+        powers = self.rng.integers(-20, 21, (3, 1)) * some_units(self.rng, self.dtype)
+        factors = 2.0**powers * np.ones((3, SIZE))  # exact, so that only tolerances can tell
         other = in_units(self.batch, factors, np.ones_like(self.batch.v))
         mass, length, time = factors[:, 0]
         impulse = mass * length / time
