@@ -99,10 +99,7 @@ def elastic(seed: int) -> Tally:
     tally.judge(f"replayed {bits}", replayed, LAW[dtype], good & (R == 1.0))
     bad, spoilt = poisoned(rng, batch)
     other, told = run(*bad.terms(dtype), jnp.asarray(R, dtype))
-    failed = (np.asarray(told.status) & np.uint32(int(jc.Status.FAILURES))) != 0
-    tally.judge("poisoned lane says so", (~failed).astype(float), 0.5, spoilt)
-    moved = ~np.all(np.asarray(other, float) == found, axis=1)
-    tally.judge("neighbour of poison", moved.astype(float), 0.5, ~spoilt)
+    tally.poisoned(spoilt, told.status, np.asarray(other, float), found)
     return tally
 
 

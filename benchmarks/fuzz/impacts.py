@@ -84,6 +84,8 @@ def _steps(seed: int, law: Callable[..., Any], shape: tuple[int, int, int]) -> T
     if shape[1] == 2:
         r.forward(v_plus, good)
     r.poison(v_plus, np.asarray(info.status))
+    if seed % 8 < 2:
+        r.loop(v_plus, good)
     return r.tally
 
 

@@ -59,6 +59,10 @@ def lcp(seed: int) -> Tally:
     given = tuple(np.asarray(np.asarray(a, dtype), float) for a in given)
     found, info = compiled(jc.solve_lcp)(*(jnp.asarray(a, dtype) for a in given))
     good = tally.count(info.status)
+    spoilt = rng.random(SIZE) < 0.1
+    bad = given[0], np.where(spoilt[:, None], rng.choice([np.nan, np.inf]), given[1])
+    other, told = compiled(jc.solve_lcp)(*(jnp.asarray(a, dtype) for a in bad))
+    tally.poisoned(spoilt, told.status, other, found)
     # Back in the units in which the problem was drawn, but with the numbers as they were rounded.
     W, w = given[0] / rows[..., None] / columns[:, None], given[1] / rows / unit
     z = np.asarray(found, float) / unit * columns

@@ -65,12 +65,10 @@ class Round:
         bad, spoilt = poisoned(self.rng, self.batch)
         found, info = self.run(bad)
         flags = np.asarray(info.status)
-        failed = (flags & np.uint32(int(jc.Status.FAILURES))) != 0
-        self.judge("poisoned lane says so", (~failed).astype(float), 0.5, spoilt)
+        answers = (np.concatenate([x, f[:, None]], axis=1) for x, f in ((found, flags), (v_plus, status)))
+        self.tally.poisoned(spoilt, flags, *answers)
         same = np.all((found == bad.v) | np.isnan(bad.v), axis=1)
         self.judge("poisoned lane returns v", (~same).astype(float), 0.5, spoilt)
-        moved = ~np.all(found == v_plus, axis=1) | (flags != status)
-        self.judge("neighbour of poison", moved.astype(float), 0.5, ~spoilt)
 
     def loop(self, v_plus: np.ndarray, good: np.ndarray) -> None:
         """One problem by itself, outside of vmap, has the same answer, or declines."""

@@ -160,6 +160,10 @@ def compliant(seed: int) -> Tally:
         if other is not None:
             apart = oracles.mass_norm(n["M"][k], other - v_plus[k]) / speed[k]
             tally.judge(f"clarabel {bits}", apart, VELOCITY[dtype], note=f"problem {k}")
+    spoilt = rng.random(SIZE) < 0.1
+    bad = n | {"v": np.where(spoilt[:, None], np.nan, n["v"])}
+    other, told = compiled(_solve)(_problem(bad, kind, dtype))
+    tally.poisoned(spoilt, told.status, other, lam)
     axes = kind.count(TANGENT) // kind.count(NORMAL) + 1
     contacts = force[:, len(kind) - kind.count(NORMAL) * axes :].reshape(SIZE, -1, axes)
     rubbed, bound = np.linalg.norm(contacts[..., 1:], axis=-1), n["mu"] * contacts[..., 0]

@@ -55,6 +55,14 @@ class Tally:
                 f"{oracle}: {value.flat[lane]:.3g} > {limit.flat[lane]:.3g}, lane {lane} {note}".rstrip()
             )
 
+    def poisoned(self, spoilt: np.ndarray, status: Any, answer: Any, before: Any) -> None:
+        """Spoilt lanes must say so; the others must have the very answer that they had `before`."""
+        failed = (np.asarray(status) & np.uint32(int(Status.FAILURES))) != 0
+        self.judge("poisoned lane says so", (~failed).astype(float), 0.5, spoilt)
+        same = np.asarray(answer) == np.asarray(before)
+        moved = ~np.all(same.reshape(len(spoilt), -1), axis=1)
+        self.judge("neighbour of poison", moved.astype(float), 0.5, ~spoilt)
+
     def add(self, other: Tally) -> None:
         """Takes in what another round found."""
         self.problems += other.problems
