@@ -20,6 +20,7 @@ test: $(VENV)/installed-test
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
+	$(RUN) -m tests.mutants
 	$(RUN) -m tests.run_notebooks
 
 bench: $(VENV)/installed-all

@@ -1,0 +1,1 @@
+"""Random problems against independent oracles: `python -m benchmarks.fuzz --minutes N --seed S`."""

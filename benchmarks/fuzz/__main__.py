@@ -1,0 +1,64 @@
+"""Random problems against independent oracles; exit code 1 where an answer is wrong without saying so.
+
+Rounds of all checks take turns, the check with the least time spent next. A round is one seed; a failure
+prints the line that repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+
+import jax
+
+SHOWN = 24  # failures of a check that are printed; all are counted
+
+
+def main() -> int:
+    """Run the checks, print the counts as a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5.0, metavar="N", help="how long, default 5")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the first round, or of --case")
+    parser.add_argument("--case", metavar="NAME", help="one round of one check")
+    parser.add_argument("--only", metavar="NAME,...", help="these checks alone")
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    from benchmarks.fuzz.checks import CHECKS
+    from benchmarks.fuzz.tally import Tally, table
+
+    names = list(CHECKS)
+    if options.case or options.only:
+        names = [options.case] if options.case else options.only.split(",")
+        if unknown := [name for name in names if name not in CHECKS]:
+            parser.error(f"expected checks among {', '.join(CHECKS)}, got {', '.join(unknown)}")
+    total = {name: Tally() for name in names}
+    spent, rounds = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+    begin = time.perf_counter()
+    while True:
+        name = min(names, key=lambda n: spent[n])
+        seed = options.seed + rounds[name]
+        start = time.perf_counter()
+        try:
+            found = CHECKS[name](seed)
+        except Exception:
+            found = Tally(failures=["raised " + traceback.format_exc(limit=-3).replace("\n", " ")])
+        spent[name] += time.perf_counter() - start
+        rounds[name] += 1
+        room = SHOWN - len(total[name].failures)
+        for line in found.failures if options.case else found.failures[: max(0, min(3, room))]:
+            when = time.perf_counter() - begin
+            print(
+                f"{when:6.0f} s  python -m benchmarks.fuzz --case {name} --seed {seed}   # {line}", flush=True
+            )
+        total[name].add(found)
+        if options.case or time.perf_counter() - begin > 60.0 * options.minutes:
+            break
+    print(table(total, spent, rounds))
+    print(f"\n{time.perf_counter() - begin:.0f} s, {time.process_time():.0f} s of CPU")
+    return 1 if any(tally.failures for tally in total.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

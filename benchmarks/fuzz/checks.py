@@ -1,0 +1,24 @@
+"""The checks by name."""
+
+from __future__ import annotations
+
+from benchmarks.fuzz import elastic, events, families, impacts, lcp, motion, stiff
+from benchmarks.fuzz.tally import Check
+
+CHECKS: dict[str, Check] = {
+    "lcp": lcp.lcp,
+    "simultaneous": impacts.simultaneous,
+    "every_outcome": impacts.every_outcome,
+    "step": impacts.step,
+    "sample": impacts.sample,
+    "spatial": impacts.spatial,
+    "elastic": elastic.elastic,
+    "every_order": elastic.every_order,
+    "unique_order": elastic.unique_order,
+    "contains": families.contains,
+    "hopper": events.hopper,
+    "plate": events.plate,
+    "compliant": stiff.compliant,
+    "spin": stiff.spin,
+    "variational": motion.variational,
+}

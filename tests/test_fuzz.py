@@ -1,0 +1,75 @@
+"""The fuzzer's own parts: its oracles know closed forms, and a wrong answer ends in exit code 1."""
+
+import numpy as np
+import pytest
+
+from benchmarks.fuzz import __main__, checks, oracles, problems, tally
+from jaxcontact import Status
+
+
+def point_mass(v, mu):
+    """1 kg on the ground, in the plane."""
+    J = np.array([[[[0.0, 1.0], [1.0, 0.0]]]])
+    return problems.Batch(
+        np.eye(2)[None], J, np.array([v]), np.array([[mu]]), np.zeros((1, 1)), np.ones((1, 1), bool)
+    )
+
+
+@pytest.mark.parametrize(
+    ("v", "mu", "expected"),
+    [
+        ((1.0, -1.0), 0.5, (0.5, 0.0)),
+        ((1.0, -1.0), 2.0, (0.0, 0.0)),
+        ((0.3, -1.0), 0.0, (0.3, 0.0)),
+        ((0.3, 2.0), 1.0, (0.3, 2.0)),
+    ],
+)
+def test_brute_force_and_residuals_of_a_point_mass(v, mu, expected):
+    batch = point_mass(v, mu)
+    found, valid = oracles.outcomes(batch)
+    np.testing.assert_allclose(np.unique(found[valid].round(12), axis=0), [expected])
+    change = np.subtract(expected, v)
+    impulse = np.array([[[change[1], change[0]]]])
+    assert all(x <= 1e-15 for x in oracles.residuals(batch, np.array([expected]), impulse).values())
+    worst = oracles.residuals(batch, np.array([v]), 0.0 * impulse)
+    assert (max(worst.values()) > 0.1) == (v[1] < 0)
+
+
+def test_a_cap_leaves_what_it_cannot_stop():
+    found, valid = oracles.outcomes(point_mass((0.0, -1.0), 0.5), np.array([[0.25]]))
+    np.testing.assert_allclose(np.unique(found[valid].round(12), axis=0), [(0.0, -0.75)])
+
+
+def test_units_change_numbers_and_not_the_problem():
+    rng = np.random.default_rng(0)
+    batch = problems.random_batch(rng, 8, 3, 2, 6, None)
+    factors = 10.0 ** rng.uniform(-3, 3, (3, 8))
+    other = problems.in_units(batch, factors, 10.0 ** rng.uniform(-2, 2, batch.v.shape))
+    one, two = oracles.scaled(batch), oracles.scaled(other)
+    np.testing.assert_allclose(two.D, one.D, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(two.u / two.speed[:, None], one.u / one.speed[:, None], rtol=1e-9, atol=1e-9)
+
+
+def test_a_declined_answer_is_no_failure_and_nan_is_one():
+    found = tally.Tally()
+    good = found.count(np.array([0, int(Status.STALLED), int(Status.GRAZING)], np.uint32))
+    assert good.tolist() == [True, False, True] and found.declined == 1
+    found.judge("oracle", np.array([0.5, 9.0, 0.1]), 1.0, good)
+    assert not found.failures and found.residual == {"oracle": 0.5}
+    found.judge("oracle", np.array([np.nan, 9.0, 2.0]), 1.0, good)
+    assert len(found.failures) == 2
+
+
+def test_failures_print_their_line_and_end_in_exit_code_1(monkeypatch, capsys):
+    def wrong(seed):
+        found = tally.Tally(problems=1)
+        found.judge("oracle", float(seed), 3.5)
+        return found
+
+    monkeypatch.setattr(checks, "CHECKS", {"wrong": wrong})
+    for seed, code in ((4, 1), (3, 0)):
+        monkeypatch.setattr("sys.argv", ["fuzz", "--case", "wrong", "--seed", str(seed)])
+        assert __main__.main() == code
+        said = capsys.readouterr().out
+        assert ("python -m benchmarks.fuzz --case wrong --seed 4   # oracle: 4 > 3.5" in said) == bool(code)
+        assert f"| wrong | 1 | 1 | 0 | {code} |" in said
