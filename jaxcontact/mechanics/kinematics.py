@@ -91,7 +91,9 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
     # A body's own frame comes before its first joint; that of a free joint is in q.
     own = jnp.concatenate([placement(matrices(numbers.orientation), numbers.position), still])
     kinds = np.array([tree.joints[j].kind if j >= 0 else "" for j in table.joint])
-    found = compose(pick(own, np.where(table.first & (kinds != "free"), table.body, len(tree.parents))), moved)
+    found = compose(
+        pick(own, np.where(table.first & (kinds != "free"), table.body, len(tree.parents))), moved
+    )
     for ancestor in table.jumps:
         found = compose(pick(jnp.concatenate([found, still]), ancestor), found)
     return found

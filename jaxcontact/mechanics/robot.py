@@ -79,9 +79,7 @@ def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[ja
     return body_frames(system, params, q)
 
 
-def point_jacobian(
-    system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array
-) -> jax.Array:
+def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
     """J (dim, nv): the world velocity of the point `at` (dim,) of a body, in body coordinates, is J v.
 
     Args:
