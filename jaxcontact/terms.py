@@ -92,8 +92,8 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     """Mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
     J_n = (dphi/dq) N(q); J_t v is the tangential velocity of the material point of a in contact
-    relative to that of b. A contact is active where phi <= 1e-6 m: a physical length, whatever the size of the
-    bodies, so lengths are in metres here. Impact laws, which take the terms, work in any units but for phi.
+    relative to that of b. A contact is active where phi <= 1e-6 m: a physical length, whatever the size of
+    the bodies, so lengths are in metres here. Impact laws, which take the terms, have no other such number.
 
     Args:
         system: the mechanism (static).

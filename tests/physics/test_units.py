@@ -220,7 +220,7 @@ def test_compliant_steps(name, cone):
             v=jnp.linspace(0.3, -0.4, dim + turns) * size / time,
             t=jnp.zeros(()),
         )
-        tau = jnp.linspace(1.0, -2.0, dim + turns) * force * size
+        tau = jnp.linspace(1.0, -2.0, dim + turns) * force * length / size
         after, info = jc.compliant.step(model.system, params, state, tau, dt=5e-3 * time, cone=cone)
         return after.q / unit, after.v * time / size, info.lam / force, info.status
 
