@@ -94,8 +94,7 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
 
     J_n = (dphi/dq) N(q); J_t v is the tangential velocity of the material point of a in contact
     relative to that of b. A contact is active where phi <= 1e-6 m: a physical length, whatever the size of
-    the bodies, so lengths are in metres here. Impact laws, which take the terms, work in any units but for
-    phi.
+    the bodies, so lengths are in metres here. Impact laws, which take the terms, have no other such number.
 
     Args:
         system: the mechanism (static).
