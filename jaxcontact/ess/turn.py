@@ -122,8 +122,8 @@ def cross(
     live = done.rate[k] >= band.LIVE * rate[k]
     m = h.shape[0]
     hit = jnp.arange(m) == k
-    # A guard that the straight step to k leaves behind is one that should have come first.
-    overtaken = jnp.any(c.ready & ~hit & (done.beside > band.TIE * s.eps))
+    # Another guard that the straight step to k passes should have come first.
+    overtaken = jnp.any(~c.crossed & ~hit & (h < 0) & (done.beside > band.TIE * s.eps))
     wide = live & ((jnp.abs(done.left[k]) > band.STRAIGHT * s.eps[k]) | overtaken)
     refused = graze(c, jnp.where(live, m, k), m)._replace(ready=c.ready & ~(inside | hit))
     refused = refused._replace(status=refused.status | flag(wide, Status.WIDE_BAND))

@@ -1,0 +1,151 @@
+"""Bands that are too wide for the motion in them, the error of bands, and settings that are none."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ess_systems import CORNER, HOPPER, HOPPER_PARAMS, corner_params
+
+import jaxcontact as jc
+from jaxcontact.ess import (
+    DormandPrince,
+    EventSystem,
+    b_derivative,
+    flow,
+    ordering_map,
+    rescale_guards,
+    saltation_matrix,
+)
+
+START, END = np.array([2.0, 0.0]), 2.2
+STIFF = HOPPER_PARAMS | {"k": 1000.0}
+
+
+@jax.jit
+def hop(eps, params, tol):
+    """The hopper's state at the end of two hops."""
+    x1, info = flow(HOPPER, params, START, 0.0, END, eps=eps, max_steps=256, max_events=8, tol=tol)
+    return x1, info
+
+
+def height(params):
+    """Exact height at END, by energy: equal hops of a fall, a stance and a rise."""
+    k, g = params["k"], params["g"]
+    w, fall = np.sqrt(k), np.sqrt(2.0 / g)
+    deep, speed = g / k, g * fall
+    stance = 2.0 / w * (np.pi - np.arctan2(speed / w, deep))
+    s = abs((END + fall) % (2 * fall + stance) - fall)
+    assert s < fall
+    return 2.0 - 0.5 * g * s**2
+
+
+def test_a_wide_band_is_told_and_its_guards_are_located():
+    """A stance only 0.15 m deep: bands of most of it, in which the flow is anything but straight."""
+    exact = height(STIFF)
+    found = {eps: hop(eps, STIFF, 1.0) for eps in (0.01, 0.05, 0.08, 0.1, 0.13, 0.2)}
+    error = {eps: abs(float(x1[0]) - exact) for eps, (x1, _) in found.items()}
+    status = {eps: int(info.status) for eps, (_, info) in found.items()}
+    assert error[0.01] < 1e-4 and status[0.01] == 0
+    for eps in (0.08, 0.1, 0.13, 0.2):
+        assert status[eps] == int(jc.Status.WIDE_BAND)
+        assert error[eps] < 1e-3
+    # Between them lies what only a tolerance can tell.
+    for eps in (0.01, 0.05):
+        info = found[eps][1]
+        assert 0.8 * error[eps] < float(info.band_error[0]) < 1.2 * error[eps]
+    assert error[0.05] > 1e-3
+
+
+def test_the_error_of_the_bands_is_compared_with_a_tolerance():
+    x1, info = hop(0.05, STIFF, jnp.array(1e-3))
+    assert int(info.status) == int(jc.Status.INACCURATE) and float(info.band_error[0]) > 1e-3
+    plain, without = flow(HOPPER, STIFF, START, 0.0, END, eps=0.05, max_steps=256, max_events=8)
+    assert np.array_equal(x1, plain) and int(without.status) == 0 and np.all(np.isnan(without.band_error))
+    # Each lane for itself, one number or one per component.
+    allowed = jnp.array([[1e-3, 1e-3], [1e-1, 1.0], [1e-1, 1e-4], [jnp.nan, 1.0]])
+    many = jax.vmap(lambda tol: hop(0.05, STIFF, tol)[1].status)(allowed)
+    bad, wrong = int(jc.Status.INACCURATE), int(jc.Status.INVALID)
+    assert many.tolist() == [bad, 0, bad, bad | wrong]
+    for tol in (-1.0, np.nan, np.inf, np.ones(3)):
+        with pytest.raises(ValueError, match="tol: expected"):
+            flow(HOPPER, STIFF, START, 0.0, END, eps=0.05, tol=tol)
+
+    def end(x, **options):
+        return flow(HOPPER, STIFF, x, 0.0, 0.8, eps=0.01, max_steps=64, max_events=4, **options)[0][0]
+
+    assert np.array_equal(jax.grad(end)(START), jax.grad(lambda x: end(x, tol=1e-6))(START))
+
+
+def bending_field(t, x, signs, control, params):
+    """x = (a, b, w): a at a constant rate, b at the growing rate w; each slows the other when it has crossed."""
+    past = signs > 0
+    return jnp.stack([1.0 - 0.5 * past[1], x[2] * (1.0 - 0.5 * past[0]), jnp.full_like(x[2], 4.0)])
+
+
+def bending_guards(x, params):
+    return x[:2]
+
+
+def test_a_guard_that_overtakes_another_inside_their_bands_is_crossed_first():
+    es = EventSystem(bending_field, bending_guards)
+    x0 = jnp.array([-0.15, -0.11, 0.5])
+
+    @jax.jit
+    def run(eps):
+        return flow(es, None, x0, 0.0, 0.4, eps=eps, max_steps=64, max_events=4)
+
+    narrow, told = run(1e-5)
+    wide, info = run(0.1)
+    assert int(told.status) == 0 and int(info.status) == int(jc.Status.WIDE_BAND)
+    assert told.order[:2].tolist() == info.order[:2].tolist() == [1, 0]
+    assert np.abs(np.asarray(wide - narrow)).max() < 1e-6
+
+
+def test_settings_that_are_none_are_refused_and_set_a_bit_inside_jit():
+    arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 0.1)
+    for name, value in (("rtol", -1.0), ("atol", np.nan), ("dt", 0.0), ("dt", np.inf), ("longest", -1.0)):
+        with pytest.raises(ValueError, match=f"ode.{name}: expected"):
+            flow(*arguments, eps=1e-3, ode=DormandPrince(**{name: value}))
+    with pytest.raises(ValueError, match="eps: expected numbers > 0"):
+        flow(*arguments, eps=np.inf)
+    with pytest.raises(TypeError, match="ode: expected DormandPrince"):
+        flow(*arguments, eps=1e-3, ode=1e-6)
+    for corner_tol in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="corner_tol: expected"):
+            b_derivative(*arguments[:3], jnp.ones(2), 0.0, 0.1, eps=1e-3, corner_tol=corner_tol)
+
+    @jax.jit
+    @jax.vmap
+    def status(rtol, eps, corner_tol):
+        _, info = b_derivative(
+            *arguments[:3], jnp.ones(2), 0.0, 0.1, eps=eps, corner_tol=corner_tol,
+            ode=DormandPrince(rtol=rtol), max_steps=32, max_events=2,
+        )  # fmt: skip
+        return info.status
+
+    good = jnp.full(6, 1e-3)
+    found = status(
+        good.at[1].set(-1.0).at[2].set(jnp.nan),
+        good.at[3].set(jnp.inf),
+        good.at[4].set(-1.0).at[5].set(jnp.nan),
+    )
+    assert found.tolist() == [0] + 5 * [int(jc.Status.INVALID)]
+
+
+def test_guards_that_there_are_not_are_refused_and_give_nan_inside_jit(rng):
+    params = jax.tree.map(jnp.asarray, corner_params(rng, 2, 2))
+    x, mask = jnp.zeros(2), jnp.zeros(2, bool)
+    for guard in (-1, 2):
+        with pytest.raises(ValueError, match=r"guard: expected indices of guards in 0\.\.1"):
+            saltation_matrix(CORNER, params, x, guard, mask)
+    for order, message in (([0, 2], r"in 0\.\.1"), ([-1], r"in 0\.\.1"), ([0, 0], "distinct guards")):
+        with pytest.raises(ValueError, match=f"order: expected .*{message}"):
+            ordering_map(CORNER, params, x, order)
+    one = jax.jit(jax.vmap(lambda k: saltation_matrix(CORNER, params, x, k, mask)))(jnp.array([0, 2, -1]))
+    orders = jnp.array([[0, 1], [0, 2], [1, 1]])
+    all_of = jax.jit(jax.vmap(lambda order: ordering_map(CORNER, params, x, order)))(orders)
+    assert np.isfinite(one).all(axis=(1, 2)).tolist() == [True, False, False]
+    assert np.isfinite(all_of).all(axis=(1, 2)).tolist() == [True, False, False]
+    for eps in (-1.0, np.nan):
+        with pytest.raises(ValueError, match="eps: expected a number > 0"):
+            rescale_guards(CORNER, params, x[None], eps=eps)
