@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact import compliant, impact, models, stability
+from jaxcontact import compliant, impact, models, optimize, stability
 
 DRAWING = {"step": 0.25, "max_steps": 5, "num_samples": 8}
 
@@ -186,6 +186,19 @@ MISTAKES = {
         "contact: expected an integer >= 0 and <= 1, got 2"),
     "a velocity of another body": (
         lambda m, t, v, s: stability.impact(BIPED, v, 0), ValueError, "v: expected shape (3,), got (4,)"),
+    "no clearance": (
+        lambda m, t, v, s: optimize.impact_design(m.system, m.params, m.state, clearance=float("nan")), ValueError,
+        "clearance: expected finite numbers"),
+    "a coordinate that is none": (
+        lambda m, t, v, s: optimize.impact_design(m.system, m.params, m.state, hold=(4,)), ValueError,
+        "hold: expected indices in 0..3, got (4,)"),
+    "bounds that cross": (
+        lambda m, t, v, s: optimize.impact_design(
+            m.system, m.params.replace(constants={"l": jnp.ones(())}), m.state, design=("l",), bounds={"l": (2.0, 1.0)}),
+        ValueError, "bounds: expected least <= most for 'l', got (2.0, 1.0)"),
+    "a path without events": (
+        lambda m, t, v, s: stability.motion_path(BIPED, None, num_events=0), ValueError,
+        "num_events: expected an integer >= 1, got 0"),
     "no corners": (lambda m, t, v, s: boxed(()), ValueError, "corners of 'box' must be in 0..3, each once, got ()"),
     "one corner twice": (
         lambda m, t, v, s: boxed((1, 1)), ValueError, "corners of 'box' must be in 0..3, each once, got (1, 1)"),
