@@ -58,3 +58,10 @@ def check_number(name: str, value: Any, least: float = -math.inf) -> None:
         raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
     if np.any(array < least):
         raise ValueError(f"{name}: expected a finite number >= {least:g}, got {value!r}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """As `check_number`, and ValueError for what is not > 0."""
+    check_number(name, value)
+    if not isinstance(value, jax.core.Tracer) and np.any(np.asarray(value) <= 0):
+        raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")

@@ -20,8 +20,8 @@ import numpy as np
 
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_array, check_type, is_concrete
-from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, check_pair, num_contacts
+from jaxcontact.arguments import check_array, check_count, check_type, is_concrete
+from jaxcontact.geometry import Box, HalfSpace, Points, Shape, Sphere, check_pair, num_contacts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,7 @@ class Structure:
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
             raise ValueError(f"dim: expected 2 (plane) or 3 (space), got {self.dim!r}")
+        check_count("num_positions", self.num_positions)
         if isinstance(self.bodies, str):
             raise ValueError(f"bodies: expected a tuple of names, got {self.bodies!r}")
         names = [shape.name for shape in self.shapes]
@@ -74,10 +75,15 @@ class Structure:
                     f"shapes: normal of {shape.name!r} needs {self.dim} numbers of length one, "
                     f"got {shape.normal}"
                 )
-            if isinstance(shape, Box) and any(not 0 <= k < 2**self.dim for k in shape.corners or ()):
-                raise ValueError(
-                    f"shapes: corners of {shape.name!r} must be in 0..{2**self.dim - 1}, got {shape.corners}"
-                )
+            if isinstance(shape, Points):
+                check_count(f"shapes: count of {shape.name!r}", shape.count)
+            if isinstance(shape, Box) and shape.corners is not None:
+                kept = set(shape.corners)
+                if not kept or len(kept) < len(shape.corners) or not kept <= set(range(2**self.dim)):
+                    raise ValueError(
+                        f"shapes: corners of {shape.name!r} must be in 0..{2**self.dim - 1}, each once, "
+                        f"got {shape.corners}"
+                    )
         for pair in self.pairs:
             for name in pair:
                 if name not in names:
@@ -354,7 +360,7 @@ def _check_tangent(structure: Structure, q: jax.Array, delta: jax.Array) -> None
     check_array("q", q, (structure.num_positions,))
     check_array("delta", delta, (structure.num_velocities,))
     for start in structure.quaternions if is_concrete(q) else ():
-        if not np.any(np.asarray(q[start : start + 4])):
+        if not np.any(np.asarray(q)[start : start + 4]):
             raise ValueError(f"q: expected a quaternion at index {start}, got four zeros")
 
 

@@ -4,10 +4,11 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact import compliant, impact, models
+from jaxcontact import compliant, impact, models, optimize, stability
 
 DRAWING = {"step": 0.25, "max_steps": 5, "num_samples": 8}
 
@@ -27,6 +28,16 @@ def given():
 
 TERMS = "terms: expected ContactTerms, got Model; make them with contact_terms(system, params, state)"
 SAMPLES = "samples: expected ImpactSamples, got ContactTerms; draw them with sample"
+HUGE = {4: 1e20, 8: 1e160}  # m/s, of single and double precision
+CUBE = models.tossed_cube().system
+BIPED = stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6)
+
+
+def boxed(corners):
+    box = jc.Box(name="box", body="a", size="size", corners=corners)
+    return jc.Structure(dim=2, bodies=("a",), num_positions=3, shapes=(box,))
+
+
 INDICES = "order: expected contact indices in 0..1, got "
 ORDER = "expected (system, params, state), which a Model has as .system, .params and .state"
 MISTAKES = {
@@ -115,6 +126,89 @@ MISTAKES = {
         lambda m, t, v, s: models.sphere_stack(2.5), ValueError, "n: expected an integer >= 1, got 2.5"),
     "a word for a mass": (
         lambda m, t, v, s: models.disk_stack(mass="1"), TypeError, "mass: expected a number, got '1'"),
+    "no mass": (
+        lambda m, t, v, s: models.disk_stack(mass=0.0), ValueError, "mass: expected a finite number > 0, got 0.0"),
+    "a ball of any mass": (
+        lambda m, t, v, s: models.swinging_cradle((1.0, float("inf"))), ValueError, "masses: expected finite numbers"),
+    "no swing": (
+        lambda m, t, v, s: models.swinging_cradle(frequency=float("nan")), ValueError,
+        "frequency: expected finite numbers"),
+    "a drop from below": (
+        lambda m, t, v, s: models.trex_drop((x := models.trex()).params, x.state.q, height=-0.1), ValueError,
+        "height: expected a finite number >= 0, got -0.1"),
+    "no time": (
+        lambda m, t, v, s: compliant.step(m.system, m.params, m.state, v, dt=0.0), ValueError,
+        "dt: expected a finite number > 0, got 0.0"),
+    "time backwards": (
+        lambda m, t, v, s: compliant.rollout(m.system, m.params, m.state, v[None], dt=-0.1), ValueError,
+        "dt: expected a finite number > 0, got -0.1"),
+    "no search": (
+        lambda m, t, v, s: compliant.Newton(max_iters=0), ValueError, "max_iters: expected an integer >= 1, got 0"),
+    "half a step of a search": (
+        lambda m, t, v, s: compliant.Newton(max_iters=2.5), ValueError, "max_iters: expected an integer >= 1, got 2.5"),
+    "forces in no time": (
+        lambda m, t, v, s: compliant.estimate_forces(m.system, m.params, m.state, v[None], dt=0.0), ValueError,
+        "dt: expected a finite number > 0, got 0.0"),
+    "forces within any reach": (
+        lambda m, t, v, s: compliant.estimate_forces(
+            m.system, m.params, m.state, v[None], dt=0.1, reach=float("nan")), ValueError,
+        "reach: expected finite numbers, got NaN or inf"),
+    "an energy that overflows": (
+        lambda m, t, v, s: impact.anitescu_potra(t, v * HUGE[v.dtype.itemsize]), ValueError,
+        "v: its kinetic energy leaves the range of float"),
+    "an energy that overflows, sampled": (
+        lambda m, t, v, s: impact.sample(t, v * HUGE[v.dtype.itemsize], **DRAWING), ValueError,
+        "v: its kinetic energy leaves the range of float"),
+    "no normal": (
+        lambda m, t, v, s: impact.reset_map(t.M, jnp.zeros_like(v)), ValueError,
+        "u: expected finite numbers, not all zero, got [0. 0. 0. 0.]"),
+    "a normal that is none": (
+        lambda m, t, v, s: impact.reset_map(t.M, v * jnp.nan), ValueError, "u: expected finite numbers, not all zero"),
+    "a reflection without mass": (
+        lambda m, t, v, s: impact.reset_map(jnp.zeros_like(t.M), v), ValueError,
+        "M: the mass matrix must be positive definite"),
+    "a list for a normal": (
+        lambda m, t, v, s: impact.reset_map(t.M, [1.0, 0, 0, 0]), TypeError, "u: expected an array, got list"),
+    "no pose": (
+        lambda m, t, v, s: jc.retract(CUBE, jnp.zeros(7), jnp.zeros(6)), ValueError,
+        "q: expected a quaternion at index 3, got four zeros"),
+    "part of a pose": (
+        lambda m, t, v, s: jc.retract(m.system, v[:1], v), ValueError, "q: expected shape (4,), got (1,)"),
+    "a tangent of another size": (
+        lambda m, t, v, s: jc.retract(m.system, v, v[:1]), ValueError, "delta: expected shape (4,), got (1,)"),
+    "whole numbers for a pose": (
+        lambda m, t, v, s: jc.retract(m.system, jnp.arange(4), v), TypeError, "q: expected a floating dtype, got int"),
+    "a contact from behind": (
+        lambda m, t, v, s: stability.impact(BIPED, v[:3], -1), ValueError,
+        "contact: expected an integer >= 0 and <= 1, got -1"),
+    "no such contact": (
+        lambda m, t, v, s: stability.impact(BIPED, v[:3], 2), ValueError,
+        "contact: expected an integer >= 0 and <= 1, got 2"),
+    "a velocity of another body": (
+        lambda m, t, v, s: stability.impact(BIPED, v, 0), ValueError, "v: expected shape (3,), got (4,)"),
+    "no clearance": (
+        lambda m, t, v, s: optimize.impact_design(m.system, m.params, m.state, clearance=float("nan")), ValueError,
+        "clearance: expected finite numbers"),
+    "a coordinate that is none": (
+        lambda m, t, v, s: optimize.impact_design(m.system, m.params, m.state, hold=(4,)), ValueError,
+        "hold: expected indices in 0..3, got (4,)"),
+    "bounds that cross": (
+        lambda m, t, v, s: optimize.impact_design(
+            m.system, m.params.replace(constants={"l": jnp.ones(())}), m.state, design=("l",), bounds={"l": (2.0, 1.0)}),
+        ValueError, "bounds: expected least <= most for 'l', got (2.0, 1.0)"),
+    "a path without events": (
+        lambda m, t, v, s: stability.motion_path(BIPED, None, num_events=0), ValueError,
+        "num_events: expected an integer >= 1, got 0"),
+    "no corners": (lambda m, t, v, s: boxed(()), ValueError, "corners of 'box' must be in 0..3, each once, got ()"),
+    "one corner twice": (
+        lambda m, t, v, s: boxed((1, 1)), ValueError, "corners of 'box' must be in 0..3, each once, got (1, 1)"),
+    "no points": (
+        lambda m, t, v, s: jc.Structure(
+            dim=2, bodies=("a",), num_positions=3, shapes=(jc.Points(name="feet", body="a", at="at", count=0),)),
+        ValueError, "shapes: count of 'feet': expected an integer >= 1, got 0"),
+    "no positions": (
+        lambda m, t, v, s: jc.Structure(dim=2, bodies=("a",), num_positions=0), ValueError,
+        "num_positions: expected an integer >= 1, got 0"),
 }  # fmt: skip
 
 
@@ -124,6 +218,79 @@ def test_mistakes_are_named(given, mistake):
     call, error, message = MISTAKES[mistake]
     with pytest.raises(error, match=re.escape(message)):
         call(*given)
+
+
+@pytest.mark.float32
+def test_a_step_that_leaves_the_range_of_floats_says_so():
+    """Its velocity may be finite while its pose or time is not: a bit on that lane alone."""
+    model = models.tossed_cube()
+    largest = float(jnp.finfo(model.state.q.dtype).max)
+    taus, dts = jnp.zeros((6, 6)), jnp.full(6, 1e-3)
+    taus = taus.at[1, 4].set(largest**0.65)
+    dts = dts.at[2].set(largest**0.27).at[3].set(-1e-3).at[4].set(jnp.nan)
+    times = jnp.zeros(6).at[5].set(jnp.inf)
+    states, info = jax.jit(
+        jax.vmap(
+            lambda tau, dt, t: compliant.step(
+                model.system, model.params, model.state.replace(t=t), tau, dt=dt
+            )
+        )
+    )(taus, dts, times)
+    finite = np.isfinite(np.concatenate([states.q, states.v, np.asarray(states.t)[:, None]], axis=1)).all(
+        axis=1
+    )
+    status = np.asarray(info.status)
+    np.testing.assert_array_equal((status & jc.Status.NONFINITE) == 0, finite)
+    assert status[0] == 0 and not np.any(status[1:] == 0)
+    assert status[3] & jc.Status.INVALID and status[4] & jc.Status.INVALID
+    state, info = compliant.step(model.system, model.params, model.state, taus[0], dt=float(dts[2]))
+    assert np.isfinite(state.v).all() and not np.isfinite(state.q).all()
+    assert int(info.status) == jc.Status.NONFINITE
+
+
+@pytest.mark.float32
+def test_a_pose_without_a_turn_is_nan_when_traced():
+    """A zero quaternion, and one whose squares vanish or overflow; the step of such a pose fails."""
+    model = models.tossed_cube()
+    q, small = model.state.q, {4: 1e-25, 8: 1e-170}[model.state.q.dtype.itemsize]
+    poses = jnp.stack([q, *(q.at[3:].multiply(factor) for factor in (0.0, small, 1 / small))])
+    moved = np.asarray(jax.jit(jax.vmap(lambda q: jc.retract(CUBE, q, jnp.zeros(6))))(poses))
+    np.testing.assert_array_equal(moved[0], q)
+    assert np.all(np.isnan(moved[1:, 3:])) and np.all(np.isfinite(moved[:, :3]))
+    step = jax.vmap(
+        lambda q: compliant.step(CUBE, model.params, model.state.replace(q=q), jnp.zeros(6), dt=1e-3)[1]
+    )
+    failed = np.asarray(jax.jit(step)(poses).status) & jc.Status.NONFINITE != 0
+    assert failed.tolist() == [False, True, True, True]
+
+
+@pytest.mark.float32
+def test_a_traced_energy_that_overflows_sets_a_bit(given):
+    _, terms, v, _ = given
+    factors = jnp.array([1.0, HUGE[v.dtype.itemsize], 1.0])
+    v_plus, info = jax.jit(jax.vmap(lambda s: impact.anitescu_potra(terms, s * v)))(factors)
+    assert np.asarray(info.status).tolist() == [0, jc.Status.NONFINITE, 0]
+    np.testing.assert_array_equal(v_plus[1], factors[1] * v)
+    np.testing.assert_array_equal(v_plus[0], v_plus[2])
+
+
+@pytest.mark.float32
+def test_a_traced_reflection_of_nothing_is_nan(tolerance):
+    """And the length of the normal does not matter, however large or small it is."""
+    M = jnp.diag(jnp.array([1.0, 2.0, 3.0]))
+    u = jnp.array([1.0, -2.0, 0.5])
+    large = HUGE[u.dtype.itemsize]
+    factors = jnp.array([1.0, 0.0, large, 1.0 / large, jnp.nan])
+    maps = np.asarray(jax.jit(jax.vmap(lambda s: impact.reset_map(M, s * u)))(factors))
+    assert np.all(np.isnan(maps[[1, 4]]))
+    exact = np.eye(3) - 2 * np.outer(u / np.diag(M), u) / (u @ (u / np.diag(M)))
+    for map_ in maps[[0, 2, 3]]:
+        np.testing.assert_allclose(map_, exact, atol=tolerance(1e-14, 1e-6))
+    slope = jax.jacobian(lambda u: impact.reset_map(M, u))(u)
+    np.testing.assert_allclose(slope @ u, 0.0, atol=tolerance(1e-14, 1e-6))
+    step = tolerance(1e-6, 1e-2)
+    ahead, behind = (impact.reset_map(M, u.at[0].add(sign * step)) for sign in (1, -1))
+    np.testing.assert_allclose(slope[..., 0], (ahead - behind) / (2 * step), atol=tolerance(1e-9, 1e-3))
 
 
 def test_traced_numbers_pass():

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_array, check_number, check_positive
 from jaxcontact.compliant.problem import (
     by_axis,
     by_contact,
@@ -18,13 +19,12 @@ from jaxcontact.compliant.problem import (
 )
 from jaxcontact.compliant.step import assemble
 from jaxcontact.solvers import cone_newton, row_algebra
-from jaxcontact.system import Params, State, System
+from jaxcontact.system import Params, State, System, check_mechanism
 
 TIE_BREAK = 1e6  # slope x mobility of a row at least: compliance must not bear on what motion tells
 REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing
 
 
-@functools.partial(jax.jit, static_argnames="system")
 def estimate_forces(
     system: System, params: Params, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
 ) -> tuple[jax.Array, jax.Array]:
@@ -40,22 +40,36 @@ def estimate_forces(
         params: its numbers and law.
         states: T + 1 of them, time first.
         tau: (T, nv) generalized forces applied between them.
-        dt: time between two states, s.
+        dt: time between two states, s, > 0.
         reach: limits and contacts carry force only where their gap is smaller at the later state, m.
 
     Returns:
-        lam (T, nr) in N, and the generalized forces (T, nv) left unexplained.
+        lam (T, nr) in N, and the generalized forces (T, nv) left unexplained; NaN where dt is not positive
+            or a number is not finite, for there is no status.
 
     Raises:
-        ValueError: numbers of states and forces do not fit.
+        TypeError, ValueError: arguments in another order; numbers of states and forces do not fit; outside of
+            jit, dt that is not positive and finite, reach that is not finite.
 
     Derivative: none.
     """
+    check_mechanism(system, params, states)
+    check_array("tau", tau)
+    check_positive("dt", dt)
+    check_number("reach", reach)
     if tau.shape[0] + 1 != states.v.shape[0]:
         raise ValueError(
             f"states: expected one more than the {tau.shape[0]} rows of tau, got {states.v.shape[0]}"
         )
+    return _estimate_forces(system, params, states, tau, dt, reach)
+
+
+@functools.partial(jax.jit, static_argnames="system")
+def _estimate_forces(
+    system: System, params: Params, states: State, tau: jax.Array, dt: Any, reach: Any
+) -> tuple[jax.Array, jax.Array]:
     params, states, tau = jax.lax.stop_gradient((params, states, tau))
+    dt = jnp.where(jnp.asarray(dt) > 0, dt, jnp.nan)
 
     def between(before: State, after: State, force: jax.Array) -> tuple[jax.Array, jax.Array]:
         problem = assemble(system, params, before, force, dt)

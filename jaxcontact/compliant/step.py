@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from jaxcontact.arguments import check_array, check_number, check_type
+from jaxcontact.arguments import check_array, check_positive, check_type
 from jaxcontact.body_rows import Diagonal
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
@@ -129,9 +128,7 @@ def _check(system: System, params: Params, state: State, solver: Newton, formula
     check_mechanism(system, params, state)
     check_type("solver", solver, Newton)
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
-        check_number("dt", dt)
-        if np.any(np.asarray(dt) <= 0):
-            raise ValueError(f"dt: expected a number > 0, got {dt!r}")
+        check_positive("dt", dt)
     if formulation == "min_norm" and params.law is not None and params.law.potential is not None:
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 

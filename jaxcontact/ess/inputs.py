@@ -6,6 +6,7 @@ where they are known.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -178,8 +179,8 @@ def _check_values(es: EventSystem, inputs: Inputs, eps: jax.Array, crossed0: jax
     if not np.all(np.isfinite(np.asarray(inputs.x0))):
         raise ValueError("x0: expected finite numbers, got NaN or inf")
     t0, t1 = float(inputs.t0), float(inputs.t1)
-    if not t1 >= t0:
-        raise ValueError(f"t1: expected t1 >= t0, got t0 = {t0:g}, t1 = {t1:g}")
+    if not -math.inf < t0 <= t1 < math.inf:
+        raise ValueError(f"t1: expected finite t1 >= t0, got t0 = {t0:g}, t1 = {t1:g}")
     _, bad = start_mask(es, inputs.params, inputs.x0, eps, crossed0)
     if bool(bad):
         h = np.asarray(es.guards(inputs.x0, inputs.params))

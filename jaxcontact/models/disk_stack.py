@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_positive
 from jaxcontact.geometry import Disc, HalfSpace
 from jaxcontact.system import Model, Params, State, Structure, Symmetry, System
 
@@ -50,7 +50,7 @@ def disk_stack(mass: float = 1.0) -> Model:
     Halm & Posa, Table 8 (1 kg; the authors' own runs used 5 kg). q = (x, y, theta) of the left, right and
     top disk; contacts: left-floor, right-floor, right-left, top-left, top-right.
     """
-    check_number("mass", mass, 0.0)
+    check_positive("mass", mass)
     radius = 1.0
     return Model(
         system=DISK_STACK,

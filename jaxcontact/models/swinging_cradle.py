@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_number, check_positive
 from jaxcontact.geometry import Disc
 from jaxcontact.system import Model, Params, State, Structure, System
 
@@ -45,8 +46,11 @@ def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float 
     q = x of each ball; contact i is between balls i and i + 1. Whatever the masses, all balls come home at
     the same times, so that every impact is simultaneous: the pendulums of the toy at small angles.
     """
-    if len(masses) < 2 or not all(m > 0 for m in masses):
+    if len(masses) < 2:
         raise ValueError(f"masses: expected two or more numbers > 0, got {tuple(masses)}")
+    for mass in masses:
+        check_positive("masses", mass)
+    check_number("frequency", frequency, 0.0)
     number, radius = len(masses), 0.05
     home = 2.0 * radius * jnp.arange(float(number))
     return Model(

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Disc, HalfSpace, Point
 from jaxcontact.system import Model, Params, State, Structure, System
 
@@ -134,6 +135,7 @@ def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
 
     From then on the hips turn the legs. Free fall keeps the stance: what touches in q strikes together.
     """
+    check_number("height", height, 0.0)
     start = jnp.sqrt(2.0 * height / -params.gravity[1])
     raised = trex_params({**params.constants, "rest": q, "start": start})
     state = State(q=q.at[1].add(height), v=jnp.zeros_like(q), t=jnp.zeros((), q.dtype))

@@ -17,8 +17,9 @@ import numpy as np
 
 from jaxcontact import implicit
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_number
 from jaxcontact.status import Status
-from jaxcontact.system import Params, State, System, retract
+from jaxcontact.system import Params, State, System, check_mechanism, retract
 from jaxcontact.terms import contact_terms
 
 # rebuild(constants) -> Params, where masses and shapes follow from the constants
@@ -87,18 +88,20 @@ def impact_design(
         params, state (v and t as given), DesignReport.
 
     Raises:
-        ValueError: contacts or stages out of range, a name that is not in `params.constants`.
+        TypeError, ValueError: arguments in another order; contacts, stages or `hold` out of range, a name
+            that is not in `params.constants`, bounds that leave nothing, a clearance that is not finite.
 
     Status: see DesignReport.
     """
-    _check(system, params, contacts, stages, design, bounds)
+    check_mechanism(system, params, state)
+    _check(system, params, contacts, stages, design, hold, bounds, clearance)
     problem = Problem(system, params, state, contacts, stages, design, rebuild, hold, bounds, clearance)
     return problem.solve()
 
 
 def _check(
     system: System, params: Params, contacts: tuple[int, int], stages: int, design: tuple[str, ...],
-    bounds: Mapping[str, tuple[float, float]] | None,
+    hold: tuple[int, ...], bounds: Mapping[str, tuple[float, float]] | None, clearance: float,
 ) -> None:  # fmt: skip
     nc = system.structure.num_contacts
     if len(contacts) != 2 or contacts[0] == contacts[1] or not all(0 <= c < nc for c in contacts):
@@ -108,9 +111,15 @@ def _check(
     for name in design:
         if name not in params.constants:
             raise ValueError(f"design: no constant {name!r}; there are {sorted(params.constants)}")
-    for name in bounds or {}:
+    check_number("clearance", clearance)
+    nv = system.structure.num_velocities
+    if not all(isinstance(i, int | np.integer) and 0 <= i < nv for i in hold):
+        raise ValueError(f"hold: expected indices in 0..{nv - 1}, got {hold}")
+    for name, (least, most) in (bounds or {}).items():
         if name not in design:
             raise ValueError(f"bounds: {name!r} is not in design {design}")
+        if not least <= most:
+            raise ValueError(f"bounds: expected least <= most for {name!r}, got {(least, most)}")
 
 
 class Problem:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.arguments import check_number
+from jaxcontact.arguments import check_number, check_positive
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
@@ -188,10 +188,9 @@ def certified_end(
         ValueError: no certificate at `inside`, or one at `outside`: nothing then says where the range ends;
             numbers that are not finite, or a tolerance that is not positive.
     """
-    for name, number in (("inside", inside), ("outside", outside), ("tolerance", tolerance)):
-        check_number(name, number)
-    if tolerance <= 0:
-        raise ValueError(f"tolerance: expected a number > 0, got {tolerance!r}")
+    check_number("inside", inside)
+    check_number("outside", outside)
+    check_positive("tolerance", tolerance)
 
     def stable(value: float) -> bool:
         try:

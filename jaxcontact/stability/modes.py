@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_array, check_integer
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 
 LETTERS = "FSPN"  # free, stick, slip in the positive and in the negative direction
@@ -247,11 +248,16 @@ def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array
         contact: which contact hits, static.
 
     Returns:
-        v_plus (nv,) and impulse (2,), NaN where no kind of impact is consistent.
+        v_plus (nv,) and impulse (2,), NaN where no kind of impact is consistent, or v is not finite.
+
+    Raises:
+        TypeError, ValueError: bad numbers in the body, v of another shape or dtype, no such contact.
 
     Derivative: of the kind of impact taken.
     """
     terms = as_terms(body)
+    check_array("v", v, jnp.shape(terms.force))
+    check_integer("contact", contact, 0, jnp.shape(terms.mu)[0] - 1)
     pair = jnp.stack([terms.J_n[contact], terms.J_t[contact]])
     push = implicit.solve_spd(terms.M, pair.T)  # velocity per impulse, (nv, 2)
     impulse = impact_impulse(pair @ push, pair @ v, terms.mu[contact], terms.e[contact])

@@ -16,6 +16,7 @@ from jax import lax
 
 from jaxcontact import linalg
 from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count, check_integer
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
 
@@ -97,11 +98,16 @@ def motion_path(
 ) -> tuple[Motion, dict[str, jax.Array]]:
     """The states before each event of one motion, and what happened in it.
 
+    Raises:
+        ValueError: bad numbers in the body; num_events < 1, a seed that is no integer.
+
     Returns:
         Motion with leading axis num_events, and by name: `duration` (), `acceleration` (nv,) and `mode` of
         the motion to the event, or `contact` >= 0 of an impact, with `v` (nv,) behind it before rescaling.
     """
     terms = as_terms(body)
+    check_count("num_events", num_events)
+    check_integer("seed", seed)
     priority = jax.random.uniform(jax.random.key(seed + 1), (4 ** terms.mu.shape[0],)).astype(terms.M.dtype)
     _, (path, note) = _motion_path(terms, start, priority, jnp.zeros(num_events))
     return path, note

@@ -299,9 +299,11 @@ def test_bad_numbers_never_come_back_as_success():
 def test_named_errors():
     x0, p = jnp.array([2.0, 0.0]), HOPPER_PARAMS
     cases = [
-        (ValueError, "t1: expected t1 >= t0", (HOPPER, p, x0, 1.0, 0.5), {}),
+        (ValueError, "t1: expected finite t1 >= t0", (HOPPER, p, x0, 1.0, 0.5), {}),
+        (ValueError, "t1: expected finite t1 >= t0", (HOPPER, p, x0, 0.0, np.inf), {}),
         (ValueError, "eps: expected one number or shape", (HOPPER, p, x0, 0.0, 0.5), {"eps": jnp.ones(3)}),
-        (ValueError, "eps: expected numbers > 0", (HOPPER, p, x0, 0.0, 0.5), {"eps": 0.0}),
+        (ValueError, "eps: expected finite numbers > 0", (HOPPER, p, x0, 0.0, 0.5), {"eps": 0.0}),
+        (ValueError, "eps: expected finite numbers > 0", (HOPPER, p, x0, 0.0, 0.5), {"eps": np.inf}),
         (ValueError, "x0: expected shape", (HOPPER, p, x0[None], 0.0, 0.5), {}),
         (TypeError, "x0: expected a floating", (HOPPER, p, [2.0, 0.0], 0.0, 0.5), {}),
         (ValueError, "field: expected", (HOPPER, p, jnp.ones(3), 0.0, 0.5), {}),

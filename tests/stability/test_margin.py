@@ -47,7 +47,7 @@ def test_the_ends_of_the_certified_range():
     ):
         certified_end(lambda d: fig2(d, 1.0), 0.8, 0.5)
     for change, message in (
-        ({"tolerance": 0.0}, "tolerance: expected a number > 0, got 0.0"),
+        ({"tolerance": 0.0}, "tolerance: expected a finite number > 0, got 0.0"),
         ({"tolerance": float("nan")}, "tolerance: expected finite numbers"),
         ({"outside": float("-inf")}, "outside: expected finite numbers"),
     ):
