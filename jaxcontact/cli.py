@@ -32,7 +32,8 @@ def process() -> NoReturn:
     codes: list[int] = []
     work = threading.Thread(target=lambda: codes.append(run(options)), name="jaxcontact", daemon=True)
     work.start()
-    work.join()
+    while work.is_alive():  # in short waits: a signal that the system hands to another thread wakes none
+        work.join(0.1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done
     sys.exit(codes[0] if codes else 1)
 
