@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
 
+TYPE_CHECKING = False  # what loads before the first line of `process` leaves an interrupt to Python
 if TYPE_CHECKING:
     import argparse
+    from typing import Any, NoReturn
 
 INTERRUPTED = 130
 
