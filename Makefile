@@ -5,6 +5,8 @@ RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
 # Compiling is most of the time of the tests; test-all has the programs that users run.
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
+# What took a while to compile is kept for the next run of the tests.
+KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3
 
 .PHONY: demo test test-all lint bench clean
 
@@ -15,8 +17,8 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(QUICK) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
-	$(QUICK) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 -m "float32 and not slow"
+	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
+	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 -m "float32 and not slow"
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
@@ -44,4 +46,4 @@ $(VENV)/installed-all: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@touch $@ $(VENV)/installed $(VENV)/installed-test
 
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) .cache out

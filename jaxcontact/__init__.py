@@ -1,8 +1,8 @@
 """Rigid-body contact that tells which outcomes are possible, how sensitive each is, and its derivative."""
 
-from typing import TYPE_CHECKING
-
 from jaxcontact._lazy import on_first_use
+
+TYPE_CHECKING = False  # type checkers take it for true; `typing` takes a while to load
 
 if TYPE_CHECKING:
     from jaxcontact import compliant as compliant

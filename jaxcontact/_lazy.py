@@ -7,10 +7,12 @@ before.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
 
 def on_first_use(
@@ -29,8 +31,10 @@ def on_first_use(
             value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
             setattr(sys.modules[package], name, value)
             return value
+        from importlib.util import find_spec
+
         module = f"{package}.{name}"
-        if name.startswith("__") or importlib.util.find_spec(module) is None:
+        if name.startswith("__") or find_spec(module) is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return importlib.import_module(module)  # the import system makes it an attribute
 

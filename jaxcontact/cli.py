@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
 
+TYPE_CHECKING = False  # what loads before the first line of `process` leaves an interrupt to Python
 if TYPE_CHECKING:
     import argparse
+    from typing import Any, NoReturn
 
 INTERRUPTED = 130
 
@@ -32,7 +33,8 @@ def process() -> NoReturn:
     codes: list[int] = []
     work = threading.Thread(target=lambda: codes.append(run(options)), name="jaxcontact", daemon=True)
     work.start()
-    work.join()
+    while work.is_alive():  # in short waits: a signal that the system hands to another thread wakes none
+        work.join(0.1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done
     sys.exit(codes[0] if codes else 1)
 

@@ -17,11 +17,17 @@ PRESSES = 5
 COMMAND = [sys.executable, "-m", "jaxcontact", "impact", "rocking_block"]
 
 
+def heed_interrupts() -> None:
+    """What runs in the background of a shell script has them ignored, and so has all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def press(delay: float, *arguments: str) -> tuple[int, list[str]]:
     """Exit status and the lines on standard error, the progress aside, of a command interrupted after a delay."""
     process = subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+        [*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -73,8 +79,9 @@ cli.run = run
 cli.process()
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
-    )
+        [sys.executable, "-c", code], preexec_fn=heed_interrupts, capture_output=True, text=True, timeout=50,
+        check=False,
+    )  # fmt: skip
     assert (done.returncode, done.stderr.split("\n")) == (130, ["", "jaxcontact: interrupted", ""])
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
@@ -43,6 +44,21 @@ def test_example_runs(ran: list[tuple[str, str]], number: int) -> None:
     printed, error = ran[number]
     assert not error
     assert printed.strip()
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_asks_for_double_precision(example: str) -> None:
+    assert 'jax.config.update("jax_enable_x64", True)\n' in example.partition("jc.")[0]
+
+
+def test_the_first_example_ends_in_a_derivative_that_says_something(ran: list[tuple[str, str]]) -> None:
+    shown = ran[0][0].partition("by the velocity before:")[2]
+    entries = np.array(re.findall(r"-?\d+\.\d*(?:e[-+]\d+)?", shown), float)
+    assert entries.size == 16
+    assert (
+        np.linalg.matrix_rank(entries.reshape(4, 4), 0.05) == 2
+    )  # the leading foot stays, the other one is free
+    assert not re.search(r"e-\d\d", shown)
 
 
 def test_pictures_and_files_exist() -> None:

@@ -113,7 +113,7 @@ def _known(value: Any) -> bool:
 
 def _check_settings(eps: jax.Array, ode: DormandPrince | None) -> None:
     if _known(eps) and not np.all((np.asarray(eps) > 0) & np.isfinite(eps)):
-        raise ValueError(f"eps: expected numbers > 0, got {np.asarray(eps)}")
+        raise ValueError(f"eps: expected finite numbers > 0, got {np.asarray(eps)}")
     if ode is None:
         return
     if not isinstance(ode, DormandPrince):
