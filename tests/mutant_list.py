@@ -208,8 +208,8 @@ MUTANTS = [
     Mutant(
         "laws: STALLED is not told",
         "impact/contact_space.py",
-        "flag(~(worst <= limit), Status.STALLED)",
-        "flag(worst < 0, Status.STALLED)",
+        "return flag(~(worst <= ",
+        "return flag(~(worst <= 1e300 * ",
         "tests/impact/test_residual.py::test_each_part_of_the_law_has_its_share",
     ),
     Mutant(
@@ -337,5 +337,47 @@ MUTANTS = [
         '        "v": np.asarray(stream.v).tolist(),\n',
         "",
         "tests/impact/test_checkpoint.py::test_another_run_is_refused",
+    ),
+    Mutant(
+        "contains: one neighbour tells the width",
+        "impact/families.py",
+        "NEIGHBOURS = 8  #",
+        "NEIGHBOURS = 1  #",
+        "tests/impact/test_containment.py::test_a_small_family_does_not_reach_for_the_next_one",
+    ),
+    Mutant(
+        "contains: neighbours across a gap count",
+        "impact/families.py",
+        "GAP = 10.0  #",
+        "GAP = 1e300  #",
+        "tests/impact/test_containment.py::test_a_small_family_does_not_reach_for_the_next_one",
+    ),
+    Mutant(
+        "contains: all samples are one family",
+        "impact/families.py",
+        "    if terms is None:\n        return [np.arange",
+        "    if True:\n        return [np.arange",
+        "tests/impact/test_containment.py::test_families_are_told_by_what_contacts_do",
+    ),
+    Mutant(
+        "contains: sliding back is sliding",
+        "impact/families.py",
+        "back = (rates[..., 1] < 0) &",
+        "back = (rates[..., 1] > np.inf) &",
+        "tests/impact/test_containment.py::test_families_are_told_by_what_contacts_do",
+    ),
+    Mutant(
+        "contains: failed samples count",
+        "impact/containment.py",
+        "good = np.flatnonzero(np.asarray(samples.status) == 0)",
+        "good = np.flatnonzero(np.asarray(samples.status) >= 0)",
+        "tests/impact/test_containment.py::test_failed_samples_are_left_out_and_indices_are_those_of_all_samples",
+    ),
+    Mutant(
+        "optimizer checkpoint: another run is taken for its own",
+        "optimize/resume.py",
+        "differences = fingerprint.differences(there, about)",
+        "differences = []",
+        "tests/optimize/test_trajectory.py::test_a_checkpoint_of_another_run_is_refused_by_name",
     ),
 ]

@@ -95,10 +95,13 @@ def variational(seed: int) -> Tally:
     deepest = np.stack([_corners(s, p)[..., 1].min(axis=-1) for s, p in zip(sizes, path)]).min(axis=1)
     tally.judge(f"penetration {bits}", -deepest, 1e-3 if dtype is np.float32 else 1e-6, good, note)
     impulse = np.asarray(motion.impulse, float)
-    shut = np.asarray(motion.contacts)
-    sticks = (
-        shut[:, 1:] & shut[:, :-1] & (np.abs(impulse[..., 1]) < 0.9 * mu[:, None, None] * impulse[..., 0])
-    )
+    shut, hits = np.asarray(motion.contacts), np.asarray(motion.impacts.t, float)
+    held = np.abs(impulse[..., 1]) < 0.9 * mu[:, None, None] * impulse[..., 0]
+    struck = np.stack([np.histogram(t[np.isfinite(t)], np.arange(STEPS + 1) * dt)[0] > 0 for t in hits])
+    sticks = shut[:, 1:] & shut[:, :-1] & held & ~struck[..., None]
+    # A step between two that stick; those at its ends may have slid for a part of their time.
+    sticks[:, 1:-1] &= sticks[:, :-2] & sticks[:, 2:]
+    sticks[:, [0, -1]] = False
     slid = np.abs(np.diff(np.stack([_corners(s, p)[..., 0] for s, p in zip(sizes, path)]), axis=1))
     creep = np.where(sticks, slid, 0.0).max(axis=(1, 2))
     tally.judge(f"creep {bits}", creep, CREEP[dtype], good, note)

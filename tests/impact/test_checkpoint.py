@@ -236,9 +236,10 @@ def test_a_folder_with_other_files_is_refused(gait: tuple, tmp_path: Path) -> No
         jc.impact.load_samples(tmp_path)
 
 
-def test_two_runs_at_once_are_refused(gait: tuple, finished: Path) -> None:
+@pytest.mark.parametrize("lock", [fcntl.LOCK_EX, fcntl.LOCK_SH])
+def test_two_runs_at_once_are_refused(gait: tuple, finished: Path, lock: int) -> None:
     with open(finished / "finished.jsonl", "rb") as journal:
-        fcntl.flock(journal, fcntl.LOCK_EX)
+        fcntl.flock(journal, lock)
         with pytest.raises(ValueError, match="another process is writing to"):
             jc.impact.sample(*gait, checkpoint=finished, about=ABOUT, **SETTINGS)
         assert jc.impact.load_samples(finished).status.size == 3000
