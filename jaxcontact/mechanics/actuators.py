@@ -85,9 +85,7 @@ def _actuator_forces(
     return force, numbers.moment.T @ bounded
 
 
-def drive(
-    structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array
-) -> jax.Array:
+def drive(structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array) -> jax.Array:
     """Generalized forces (nv,) of the actuators under controls (nu,); of none, the controls themselves."""
     if not structure.tree.actuators:
         return controls
@@ -115,7 +113,9 @@ def yielding(
         return (x > ranges[:, 0]) & (x < ranges[:, 1])
 
     gears = jnp.where(within(total, numbers.joint_force_range)[None], numbers.moment, 0.0)
-    gains = jnp.where(within(force, numbers.force_range)[:, None], jnp.maximum(-numbers.bias[:, 1:], 0.0), 0.0)
+    gains = jnp.where(
+        within(force, numbers.force_range)[:, None], jnp.maximum(-numbers.bias[:, 1:], 0.0), 0.0
+    )
     _, _, at_v = scalar_places(tree)
     long = gears * jnp.zeros(tree.num_velocities, gears.dtype).at[at_v].set(1.0)[None]
     stiffness = stiffness + long.T @ (gains[:, :1] * long)

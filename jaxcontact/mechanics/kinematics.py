@@ -91,7 +91,9 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
     # A body's own frame comes before its first joint; that of a free joint is in q.
     own = jnp.concatenate([placement(matrices(numbers.orientation), numbers.position), still])
     kinds = np.array([tree.joints[j].kind if j >= 0 else "" for j in table.joint])
-    found = compose(pick(own, np.where(table.first & (kinds != "free"), table.body, len(tree.parents))), moved)
+    found = compose(
+        pick(own, np.where(table.first & (kinds != "free"), table.body, len(tree.parents))), moved
+    )
     for ancestor in table.jumps:
         found = compose(pick(jnp.concatenate([found, still]), ancestor), found)
     return found
@@ -152,7 +154,7 @@ def motion(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> 
 def point_jacobians(
     structure: Structure, q: jax.Array, params: Params, bodies: Sequence[int], points: jax.Array
 ) -> jax.Array:
-    """(nc, dim, nv) velocity of world points (nc, dim) of these bodies, zero for the world, by each velocity."""
+    """(nc, dim, nv) velocity of world points (nc, dim) of bodies by each velocity; zero for the world."""
     tree = structure.tree
     found, table = solve(tree, params.tree, q), dofs(tree)
     if structure.dim == 2:

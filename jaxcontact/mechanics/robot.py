@@ -1,4 +1,4 @@
-"""A tree as a `System`, and what users ask of any mechanism: poses, Jacobians, energies, forces, accelerations."""
+"""A tree as a `System`; what users ask of any mechanism: poses, Jacobians, energies, forces, accelerations."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[ja
     return body_frames(system, params, q)
 
 
-def point_jacobian(
-    system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array
-) -> jax.Array:
+def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
     """J (dim, nv): the world velocity of the point `at` (dim,) of a body, in body coordinates, is J v.
 
     Args:
@@ -121,7 +119,7 @@ def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
 
 
 def potential_energy(system: System, params: Params, state: State) -> jax.Array:
-    """Energy of gravity, and of the springs of a robot's joints, J; zero at the world's origin, springs relaxed.
+    """Energy of gravity, zero at the world's origin, and of the springs of a robot's joints, J.
 
     Forces that a mechanism has as a function `forces` of its own are not in it.
 

@@ -63,7 +63,9 @@ class Tree:
                 )
             alone = bodies.count(joint.body) == 1 and self.parents[joint.body] == WORLD
             if joint.kind == "free" and not alone:
-                raise ValueError(f"joints: {joint.name!r} is free; its body must hang on the world by it alone")
+                raise ValueError(
+                    f"joints: {joint.name!r} is free; its body must hang on the world by it alone"
+                )
 
     @property
     def num_positions(self) -> int:
@@ -168,7 +170,9 @@ class Dofs(NamedTuple):
     in_world: np.ndarray  # (nv,) bool, direction along a world axis
     body: np.ndarray  # (nv,)
     moves: np.ndarray  # (nb, nv) 1 where the velocity moves the body
-    before: np.ndarray  # (nv, nv) 1 where the second one moves the frame that the first one's screw is fixed in
+    before: (
+        np.ndarray
+    )  # (nv, nv) 1 where the second one moves the frame that the first one's screw is fixed in
     above: np.ndarray  # (nv, nv) 1 where the first one moves the body of the second and comes earlier in v
 
 
@@ -190,7 +194,10 @@ def scalar_places(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @functools.cache
 def nodes(tree: Tree) -> Nodes:
     """The nodes of a tree; ancestors double their distance every round, so rounds are log2 of the depth."""
-    body, joint, first, parent = [], [], [], []
+    body: list[int] = []
+    joint: list[int] = []
+    first: list[bool] = []
+    parent: list[int] = []
     last: list[int] = []
     for b, above in enumerate(tree.parents):
         own = [j for j, each in enumerate(tree.joints) if each.body == b] or [-1]
