@@ -206,8 +206,8 @@ class System:
     Attributes:
         structure: bodies, shapes and pairs.
         poses: (structure, q, params) -> positions (nb, dim) of the centres of mass (of a tree: of the
-            origins of its bodies), and angles (nb,) in the plane or body-to-world rotation matrices (nb, 3, 3)
-            in space.
+            origins of its bodies), and angles (nb,) in the plane or body-to-world rotation matrices
+            (nb, 3, 3) in space.
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
         constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
             (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual ones.
@@ -292,7 +292,8 @@ class Model(Record):
         return Place(index, *tree.joint_slices(index))
 
 
-class Place(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Place:
     """The index of a body or joint, and where it is in q and v."""
 
     index: int

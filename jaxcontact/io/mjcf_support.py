@@ -79,9 +79,12 @@ def _actuators(mj: Any) -> Iterator[str]:
         reasons = []
         if transmission not in ("joint", "tendon"):
             reasons.append(f"transmission {transmission!r}")
-        elif transmission == "joint" and mj.actuator_biasprm[a, 1] != 0.0:
-            if _word("Joint", mj.jnt_type[joint]) in ("free", "ball"):
-                reasons.append("a position gain on a free or ball joint")
+        elif (
+            transmission == "joint"
+            and mj.actuator_biasprm[a, 1] != 0.0
+            and _word("Joint", mj.jnt_type[joint]) in ("free", "ball")
+        ):
+            reasons.append("a position gain on a free or ball joint")
         for kind, found, there in (
             ("dyntype", _word("Dyn", mj.actuator_dyntype[a]), ("none",)),
             ("gaintype", _word("Gain", mj.actuator_gaintype[a]), ("fixed",)),

@@ -27,8 +27,9 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
         touching: contacts with a smaller gap are active, m.
 
     Returns:
-        ContactTerms with nt = 2 tangents, in the order of MuJoCo's contacts, and the velocity v (nv,). Friction
-        is that of the first tangent, 0 where a contact has none (condim 1); torsion and rolling are left out.
+        ContactTerms with nt = 2 tangents, in the order of MuJoCo's contacts, and the velocity v (nv,).
+        Friction is that of the first tangent, 0 where a contact has none (condim 1); torsion and rolling are
+        left out.
 
     Raises:
         ImportError: there is no package mujoco.
@@ -74,7 +75,7 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
 
 
 def to_mujoco(v_plus: jax.Array) -> np.ndarray:
-    """The velocity v+ (nv,) after an impact as MuJoCo's qvel: `mj_data.qvel[:] = to_mujoco(v_plus)`.
+    """MuJoCo's qvel (nv,) for the velocity v+ (nv,) after an impact; assign it to `mj_data.qvel[:]`.
 
     Conventions agree, so this only leaves the device, in double precision.
     """

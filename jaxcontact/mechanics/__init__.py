@@ -1,4 +1,4 @@
-"""Mechanics of a tree of bodies: kinematics, mass matrix and bias, actuators; what users ask of a mechanism."""
+"""Mechanics of a tree of bodies: poses, mass matrix and bias, actuators; what users ask of a mechanism."""
 
 from jaxcontact.mechanics.robot import actuator_forces as actuator_forces
 from jaxcontact.mechanics.robot import forward_dynamics as forward_dynamics

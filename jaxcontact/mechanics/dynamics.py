@@ -33,7 +33,7 @@ def _centres(params: Params, found: Kinematics) -> jax.Array:
 
 
 def _gravity(structure: Structure, params: Params) -> jax.Array:
-    """(3,)"""
+    """Acceleration (3,) in space."""
     g = params.gravity
     return g if structure.dim == 3 else jnp.stack([g[0], jnp.zeros_like(g[0]), g[1]])
 

@@ -154,7 +154,7 @@ def motion(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> 
 def point_jacobians(
     structure: Structure, q: jax.Array, params: Params, bodies: Sequence[int], points: jax.Array
 ) -> jax.Array:
-    """(nc, dim, nv) velocity of world points (nc, dim) of these bodies, zero for the world, by each velocity."""
+    """(nc, dim, nv) velocity of world points (nc, dim) of bodies by each velocity; zero for the world."""
     tree = structure.tree
     found, table = solve(tree, params.tree, q), dofs(tree)
     if structure.dim == 2:

@@ -1,4 +1,4 @@
-"""A tree as a `System`, and what users ask of any mechanism: poses, Jacobians, energies, forces, accelerations."""
+"""A tree as a `System`; what users ask of any mechanism: poses, Jacobians, energies, forces, accelerations."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
 
 
 def potential_energy(system: System, params: Params, state: State) -> jax.Array:
-    """Energy of gravity, and of the springs of a robot's joints, J; zero at the world's origin, springs relaxed.
+    """Energy of gravity, zero at the world's origin, and of the springs of a robot's joints, J.
 
     Forces that a mechanism has as a function `forces` of its own are not in it.
 

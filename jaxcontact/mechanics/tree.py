@@ -194,7 +194,10 @@ def scalar_places(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @functools.cache
 def nodes(tree: Tree) -> Nodes:
     """The nodes of a tree; ancestors double their distance every round, so rounds are log2 of the depth."""
-    body, joint, first, parent = [], [], [], []
+    body: list[int] = []
+    joint: list[int] = []
+    first: list[bool] = []
+    parent: list[int] = []
     last: list[int] = []
     for b, above in enumerate(tree.parents):
         own = [j for j, each in enumerate(tree.joints) if each.body == b] or [-1]

@@ -23,7 +23,7 @@ def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> M
 def planar_walker() -> Model:
     """A biped lands on both flat feet at once: four contacts, in the plane; six motors.
 
-    q = (x, height, pitch) of the trunk from upright, then hip, knee and ankle of the left and of the right leg.
+    q = (x, height, pitch) of the trunk from upright, then hip, knee, ankle of the left and of the right leg.
     """
     return _robot("planar_walker", keyframe="landing", planar=True).replace(step=2.0, max_steps=15)
 
@@ -55,6 +55,6 @@ def ant() -> Model:
 def quadruped() -> Model:
     """A dog of 12 kg standing on ball feet; twelve position servos.
 
-    q = (x, y, z, qw, qx, qy, qz) of the trunk, then hip, thigh and calf of each leg; controls are joint angles.
+    q = (x, y, z, qw, qx, qy, qz) of the trunk, then hip, thigh, calf of each leg; controls are joint angles.
     """
     return _robot("quadruped", keyframe="stand")

@@ -1,0 +1,140 @@
+"""Trees against mechanisms by a `poses` function: the same machine both ways."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from robot_files import ZOO
+
+import jaxcontact as jc
+from jaxcontact.io.mjcf import IgnoredOptionWarning
+from jaxcontact.models.robots import file_of
+from jaxcontact.peers.mujoco import LIGHT, MODELS, SMALL, mjcf
+from jaxcontact.terms import contact_velocities
+
+pytest.importorskip("mujoco")
+EXACT = {"rtol": 1e-11, "atol": 1e-11}
+MASSES = ("mass", "inertia")
+
+
+def as_tree(name):
+    """A planar model of the papers, through its MJCF text."""
+    with pytest.warns(IgnoredOptionWarning):
+        model = jc.load_mjcf(mjcf(name), planar=True)
+    # What stands for nothing in MuJoCo, points and massless bodies, is nothing here.
+    params = model.params
+    constants = {key: jnp.where(x == SMALL, 0.0, x) for key, x in params.constants.items()}
+    nothing = {key: jnp.where(getattr(params, key) == LIGHT, 0.0, getattr(params, key)) for key in MASSES}
+    return model.replace(params=params.replace(constants=constants, **nothing))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def mechanics(system, params, state):
+    M, bias = jc.mass_matrix(system, params, state.q), jc.bias(system, params, state)
+    terms = jc.contact_terms(system, params, state)
+    return M, bias, jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_planar_models_both_ways(name, rng):
+    model, tree = getattr(jc.models, name)(), as_tree(name)
+    nv = model.system.structure.num_velocities
+    shift = jnp.asarray(0.1 * rng.normal(size=nv))
+    state = model.state.replace(q=model.state.q + shift, v=jnp.asarray(rng.normal(size=nv)))
+    (M, bias, J), expected = (mechanics(m.system, m.params, state) for m in (tree, model))
+    np.testing.assert_allclose(M, expected[0], **EXACT)
+    np.testing.assert_allclose(bias, expected[1], rtol=1e-11, atol=1e-10)
+    np.testing.assert_allclose(J, expected[2], **EXACT)
+
+
+def by_poses(system):
+    """The same robot without its closed forms: origins at the centres of mass, axes along the principal ones."""
+    structure = system.structure
+
+    def poses(_, q, params):
+        positions, rotations = system.poses(structure, q, params)
+        centres = positions + jnp.einsum("bij,bj->bi", rotations, params.tree.com)
+        return centres, rotations @ params.constants["principal"]
+
+    bare = jc.Structure(
+        dim=3,
+        bodies=structure.bodies,
+        num_positions=structure.num_positions,
+        quaternions=structure.quaternions,
+    )
+    return jc.System(bare, poses)
+
+
+def test_a_robot_without_its_closed_forms(rng):
+    """M and bias of the zoo, and their derivatives by q and v, are those of its poses."""
+    model = jc.load_mjcf(ZOO)
+    params, state = model.params, model.state
+    moments, axes = np.linalg.eigh(params.inertia)
+    axes[:, :, 0] *= np.sign(np.linalg.det(axes))[:, None]
+    plain = params.replace(inertia=jnp.asarray(moments), constants={"principal": jnp.asarray(axes)})
+    q = jc.retract(model.system, state.q, jnp.asarray(rng.normal(size=state.v.size)))
+    state = state.replace(q=q, v=jnp.asarray(rng.normal(size=state.v.size)))
+    oracle = by_poses(model.system)
+    directions = [jnp.asarray(rng.normal(size=x.size)) for x in (q, state.v)]
+
+    @functools.partial(jax.jit, static_argnums=(0, 2))
+    def both(system, params, inertial):
+        def of(q, v):
+            now = state.replace(q=q, v=v)
+            M = jc.mass_matrix(system, params, q)
+            return M, inertial(system, params, now)
+
+        return jax.jvp(of, (q, state.v), tuple(directions))
+
+    def inertial(system, params, now):
+        return system.mechanics.bias(system.structure, now.q, now.v, params)
+
+    found, expected = both(model.system, params, inertial), both(oracle, plain, jc.bias)
+    rotor = np.diag(params.tree.armature)
+    np.testing.assert_allclose(found[0][0] - rotor, expected[0][0], **EXACT)
+    later = (jax.tree.leaves((x[0][1], x[1])) for x in (found, expected))
+    for one, other in zip(*later, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-10)
+
+
+def test_terms_of_a_robot_are_those_of_its_poses(rng):
+    """Contact rows and their rates, without the closed forms, by differentiating the poses."""
+    model = jc.models.ant()
+    closed, state = model.system, model.state
+    slow = jc.System(closed.structure, closed.poses, constraints=closed.constraints)
+    v = jnp.asarray(rng.normal(size=state.v.size))
+    state = state.replace(q=jc.retract(closed, state.q, 0.3 * v), v=v)
+    found, expected = (jc.constraint_terms(s, model.params, state) for s in (closed, slow))
+    for name in ("G", "phi", "gdot_v", "mu"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=name, **EXACT)
+    slip = contact_velocities(closed, model.params, state.q, v).ravel()
+    np.testing.assert_allclose(found.G[-slip.size :] @ v, slip, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["half_cheetah"])
+def test_a_planar_robot_is_the_spatial_one(name, rng):
+    flat = getattr(jc.models, name)()
+    deep = jc.load_mjcf(file_of(name))
+    v = jnp.asarray(rng.normal(size=flat.state.v.size))
+    state = flat.state.replace(q=flat.state.q + 0.3 * v, v=v)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def scalars(system, params):
+        terms = jc.contact_terms(system, params, state)
+        energy = jc.potential_energy(system, params, state)
+        M, bias = jc.mass_matrix(system, params, state.q), jc.bias(system, params, state)
+        return M, bias, energy, terms.phi, terms.J_n, terms.mu
+
+    for one, other in zip(*(scalars(m.system, m.params) for m in (flat, deep)), strict=True):
+        np.testing.assert_allclose(one, other, **EXACT)
+    positions, rotations = jc.forward_kinematics(flat.system, flat.params, state.q)
+    expected = jc.forward_kinematics(deep.system, deep.params, state.q)
+    np.testing.assert_allclose(positions, expected[0][:, ::2], **EXACT)
+    np.testing.assert_allclose(rotations, expected[1][:, ::2, ::2], **EXACT)
+    _, angles = flat.system.poses(flat.system.structure, state.q, flat.params)
+    np.testing.assert_allclose(np.sin(angles), rotations[:, 1, 0], **EXACT)
+    # Along x on the floor.
+    slides = np.asarray(jc.contact_terms(flat.system, flat.params, state).J_t)
+    np.testing.assert_allclose(slides[0, 0, :2], [1.0, 0.0], **EXACT)
