@@ -13,11 +13,17 @@ from jaxcontact import stability as stability
 from jaxcontact import viz as viz
 from jaxcontact.cores import on_all_cores as on_all_cores
 from jaxcontact.geometry import Box as Box
+from jaxcontact.geometry import Capsule as Capsule
+from jaxcontact.geometry import ConvexMesh as ConvexMesh
+from jaxcontact.geometry import Cylinder as Cylinder
 from jaxcontact.geometry import Disc as Disc
+from jaxcontact.geometry import Ellipsoid as Ellipsoid
 from jaxcontact.geometry import HalfSpace as HalfSpace
 from jaxcontact.geometry import Point as Point
 from jaxcontact.geometry import Points as Points
+from jaxcontact.geometry import Polygon as Polygon
 from jaxcontact.geometry import Sphere as Sphere
+from jaxcontact.geometry import hull_faces as hull_faces
 from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
 from jaxcontact.solvers.lcp import Lemke as Lemke
 from jaxcontact.solvers.lcp import solve_lcp as solve_lcp

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_type
-from jaxcontact.geometry import Box, HalfSpace, Shape, Sphere, num_contacts
+from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,25 +56,12 @@ class Structure:
             body = getattr(shape, "body", None)
             if body is not None and body not in self.bodies:
                 raise ValueError(f"shapes: {shape.name!r} is on body {body!r}; bodies are {self.bodies}")
-            if isinstance(shape, Sphere) and self.dim == 2:
-                raise ValueError(f"shapes: {shape.name!r} is a Sphere in the plane; use Disc")
-            if isinstance(shape, HalfSpace) and (
-                len(shape.normal) != self.dim or abs(math.hypot(*shape.normal) - 1.0) > 1e-9
-            ):
-                raise ValueError(
-                    f"shapes: normal of {shape.name!r} needs {self.dim} numbers of length one, "
-                    f"got {shape.normal}"
-                )
-            if isinstance(shape, Box) and any(not 0 <= k < 2**self.dim for k in shape.corners or ()):
-                raise ValueError(
-                    f"shapes: corners of {shape.name!r} must be in 0..{2**self.dim - 1}, got {shape.corners}"
-                )
+            check_shape(self.dim, shape)
         for pair in self.pairs:
             for name in pair:
                 if name not in names:
                     raise ValueError(f"pairs: no shape {name!r}; shapes are {names}")
-            if isinstance(self.shape(pair[0]), HalfSpace):
-                raise ValueError(f"pairs: in {pair} the half-space must come second")
+            check_pair(*(self.shape(name) for name in pair))
         starts = sorted(self.quaternions)
         if any(b - a < 4 for a, b in itertools.pairwise(starts)):
             raise ValueError(f"quaternions: indices {starts} overlap; each takes four numbers of q")
