@@ -19,11 +19,17 @@ if TYPE_CHECKING:
     from jaxcontact import viz as viz
     from jaxcontact.cores import on_all_cores as on_all_cores
     from jaxcontact.geometry import Box as Box
+    from jaxcontact.geometry import Capsule as Capsule
+    from jaxcontact.geometry import ConvexMesh as ConvexMesh
+    from jaxcontact.geometry import Cylinder as Cylinder
     from jaxcontact.geometry import Disc as Disc
+    from jaxcontact.geometry import Ellipsoid as Ellipsoid
     from jaxcontact.geometry import HalfSpace as HalfSpace
     from jaxcontact.geometry import Point as Point
     from jaxcontact.geometry import Points as Points
+    from jaxcontact.geometry import Polygon as Polygon
     from jaxcontact.geometry import Sphere as Sphere
+    from jaxcontact.geometry import hull_faces as hull_faces
     from jaxcontact.io import from_mujoco as from_mujoco
     from jaxcontact.io import load_mjcf as load_mjcf
     from jaxcontact.io import to_mujoco as to_mujoco
@@ -75,7 +81,20 @@ else:
                 "viz",
             ),
             "cores": ("on_all_cores",),
-            "geometry": ("Box", "Disc", "HalfSpace", "Point", "Points", "Sphere"),
+            "geometry": (
+                "Box",
+                "Capsule",
+                "ConvexMesh",
+                "Cylinder",
+                "Disc",
+                "Ellipsoid",
+                "HalfSpace",
+                "Point",
+                "Points",
+                "Polygon",
+                "Sphere",
+                "hull_faces",
+            ),
             "io": ("from_mujoco", "load_mjcf", "to_mujoco"),
             "mechanics": (
                 "actuator_forces",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,8 +19,8 @@ import numpy as np
 
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_array, check_count, check_type, is_concrete
-from jaxcontact.geometry import Box, HalfSpace, Points, Shape, Sphere, check_pair, num_contacts
+from jaxcontact.arguments import check_array, check_type, is_concrete
+from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,8 +34,8 @@ class Structure:
         quaternions: index in q of each quaternion (w, x, y, z); its three velocities are the angular
             velocity in body axes, every other coordinate has its own time derivative as velocity.
         shapes: contact geometry.
-        pairs: names (a, b) of the shapes that may touch; b may be a half-space. A box, which is made of
-            its corners, meets half-spaces only; points meet what has a surface.
+        pairs: names (a, b) of the shapes that may touch; b may be a half-space. Points meet what has a
+            surface.
         tree: topology of a tree of bodies, a `mechanics.Tree`, for mechanisms that are one; else None.
 
     Raises:
@@ -66,31 +65,12 @@ class Structure:
             body = getattr(shape, "body", None)
             if body is not None and body not in self.bodies:
                 raise ValueError(f"shapes: {shape.name!r} is on body {body!r}; bodies are {self.bodies}")
-            if isinstance(shape, Sphere) and self.dim == 2:
-                raise ValueError(f"shapes: {shape.name!r} is a Sphere in the plane; use Disc")
-            if isinstance(shape, HalfSpace) and (
-                len(shape.normal) != self.dim or abs(math.hypot(*shape.normal) - 1.0) > 1e-9
-            ):
-                raise ValueError(
-                    f"shapes: normal of {shape.name!r} needs {self.dim} numbers of length one, "
-                    f"got {shape.normal}"
-                )
-            if isinstance(shape, Points):
-                check_count(f"shapes: count of {shape.name!r}", shape.count)
-            if isinstance(shape, Box) and shape.corners is not None:
-                kept = set(shape.corners)
-                if not kept or len(kept) < len(shape.corners) or not kept <= set(range(2**self.dim)):
-                    raise ValueError(
-                        f"shapes: corners of {shape.name!r} must be in 0..{2**self.dim - 1}, each once, "
-                        f"got {shape.corners}"
-                    )
+            check_shape(self.dim, shape)
         for pair in self.pairs:
             for name in pair:
                 if name not in names:
                     raise ValueError(f"pairs: no shape {name!r}; shapes are {names}")
-            if isinstance(self.shape(pair[0]), HalfSpace):
-                raise ValueError(f"pairs: in {pair} the half-space must come second")
-            check_pair(self.shape(pair[0]), self.shape(pair[1]))
+            check_pair(*(self.shape(name) for name in pair))
         starts = sorted(self.quaternions)
         if any(b - a < 4 for a, b in itertools.pairwise(starts)):
             raise ValueError(f"quaternions: indices {starts} overlap; each takes four numbers of q")

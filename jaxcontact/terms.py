@@ -396,11 +396,4 @@ def _check_sizes(system: System, params: Params, state: State) -> None:
         if found not in allowed:
             wanted = " or ".join(str(each) for each in allowed)
             raise ValueError(f"{name}: expected shape {wanted}, got {found}")
-    for shape in structure.shapes:
-        for attribute in ("size", "at", "radius", "offset"):
-            needed = getattr(shape, attribute, None)
-            if needed is not None and needed not in params.constants:
-                raise ValueError(
-                    f"params.constants: no {needed!r}, the {attribute} of shape {shape.name!r}; "
-                    f"there are {sorted(params.constants)}"
-                )
+    geometry.check_constants(structure.dim, structure.shapes, params.constants)

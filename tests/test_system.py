@@ -357,8 +357,6 @@ def test_sizes_follow_from_the_structure():
     assert two.num_contacts == 7
 
 
-BOX = jc.Box(name="box", body="a", size="s")
-DISC = jc.Disc(name="rim", body="b", radius="r")
 TIP = jc.Point(name="tip", body="b")
 
 
@@ -391,30 +389,6 @@ def structure(**changes):
         ),
         ({"pairs": (("rim", "wall"),)}, r"pairs: no shape 'wall'; shapes are \['rim', 'floor'\]"),
         ({"pairs": (("floor", "rim"),)}, r"pairs: in \('floor', 'rim'\) the half-space must come second"),
-        (
-            {"shapes": (BOX, DISC), "pairs": (("box", "rim"),)},
-            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'rim', a Disc, would",
-        ),
-        (
-            {"shapes": (BOX, DISC), "pairs": (("rim", "box"),)},
-            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'rim', a Disc, would",
-        ),
-        (
-            {"shapes": (BOX, jc.Box(name="other", body="b", size="s")), "pairs": (("other", "box"),)},
-            "pairs: the box 'other' meets half-spaces only, for it is made of its corners; 'box', a Box, would",
-        ),
-        (
-            {
-                "dim": 3,
-                "shapes": (BOX, jc.Sphere(name="hand", body="b", radius="r")),
-                "pairs": (("hand", "box"),),
-            },
-            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'hand', a Sphere, would",
-        ),
-        (
-            {"shapes": (BOX, TIP), "pairs": (("tip", "box"),)},
-            "pairs: the box 'box' meets half-spaces only, for it is made of its corners; 'tip', a Point, would",
-        ),
         (
             {"shapes": (TIP, jc.Points(name="feet", body="a", at="p", count=2)), "pairs": (("feet", "tip"),)},
             "pairs: 'feet' and 'tip' are points, which never meet; give one of them a radius",

@@ -1,0 +1,139 @@
+"""Contacts of balls: points, discs, spheres, and corners and ends of other shapes on a half-space.
+
+Two balls with one centre have no normal: there it is the last axis, and its derivative zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.geometry.cylinders import rim_points
+from jaxcontact.geometry.frames import pose_in_body, products, rows
+from jaxcontact.geometry.shapes import (
+    WORLD,
+    Box,
+    Capsule,
+    ConvexMesh,
+    Cylinder,
+    Disc,
+    Ellipsoid,
+    HalfSpace,
+    Points,
+    Polygon,
+    Shape,
+    Sphere,
+)
+
+RIM = 8  # points fixed to each rim of a cylinder
+
+
+def num_balls(dim: int, shape: Shape) -> int:
+    """Number of balls (points, corners, ends, discs, spheres) that a shape is made of; 1 for a half-space."""
+    if isinstance(shape, Points | Polygon | ConvexMesh):
+        return shape.count
+    if isinstance(shape, Box):
+        return 2**dim if shape.corners is None else len(shape.corners)
+    if isinstance(shape, Capsule):
+        return 2
+    return 2 * RIM if isinstance(shape, Cylinder) else 1
+
+
+class Balls(NamedTuple):
+    """Every ball of every shape that occurs in a pair; axis 0 is the ball."""
+
+    start: dict[str, int]  # first ball of a shape
+    body: tuple[int, ...]
+    centre: jax.Array  # (n, dim) in the world
+    radius: jax.Array  # (n,)
+
+
+def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
+    """Centres (k, dim) in body coordinates of the balls of a shape."""
+    assert not isinstance(shape, HalfSpace | Ellipsoid)
+    if isinstance(shape, Box):
+        half = 0.5 * jnp.asarray(constants[shape.size], dtype)
+        corners = range(2**dim) if shape.corners is None else shape.corners
+        signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in corners])
+        local = half[None, :] * jnp.asarray(signs, dtype)
+    elif isinstance(shape, Cylinder):
+        local = rim_points(constants[shape.radius], constants[shape.half_length], RIM, dtype)
+    elif isinstance(shape, Capsule):
+        return jnp.asarray(constants[shape.ends], dtype)
+    elif isinstance(shape, Polygon | ConvexMesh):
+        return jnp.asarray(constants[shape.vertices], dtype)
+    elif shape.at is None:
+        return jnp.zeros((1, dim), dtype)
+    else:
+        return jnp.asarray(constants[shape.at], dtype).reshape(num_balls(dim, shape), dim)
+    if shape.at is None and shape.rotation is None:
+        return local
+    at, axes = pose_in_body(shape, dim, constants, dtype)
+    return at + local @ axes.T
+
+
+def place_balls(
+    dim: int,
+    bodies: tuple[str, ...],
+    shapes: Mapping[str, Shape],
+    names: Sequence[str],
+    positions: jax.Array,
+    orientations: jax.Array,
+    constants: Mapping[str, Any],
+) -> Balls:
+    """The balls of the named shapes, in the world."""
+    start: dict[str, int] = {}
+    owner: list[int] = []
+    local, radius = [], []
+    for name in names:
+        shape: Any = shapes[name]
+        start[name] = len(owner)
+        count = num_balls(dim, shape)
+        owner += [WORLD if shape.body is None else bodies.index(shape.body)] * count
+        local.append(_centres(shape, dim, constants, positions.dtype))
+        size = constants[shape.radius] if isinstance(shape, Disc | Sphere | Capsule) else 0.0
+        radius.append(jnp.broadcast_to(jnp.asarray(size, positions.dtype), (count,)))
+    at = jnp.concatenate(local)
+    where = [max(body, 0) for body in owner]
+    placed = rows(positions, where) + products(rows(orientations, where), at)
+    fixed = np.array(owner) == WORLD
+    if fixed.any():
+        placed = jnp.where(fixed[:, None], at, placed)
+    return Balls(start, tuple(owner), placed, jnp.concatenate(radius))
+
+
+Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # point on a, point on b, gap, normal
+
+
+def planes_of(
+    planes: Sequence[HalfSpace], constants: Mapping[str, Any], dtype: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Normals (n, dim) and offsets (n,) of half-spaces."""
+    distinct = list(dict.fromkeys(planes))
+    offsets = [0.0 if plane.offset is None else constants[plane.offset] for plane in distinct]
+    offset = rows(jnp.stack([jnp.asarray(x, dtype) for x in offsets]), [distinct.index(p) for p in planes])
+    return jnp.asarray(np.array([plane.normal for plane in planes]), dtype), offset
+
+
+def touch_plane(centre: jax.Array, radius: jax.Array, normal: jax.Array, offset: jax.Array) -> Rows:
+    """Contacts of balls with planes; axis 0 is the contact."""
+    phi = jnp.sum(normal * centre, axis=1) - offset - radius
+    touch = centre - radius[:, None] * normal
+    return touch, touch - phi[:, None] * normal, phi, normal
+
+
+def touch_ball(balls: Balls, first: Sequence[int], second: Sequence[int]) -> Rows:
+    """Contacts of balls with balls, by their indices."""
+    centre_a, centre_b = rows(balls.centre, first), rows(balls.centre, second)
+    radius_a, radius_b = rows(balls.radius, first), rows(balls.radius, second)
+    square = jnp.sum((centre_a - centre_b) ** 2, axis=1)
+    apart = square > 0.0
+    distance = jnp.sqrt(jnp.where(apart, square, 1.0))
+    last_axis = jnp.zeros_like(centre_a).at[:, -1].set(1.0)
+    normal = jnp.where(apart[:, None], (centre_a - centre_b) / distance[:, None], last_axis)
+    phi = jnp.where(apart, distance, 0.0) - radius_a - radius_b
+    return centre_a - radius_a[:, None] * normal, centre_b + radius_b[:, None] * normal, phi, normal

@@ -1,0 +1,166 @@
+"""All contacts of pairs of one kind at once: shapes are placed in the world, and the closed forms vmapped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.geometry import cylinders, ellipsoids
+from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
+from jaxcontact.geometry.convex import capsule_on_cylinder, capsule_on_ellipsoid
+from jaxcontact.geometry.frames import frames_of, owners, pose_in_body, products, rows, turned
+from jaxcontact.geometry.polytopes import Polytope, Topology, place_polytopes, signed_distance
+from jaxcontact.geometry.separation import touch_polytopes
+from jaxcontact.geometry.shapes import Capsule, Cylinder, Ellipsoid, HalfSpace, Shape
+
+
+class World(NamedTuple):
+    """Where bodies are, and what their shapes read."""
+
+    dim: int
+    bodies: tuple[str, ...]
+    positions: jax.Array
+    orientations: jax.Array
+    constants: Mapping[str, Any]
+    balls: Balls | None
+
+    def polytopes(self, shapes: Sequence[Any]) -> Polytope:
+        """Shapes of one topology in the world; axis 0 is the shape."""
+        frames = frames_of(owners(shapes, self.bodies), self.positions, self.orientations)
+        return place_polytopes(self.dim, shapes, *frames, self.constants)
+
+
+def balls_on_planes(world: World, index: Sequence[int], planes: Sequence[HalfSpace]) -> Rows:
+    """Contacts of balls, by their indices, with half-spaces."""
+    assert world.balls is not None
+    normal, offset = planes_of(planes, world.constants, world.positions.dtype)
+    return touch_plane(rows(world.balls.centre, index), rows(world.balls.radius, index), normal, offset)
+
+
+def balls_on_balls(world: World, first: Sequence[int], second: Sequence[int]) -> Rows:
+    """Contacts of balls with balls, by their indices."""
+    assert world.balls is not None
+    return touch_ball(world.balls, first, second)
+
+
+def balls_on_polytopes(
+    world: World, index: Sequence[int], shapes: Sequence[Shape], kind: Topology, swapped: bool
+) -> Rows:
+    """Contacts of balls with polytopes of one topology."""
+    assert world.balls is not None
+    centre, radius = rows(world.balls.centre, index), rows(world.balls.radius, index)
+    solids = world.polytopes(shapes)
+    distance, normal, foot = jax.vmap(lambda s, point: signed_distance(s, kind.edges, point))(solids, centre)
+    phi = distance - radius - solids.radius
+    found = (
+        centre - radius[:, None] * normal,
+        foot + solids.radius[:, None] * normal,
+        phi,
+        normal,
+    )
+    return _swap(found) if swapped else found
+
+
+def polytopes_on_polytopes(
+    world: World, first: Sequence[Shape], second: Sequence[Shape], kind_a: Topology, kind_b: Topology
+) -> Rows:
+    """Contacts of pairs of polytopes, all of the same two topologies."""
+    a = world.polytopes(first)
+    b = world.polytopes(second)
+    return _flat(jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(a, b))
+
+
+def _swap(found: Rows) -> Rows:
+    return found[1], found[0], found[2], -found[3]
+
+
+def _flat(found: Rows) -> Rows:
+    """(pairs, contacts, ...) as (pairs * contacts, ...)."""
+    point, point_b, phi, normal = (each.reshape(-1, *each.shape[2:]) for each in found)
+    return point, point_b, phi, normal
+
+
+class _Round(NamedTuple):
+    """Cylinders or ellipsoids in the world; axis 0 is the shape."""
+
+    origin: jax.Array  # (n, 3)
+    axes: jax.Array  # (n, 3, 3)
+    sizes: jax.Array  # (n, 2 or 3)
+
+    def local(self, points: jax.Array) -> jax.Array:
+        """World points (n, k, 3) in the axes of the shapes."""
+        return turned(jnp.swapaxes(self.axes, 1, 2), points - self.origin[:, None])
+
+
+def _sizes(shape: Cylinder | Ellipsoid, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
+    if isinstance(shape, Ellipsoid):
+        return jnp.asarray(constants[shape.semi_axes], dtype)
+    return jnp.stack([jnp.asarray(constants[name], dtype) for name in (shape.radius, shape.half_length)])
+
+
+def _place_round(world: World, shapes: Sequence[Any]) -> _Round:
+    dtype, constants = world.positions.dtype, world.constants
+    distinct = list(dict.fromkeys(shapes))
+    index = np.array([distinct.index(shape) for shape in shapes])
+    poses = [pose_in_body(shape, 3, constants, dtype) for shape in distinct]
+    at, axes = (jnp.stack(column)[index] for column in zip(*poses, strict=True))
+    sizes = jnp.stack([_sizes(shape, constants, dtype) for shape in distinct])[index]
+    place, turn = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
+    return _Round(place + products(turn, at), jnp.einsum("nij,njk->nik", turn, axes), sizes)
+
+
+def balls_on_round(
+    world: World, index: Sequence[int], shapes: Sequence[Any], kind: type, swapped: bool
+) -> Rows:
+    """Contacts of balls with cylinders, or with ellipsoids."""
+    assert world.balls is not None
+    centre, radius = rows(world.balls.centre, index), rows(world.balls.radius, index)
+    solids = _place_round(world, shapes)
+    distance = (cylinders if kind is Cylinder else ellipsoids).signed_distance
+    gap, direction = jax.vmap(distance)(solids.local(centre[:, None])[:, 0], solids.sizes)
+    normal = products(solids.axes, direction)
+    touch = centre - radius[:, None] * normal
+    found = touch, centre - gap[:, None] * normal, gap - radius, normal
+    return _swap(found) if swapped else found
+
+
+def capsules_on_round(
+    world: World, capsules: Sequence[Capsule], shapes: Sequence[Any], kind: type, swapped: bool
+) -> Rows:
+    """Contacts of capsules with cylinders, or with ellipsoids."""
+    capsule = world.polytopes(capsules)
+    solids = _place_round(world, shapes)
+    ends = solids.local(capsule.vertices)
+    touch = capsule_on_cylinder if kind is Cylinder else capsule_on_ellipsoid
+    points, gap, direction, valid = jax.vmap(touch)(ends[:, 0], ends[:, 1] - ends[:, 0], solids.sizes)
+    normal, centre = turned(solids.axes, direction), solids.origin[:, None] + turned(solids.axes, points)
+    reach = jnp.sum(jnp.abs(ends), axis=(1, 2)) + 2.0 * (capsule.radius + jnp.sum(solids.sizes, axis=1))
+    phi = gap - capsule.radius[:, None]
+    found = _flat(
+        (
+            centre - capsule.radius[:, None, None] * normal,
+            centre - gap[..., None] * normal,
+            jnp.where(valid, phi, jax.lax.stop_gradient(reach)[:, None]),
+            normal,
+        )
+    )
+    return _swap(found) if swapped else found
+
+
+def round_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type) -> Rows:
+    """Contacts of the lowest points of cylinders (one of each rim) or ellipsoids with half-spaces."""
+    normal, offset = planes_of(planes, world.constants, world.positions.dtype)
+    solids = _place_round(world, shapes)
+    down = products(jnp.swapaxes(solids.axes, 1, 2), normal)
+    if kind is Cylinder:
+        local = jax.vmap(cylinders.lowest_points)(down, solids.sizes[:, 0], solids.sizes[:, 1])
+    else:
+        local = jax.vmap(ellipsoids.support)(-down, solids.sizes)[:, None]
+    point = solids.origin[:, None] + turned(solids.axes, local)
+    phi = jnp.sum(normal[:, None] * point, axis=2) - offset[:, None]
+    every = jnp.broadcast_to(normal[:, None], point.shape)
+    return _flat((point, point - phi[..., None] * every, phi, every))

@@ -1,0 +1,291 @@
+"""Candidate contacts of pairs of shapes: which kinds of pairs there are, and where their contacts are.
+
+Conventions: the normal of a pair (a, b) points from b to a, so phi > 0 is separated. In the plane the
+tangent is the normal turned by -90 degrees, t = (n_y, -n_x); on a floor n = (0, 1), t = (1, 0).
+The number and the order of the contacts of a pair never change; one that is none at a pose has a large gap.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.arguments import check_count
+from jaxcontact.geometry import convex, groups
+from jaxcontact.geometry.balls import RIM, Balls, Rows, num_balls, place_balls
+from jaxcontact.geometry.frames import rows, tangent_frame
+from jaxcontact.geometry.polytopes import topology
+from jaxcontact.geometry.shapes import (
+    PLANAR,
+    SPATIAL,
+    WORLD,
+    Box,
+    Capsule,
+    ConvexMesh,
+    Cylinder,
+    Disc,
+    Ellipsoid,
+    HalfSpace,
+    Point,
+    Points,
+    Polygon,
+    Shape,
+    Sphere,
+)
+
+BALLS = (Point, Points, Disc, Sphere)
+POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
+ROUND = (Cylinder, Ellipsoid)
+
+
+class Candidates(NamedTuple):
+    """All candidate contacts of a mechanism at one configuration; axis 0 is the contact."""
+
+    body_a: tuple[int, ...]  # body index, WORLD for the world
+    body_b: tuple[int, ...]
+    point: jax.Array  # (nc, dim) world point where the pair touches, on a's surface
+    point_b: jax.Array  # (nc, dim) the same on b's surface
+    phi: jax.Array  # (nc,) gap in m
+    normal: jax.Array  # (nc, dim)
+    tangents: jax.Array  # (nc, dim - 1, dim)
+
+
+class Family(enum.Enum):
+    """How the contacts of a pair (a, b) are computed."""
+
+    BALL_PLANE = enum.auto()
+    BALL_BALL = enum.auto()
+    BALL_POLYTOPE = enum.auto()
+    POLYTOPES = enum.auto()
+    BALL_ROUND = enum.auto()
+    CAPSULE_ROUND = enum.auto()
+    ROUND_PLANE = enum.auto()
+
+
+def _family(a: Shape, b: Shape) -> Family | None:
+    """The family of a pair in this order; None where there is none."""
+    if isinstance(b, HalfSpace):
+        return Family.ROUND_PLANE if isinstance(a, ROUND) else Family.BALL_PLANE
+    if isinstance(a, BALLS):
+        if isinstance(b, BALLS):
+            return Family.BALL_BALL
+        return Family.BALL_POLYTOPE if isinstance(b, POLYTOPES) else Family.BALL_ROUND
+    if isinstance(a, Capsule) and isinstance(b, ROUND):
+        return Family.CAPSULE_ROUND
+    if isinstance(a, POLYTOPES) and isinstance(b, POLYTOPES):
+        meshes = isinstance(a, ConvexMesh) + isinstance(b, ConvexMesh)
+        if meshes == 0 or (meshes == 1 and (isinstance(a, Capsule) or isinstance(b, Capsule))):
+            return Family.POLYTOPES
+    return None
+
+
+def _in_order(a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
+    """The family of a pair, its two shapes in the order of the family, and whether they changed places."""
+    family = _family(a, b)
+    if family is None and not isinstance(a, HalfSpace):
+        return _family(b, a), b, a, True
+    return family, a, b, False
+
+
+def check_shape(dim: int, shape: Shape) -> None:
+    """Raise ValueError where a shape does not suit the dimension, or its indices do not fit."""
+    kind = type(shape).__name__
+    if dim == 2 and isinstance(shape, SPATIAL):
+        other = {"Sphere": "Disc", "ConvexMesh": "Polygon"}.get(kind)
+        raise ValueError(
+            f"shapes: {shape.name!r} is a {kind} in the plane" + (f"; use {other}" if other else "")
+        )
+    if dim == 3 and isinstance(shape, PLANAR) and not isinstance(shape, Disc):
+        raise ValueError(f"shapes: {shape.name!r} is a {kind} in space; use ConvexMesh")
+    if isinstance(shape, HalfSpace) and (
+        len(shape.normal) != dim or abs(math.hypot(*shape.normal) - 1.0) > 1e-9
+    ):
+        raise ValueError(
+            f"shapes: normal of {shape.name!r} needs {dim} numbers of length one, got {shape.normal}"
+        )
+    if isinstance(shape, Points):
+        check_count(f"shapes: count of {shape.name!r}", shape.count)
+    if isinstance(shape, Box) and shape.corners is not None:
+        kept = set(shape.corners)
+        if not kept or len(kept) < len(shape.corners) or not kept <= set(range(2**dim)):
+            raise ValueError(
+                f"shapes: corners of {shape.name!r} must be in 0..{2**dim - 1}, each once, got {shape.corners}"
+            )
+    if isinstance(shape, Polygon) and shape.count < 3:
+        raise ValueError(f"shapes: {shape.name!r} needs three vertices or more, got count={shape.count}")
+    if isinstance(shape, ConvexMesh) and any(
+        len(face) != 3 or not all(0 <= k < shape.count for k in face) for face in shape.faces
+    ):
+        raise ValueError(f"shapes: faces of {shape.name!r} must be triples of 0..{shape.count - 1}")
+
+
+def check_pair(a: Shape, b: Shape) -> None:
+    """Raise ValueError where contacts of this pair of shapes cannot be found."""
+    if isinstance(a, HalfSpace):
+        raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
+    if _in_order(a, b)[0] is None:
+        kinds = f"{type(a).__name__} and {type(b).__name__}"
+        raise ValueError(
+            f"pairs: {(a.name, b.name)}: there are no contacts of {kinds}; "
+            "Cylinder, Ellipsoid and ConvexMesh meet HalfSpace, Point, Points, Sphere and Capsule"
+        )
+    if isinstance(a, Point | Points) and isinstance(b, Point | Points):
+        raise ValueError(
+            f"pairs: {a.name!r} and {b.name!r} are points, which never meet; give one of them a radius"
+        )
+    for mesh, other in ((a, b), (b, a)):
+        if isinstance(mesh, ConvexMesh) and not mesh.faces and not isinstance(other, HalfSpace):
+            raise ValueError(
+                f"pairs: {(a.name, b.name)}: {mesh.name!r} needs faces=hull_faces(vertices) to meet "
+                f"{type(other).__name__}"
+            )
+
+
+def _count(dim: int, a: Shape, b: Shape) -> int:
+    """Number of candidate contacts of one pair."""
+    family, a, b, _ = _in_order(a, b)
+    if family is Family.POLYTOPES:
+        one, two = topology(dim, a), topology(dim, b)
+        return len(one.vertices) + len(two.vertices) + len(one.crossing) * len(two.crossing)
+    if family is Family.ROUND_PLANE:
+        return 2 * RIM + 2 if isinstance(a, Cylinder) else 1
+    if family is Family.CAPSULE_ROUND:
+        return convex.CYLINDER_CONTACTS if isinstance(b, Cylinder) else 1
+    return num_balls(dim, a) * (num_balls(dim, b) if family is Family.BALL_BALL else 1)
+
+
+def num_contacts(dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]) -> int:
+    """Number of candidate contacts that the pairs of shapes make."""
+    return sum(_count(dim, shapes[a], shapes[b]) for a, b in pairs)
+
+
+def contact_bodies(
+    dim: int, bodies: tuple[str, ...], shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Indices of the two bodies of every candidate contact, WORLD for the world, as in `candidates`."""
+    place = {name: index for index, name in enumerate(bodies)}
+    first: list[int] = []
+    second: list[int] = []
+    for a, b in pairs:
+        count = _count(dim, shapes[a], shapes[b])
+        for found, shape in ((first, shapes[a]), (second, shapes[b])):
+            body = getattr(shape, "body", None)
+            found += [WORLD if body is None else place[body]] * count
+    return tuple(first), tuple(second)
+
+
+def _seen_as_balls(family: Family | None, a: Shape, b: Shape) -> list[Shape]:
+    """The shapes of a pair, in the order of its family, that are seen as balls."""
+    if family is Family.BALL_BALL:
+        return [a, b]
+    if family in (Family.BALL_PLANE, Family.BALL_POLYTOPE, Family.BALL_ROUND):
+        return [a]
+    return [a] if family is Family.ROUND_PLANE and isinstance(a, Cylinder) else []
+
+
+# Of a group: place of the first contact in the whole list, the first shape or ball, the second.
+_Members = list[tuple[int, Any, Any]]
+_COMPUTE: dict[Family, Callable[..., Rows]] = {
+    Family.BALL_PLANE: groups.balls_on_planes,
+    Family.BALL_BALL: groups.balls_on_balls,
+    Family.BALL_POLYTOPE: groups.balls_on_polytopes,
+    Family.POLYTOPES: groups.polytopes_on_polytopes,
+    Family.BALL_ROUND: groups.balls_on_round,
+    Family.CAPSULE_ROUND: groups.capsules_on_round,
+    Family.ROUND_PLANE: groups.round_on_planes,
+}
+
+
+def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tuple[Any, ...]:
+    """What all pairs have in common that are computed together."""
+    if family is Family.BALL_POLYTOPE:
+        return topology(dim, b), swapped
+    if family is Family.POLYTOPES:
+        return topology(dim, a), topology(dim, b)
+    if family in (Family.BALL_ROUND, Family.CAPSULE_ROUND):
+        return type(b), swapped
+    return (type(a),) if family is Family.ROUND_PLANE else ()
+
+
+def _gather(
+    dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...], start: Mapping[str, int]
+) -> dict[tuple[Any, ...], _Members]:
+    """The pairs, or the balls of pairs, in groups that are computed together."""
+    found: dict[tuple[Any, ...], _Members] = {}
+    count = 0
+    for name_a, name_b in pairs:
+        family, a, b, swapped = _in_order(shapes[name_a], shapes[name_b])
+        key = (family, *_kind(dim, family, a, b, swapped))
+        balls = [start[a.name] + i for i in range(num_balls(dim, a))] if a.name in start else []
+        members: _Members = []
+        if family is Family.BALL_BALL:
+            others = [start[b.name] + i for i in range(num_balls(dim, b))]
+            members = [(0, i, k) for i in balls for k in others]
+        elif family in (Family.BALL_PLANE, Family.BALL_POLYTOPE, Family.BALL_ROUND):
+            members = [(0, i, b) for i in balls]
+        elif isinstance(a, Cylinder) and family is Family.ROUND_PLANE:
+            rims = found.setdefault((Family.BALL_PLANE,), [])
+            rims += [(count + place, i, b) for place, i in enumerate(balls)]
+            found.setdefault(key, []).append((count + len(balls), a, b))
+        else:
+            members = [(0, a, b)]
+        found.setdefault(key, []).extend((count + place, *m[1:]) for place, m in enumerate(members))
+        count += _count(dim, a, b)
+    return found
+
+
+def candidates(
+    dim: int,
+    bodies: tuple[str, ...],
+    shapes: Mapping[str, Shape],
+    pairs: tuple[tuple[str, str], ...],
+    positions: jax.Array,
+    orientations: jax.Array,
+    constants: Mapping[str, Any],
+) -> Candidates:
+    """Gaps and frames of every candidate contact, in the order of `pairs`.
+
+    Within a pair: balls of a by balls of b; vertices of a, of b, then edges of a by edges of b; on a
+    half-space the corners or ends, of a cylinder the points fixed to its rims, then the lowest of each rim;
+    of a capsule on a cylinder its ends, where its axis passes the planes of the caps and the side, the
+    nearest point.
+
+    Args:
+        positions: (nb, dim) world positions of the body origins, m.
+        orientations: (nb, dim, dim) body-to-world rotation matrices.
+    """
+    used: dict[str, None] = {}
+    for a, b in pairs:
+        used.update(
+            dict.fromkeys(shape.name for shape in _seen_as_balls(*_in_order(shapes[a], shapes[b])[:3]))
+        )
+    balls: Balls | None = None
+    if used:
+        balls = place_balls(dim, bodies, shapes, tuple(used), positions, orientations, constants)
+    world = groups.World(dim, bodies, positions, orientations, constants, balls)
+    parts, places = [], []
+    for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
+        starts, first, second = zip(*members, strict=True)
+        parts.append(_COMPUTE[family](world, first, second, *kind))
+        each = parts[-1][2].shape[0] // len(members)
+        places += [start + k for start in starts for k in range(each)]
+    order = np.argsort(places)
+    point, point_b, phi, normal = (
+        rows(jnp.concatenate(column), order.tolist()) for column in zip(*parts, strict=True)
+    )
+    body_a, body_b = contact_bodies(dim, bodies, shapes, pairs)
+    return Candidates(
+        body_a=body_a,
+        body_b=body_b,
+        point=point,
+        point_b=point_b,
+        phi=phi,
+        normal=normal,
+        tangents=jax.vmap(tangent_frame)(normal),
+    )

@@ -1,0 +1,162 @@
+"""Convex polytopes with rounded edges (capsule, box, polygon, convex mesh); the distance of a point to one.
+
+A polytope is the convex hull of its vertices, thickened by a radius. What is the neighbour of what
+(`Topology`) is known when a program is traced; only numbers move. A capsule in space has no faces.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.geometry.frames import across, dot, pose_in_body, turned, unit
+from jaxcontact.geometry.shapes import Box, Capsule, ConvexMesh, Polygon
+
+TOUCHING = 1e-6  # m; nearer features count as touching, as in `ContactTerms.active`
+
+
+class Polytope(NamedTuple):
+    """The core of a polytope in one frame: the hull of the vertices, {x : normals x <= offsets}."""
+
+    vertices: jax.Array  # (nv, dim)
+    normals: jax.Array  # (nf, dim), outward
+    offsets: jax.Array  # (nf,)
+    radius: jax.Array  # ()
+
+
+class Topology(NamedTuple):
+    """What is fixed about a polytope: indices of vertices and faces."""
+
+    edges: tuple[tuple[int, int], ...]
+    edge_faces: tuple[tuple[int, int], ...]  # the two faces at each edge; none in the plane, or of a capsule
+    directions: tuple[int, ...]  # edges that have all directions of edges among them; none in the plane
+    vertices: tuple[int, ...]  # that make contacts
+    crossing: tuple[int, ...]  # edges that make contacts with edges
+
+
+@functools.lru_cache(maxsize=256)
+def topology(dim: int, shape: Capsule | Box | Polygon | ConvexMesh) -> Topology:
+    """The topology of a shape; edges cross only in space."""
+    if isinstance(shape, Capsule):
+        line = (0,) if dim == 3 else ()
+        return Topology(((0, 1),), (), line, (0, 1), line)
+    if isinstance(shape, Polygon):
+        ring = tuple((k, (k + 1) % shape.count) for k in range(shape.count))
+        return Topology(ring, (), (), tuple(range(shape.count)), ())
+    if isinstance(shape, ConvexMesh):
+        edges, sides = _mesh_edges(shape.faces)
+        every = tuple(range(len(edges)))
+        return Topology(edges, sides, every, tuple(range(shape.count)), every)
+    corners = tuple(range(2**dim)) if shape.corners is None else shape.corners
+    edges = tuple((k, k | 1 << axis) for axis in range(dim) for k in range(2**dim) if not k >> axis & 1)
+    if dim == 2:
+        return Topology(edges, (), (), corners, ())
+    sides = tuple(_box_faces_at(*edge) for edge in edges)
+    kept = tuple(i for i, (a, b) in enumerate(edges) if a in corners and b in corners)
+    return Topology(edges, sides, (0, 4, 8), corners, kept)
+
+
+def _box_faces_at(a: int, b: int) -> tuple[int, int]:
+    """Faces (2 axis + side) of a box at the edge from corner a to b."""
+    first, second = [2 * axis + (a >> axis & 1) for axis in range(3) if not (a ^ b) >> axis & 1]
+    return first, second
+
+
+def _mesh_edges(
+    faces: tuple[tuple[int, int, int], ...],
+) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """Edges of triangles and the two faces at each."""
+    sides: dict[tuple[int, int], list[int]] = {}
+    for k, face in enumerate(faces):
+        for i in range(3):
+            a, b = face[i], face[(i + 1) % 3]
+            sides.setdefault((min(a, b), max(a, b)), []).append(k)
+    return tuple(sides), tuple((found[0], found[-1]) for found in sides.values())
+
+
+def _in_body(shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any) -> Polytope:
+    """A shape in the axes of its body."""
+    zero = jnp.zeros((), dtype)
+    if isinstance(shape, Box):
+        at, axes = pose_in_body(shape, dim, constants, dtype)
+        half = 0.5 * jnp.asarray(constants[shape.size], dtype)
+        signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in range(2**dim)])
+        vertices = at + (half * jnp.asarray(signs, dtype)) @ axes.T
+        normals = jnp.stack([-axes.T, axes.T], axis=1).reshape(2 * dim, dim)
+        return Polytope(vertices, normals, jnp.repeat(half, 2) + normals @ at, zero)
+    if isinstance(shape, Capsule):
+        ends, radius = jnp.asarray(constants[shape.ends], dtype), jnp.asarray(constants[shape.radius], dtype)
+        if dim == 3:
+            return Polytope(ends, jnp.zeros((0, 3), dtype), jnp.zeros(0, dtype), radius)
+        side = across(ends[1] - ends[0])
+        along = jnp.stack([side[1], -side[0]])
+        normals = jnp.stack([side, -side, along, -along])
+        return Polytope(ends, normals, dot(normals, ends[np.array([0, 0, 1, 0])]), radius)
+    vertices = jnp.asarray(constants[shape.vertices], dtype)
+    if isinstance(shape, Polygon):
+        step = jnp.roll(vertices, -1, axis=0) - vertices
+        normals, first = -across(step), vertices
+    else:
+        triangle = vertices[np.array(shape.faces, int).reshape(-1, 3)]
+        first, second, third = triangle[:, 0], triangle[:, 1], triangle[:, 2]
+        last = jnp.zeros_like(first).at[:, -1].set(1.0)
+        normals, _ = unit(jnp.cross(second - first, third - first), last)
+    return Polytope(vertices, normals, dot(normals, first), zero)
+
+
+def place_polytopes(
+    dim: int, shapes: Sequence[Any], place: jax.Array, turn: jax.Array, constants: Mapping[str, Any]
+) -> Polytope:
+    """World polytopes (axis 0 the shape) of shapes with one topology, from the frames of their bodies."""
+    distinct = list(dict.fromkeys(shapes))
+    local = [_in_body(shape, dim, constants, place.dtype) for shape in distinct]
+    index = np.array([distinct.index(shape) for shape in shapes])
+    body = jax.tree.map(lambda *leaves: jnp.stack(leaves)[index], *local)
+    normals = turned(turn, body.normals)
+    return Polytope(
+        vertices=place[:, None] + turned(turn, body.vertices),
+        normals=normals,
+        offsets=body.offsets + dot(normals, place[:, None]),
+        radius=body.radius,
+    )
+
+
+def touching_within(*solids: Polytope) -> jax.Array:
+    """Distance that counts as touching: 1e-6 m, or the rounding of coordinates where that is more."""
+    size = sum(jnp.max(jnp.abs(solid.vertices)) for solid in solids)
+    return jnp.maximum(TOUCHING, 16.0 * jnp.finfo(solids[0].vertices.dtype).eps * jax.lax.stop_gradient(size))
+
+
+def signed_distance(
+    solid: Polytope, edges: tuple[tuple[int, int], ...], point: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Gap of a point (dim,) to the core of a polytope, outward unit normal, and the foot of the point.
+
+    Where the foot is in a face, or the point inside, gap and normal are those of the plane of that face, so
+    the normal is right at zero gap. On an edge or a vertex it is the direction from the foot to the point.
+    """
+    pairs = np.array(edges)
+    start, along = solid.vertices[pairs[:, 0]], solid.vertices[pairs[:, 1]] - solid.vertices[pairs[:, 0]]
+    square = dot(along, along)
+    share = jnp.clip(dot(point - start, along) / jnp.where(square > 0.0, square, 1.0), 0.0, 1.0)
+    feet = start + share[:, None] * along
+    away = point - feet
+    near = jnp.argmin(dot(away, away))
+    if not len(solid.normals):
+        normal, gap = unit(away[near], across(along[near]))
+        return gap, normal, feet[near]
+    heights = solid.normals @ point - solid.offsets
+    top = jnp.argmax(heights)
+    face, height = solid.normals[top], heights[top]
+    beyond = jnp.max(heights - height * (solid.normals @ face))  # of the foot in that plane
+    close = touching_within(solid)
+    rounding = 16.0 * jnp.finfo(point.dtype).eps * (jnp.abs(height) + jnp.max(jnp.abs(solid.offsets)))
+    flat = (height <= 0.0) | (beyond <= rounding) | ((beyond <= close) & (height <= close))
+    normal, gap = unit(away[near], face)
+    normal, gap = jnp.where(flat, face, normal), jnp.where(flat, height, gap)
+    return gap, normal, jnp.where(flat, point - height * face, feet[near])

@@ -1,0 +1,217 @@
+"""Contacts of two polytopes: every vertex of each against the other, and in space every pair of edges.
+
+Their number and order never change. Polytopes apart: a vertex has its true distance to the other. Touching
+or overlapping ones (their separation, by support functions, is below `TOUCHING`): a vertex stands over the
+face that looks most along the direction of separation, has its height over that face, and is masked beside
+the face; so neither a rim nor the far side makes a contact. Two edges make one where they cross within both
+and their common normal points outward of both. A masked contact has a gap of the size of both shapes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.geometry.frames import dot
+from jaxcontact.geometry.polytopes import Polytope, Topology, signed_distance, touching_within
+
+OUTWARD = 0.1  # sine by which a common normal may leave the normals of an edge: planks that fall flat
+ALIKE = 0.9  # cosine between the normal of two edges and the direction of separation
+PARALLEL = 16.0  # roundings; squared sine below which two edges are parallel
+
+
+class CoreContacts(NamedTuple):
+    """Contacts of two cores; axis 0 is the contact, the normal points from b to a."""
+
+    point_a: jax.Array
+    point_b: jax.Array
+    gap: jax.Array
+    normal: jax.Array
+    valid: jax.Array
+
+
+def touch_polytopes(
+    a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Points on a and b, gaps, normals of all contacts: vertices of a, of b, edges of a by edges of b."""
+    tolerance = touching_within(a, b)
+    towards_a, separation = separate(a, b, kind_a, kind_b)
+    apart = separation > tolerance
+    parts = list(_vertices(a, b, kind_a, kind_b, towards_a, apart, tolerance))
+    if kind_a.crossing and kind_b.crossing:
+        parts.append(_edges(a, b, kind_a, kind_b, towards_a, apart, tolerance))
+    core = CoreContacts(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
+    far = _reach(a, b)
+    return (
+        core.point_a - a.radius * core.normal,
+        core.point_b + b.radius * core.normal,
+        jnp.where(core.valid, core.gap - a.radius - b.radius, far),
+        core.normal,
+    )
+
+
+def _reach(a: Polytope, b: Polytope) -> jax.Array:
+    """More than the distance of any two points of two polytopes, m; no derivative."""
+    both = jnp.concatenate([a.vertices, b.vertices])
+    size = jnp.sum(jnp.max(both, axis=0) - jnp.min(both, axis=0)) + 2.0 * (a.radius + b.radius)
+    return jax.lax.stop_gradient(size)
+
+
+def separate(a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology) -> tuple[jax.Array, jax.Array]:
+    """Unit direction (dim,) from b to a along which two cores are farthest apart, how far; no derivative.
+
+    s(n) = min over a of n.x - max over b of n.x, over the normals of the Minkowski difference: those of faces
+    and of pairs of edges. Overlapping cores: minus the depth. Two segments in space count as apart.
+    """
+    a, b = jax.lax.stop_gradient((a, b))
+    axes = [b.normals, -a.normals]
+    if not len(a.normals) and not len(b.normals):
+        return jnp.zeros_like(a.vertices[0]).at[-1].set(1.0), jnp.asarray(jnp.inf, a.vertices.dtype)
+    if kind_a.directions and kind_b.directions:
+        first, second = (_along(s, k.edges, k.directions) for s, k in ((a, kind_a), (b, kind_b)))
+        common, skew = _common_normals(first, second)
+        common = jnp.where(skew[..., None], common, 0.0).reshape(-1, 3)
+        axes += [common, -common]
+    every = jnp.concatenate(axes)
+    reach = jnp.min(every @ a.vertices.T, axis=1) - jnp.max(every @ b.vertices.T, axis=1)
+    reach = jnp.where(dot(every, every) > 0.5, reach, -jnp.inf)
+    best = jnp.argmax(reach)
+    return every[best], reach[best]
+
+
+def _along(solid: Polytope, edges: tuple[tuple[int, int], ...], index: tuple[int, ...]) -> jax.Array:
+    chosen = np.array(edges)[np.array(index)]
+    return solid.vertices[chosen[:, 1]] - solid.vertices[chosen[:, 0]]
+
+
+def _common_normals(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Unit vectors (k, m, 3) perpendicular to each of two sets of edges; whether they are not parallel."""
+    common = jnp.cross(first[:, None], second[None])
+    square = dot(common, common)
+    scale = dot(first, first)[:, None] * dot(second, second)[None]
+    skew = square > PARALLEL * jnp.finfo(common.dtype).eps * scale
+    length = jnp.sqrt(jnp.where(skew, square, 1.0))
+    last = jnp.zeros_like(common).at[..., -1].set(1.0)
+    return jnp.where(skew[..., None], common / length[..., None], last), skew
+
+
+def _vertices(
+    a: Polytope,
+    b: Polytope,
+    kind_a: Topology,
+    kind_b: Topology,
+    towards_a: jax.Array,
+    apart: jax.Array,
+    tolerance: jax.Array,
+) -> tuple[CoreContacts, CoreContacts]:
+    """Contacts of the vertices of a with b, and of b with a; two vertices that meet are one contact, of a."""
+    points_a, points_b = a.vertices[np.array(kind_a.vertices)], b.vertices[np.array(kind_b.vertices)]
+    gap_a, out_b, foot_b, valid_a = _over(b, kind_b, points_a, towards_a, apart, tolerance)
+    gap_b, out_a, foot_a, valid_b = _over(a, kind_a, points_b, -towards_a, apart, tolerance)
+    meet = _near(foot_b[:, None], points_b[None], tolerance) & _near(
+        points_a[:, None], foot_a[None], tolerance
+    )
+    valid_b = valid_b & ~jnp.any(meet & valid_a[:, None], axis=0)
+    return (
+        CoreContacts(points_a, foot_b, gap_a, out_b, valid_a),
+        CoreContacts(foot_a, points_b, gap_b, -out_a, valid_b),
+    )
+
+
+def _near(x: jax.Array, y: jax.Array, tolerance: jax.Array) -> jax.Array:
+    return dot(x - y, x - y) <= (2.0 * tolerance) ** 2
+
+
+def _over(
+    solid: Polytope,
+    kind: Topology,
+    points: jax.Array,
+    outward: jax.Array,
+    apart: jax.Array,
+    tolerance: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Gap, outward normal, foot, validity of points (k, dim) over a polytope left along `outward`."""
+    gap, normal, foot = jax.vmap(lambda point: signed_distance(solid, kind.edges, point))(points)
+    if not len(solid.normals):
+        return gap, normal, foot, jnp.broadcast_to(apart, gap.shape)
+    face = jnp.argmax(solid.normals @ outward)
+    direction = solid.normals[face]
+    height = points @ direction - solid.offsets[face]
+    below = points - height[:, None] * direction
+    inside = jnp.max(below @ solid.normals.T - solid.offsets, axis=1) <= tolerance
+    return (
+        jnp.where(apart, gap, height),
+        jnp.where(apart, normal, direction),
+        jnp.where(apart, foot, below),
+        apart | inside,
+    )
+
+
+def _edges(
+    a: Polytope,
+    b: Polytope,
+    kind_a: Topology,
+    kind_b: Topology,
+    towards_a: jax.Array,
+    apart: jax.Array,
+    tolerance: jax.Array,
+) -> CoreContacts:
+    """Contacts of every edge of a with every edge of b, where they cross."""
+    start_a = a.vertices[np.array(kind_a.edges)[np.array(kind_a.crossing), 0]][:, None]
+    start_b = b.vertices[np.array(kind_b.edges)[np.array(kind_b.crossing), 0]][None]
+    first, second = _along(a, kind_a.edges, kind_a.crossing), _along(b, kind_b.edges, kind_b.crossing)
+    normal, skew = _common_normals(first, second)
+    outward, usable = _outward(a, b, kind_a, kind_b, start_a - start_b)
+    normal = jnp.where(dot(normal, outward)[..., None] >= 0.0, normal, -normal)
+    # Parameters of the closest points of two lines, from determinants.
+    cross = jnp.cross(first[:, None], second[None])
+    square = jnp.where(skew, dot(cross, cross), 1.0)
+    between = start_b - start_a
+    share_a = jnp.where(skew, dot(jnp.cross(between, second[None]), cross) / square, 0.5)
+    share_b = jnp.where(skew, dot(jnp.cross(between, first[:, None]), cross) / square, 0.5)
+    point_a = start_a + jnp.clip(share_a, 0.0, 1.0)[..., None] * first[:, None]
+    point_b = start_b + jnp.clip(share_b, 0.0, 1.0)[..., None] * second[None]
+    gap = dot(point_a - point_b, normal)
+    within = _within(share_a, first[:, None], tolerance) & _within(share_b, second[None], tolerance)
+    valid = skew & usable & within & _leaves(a, kind_a, -normal, 0) & _leaves(b, kind_b, normal, 1)
+    if len(a.normals) or len(b.normals):
+        valid &= (normal @ towards_a >= ALIKE) & ~(apart & (gap < 0.0))
+    flat = [each.reshape(-1, *each.shape[2:]) for each in (point_a, point_b, gap, normal, valid)]
+    return CoreContacts(*flat)
+
+
+def _within(share: jax.Array, along: jax.Array, tolerance: jax.Array) -> jax.Array:
+    """Whether a crossing is off both ends of an edge; at an end it is a contact of the vertex."""
+    margin = tolerance / jnp.sqrt(jnp.maximum(dot(along, along), tolerance**2))
+    return (share > margin) & (share < 1.0 - margin)
+
+
+def _sides(solid: Polytope, kind: Topology) -> tuple[jax.Array, jax.Array]:
+    """Normals (k, 3) of the two faces at each edge that makes contacts."""
+    faces = np.array(kind.edge_faces)[np.array(kind.crossing)]
+    return solid.normals[faces[:, 0]], solid.normals[faces[:, 1]]
+
+
+def _outward(
+    a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology, apart: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """A direction (k, m, 3) out of the edge of b, into that of a; whether each edge has an angle."""
+    outward, usable = jnp.zeros_like(apart), jnp.asarray(True)
+    level = 1.0 - max(1e-8, 4.0 * float(jnp.finfo(apart.dtype).eps))
+    for solid, kind, axis, sign in ((a, kind_a, 0, -1.0), (b, kind_b, 1, 1.0)):
+        if len(solid.normals):
+            first, second = _sides(solid, kind)
+            outward = outward + sign * jnp.expand_dims(first + second, 1 - axis)
+            usable = usable & jnp.expand_dims(dot(first, second) < level, 1 - axis)
+    return (outward, usable) if len(a.normals) or len(b.normals) else (apart, usable)
+
+
+def _leaves(solid: Polytope, kind: Topology, normal: jax.Array, axis: int) -> jax.Array:
+    """Whether a normal (k, m, 3) points outward of the edges along `axis` of a polytope, up to `OUTWARD`."""
+    if not len(solid.normals):
+        return jnp.asarray(True)
+    first, second = (jnp.expand_dims(side, 1 - axis) for side in _sides(solid, kind))
+    return (dot(normal, first) >= -OUTWARD) & (dot(normal, second) >= -OUTWARD)

@@ -1,0 +1,201 @@
+"""Shapes: what a body touches with. They name their numbers instead of holding them.
+
+A shape belongs to a body, or to the world (`body=None`): `Disc(name="foot", body="shank", radius="r")` reads
+`params.constants["r"]`, so a mechanism stays hashable while every length can be differentiated by. Positions
+are in body coordinates, or in the world for `body=None`. `rotation` names the turn from the axes of a shape
+to those of its body: an angle in the plane, a quaternion (w, x, y, z) in space.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Point:
+    """A point fixed to a body. `at` names its body coordinates (dim,); default the body origin."""
+
+    name: str
+    body: str | None
+    at: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Points:
+    """`count` points fixed to a body; `at` names their body coordinates (count, dim)."""
+
+    name: str
+    body: str | None
+    at: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Disc:
+    """A disc in the plane: `radius` (m) and centre `at` in body coordinates, both by name."""
+
+    name: str
+    body: str | None
+    radius: str
+    at: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sphere:
+    """A sphere in space: `radius` (m) and centre `at` in body coordinates, both by name."""
+
+    name: str
+    body: str | None
+    radius: str
+    at: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Capsule:
+    """All within `radius` (m) of the segment between two `ends` (2, dim); a stadium in the plane."""
+
+    name: str
+    body: str | None
+    radius: str
+    ends: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Box:
+    """A box (rectangle in the plane) of side lengths `size` (dim,), with pose `at`, `rotation` in its body.
+
+    Corner k has the sign + along axis j where bit j of k is set: in the plane 0 is lower left,
+    1 lower right, 2 upper left, 3 upper right. Only the listed `corners`, and edges between them, make
+    contacts; None is all.
+    """
+
+    name: str
+    body: str | None
+    size: str
+    corners: tuple[int, ...] | None = None
+    at: str | None = None
+    rotation: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cylinder:
+    """A cylinder in space, its axis the local z: `radius` and `half_length` (m), pose `at`, `rotation`."""
+
+    name: str
+    body: str | None
+    radius: str
+    half_length: str
+    at: str | None = None
+    rotation: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ellipsoid:
+    """An ellipsoid in space with `semi_axes` (3,) in m along its local axes, pose `at`, `rotation`."""
+
+    name: str
+    body: str | None
+    semi_axes: str
+    at: str | None = None
+    rotation: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Polygon:
+    """A convex polygon in the plane: `vertices` (count, 2), counter-clockwise."""
+
+    name: str
+    body: str | None
+    vertices: str
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvexMesh:
+    """A convex polyhedron in space: `vertices` (count, 3) of its hull, by name.
+
+    `faces` are triples of vertices, counter-clockwise seen from outside; `hull_faces` finds them. Contacts
+    with half-spaces need none. The numbers may change as long as the same faces bound the hull.
+    """
+
+    name: str
+    body: str | None
+    vertices: str
+    count: int
+    faces: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HalfSpace:
+    """Solid below a plane fixed to the world (half-plane in 2-D): {x : normal . x <= offset}.
+
+    `normal` is a unit tuple; `offset` names its distance from the origin in m, None is zero.
+    """
+
+    name: str
+    normal: tuple[float, ...]
+    offset: str | None = None
+
+
+Shape = (
+    Point | Points | Disc | Sphere | Capsule | Box | Cylinder | Ellipsoid | Polygon | ConvexMesh | HalfSpace
+)
+PLANAR = (Disc, Polygon)  # shapes that are only flat
+SPATIAL = (Sphere, Cylinder, Ellipsoid, ConvexMesh)  # and those that are never
+NUMBERS = ("size", "at", "radius", "offset", "rotation", "ends", "half_length", "semi_axes", "vertices")
+WORLD = -1
+
+
+def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str, Any]) -> None:
+    """Raise ValueError where a number that a shape names is missing, or has another shape than it needs."""
+    for shape in shapes:
+        count = getattr(shape, "count", 0)
+        expected = {
+            "rotation": () if dim == 2 else (4,),
+            "ends": (2, dim),
+            "half_length": (),
+            "semi_axes": (3,),
+            "vertices": (count, dim),
+        }
+        for attribute in NUMBERS:
+            needed = getattr(shape, attribute, None)
+            if needed is None:
+                continue
+            if needed not in constants:
+                raise ValueError(
+                    f"params.constants: no {needed!r}, the {attribute} of shape {shape.name!r}; "
+                    f"there are {sorted(constants)}"
+                )
+            found = np.shape(constants[needed])
+            if found != expected.get(attribute, found):
+                raise ValueError(
+                    f"params.constants: {needed!r}, the {attribute} of shape {shape.name!r}: "
+                    f"expected shape {expected[attribute]}, got {found}"
+                )
+
+
+def hull_faces(vertices: Any) -> tuple[tuple[int, int, int], ...]:
+    """Faces of a `ConvexMesh`: triangles of the hull of `vertices` (n, 3), counter-clockwise from outside.
+
+    Raises:
+        ValueError: vertices that are no corners of their hull, or no array (n, 3).
+    """
+    from scipy.spatial import ConvexHull
+
+    points = np.asarray(vertices, float)
+    if points.ndim != 2 or points.shape[1] != 3:
+        raise ValueError(f"vertices: expected shape (n, 3), got {points.shape}")
+    hull = ConvexHull(points)
+    inner = sorted(set(range(len(points))) - set(hull.vertices.tolist()))
+    if inner:
+        raise ValueError(f"vertices: {inner} are no corners of the convex hull; leave them out")
+    faces = []
+    for face, plane in zip(hull.simplices.tolist(), hull.equations, strict=True):
+        corner = points[face]
+        outward = np.cross(corner[1] - corner[0], corner[2] - corner[0]) @ plane[:3] > 0.0
+        faces.append(tuple(face if outward else face[::-1]))
+    return tuple(faces)
