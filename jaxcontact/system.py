@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxcontact import rotations
 from jaxcontact._pytree import Record, static
-from jaxcontact.arguments import check_array, check_type, is_concrete
+from jaxcontact.arguments import check_array, check_count, check_type, is_concrete
 from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
 
 

@@ -115,7 +115,8 @@ def check_shape(dim: int, shape: Shape) -> None:
         kept = set(shape.corners)
         if not kept or len(kept) < len(shape.corners) or not kept <= set(range(2**dim)):
             raise ValueError(
-                f"shapes: corners of {shape.name!r} must be in 0..{2**dim - 1}, each once, got {shape.corners}"
+                f"shapes: corners of {shape.name!r} must be in 0..{2**dim - 1}, each once, "
+                f"got {shape.corners}"
             )
     if isinstance(shape, Polygon) and shape.count < 3:
         raise ValueError(f"shapes: {shape.name!r} needs three vertices or more, got count={shape.count}")

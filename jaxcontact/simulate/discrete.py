@@ -83,8 +83,8 @@ def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tupl
     """Kinetic energy and that of gravity, J."""
     structure = system.structure
     if system.mechanics is not None:
-        gravity = system.mechanics.gravity_energy(structure, q, params)
-        return 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v - gravity
+        kinetic = 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v
+        return kinetic, system.mechanics.gravity_energy(structure, q, params)
     (x, turned), (x_dot, turning) = jax.jvp(
         lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
     )
