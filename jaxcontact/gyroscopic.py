@@ -61,7 +61,7 @@ def _free_turned(system: System, params: Params, v: jax.Array, dt: jax.Array) ->
     ahead = inertia * spin + half * force
     first = torque(ahead, spin) / inertia
     second = torque(ahead, first) / inertia
-    over = jnp.asarray(half * ahead)
+    over: jax.Array = half * ahead
     others = [(over[:, i] / inertia[:, j]) * (over[:, i] / inertia[:, k]) for i, j, k in CYCLES]
     after = spin + 2.0 * half * (first + half * second) / (1.0 + sum(others))[:, None]
     none = jnp.zeros_like(spin)
