@@ -100,12 +100,11 @@ def ordering_map(
     """
     if np.ndim(order) != 1:
         raise ValueError(f"order: expected (k,) indices of guards, got {np.ndim(order)} axes")
-    if not isinstance(order, jax.core.Tracer):
-        listed = np.asarray(order).tolist()
-        if len(set(listed)) < len(listed):
-            raise ValueError(f"order: expected distinct guards, got {listed}")
-    check_guards("order", es, params, x_corner, order)
-    order = jnp.asarray(order)
+    known = order if isinstance(order, jax.core.Tracer) else np.asarray(order)
+    if isinstance(known, np.ndarray) and np.unique(known).size < known.size:
+        raise ValueError(f"order: expected distinct guards, got {known}")
+    check_guards("order", es, params, x_corner, known)
+    order = jnp.asarray(known)
     repeated = jnp.any(jnp.tril(order[:, None] == order[None, :], -1))
     if crossed is None:
         behind = es.guards(x_corner, params) >= 0

@@ -212,7 +212,7 @@ def smooth(es: EventSystem, s: Setting, c: State, h: jax.Array, rate: jax.Array)
         t, x = band.enter(es, s.params, s.control, trial, c.t, end, c.crossed, entry.guard, entry.level)
         f = es.xdot(t, x, c.crossed, s.control, s.params)
         c = _record(c, ENTER, entry.guard, entry.level, end, whole)
-        # The guard is met before its band has been left: the flow, or a jump, has turned back inside it.
+        # The guard is met before its band has been left: the flow turned back inside it, or a jump did.
         turned = flag((entry.level == 0) & (es.jump is None), Status.WIDE_BAND)
         return c._replace(t=t, x=x, f=f, entered=entry.guard, size=grown, status=c.status | turned)
 
