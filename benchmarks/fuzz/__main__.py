@@ -1,12 +1,14 @@
 """Random problems against independent oracles; exit code 1 where an answer is wrong without saying so.
 
 Rounds of all checks take turns, the check with the least time spent next. A round is one seed; a failure
-prints the line that repeats it.
+prints the line that repeats it. Interrupted or terminated, it prints the counts so far.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
 import time
 import traceback
@@ -26,35 +28,40 @@ def main() -> int:
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     from benchmarks.fuzz.checks import CHECKS
-    from benchmarks.fuzz.tally import Tally, table
+    from benchmarks.fuzz.tally import Check, Tally, table
 
-    names = list(CHECKS)
+    checks: dict[str, Check] = dict(CHECKS)
     if options.case or options.only:
         names = [options.case] if options.case else options.only.split(",")
         if unknown := [name for name in names if name not in CHECKS]:
             parser.error(f"expected checks among {', '.join(CHECKS)}, got {', '.join(unknown)}")
-    total = {name: Tally() for name in names}
-    spent, rounds = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0)
+        checks = {name: CHECKS[name] for name in names}
+    total = {name: Tally() for name in checks}
+    spent, rounds = dict.fromkeys(checks, 0.0), dict.fromkeys(checks, 0)
     begin = time.perf_counter()
-    while True:
-        name = min(names, key=lambda n: spent[n])
-        seed = options.seed + rounds[name]
-        start = time.perf_counter()
-        try:
-            found = CHECKS[name](seed)
-        except Exception:
-            found = Tally(failures=["raised " + traceback.format_exc(limit=-3).replace("\n", " ")])
-        spent[name] += time.perf_counter() - start
-        rounds[name] += 1
-        room = SHOWN - len(total[name].failures)
-        for line in found.failures if options.case else found.failures[: max(0, min(3, room))]:
-            when = time.perf_counter() - begin
-            print(
-                f"{when:6.0f} s  python -m benchmarks.fuzz --case {name} --seed {seed}   # {line}", flush=True
-            )
-        total[name].add(found)
-        if options.case or time.perf_counter() - begin > 60.0 * options.minutes:
-            break
+
+    def take_turns() -> None:
+        while True:
+            name = min(checks, key=lambda n: spent[n])
+            seed = options.seed + rounds[name]
+            start = time.perf_counter()
+            try:
+                found = checks[name](seed)
+            except Exception:
+                found = Tally(failures=["raised " + traceback.format_exc(limit=-3).replace("\n", " ")])
+            spent[name] += time.perf_counter() - start
+            rounds[name] += 1
+            room = len(found.failures) if options.case else min(3, SHOWN - len(total[name].failures))
+            for line in found.failures[: max(0, room)]:
+                when = f"{time.perf_counter() - begin:6.0f} s, {time.process_time():.0f} s of CPU"
+                print(f"{when}  python -m benchmarks.fuzz --case {name} --seed {seed}   # {line}", flush=True)
+            total[name].add(found)
+            if options.case or time.perf_counter() - begin > 60.0 * options.minutes:
+                return
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        take_turns()
     print(table(total, spent, rounds))
     print(f"\n{time.perf_counter() - begin:.0f} s, {time.process_time():.0f} s of CPU")
     return 1 if any(tally.failures for tally in total.values()) else 0
