@@ -73,7 +73,7 @@ def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -
     if shape.at is None and shape.rotation is None:
         return local
     at, axes = pose_in_body(shape, dim, constants, dtype)
-    return at + local @ axes.T
+    return at[None] + local @ axes.T
 
 
 def place_balls(

@@ -74,11 +74,11 @@ def capsule_on_cylinder(
     t = jnp.concatenate([jnp.array([0.0, 1.0], start.dtype), passing, nearest[None]])
     length = jnp.sqrt(jnp.maximum(dot(along, along), TOUCHING**2))
     margin = TOUCHING / length
-    apart = jnp.abs(passing[:, None] - jnp.array([0.0, 1.0], start.dtype)) > margin
+    apart = jnp.abs(passing[:, None] - jnp.array([[0.0, 1.0]], start.dtype)) > margin
     there &= jnp.all(apart, axis=1) & (passing > 0.0) & (passing < 1.0)
     new = jnp.all(jnp.where(there, jnp.abs(passing - nearest) > margin, True))
     bent = bend > 64.0 * jnp.finfo(t.dtype).eps * length
     alone = bent & new & (nearest > margin) & (nearest < 1.0 - margin)
-    points = start + jnp.clip(t, 0.0, 1.0)[:, None] * along
+    points = start[None] + jnp.clip(t, 0.0, 1.0)[:, None] * along[None]
     gap, normal = jax.vmap(lambda point: cylinders.signed_distance(point, sizes))(points)
     return points, gap, normal, jnp.concatenate([jnp.ones(2, bool), there, alone[None]])

@@ -86,7 +86,7 @@ def _in_body(shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any) -> 
         at, axes = pose_in_body(shape, dim, constants, dtype)
         half = 0.5 * jnp.asarray(constants[shape.size], dtype)
         signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in range(2**dim)])
-        vertices = at + (half * jnp.asarray(signs, dtype)) @ axes.T
+        vertices = at[None] + (half[None] * jnp.asarray(signs, dtype)) @ axes.T
         normals = jnp.stack([-axes.T, axes.T], axis=1).reshape(2 * dim, dim)
         return Polytope(vertices, normals, jnp.repeat(half, 2) + normals @ at, zero)
     if isinstance(shape, Capsule):
@@ -143,9 +143,9 @@ def signed_distance(
     pairs = np.array(edges)
     start, along = solid.vertices[pairs[:, 0]], solid.vertices[pairs[:, 1]] - solid.vertices[pairs[:, 0]]
     square = dot(along, along)
-    share = jnp.clip(dot(point - start, along) / jnp.where(square > 0.0, square, 1.0), 0.0, 1.0)
+    share = jnp.clip(dot(point[None] - start, along) / jnp.where(square > 0.0, square, 1.0), 0.0, 1.0)
     feet = start + share[:, None] * along
-    away = point - feet
+    away = point[None] - feet
     near = jnp.argmin(dot(away, away))
     if not len(solid.normals):
         normal, gap = unit(away[near], across(along[near]))

@@ -140,11 +140,11 @@ def _over(
     face = jnp.argmax(solid.normals @ outward)
     direction = solid.normals[face]
     height = points @ direction - solid.offsets[face]
-    below = points - height[:, None] * direction
-    inside = jnp.max(below @ solid.normals.T - solid.offsets, axis=1) <= tolerance
+    below = points - height[:, None] * direction[None]
+    inside = jnp.max(below @ solid.normals.T - solid.offsets[None], axis=1) <= tolerance
     return (
         jnp.where(apart, gap, height),
-        jnp.where(apart, normal, direction),
+        jnp.where(apart, normal, direction[None]),
         jnp.where(apart, foot, below),
         apart | inside,
     )

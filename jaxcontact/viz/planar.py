@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxcontact.geometry import Box, Disc, HalfSpace, Point
 from jaxcontact.viz.ink import ARROW, BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
-from jaxcontact.viz.scene import Scene, ball, box_corners, extent, margin_of
+from jaxcontact.viz.outline import OUTLINED
+from jaxcontact.viz.scene import Scene, ball, box_corners, extent, margin_of, shape_outline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,10 +94,9 @@ def _draw_body(axes: Axes, scene: Scene, body: int, fill: str) -> None:
     ends = [place for i, j, place in scene.joints if body in (i, j)]
     discs = []
     for shape in shapes:
-        if isinstance(shape, Box):
-            axes.add_patch(
-                Polygon(box_corners(scene, shape), facecolor=fill, edgecolor=OUTLINE, linewidth=0.8, zorder=3)
-            )
+        if isinstance(shape, (Box, *OUTLINED)):
+            edge = box_corners(scene, shape) if isinstance(shape, Box) else shape_outline(scene, shape)
+            axes.add_patch(Polygon(edge, facecolor=fill, edgecolor=OUTLINE, linewidth=0.8, zorder=3))
             solid = True
         elif isinstance(shape, Disc | Point):
             place, radius = ball(scene, shape)

@@ -16,6 +16,7 @@ from jaxcontact import geometry
 from jaxcontact.geometry import Box, Disc, Point
 from jaxcontact.system import Params, State, Structure, System, body_frames, tangent_jacobian
 from jaxcontact.terms import contact_terms
+from jaxcontact.viz import outline as outlines
 from jaxcontact.viz.ink import ARROW, STILL
 
 
@@ -127,10 +128,20 @@ def arrow_scale_of(scene: Scene, *velocities: np.ndarray) -> float:
 
 def box_corners(scene: Scene, shape: Box) -> np.ndarray:
     """Corners (4, 2) of a box, counter-clockwise."""
+    return placed(scene, shape, outlines.box_corners(shape, 2, scene.constants)[[0, 1, 3, 2]])
+
+
+def placed(scene: Scene, shape: Any, points: np.ndarray) -> np.ndarray:
+    """Points (k, 2) of a shape in the world, from body coordinates."""
+    if shape.body is None:
+        return points
     body = scene.structure.bodies.index(shape.body)
-    half = np.asarray(scene.constants[shape.size]) / 2.0
-    corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
-    return np.asarray(scene.positions[body] + corners @ scene.rotations[body].T)
+    return np.asarray(scene.positions[body] + points @ scene.rotations[body].T)
+
+
+def shape_outline(scene: Scene, shape: Any) -> np.ndarray:
+    """Outline (m, 2) of a capsule or a polygon in the world."""
+    return placed(scene, shape, outlines.outline(outlines.surface(shape, 2, scene.constants)))
 
 
 def ball(scene: Scene, shape: Disc | Point) -> tuple[np.ndarray, float]:
@@ -149,6 +160,8 @@ def extent(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     for shape in scene.structure.shapes:
         if isinstance(shape, Box):
             points.append(box_corners(scene, shape))
+        elif isinstance(shape, outlines.OUTLINED):
+            points.append(shape_outline(scene, shape))
         elif isinstance(shape, Disc | Point):
             centre, radius = ball(scene, shape)
             points += [centre[None] - radius, centre[None] + radius]

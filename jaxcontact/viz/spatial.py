@@ -13,6 +13,7 @@ from jaxcontact import geometry
 from jaxcontact.geometry import Box, HalfSpace, Point, Points, Sphere
 from jaxcontact.system import Params, State, System, body_frames
 from jaxcontact.terms import contact_terms
+from jaxcontact.viz import outline as outlines
 from jaxcontact.viz.ink import AFTER, ARROW, BEFORE, BODIES, GROUND, HATCH, OUTLINE, STILL, arrow, outcomes_of
 
 if TYPE_CHECKING:
@@ -88,7 +89,11 @@ def draw_bodies(
         fill = BODIES[body % len(BODIES)]
         centre, turn = (centres[body], turns[body]) if body >= 0 else (np.zeros(3), np.eye(3))
         if isinstance(shape, Box):
-            _draw_box(axes, view, centre, turn, np.asarray(params.constants[shape.size]), fill)
+            corners = centre + outlines.box_corners(shape, 3, params.constants) @ turn.T
+            _draw_box(axes, view, corners, turn @ outlines.axes_of(shape, 3, params.constants), fill)
+            continue
+        if isinstance(shape, outlines.OUTLINED):
+            _draw_outline(axes, view, centre + outlines.surface(shape, 3, params.constants) @ turn.T, fill)
             continue
         places, radius = _balls(shape, params)
         for place in centre + places @ turn.T:
@@ -189,18 +194,15 @@ def _extent(
             continue
         body = system.structure.bodies.index(shape.body)
         if isinstance(shape, Box):
-            local, radius = _corners(np.asarray(params.constants[shape.size])), 0.0
+            local, radius = outlines.box_corners(shape, 3, params.constants), 0.0
+        elif isinstance(shape, outlines.OUTLINED):
+            local, radius = outlines.surface(shape, 3, params.constants), 0.0
         else:
             local, radius = _balls(shape, params)
         placed = centres[body] + local @ turns[body].T
         points += [placed - radius, placed + radius]
     every = np.concatenate(points)
     return every.min(axis=0), every.max(axis=0)
-
-
-def _corners(size: np.ndarray) -> np.ndarray:
-    signs = [[1.0 if k >> axis & 1 else -1.0 for axis in range(3)] for k in range(8)]
-    return 0.5 * size * np.array(signs)
 
 
 def _shade(fill: str, brightness: float) -> tuple[float, float, float]:
@@ -210,13 +212,20 @@ def _shade(fill: str, brightness: float) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def _draw_box(
-    axes: Axes, view: View, centre: np.ndarray, turn: np.ndarray, size: np.ndarray, fill: str
-) -> None:
+def _draw_outline(axes: Axes, view: View, points: np.ndarray, fill: str) -> None:
+    """The silhouette of a convex surface, from its points (k, 3)."""
+    from matplotlib.patches import Polygon
+
+    depth = 3.0 + 1e-3 * float(view.near(points.mean(axis=0)))
+    edge = outlines.outline(view.flat(points))
+    axes.add_patch(Polygon(edge, facecolor=fill, edgecolor=OUTLINE, lw=0.8, zorder=depth))
+
+
+def _draw_box(axes: Axes, view: View, corners: np.ndarray, turn: np.ndarray, fill: str) -> None:
     """The faces that look at the eye, brighter the more they look at the light."""
     from matplotlib.patches import Polygon
 
-    corners = centre + _corners(size) @ turn.T
+    centre = corners.mean(axis=0)
     for k, face in enumerate(FACES):
         outward = (1.0 if k % 2 else -1.0) * turn[:, k // 2]
         if view.near(outward) > 1e-9:

@@ -98,9 +98,12 @@ def unit_quaternion(rng):
 def rotation(rng, dim):
     """A random rotation matrix."""
     if dim == 2:
-        angle = rng.uniform(-np.pi, np.pi)
-        return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        return planar_matrix(rng.uniform(-np.pi, np.pi))
     return np.asarray(quaternion_matrix(unit_quaternion(rng)))
+
+
+def planar_matrix(angle):
+    return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
 def quaternion_matrix(q):
@@ -166,11 +169,7 @@ def support(case, numbers, position, turn, directions):
         return shift + np.max(local @ get("vertices").T, axis=1)
     if shape.at is not None:
         shift = shift + local @ get("at")
-        turn = numbers[shape.rotation]
-        axes = quaternion_matrix(turn)
-        if dim == 2:
-            axes = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
-        local = local @ axes
+        local = local @ (planar_matrix if dim == 2 else quaternion_matrix)(numbers[shape.rotation])
     if isinstance(shape, geometry.Box):
         return shift + np.abs(local) @ get("size") / 2
     if isinstance(shape, geometry.Ellipsoid):
@@ -179,28 +178,30 @@ def support(case, numbers, position, turn, directions):
     return shift + get("radius") * radial + get("half_length") * np.abs(local[:, 2])
 
 
-def signed_distance(a, b, numbers, positions, turns, seed=0, rounds=90):
-    """Distance of two convex shapes, minus the depth where they overlap, by search over directions; and normal."""
+def separation(a, b, numbers, positions, turns, n):
+    """s(n) of two shapes for directions n (k, dim)."""
+    above = -support(a, numbers, positions[0], turns[0], -n)
+    return above - support(b, numbers, positions[1], turns[1], n)
+
+
+def signed_distance(a, b, numbers, positions, turns, seed=0, rounds=60):
+    """Greatest s(n) that a search over directions finds: never more than the signed distance."""
     dim = positions.shape[1]
     rng = np.random.default_rng(seed)
-
-    def separation(n):
-        return -support(a, numbers, positions[0], turns[0], -n) - support(
-            b, numbers, positions[1], turns[1], n
-        )
-
     if isinstance(b.shape, geometry.HalfSpace):
-        only = np.array([b.shape.normal])
-        return separation(only)[0], only[0]
+        return separation(a, b, numbers, positions, turns, np.array([b.shape.normal]))[0]
+
+    def value_of(n):
+        return separation(a, b, numbers, positions, turns, n.reshape(-1, dim)).reshape(n.shape[:-1])
+
     n = rng.normal(size=(4000, dim))
     n /= np.linalg.norm(n, axis=1, keepdims=True)
-    best = n[np.argsort(separation(n))[-6:]]  # several hills where they overlap
-    width = 0.15
+    best = n[np.argsort(value_of(n))[-6:]]  # several hills where they overlap
+    width = np.full(len(best), 0.15)  # of each hill; halved where no step goes up
     for _ in range(rounds):
-        tried = best[:, None] + width * rng.normal(size=(len(best), 40, dim))
+        tried = best[:, None] + width[:, None, None] * rng.normal(size=(len(best), 40, dim))
         tried = np.concatenate([best[:, None], tried / np.linalg.norm(tried, axis=2, keepdims=True)], axis=1)
-        value = separation(tried.reshape(-1, dim)).reshape(tried.shape[:2])
-        best = tried[np.arange(len(best)), np.argmax(value, axis=1)]
-        width *= 0.8
-    value = separation(best)
-    return value.max(), best[np.argmax(value)]
+        highest = np.argmax(value_of(tried), axis=1)
+        best = tried[np.arange(len(best)), highest]
+        width = np.where(highest == 0, 0.5 * width, width)
+    return value_of(best).max()

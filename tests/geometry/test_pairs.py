@@ -1,0 +1,118 @@
+"""Which pairs there are, how many contacts they make, and what is refused by name."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact import geometry
+
+BODY = {"name": "a", "body": "a"}
+OTHER = {"name": "b", "body": "b"}
+TETRAHEDRON = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
+
+
+def structure(dim, a, b):
+    quaternions = (3, 10) if dim == 3 else ()
+    return jc.Structure(
+        dim=dim,
+        bodies=("a", "b"),
+        num_positions=6 if dim == 2 else 14,
+        quaternions=quaternions,
+        shapes=(a, b),
+        pairs=((a.name, b.name),),
+    )
+
+
+def shape(kind, names, **more):
+    numbers = {
+        jc.Point: {}, jc.Sphere: {"radius": "r"}, jc.Capsule: {"radius": "r", "ends": "e"}, jc.Box: {"size": "s"},
+        jc.Cylinder: {"radius": "r", "half_length": "h"}, jc.Ellipsoid: {"semi_axes": "s"},
+        jc.ConvexMesh: {"vertices": "v", "count": 4, "faces": TETRAHEDRON},
+        jc.Disc: {"radius": "r"}, jc.Polygon: {"vertices": "v", "count": 3},
+    }  # fmt: skip
+    return kind(**names, **{**numbers[kind], **more})
+
+
+@pytest.mark.parametrize(
+    ("dim", "a", "b", "count"),
+    [
+        (3, jc.Sphere, jc.Box, 1),
+        (3, jc.Box, jc.Point, 1),
+        (3, jc.Capsule, jc.Capsule, 5),
+        (3, jc.Capsule, jc.Box, 2 + 8 + 12),
+        (3, jc.Box, jc.Box, 8 + 8 + 144),
+        (3, jc.ConvexMesh, jc.Capsule, 4 + 2 + 6),
+        (3, jc.Sphere, jc.ConvexMesh, 1),
+        (3, jc.Cylinder, jc.Capsule, 7),
+        (3, jc.Ellipsoid, jc.Capsule, 1),
+        (2, jc.Capsule, jc.Polygon, 5),
+        (2, jc.Box, jc.Box, 8),
+        (2, jc.Disc, jc.Box, 1),
+    ],
+)
+def test_numbers_of_contacts(dim, a, b, count):
+    made = structure(dim, shape(a, BODY), shape(b, OTHER))
+    assert made.num_contacts == count
+    bodies = geometry.contact_bodies(dim, made.bodies, made.shape_table, made.pairs)
+    assert bodies == ((0,) * count, (1,) * count)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (jc.Box, jc.Cylinder),
+        (jc.Cylinder, jc.Cylinder),
+        (jc.Ellipsoid, jc.Box),
+        (jc.ConvexMesh, jc.Box),
+        (jc.ConvexMesh, jc.ConvexMesh),
+        (jc.Ellipsoid, jc.ConvexMesh),
+    ],
+)
+def test_missing_pairs_are_refused_by_name(a, b):
+    with pytest.raises(ValueError, match=rf"'a', 'b'.*no contacts of {a.__name__} and {b.__name__}"):
+        structure(3, shape(a, BODY), shape(b, OTHER))
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="'a' needs faces=hull_faces"):
+        structure(3, shape(jc.ConvexMesh, BODY, faces=()), shape(jc.Sphere, OTHER))
+    with pytest.raises(ValueError, match="'a' is a Polygon in space; use ConvexMesh"):
+        structure(3, shape(jc.Polygon, BODY), shape(jc.Sphere, OTHER))
+    with pytest.raises(ValueError, match="'a' is a Cylinder in the plane"):
+        structure(2, shape(jc.Cylinder, BODY), shape(jc.Disc, OTHER))
+    with pytest.raises(ValueError, match=r"faces of 'a' must be triples of 0\.\.3"):
+        structure(3, shape(jc.ConvexMesh, BODY, faces=((0, 1, 4),)), shape(jc.Sphere, OTHER))
+    with pytest.raises(ValueError, match="'a' needs three vertices or more, got count=2"):
+        structure(2, shape(jc.Polygon, BODY, count=2), shape(jc.Disc, OTHER))
+    floor = jc.HalfSpace(name="b", normal=(0.0, 0.0, 1.0))
+    assert structure(3, shape(jc.ConvexMesh, BODY, faces=()), floor).num_contacts == 4
+
+
+def test_numbers_of_a_wrong_shape_are_named():
+    made = structure(3, shape(jc.Capsule, BODY), shape(jc.Sphere, OTHER))
+    system = jc.System(made, jc.free_poses)
+    params = jc.Params(
+        mass=jnp.ones(2),
+        inertia=jnp.ones((2, 3)),
+        mu=jnp.asarray(0.5),
+        gravity=jnp.zeros(3),
+        constants={"r": jnp.asarray(0.1), "e": jnp.zeros((3, 2))},
+    )
+    state = jc.State(q=jnp.zeros(14).at[jnp.array([3, 10])].set(1.0), v=jnp.zeros(12), t=jnp.asarray(0.0))
+    with pytest.raises(
+        ValueError, match=r"'e', the ends of shape 'a': expected shape \(2, 3\), got \(3, 2\)"
+    ):
+        jc.contact_terms(system, params, state)
+    del params.constants["e"]
+    with pytest.raises(ValueError, match="no 'e', the ends of shape 'a'"):
+        jc.contact_terms(system, params, state)
+
+
+def test_a_hull_without_inner_points():
+    faces = jc.hull_faces(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0]]))
+    assert sorted(tuple(sorted(face)) for face in faces) == [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]
+    with pytest.raises(ValueError, match=r"\[4\] are no corners"):
+        jc.hull_faces(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0], [0.1, 0.1, 0.1]]))
+    with pytest.raises(ValueError, match=r"expected shape \(n, 3\)"):
+        jc.hull_faces(np.zeros((4, 2)))
