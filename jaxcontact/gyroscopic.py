@@ -63,7 +63,7 @@ def _free_turned(system: System, params: Params, v: jax.Array, dt: jax.Array) ->
     second = torque(ahead, first) / inertia
     over: jax.Array = half * ahead
     others = [(over[:, i] / inertia[:, j]) * (over[:, i] / inertia[:, k]) for i, j, k in CYCLES]
-    after = spin + 2.0 * half * (first + half * second) / (1.0 + sum(others))[:, None]
+    after = spin + 2.0 * half * (first + half * second) / (1.0 + (others[0] + others[1] + others[2]))[:, None]
     none = jnp.zeros_like(spin)
     return (
         jnp.concatenate([bodies[:, :3], after], axis=1).ravel(),

@@ -1,14 +1,15 @@
 """The energy of one step against the work done in it: what no step of springs, dampers and friction exceeds.
 
-With p the impulses and u = G x the rates at the end, momentum balance M (x - v) = push + G^T p gives
+With p the impulses, u = G x + h Gdot v the rates at the end and M (x - v) = push + G^T p,
 
-    T(x) - T(v) = x . push + p . u - |x - v|_M^2 / 2.
+    T(x) - T(v) = x . push + p . u - h p . Gdot v - |x - v|_M^2 / 2.
 
 The law is convex, so a spring that is bent from depth d to d - h u' takes p . u <= U(d) - U(d - h u'). Here
 u' is the rate that its force answers to: u_n, or for a sliding contact in the associated cone, where friction
 lifts the normal law, p . u / p_n. Friction and dampers only lessen p . u. Hence
 
-    T(x) - T(v) <= x . push + sum over rows that push of U(d) - min(U(d - h u_n), U(d - h p . u / p_n)),
+    T(x) - T(v) <= x . push - h p . Gdot v
+        + sum over rows that push of U(d) - min(U(d - h u_n), U(d - h p . u / p_n)),
 
 with equality only for steps that change nothing: the order of the step needs no room, rounding alone does.
 """
@@ -32,14 +33,15 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     terms, h, law = problem.terms, problem.dt, problem.law
     nb, nl, nc, axes = count_rows(terms.kind)
     heads = nb + nl + nc
-    u = row_algebra.apply_rows(program.columns, x)
+    drift = h * by_axis(terms.gdot_v, terms.kind)
+    u = row_algebra.apply_rows(program.columns, x) + drift
     work = p * u
     tangent = jnp.sum(work[heads:].reshape(axes - 1, nc), axis=0)
     given = work[:heads].at[nb + nl :].add(tangent)
     pushes = p[:heads] > 0
     answers = jnp.where(pushes, given / jnp.where(pushes, p[:heads], 1.0), u[:heads])
     stiffness = spread("law.stiffness", law.stiffness, heads, x.dtype)
-    depth = -by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[:heads]
+    depth = -by_axis(terms.phi, terms.kind)[:heads]
 
     def elastic(depth: jax.Array) -> jax.Array:
         energy = 0.5 * stiffness * depth**2
@@ -50,6 +52,7 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     released = jnp.where(used, before - jnp.minimum(after, bent), 0.0)
     kinetic = jnp.stack([0.5 * v @ row_algebra.multiply(problem.M, v) for v in (x, problem.v)])
     compared = jnp.abs(kinetic).sum() + jnp.abs(x) @ jnp.abs(program.push) + jnp.abs(work).sum()
+    compared = compared + jnp.abs(p) @ jnp.abs(drift)
     compared = compared + jnp.sum(jnp.where(used, jnp.abs(before) + jnp.abs(after) + jnp.abs(bent), 0.0))
-    rise = kinetic[0] - kinetic[1] - x @ program.push - jnp.sum(released)
+    rise = kinetic[0] - kinetic[1] - x @ program.push + p @ drift - jnp.sum(released)
     return rise > jnp.finfo(x.dtype).eps ** 0.5 * compared

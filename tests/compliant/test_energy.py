@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.compliant import solve, step
+from jaxcontact.compliant.solve import NEWTON, _info, _search
+from jaxcontact.compliant.step import assemble
 
 INERTIA = np.array([0.1, 0.2, 0.35])
 V = jnp.array([1.0, -0.5, 0.2, 0.2, 3.0, 0.1])
@@ -74,13 +75,13 @@ def test_a_body_that_turns_by_half_a_radian_in_a_step_gains_no_energy(tolerance)
 def test_a_step_that_makes_energy_says_so():
     """A cube on an incline, its next velocity and its impulses perturbed."""
     model = jc.models.box_on_incline()
-    problem = step.assemble(model.system, model.params, model.state, jnp.zeros_like(model.state.v), 1e-3)
+    problem = assemble(model.system, model.params, model.state, jnp.zeros_like(model.state.v), 1e-3)
     start = jnp.zeros_like(problem.terms.phi)
-    x, p, iterations, converged = solve._search(problem, start, "associated", solve.NEWTON)
+    x, p, iterations, converged = _search(problem, start, "associated", NEWTON)
 
     @jax.jit
     def status(x, p):
-        return solve._info(problem, x, p, iterations, converged, "associated", "complementary").status
+        return _info(problem, x, p, iterations, converged, "associated", "complementary").status
 
     assert int(status(x, p)) == 0
     assert int(status(x + 0.01, p)) & jc.Status.ENERGY
