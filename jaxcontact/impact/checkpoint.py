@@ -31,7 +31,7 @@ import numpy as np
 from jaxcontact import fingerprint
 from jaxcontact.impact.stream import Chunk, ImpactSamples, Stream
 
-FORMAT = "jaxcontact impact samples, 1"
+FORMAT = "jaxcontact impact samples, 2"  # a new number where the same draws end in other bits
 MANIFEST, JOURNAL = "manifest.json", "finished.jsonl"
 FIELDS = ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual", "path")
 
