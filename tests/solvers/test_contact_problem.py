@@ -18,7 +18,7 @@ from jaxcontact.solvers.contact_problem import (
     residual,
 )
 from jaxcontact.stability.body import as_terms
-from jaxcontact.stability.modes import contact_modes
+from jaxcontact.stability.modes import contact_modes as modes_at_rest
 
 CODES = {  # of `solvers.modes`: kind, capped, sign of sliding
     modes.SEPARATE: (SEPARATE, False, 0.0),
@@ -140,7 +140,7 @@ def test_the_impact_law_solves_this_problem(rng):
 def test_modes_at_rest_are_those_of_accelerations():
     body = jc.stability.PlanarBiped(alpha=0.2, h=0.7, L1=-1.0, L2=1.5, mu1=0.5, mu2=0.6)
     terms = as_terms(body)
-    table = contact_modes(terms)
+    table = modes_at_rest(terms)
     rows = jnp.stack([terms.J_n, terms.J_t], axis=1).reshape(-1, terms.M.shape[0])
     problem = ContactProblem(
         delassus=rows @ jnp.linalg.solve(terms.M, rows.T),
