@@ -135,11 +135,10 @@ def energy(params, state, info):
     return 0.5 * kinetic - params.mass[0] * params.gravity @ state.q[:3]
 
 
-def test_energy_of_a_spinning_body_rises_by_first_order_at_most():
+def test_energy_of_a_spinning_body_does_not_rise():
     """A cube with three moments of inertia for 1 s: in free spin about its middle axis, and tossed on the floor.
 
-    Gyroscopic forces are those of the start of a step: 1.1 % of the energy at 2 ms, half of it at 1 ms. In
-    the toss contacts take more than that.
+    Gyroscopic forces at the midpoint do no work; those of the start of a step gave 1.1 % at 2 ms.
     """
     model = jc.models.tossed_cube()
     inertia = model.params.inertia * jnp.array([[1.0, 2.0, 2.5]])
@@ -151,8 +150,7 @@ def test_energy_of_a_spinning_body_rises_by_first_order_at_most():
         for h in (2e-3, 1e-3):
             largest = march(model.replace(params=params), round(1 / h), h, state=state, measure=energy)[2]
             rises[name, h] = float(largest / before - 1.0)
-    assert rises["free", 2e-3] == pytest.approx(0.0112, rel=0.02)
-    assert rises["free", 1e-3] == pytest.approx(0.5 * rises["free", 2e-3], rel=0.02)
+    assert rises["free", 2e-3] < 1e-12 and rises["free", 1e-3] < 1e-12
     assert rises["tossed", 2e-3] <= 0.0 and rises["tossed", 1e-3] <= 0.0
 
 
