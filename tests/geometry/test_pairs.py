@@ -116,3 +116,35 @@ def test_a_hull_without_inner_points():
         jc.hull_faces(np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1.0], [0.1, 0.1, 0.1]]))
     with pytest.raises(ValueError, match=r"expected shape \(n, 3\)"):
         jc.hull_faces(np.zeros((4, 2)))
+
+
+def test_a_sphere_rests_on_a_box_of_the_world():
+    made = jc.Structure(
+        dim=3,
+        bodies=("ball",),
+        num_positions=7,
+        quaternions=(3,),
+        shapes=(
+            jc.Sphere(name="ball", body="ball", radius="r"),
+            jc.Box(name="step", body=None, size="s", at="p", rotation="q"),
+        ),
+        pairs=(("step", "ball"),),
+    )
+    quarter = np.sqrt(0.5)
+    params = jc.Params(
+        mass=jnp.ones(1),
+        inertia=jnp.ones((1, 3)),
+        mu=jnp.asarray(0.5),
+        gravity=jnp.zeros(3),
+        constants={
+            "r": jnp.asarray(0.1),
+            "s": jnp.array([0.4, 1.0, 0.2]),
+            "p": jnp.array([1.0, 0.0, 0.1]),
+            "q": jnp.array([quarter, 0.0, 0.0, quarter]),  # its length of 1 m along x
+        },
+    )
+    state = jc.State(q=jnp.array([1.45, 0.0, 0.3, 1, 0, 0, 0]), v=jnp.zeros(6), t=jnp.asarray(0.0))
+    terms = jc.contact_terms(jc.System(made, jc.free_poses), params, state)
+    assert bool(terms.active[0])
+    np.testing.assert_allclose(terms.J_n[0], [0, 0, 1, 0, 0, 0], atol=1e-12)  # the step is a, and does not move
+    np.testing.assert_allclose(np.linalg.norm(terms.J_t[0, :, 3:]), 0.1 * np.sqrt(2.0), atol=1e-12)
