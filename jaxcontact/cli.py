@@ -1,4 +1,4 @@
-"""The command line: sub-commands `impact`, `gait`, `stability` and `models`."""
+"""The command line: sub-commands `impact`, `gait`, `stability`, `inspect` and `models`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import jax
 
-from jaxcontact import gait_command, impact_command, stability_command
+from jaxcontact import gait_command, impact_command, inspect_command, stability_command
 from jaxcontact.catalogue import catalogue
 
 
@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     impact_command.add_parser(commands)
     gait_command.add_parser(commands)
     stability_command.add_parser(commands)
+    inspect_command.add_parser(commands)
     return parser
 
 

@@ -24,7 +24,14 @@ LAYERS = (
     ("models",),
     ("gaits",),
     ("peers", "viz", "report", "catalogue"),
-    ("impact_files", "propagative_command", "impact_command", "gait_command", "stability_command"),
+    (
+        "impact_files",
+        "propagative_command",
+        "impact_command",
+        "gait_command",
+        "stability_command",
+        "inspect_command",
+    ),
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}
