@@ -30,18 +30,23 @@ class Kind(NamedTuple):
 
 KINDS = {
     "affine_3d": Kind(),
+    "ant": Kind(3, 9),
     "box_and_wall": Kind(2, 2, True),
     "box_drop_3d": Kind(3, 4, True),
     "box_on_foundation": Kind(3, 0),
     "box_on_incline": Kind(3, 4),
     "compass_gait": Kind(2, 2, True),
     "disk_stack": Kind(2, 5, True),
+    "half_cheetah": Kind(2, 16),
+    "hopper": Kind(2, 8),
     "hopper_1d": Kind(2, 1),
     "newtons_cradle": Kind(2, 2),
     "pendulum_joint": Kind(2, 0),
     "pendulum_limit": Kind(2, 0),
+    "planar_walker": Kind(2, 4, True),
     "plate_on_springs": Kind(2, 6),
     "pressed_plate": Kind(),
+    "quadruped": Kind(3, 4),
     "ramone": Kind(2, 2, True),
     "rocking_block": Kind(2, 2, True),
     "sphere_stack": Kind(3, 10),
@@ -63,7 +68,7 @@ def find_kind(name: str) -> Kind:
     """The kind of the model of this name.
 
     Raises:
-        UsageError: there is none; says which may have been meant.
+        UsageError: there is none; says which may have been meant. Or it needs a package that is missing.
     """
     if name not in KINDS:
         near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.4)

@@ -1,4 +1,4 @@
-"""The command line: sub-commands `impact`, `gait`, `stability` and `models`.
+"""The command line: sub-commands `impact`, `gait`, `stability`, `inspect` and `models`.
 
 Owns how a command starts and ends: mistakes are told before JAX is loaded, and an interrupt ends the process.
 """
@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     command_options.add_impact(commands).set_defaults(run=_impact)
     command_options.add_gait(commands).set_defaults(run=_gait)
     command_options.add_stability(commands).set_defaults(run=_stability)
+    command_options.add_inspect(commands).set_defaults(run=_inspect)
     return parser
 
 
@@ -137,6 +138,13 @@ def _stability(options: argparse.Namespace) -> int:
     from jaxcontact import stability_command
 
     return stability_command.command(options)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact import inspect_command
+
+    return inspect_command.run(options)
 
 
 def _in_double_precision() -> None:

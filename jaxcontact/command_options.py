@@ -163,6 +163,24 @@ def check_gait(options: argparse.Namespace) -> None:
     _check_folder("out", options.out)
 
 
+def add_inspect(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `inspect`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "inspect", help="tell what a robot file is made of, and what is left out"
+    )
+    run.add_argument("file", metavar="FILE", help="MJCF or URDF file")
+    run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe that is the state")
+    run.add_argument("--planar", action="store_true", help="as a mechanism of the plane")
+    run.set_defaults(check=check_inspect)
+    return run
+
+
+def check_inspect(options: argparse.Namespace) -> None:
+    """Raise UsageError where there is no such file."""
+    if not Path(options.file).is_file():
+        raise UsageError(f"no file {options.file}")
+
+
 def add_stability(commands: Any) -> argparse.ArgumentParser:
     """Add the sub-command `stability`."""
     run: argparse.ArgumentParser = commands.add_parser(

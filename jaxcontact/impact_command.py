@@ -30,9 +30,22 @@ FEW = 2**14  # samples whose velocities through the impact are little to keep
 Parts = tuple[Tally, list[impact.ImpactSamples]]
 
 
+def _ready(name: str) -> Model:
+    """The model of that name, which a check has found in the catalogue.
+
+    Raises:
+        UsageError: it needs a package that is not installed.
+    """
+    try:
+        model: Model = getattr(models, name)()
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    return model
+
+
 def _propagative(options: argparse.Namespace) -> int:
     """Every outcome of single impacts; 1 if some may be missing."""
-    model: Model = getattr(models, options.model)()
+    model = _ready(options.model)
     terms = contact_terms(model.system, model.params, model.state)
     summary = propagative_command.summarise(options.model, terms, model.state.v)
     print(json.dumps(summary, indent=2) if options.json else propagative_command.as_text(summary))
@@ -41,7 +54,7 @@ def _propagative(options: argparse.Namespace) -> int:
 
 def _impact_model(options: argparse.Namespace) -> Model:
     """The model, with the friction asked for."""
-    model: Model = getattr(models, options.model)()
+    model = _ready(options.model)
     if options.mu is None:
         return model
     mu = np.broadcast_to(options.mu, (model.system.structure.num_contacts,))

@@ -16,6 +16,7 @@ from jaxcontact.cli import main
 from jaxcontact.impact import sampling
 from jaxcontact.impact.coverage import LEAST
 from jaxcontact.impact_command import _reporter
+from jaxcontact.models.robots import file_of
 from jaxcontact.solvers import modes
 from jaxcontact.stability.chart import FIGURES
 from jaxcontact.system import Model, System
@@ -73,7 +74,7 @@ def test_summary_picture_and_data(capsys: pytest.CaptureFixture[str], tmp_path: 
         "box_and_wall",
         *(
             pytest.param(m, marks=pytest.mark.slow)
-            for m in ("compass_gait", "ramone", "disk_stack", "box_drop_3d")
+            for m in ("compass_gait", "ramone", "disk_stack", "box_drop_3d", "planar_walker")
         ),
     ],
 )
@@ -240,7 +241,7 @@ def test_the_catalogue_knows_the_choices_of_the_options() -> None:
     assert tuple(FIGURES) == catalogue.CHARTS
 
 
-@pytest.mark.parametrize("command", ["models", "impact", "gait", "stability"])
+@pytest.mark.parametrize("command", ["models", "impact", "gait", "stability", "inspect"])
 def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, command, "--help")
     assert code == 0
@@ -350,3 +351,21 @@ def test_a_reader_may_leave_early() -> None:
     command = f"{shlex.quote(sys.executable)} -m jaxcontact models | true"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert ran.stderr == ""
+
+
+def test_inspect_tells_what_a_robot_is_made_of(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "walker.xml"
+    path.write_text(file_of("planar_walker").replace("<option ", '<option integrator="RK4" '))
+    assert main(["inspect", str(path), "--planar"]) == 0
+    printed = capsys.readouterr().out
+    for line in (
+        "plane: 7 bodies, nq 9, nv 9, 20.96 kg, 6 joints limited",
+        "    left_shank: hinge left_knee, 2.141 kg",
+        "shapes that may touch: 4 Disc, 1 HalfSpace; 4 candidate contacts",
+        "  left_heel on floor: 1, friction 0.8",
+        "actuators: left_hip, left_knee",
+        "load_mjcf ignores option integrator",
+    ):
+        assert line in printed, printed
+    assert main(["inspect", "missing.xml"]) == 2
+    assert capsys.readouterr().err == "jaxcontact: source: no file 'missing.xml'\n"

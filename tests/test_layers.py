@@ -26,7 +26,14 @@ LAYERS = (
     ("gaits",),
     ("peers", "viz", "report", "catalogue"),
     ("command_options",),
-    ("impact_files", "propagative_command", "impact_command", "gait_command", "stability_command"),
+    (
+        "impact_files",
+        "propagative_command",
+        "impact_command",
+        "gait_command",
+        "stability_command",
+        "inspect_command",
+    ),
     ("cli",),
 )
 RANK = {name: rank for rank, name in enumerate(name for row in LAYERS for name in row)}

@@ -100,7 +100,8 @@ def compiled(source: Any) -> Any:
         return mujoco.MjModel.from_xml_string(text) if inline else mujoco.MjModel.from_xml_path(text)
     except ValueError as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"source: MuJoCo cannot read {'the text' if inline else text!r}: {reason}") from None
+        what = "the text" if inline else repr(text)
+        raise ValueError(f"source: MuJoCo cannot read {what}: {reason}") from None
 
 
 def _reference_frames(mj: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -44,8 +44,8 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
             raise TypeError(f"{name}: expected mujoco.{kind.__name__}, got {type(value).__name__}")
     check_number("touching", touching, 0.0)
     model, data = copy.copy(mj_model), copy.copy(mj_data)
-    model.geom_margin[:] = np.maximum(model.geom_margin, touching)
-    model.pair_margin[:] = np.maximum(model.pair_margin, touching)
+    for margin in (model.geom_margin, model.pair_margin, model.body_margin):  # the last is of bounding boxes
+        margin[:] = np.maximum(margin, touching)
     mujoco.mj_fwdPosition(model, data)
     found = data.contact
     if not data.ncon:

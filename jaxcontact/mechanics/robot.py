@@ -1,4 +1,4 @@
-"""A tree as a `System`, and what users ask of any mechanism: poses, Jacobians, energies, forces."""
+"""A tree as a `System`; what users ask of any mechanism: poses, Jacobians, energies, accelerations."""
 
 from __future__ import annotations
 

@@ -1,0 +1,182 @@
+"""Robots from files: names, states, pairs, and what is refused by its name."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from robot_parts import FLOOR, robot
+
+import jaxcontact as jc
+from jaxcontact.io.mjcf import IgnoredOptionWarning
+from jaxcontact.io.mjcf_shapes import candidate_pairs
+from jaxcontact.models.robots import file_of
+
+mujoco = pytest.importorskip("mujoco")
+
+
+def test_names_keyframes_and_numbers():
+    model = jc.models.quadruped()
+    structure = model.system.structure
+    assert structure.bodies[:2] == ("trunk", "FR_hip")
+    trunk, calf = model.body("trunk"), model.joint("FL_calf")
+    assert (trunk.index, trunk.q, trunk.v) == (0, slice(0, 7), slice(0, 6))
+    assert (calf.index, calf.q, calf.v) == (6, slice(12, 13), slice(11, 12))
+    np.testing.assert_allclose(model.state.q[calf.q], -1.8)
+    assert model.system.num_controls == 12
+    assert model.dt == 0.004
+    np.testing.assert_allclose(jnp.sum(model.params.mass), 12.2)
+    for wrong, message in (
+        (model.body, "body: expected one of trunk, FR_hip"),
+        (model.joint, "joint: expected"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong("tail")
+    with pytest.raises(ValueError, match="joint: expected one of none, got 'hip'"):
+        jc.models.ramone().joint("hip")
+
+
+def test_a_keyframe_by_name_by_number_or_none():
+    text = file_of("planar_walker")
+    by_name, by_number = (jc.load_mjcf(text, keyframe=k).state for k in ("landing", 0))
+    np.testing.assert_array_equal(by_name.q, by_number.q)
+    np.testing.assert_array_equal(by_name.v[:3], [0.5, -1.0, 0.3])
+    np.testing.assert_array_equal(jc.load_mjcf(text).state.q, 0.0)
+    for wrong in ("flying", 2):
+        with pytest.raises(ValueError, match=r"keyframe: expected one of \['landing', 'crouched'\]"):
+            jc.load_mjcf(text, keyframe=wrong)
+
+
+def test_the_same_file_twice_is_the_same_system(tmp_path):
+    path = tmp_path / "robot.xml"
+    path.write_text(file_of("ant"))
+    first, second = jc.load_mjcf(path), jc.load_mjcf(mujoco.MjModel.from_xml_path(str(path)))
+    assert first.system == second.system
+    assert hash(first.system) == hash(second.system)
+    assert first.system.fingerprint == second.system.fingerprint
+    assert first.system.fingerprint != jc.models.quadruped().system.fingerprint
+
+
+def test_urdf(tmp_path):
+    path = tmp_path / "arm.urdf"
+    path.write_text(
+        '<robot name="arm"><link name="base"/><link name="link"><inertial><origin xyz="0 0 -0.5"/><mass value="2"/>'
+        '<inertia ixx="0.1" iyy="0.1" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        '<joint name="hinge" type="revolute"><parent link="base"/><child link="link"/><axis xyz="0 1 0"/>'
+        '<limit lower="-1" upper="1" effort="10" velocity="1"/></joint></robot>'
+    )
+    model = jc.load_mjcf(path)
+    np.testing.assert_allclose(jc.mass_matrix(model.system, model.params, model.state.q), [[0.1 + 2 * 0.25]])
+    assert model.system.structure.tree.joints[0].limited
+
+
+def test_pairs_are_those_of_mujoco(rng):
+    """Everything in one place: what MuJoCo then finds in contact is what may touch."""
+    mj = mujoco.MjModel.from_xml_string(robot())
+    data = mujoco.MjData(mj)
+    for margin in (mj.geom_margin, mj.pair_margin, mj.body_margin):
+        margin[:] = 100.0
+    mujoco.mj_forward(mj, data)
+    geoms = data.contact.geom
+    found = {
+        frozenset(map(int, pair)): float(f[0]) for pair, f in zip(geoms, data.contact.friction, strict=True)
+    }
+    dims = {frozenset(map(int, pair)): int(d) for pair, d in zip(geoms, data.contact.dim, strict=True)}
+    ours = {frozenset((first, second)): mu for first, second, mu in candidate_pairs(mj)}
+    expected = {pair: (mu if dims[pair] > 1 else 0.0) for pair, mu in found.items()}
+    assert len(ours) == 15
+    assert ours == expected
+
+
+REFUSED = {
+    "frictionloss": (robot(joint='frictionloss="0.1"'), "joint 'knee': frictionloss"),
+    "gravcomp": (robot(body='gravcomp="1"'), "body 'shank': gravcomp"),
+    "connect": (
+        robot(more='<equality><connect body1="shank" body2="thigh" anchor="0 0 0"/></equality>'),
+        "equality",
+    ),
+    "fluid": (robot(more='<option density="1"/>'), "fluid: option density or viscosity"),
+    "spatial tendon": (
+        robot(
+            more='<tendon><spatial name="rope"><site site="a"/><site site="b"/></spatial></tendon>',
+        ),
+        "tendon 'rope': spatial",
+    ),
+    "stiff tendon": (
+        robot(
+            more='<tendon><fixed name="band" stiffness="3"><joint joint="knee" coef="1"/></fixed></tendon>'
+        ),
+        "tendon 'band': stiffness",
+    ),
+    "muscle": (
+        robot(more='<actuator><muscle name="calf" joint="knee" lengthrange="0 1"/></actuator>'),
+        "actuator 'calf': dyntype 'muscle', gaintype 'muscle', biastype 'muscle'",
+    ),
+    "filter": (
+        robot(more='<actuator><general name="slow" joint="knee" dyntype="filter" dynprm="1"/></actuator>'),
+        "actuator 'slow': dyntype 'filter'",
+    ),
+    "site": (
+        robot(more='<actuator><motor name="jet" site="a" gear="1"/></actuator>'),
+        "actuator 'jet': transmission 'site'",
+    ),
+    "servo on a ball": (
+        robot(more='<actuator><position name="gimbal" joint="ball" kp="2"/></actuator>'),
+        "actuator 'gimbal': a position gain on a free or ball joint",
+    ),
+    "no joints": (f"<mujoco><worldbody>{FLOOR}</worldbody></mujoco>", "no joints: nothing moves"),
+    "cylinder": (
+        f'<mujoco><worldbody>{FLOOR}<body><freejoint/><geom name="can" type="cylinder" size="1 1"/></body>'
+        "</worldbody></mujoco>",
+        "no contacts between cylinder and plane .such as 'can' and 'floor'",
+    ),
+    "broken": ("<mujoco><worldbody>", "source: MuJoCo cannot read the text: XML"),
+    "massless": (
+        "<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>",
+        "source: MuJoCo cannot read the text: .*mass and inertia of moving bodies must be larger than",
+    ),
+    "unbalanced": (
+        '<mujoco><worldbody><body><freejoint/><inertial pos="0 0 0" mass="1" diaginertia="1 1 3"/></body>'
+        "</worldbody></mujoco>",
+        "source: MuJoCo cannot read the text: .*inertia must satisfy A . B >= C",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_named(name):
+    text, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message) as error:
+        jc.load_mjcf(text)
+    assert "\n" not in str(error.value)
+
+
+def test_what_cannot_be_found_or_is_no_source():
+    with pytest.raises(FileNotFoundError, match=r"source: no file 'missing.xml'"):
+        jc.load_mjcf("missing.xml")
+    with pytest.raises(TypeError, match="source: expected a path, XML text or a MjModel, got int"):
+        jc.load_mjcf(3)
+
+
+def test_what_is_ignored_is_said_once():
+    text = robot(more='<option integrator="RK4" cone="elliptic"/>').replace(
+        'name="foot" type="sphere" size="0.06" condim="1"',
+        'name="foot" type="sphere" size="0.06" condim="6" solref="0.01 1" margin="0.01"',
+    )
+    with pytest.warns(IgnoredOptionWarning) as found:
+        jc.load_mjcf(text)
+    (warning,) = found
+    assert str(warning.message) == (
+        "load_mjcf ignores option integrator, cone; solref, margin of geoms; "
+        "torsional and rolling friction (condim 4, 6)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (file_of("ant"), r"planar: joint 'root' \(free\) leaves the x-z plane"),
+        (robot(joint='axis="0 1 0.1"', free=""), r"planar: joint 'knee' \(hinge\) leaves the x-z plane"),
+    ],
+)
+def test_what_leaves_the_plane_is_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        jc.load_mjcf(text, planar=True)

@@ -1,0 +1,72 @@
+"""Derivatives of robots by every number of theirs, against central differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from robot_files import ZOO
+
+import jaxcontact as jc
+
+pytest.importorskip("mujoco")
+
+
+def check(f, tree, rng, rtol, step=1e-6):
+    """jax.grad of a scalar function of a pytree along random directions, each leaf on its own."""
+    gradient = jax.grad(f)(tree)
+    leaves, structure = jax.tree.flatten(tree)
+    for k, leaf in enumerate(leaves):
+        if not np.all(np.isfinite(leaf)) or leaf.size == 0:
+            continue
+        direction = jnp.asarray(rng.normal(size=leaf.shape))
+
+        def along(h, k=k, leaf=leaf, direction=direction):
+            moved = [*leaves[:k], leaf + h * direction, *leaves[k + 1 :]]
+            return f(jax.tree.unflatten(structure, moved))
+
+        difference = (along(step) - along(-step)) / (2 * step)
+        found = jnp.sum(jax.tree.leaves(gradient)[k] * direction)
+        scale = max(abs(float(difference)), 1e-3)
+        assert abs(float(found - difference)) < rtol * scale, (k, leaf.shape, float(found), float(difference))
+    for part in jax.tree.leaves(gradient):
+        assert np.all(np.isfinite(part))
+
+
+def test_forward_dynamics_by_every_number(rng):
+    model = jc.load_mjcf(ZOO)
+    nv = model.state.v.size
+    q = jc.retract(model.system, model.state.q, jnp.asarray(0.5 * rng.normal(size=nv)))
+    state = model.state.replace(q=q, v=jnp.asarray(rng.normal(size=nv)))
+    weights = jnp.asarray(rng.normal(size=nv))
+    controls = jnp.asarray(0.1 * rng.normal(size=6))
+
+    @jax.jit
+    def outcome(numbers):
+        params, controls, v = numbers
+        now = state.replace(v=v)
+        tau = jc.actuator_forces(model.system, params, now, controls)
+        acceleration = jc.forward_dynamics(model.system, params, now, tau)
+        limits = model.system.constraints(model.system.structure, now.q, params)[1]
+        return weights @ acceleration + jnp.sum(limits**2)
+
+    check(outcome, (model.params.replace(law=None), controls, state.v), rng, 1e-6)
+
+
+@pytest.mark.slow
+def test_a_landing_hopper_by_its_numbers():
+    """Forty steps, the foot closing on the way: mass, length, friction, control."""
+    model = jc.models.hopper()
+    soft = model.params.law.replace(stiffness=jnp.array(2e4), damping=jnp.array(300.0))
+    system, params = model.system, model.params.replace(law=soft)
+    start = model.state.replace(v=jnp.array([0.5, -1.0, 0.0, 0.0, 0.0, 0.0]))
+
+    @jax.jit
+    def far(numbers):
+        mass, length, mu, controls = numbers
+        tree = params.tree.replace(position=params.tree.position.at[2, 2].add(length))
+        changed = params.replace(mass=params.mass * mass, mu=params.mu * mu, tree=tree)
+        states, _ = jc.compliant.rollout(system, changed, start, controls, dt=2e-3)
+        return states.q[-1, 0] + states.v[-1, 2]
+
+    numbers = (jnp.array(1.0), jnp.array(0.0), jnp.array(1.0), jnp.full((40, 3), 0.2))
+    check(far, numbers, np.random.default_rng(1), 1e-5, step=1e-5)

@@ -1,0 +1,155 @@
+"""Robots in time: joints and actuators at the end of a step, limits, resting depths, free flight, gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from robot_files import on_floor
+
+import jaxcontact as jc
+
+pytest.importorskip("mujoco")
+
+
+def hinge(joint="", actuator="", ranges=""):
+    """One hinge across gravity: inertia 0.5 kg m^2 about its axis."""
+    return f"""
+    <mujoco><compiler angle="radian"/>
+      <worldbody><body><joint name="hinge" axis="0 0 1" {joint} {ranges}/>
+        <inertial pos="0 0 0" mass="1" diaginertia="0.5 0.5 0.5"/></body></worldbody>
+      <actuator>{actuator}</actuator>
+    </mujoco>"""
+
+
+def one_step(text, q, v, u, dt):
+    model = jc.load_mjcf(text)
+    state = model.state.replace(q=jnp.array([q]), v=jnp.array([v]))
+    after, info = jc.compliant.step(model.system, model.params, state, jnp.array([u]), dt=dt)
+    assert int(info.status) == 0
+    return float(after.q[0]), float(after.v[0])
+
+
+@pytest.mark.parametrize("dt", [1e-3, 10.0])
+@pytest.mark.parametrize(
+    ("text", "force"),  # at the end of the step: of position, velocity and control
+    [
+        (hinge(joint='damping="3"'), lambda q, v, u: u - 3.0 * v),
+        (hinge(joint='stiffness="40" springref="0.2"'), lambda q, v, u: u - 40.0 * (q - 0.2)),
+        (
+            hinge(actuator='<position joint="hinge" kp="1e6" kv="1e3" gear="2"/>'),
+            lambda q, v, u: 2.0 * (1e6 * (u - 2.0 * q) - 1e3 * 2.0 * v),
+        ),
+        (hinge(actuator='<velocity joint="hinge" kv="50"/>'), lambda q, v, u: 50.0 * (u - v)),
+    ],
+)
+def test_linear_forces_act_at_the_end_of_a_step(text, force, dt):
+    """Implicit Euler of 0.5 vdot = force(q, v, u), solved for v+ as what it is: linear."""
+    q, v, u = 0.3, -1.2, 0.7
+
+    def miss(w):
+        return 0.5 * (w - v) - dt * force(q + dt * w, w, u)
+
+    slope = miss(1.0) - miss(0.0)
+    expected = -miss(0.0) / slope
+    np.testing.assert_allclose(
+        one_step(text, q, v, u, dt), (q + dt * expected, expected), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_an_actuator_at_the_end_of_its_range_pushes_with_all_its_force():
+    servo = '<position joint="hinge" kp="1e6" forcelimited="true" forcerange="-2 2"/>'
+    _, v = one_step(hinge(actuator=servo), 0.3, 0.0, 5.0, 0.01)
+    np.testing.assert_allclose(v, 2.0 * 0.01 / 0.5, rtol=1e-12)
+    motor = '<motor joint="hinge" gear="3" ctrllimited="true" ctrlrange="-1 1"/>'
+    _, v = one_step(hinge(actuator=motor), 0.0, 0.0, 5.0, 0.01)
+    np.testing.assert_allclose(v, 3.0 * 0.01 / 0.5, rtol=1e-12)
+
+
+def test_limits_are_rows_and_push_back():
+    text = hinge(joint='range="-0.5 0.8"')
+    model = jc.load_mjcf(text)
+    terms = jc.constraint_terms(model.system, model.params, model.state.replace(q=jnp.array([0.9])))
+    np.testing.assert_allclose(terms.phi, [1.4, -0.1], rtol=1e-14)
+    np.testing.assert_array_equal(terms.G, [[1.0], [-1.0]])
+    stiff = model.params.law.replace(stiffness=jnp.array(1e4), damping=jnp.array(0.0))
+    params = model.params.replace(law=stiff)
+    state = model.state.replace(q=jnp.array([0.9]))
+    after, _ = jc.compliant.step(model.system, params, state, jnp.zeros(1), dt=1e-3)
+    # 0.5 w = -1e-3 1e4 (0.1 + 1e-3 w)
+    np.testing.assert_allclose(after.v[0], -1e-3 * 1e4 * 0.1 / (0.5 + 1e-6 * 1e4), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("geom", "height", "contacts"),
+    [
+        ('type="sphere" size="0.1"', 0.1, 1),
+        ('type="capsule" size="0.05 0.2" euler="0 90 0"', 0.05, 2),
+        ('type="box" size="0.2 0.1 0.05"', 0.05, 4),
+    ],
+)
+def test_a_body_rests_as_deep_as_weight_over_stiffness(geom, height, contacts):
+    model = jc.load_mjcf(on_floor(geom))
+    np.testing.assert_array_equal(model.params.mu, 1.0)  # the larger of the two
+    state = model.state.replace(q=model.state.q.at[2].set(height))
+    controls = jnp.zeros((60, 6))
+    states, info = jc.compliant.rollout(model.system, model.params, state, controls, dt=0.01)
+    assert not np.any(info.status)
+    depth = 2.0 * 9.81 / contacts / float(model.params.law.stiffness)
+    np.testing.assert_allclose(height - states.q[-1, 2], depth, rtol=1e-6)
+    assert np.max(np.abs(states.v[-1])) < 1e-6
+
+
+def test_a_quadruped_stands_on_its_servos():
+    model = jc.models.quadruped()
+    controls = jnp.tile(model.state.q[7:], (300, 1))
+    states, info = jc.compliant.rollout(model.system, model.params, model.state, controls, dt=0.01)
+    assert not np.any(info.status)
+    last = jax.tree.map(lambda x: x[-1], states)
+    gaps = jc.contact_terms(model.system, model.params, last).phi
+    weight = 9.81 * float(jnp.sum(model.params.mass))
+    np.testing.assert_allclose(-jnp.sum(gaps) * model.params.law.stiffness, weight, rtol=2e-3)
+    assert np.max(np.abs(last.v)) < 1e-3
+    with pytest.raises(ValueError, match=r"controls: expected shape \(T, 12\), got \(300, 18\)"):
+        jc.compliant.rollout(model.system, model.params, model.state, jnp.zeros((300, 18)), dt=0.01)
+    with pytest.raises(ValueError, match=r"tau: expected shape \(12,\), got \(18,\)"):
+        jc.compliant.step(model.system, model.params, model.state, jnp.zeros(18), dt=0.01)
+
+
+def test_energy_changes_by_what_dampers_take(rng):
+    """dE/dt = -v D v in flight: kinetic, potential and spring energy, bias and forces of joints fit together."""
+    model = jc.models.half_cheetah()
+    system, params = model.system, model.params
+    v = jnp.asarray(rng.normal(size=9))
+    state = model.state.replace(q=model.state.q + 0.4 * v, v=v)
+
+    @jax.jit
+    def power(params):
+        acceleration = jc.forward_dynamics(system, params, state, jnp.zeros(9))
+
+        def energy(q, v):
+            now = state.replace(q=q, v=v)
+            return jc.kinetic_energy(system, params, now) + jc.potential_energy(system, params, now)
+
+        return jax.jvp(energy, (state.q, v), (v, acceleration))[1]
+
+    np.testing.assert_allclose(power(params), -v @ (params.tree.damping * v), rtol=1e-10)
+
+
+def test_inverse_and_forward_dynamics_undo_each_other(rng):
+    model = jc.models.quadruped()
+    state = model.state.replace(v=jnp.asarray(rng.normal(size=18)))
+    acceleration = jnp.asarray(rng.normal(size=18))
+    tau = jc.inverse_dynamics(model.system, model.params, state, acceleration)
+    found = jc.forward_dynamics(model.system, model.params, state, tau)
+    np.testing.assert_allclose(found, acceleration, rtol=1e-9)
+
+
+def test_questions_asked_wrongly():
+    model = jc.models.quadruped()
+    system, params, state = model.system, model.params, model.state
+    with pytest.raises(ValueError, match="body: expected one of trunk, FR_hip"):
+        jc.point_jacobian(system, params, state.q, "tail", jnp.zeros(3))
+    with pytest.raises(TypeError, match="q: expected an array, got list"):
+        jc.forward_kinematics(system, params, [0.0])
+    with pytest.raises(ValueError, match=r"controls: expected shape \(12,\), got \(18,\)"):
+        jc.actuator_forces(system, params, state, jnp.zeros(18))
