@@ -178,7 +178,7 @@ def add_inspect(commands: Any) -> argparse.ArgumentParser:
 def check_inspect(options: argparse.Namespace) -> None:
     """Raise UsageError where there is no such file."""
     if not Path(options.file).is_file():
-        raise UsageError(f"no file {options.file}")
+        raise UsageError(f"FILE: no file {options.file!r}")
 
 
 def add_stability(commands: Any) -> argparse.ArgumentParser:

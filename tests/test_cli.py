@@ -368,4 +368,4 @@ def test_inspect_tells_what_a_robot_is_made_of(capsys: pytest.CaptureFixture[str
     ):
         assert line in printed, printed
     assert main(["inspect", "missing.xml"]) == 2
-    assert capsys.readouterr().err == "jaxcontact: source: no file 'missing.xml'\n"
+    assert capsys.readouterr().err == "jaxcontact: FILE: no file 'missing.xml'\n"
