@@ -46,7 +46,9 @@ NEWTON = Newton()
 
 
 class StepInfo(Record):
-    """What a step says beside its result. Forces in N, nk constraints as in `Law`, nr rows as in the terms.
+    """What a step says beside its result.
+
+    Forces in N, nk constraints as in `Law`, nr rows as in the terms.
 
     Attributes:
         status: uint32 bits of `Status`.
