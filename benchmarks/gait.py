@@ -22,7 +22,8 @@ from jax.flatten_util import ravel_pytree
 import jaxcontact as jc
 from benchmarks import stepped_gait
 from benchmarks.runner import Case
-from jaxcontact import gaits, optimize
+from jaxcontact import optimize
+from jaxcontact.optimize import gaits
 
 PENALTY, STEPS, RATE = 10.0, 200, 0.01
 

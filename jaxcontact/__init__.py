@@ -7,17 +7,15 @@ TYPE_CHECKING = False  # type checkers take it for true; `typing` takes a while 
 if TYPE_CHECKING:
     from jaxcontact import compliant as compliant
     from jaxcontact import ess as ess
-    from jaxcontact import gaits as gaits
     from jaxcontact import impact as impact
-    from jaxcontact import joints as joints
     from jaxcontact import mechanics as mechanics
     from jaxcontact import models as models
     from jaxcontact import optimize as optimize
-    from jaxcontact import rotations as rotations
     from jaxcontact import simulate as simulate
     from jaxcontact import stability as stability
     from jaxcontact import viz as viz
-    from jaxcontact.cores import on_all_cores as on_all_cores
+    from jaxcontact.algebra import rotations as rotations
+    from jaxcontact.batching.all_cores import on_all_cores as on_all_cores
     from jaxcontact.geometry import Box as Box
     from jaxcontact.geometry import Capsule as Capsule
     from jaxcontact.geometry import ConvexMesh as ConvexMesh
@@ -37,9 +35,22 @@ if TYPE_CHECKING:
     from jaxcontact.mechanics import forward_dynamics as forward_dynamics
     from jaxcontact.mechanics import forward_kinematics as forward_kinematics
     from jaxcontact.mechanics import inverse_dynamics as inverse_dynamics
+    from jaxcontact.mechanics import joints as joints
     from jaxcontact.mechanics import kinetic_energy as kinetic_energy
     from jaxcontact.mechanics import point_jacobian as point_jacobian
     from jaxcontact.mechanics import potential_energy as potential_energy
+    from jaxcontact.mechanics.system import Model as Model
+    from jaxcontact.mechanics.system import Params as Params
+    from jaxcontact.mechanics.system import State as State
+    from jaxcontact.mechanics.system import Structure as Structure
+    from jaxcontact.mechanics.system import Symmetry as Symmetry
+    from jaxcontact.mechanics.system import System as System
+    from jaxcontact.mechanics.system import bias as bias
+    from jaxcontact.mechanics.system import free_poses as free_poses
+    from jaxcontact.mechanics.system import mass_matrix as mass_matrix
+    from jaxcontact.mechanics.system import retract as retract
+    from jaxcontact.mechanics.system import velocity_map as velocity_map
+    from jaxcontact.optimize import gaits as gaits
     from jaxcontact.precision import PrecisionWarning as PrecisionWarning
     from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
     from jaxcontact.solvers.lcp import Lemke as Lemke
@@ -47,17 +58,6 @@ if TYPE_CHECKING:
     from jaxcontact.status import FailureError as FailureError
     from jaxcontact.status import Status as Status
     from jaxcontact.status import raise_if_failed as raise_if_failed
-    from jaxcontact.system import Model as Model
-    from jaxcontact.system import Params as Params
-    from jaxcontact.system import State as State
-    from jaxcontact.system import Structure as Structure
-    from jaxcontact.system import Symmetry as Symmetry
-    from jaxcontact.system import System as System
-    from jaxcontact.system import bias as bias
-    from jaxcontact.system import free_poses as free_poses
-    from jaxcontact.system import mass_matrix as mass_matrix
-    from jaxcontact.system import retract as retract
-    from jaxcontact.system import velocity_map as velocity_map
     from jaxcontact.terms import ConstraintTerms as ConstraintTerms
     from jaxcontact.terms import ContactTerms as ContactTerms
     from jaxcontact.terms import constraint_terms as constraint_terms
@@ -69,18 +69,15 @@ else:
             "": (
                 "compliant",
                 "ess",
-                "gaits",
                 "impact",
-                "joints",
                 "mechanics",
                 "models",
                 "optimize",
-                "rotations",
                 "simulate",
                 "stability",
                 "viz",
             ),
-            "cores": ("on_all_cores",),
+            "batching.all_cores": ("on_all_cores",),
             "geometry": (
                 "Box",
                 "Capsule",
@@ -96,7 +93,10 @@ else:
                 "hull_faces",
             ),
             "io": ("from_mujoco", "load_mjcf", "to_mujoco"),
+            "algebra": ("rotations",),
+            "optimize": ("gaits",),
             "mechanics": (
+                "joints",
                 "actuator_forces",
                 "forward_dynamics",
                 "forward_kinematics",
@@ -108,7 +108,7 @@ else:
             "precision": ("PrecisionWarning",),
             "solvers.lcp": ("LcpInfo", "Lemke", "solve_lcp"),
             "status": ("FailureError", "Status", "raise_if_failed"),
-            "system": (
+            "mechanics.system": (
                 "Model",
                 "Params",
                 "State",

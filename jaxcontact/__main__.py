@@ -1,6 +1,6 @@
 """`python -m jaxcontact` is the command line."""
 
-from jaxcontact.cli import process
+from jaxcontact.cli.main import process
 
 if __name__ == "__main__":
     process()

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import body_rows, geometry
+from jaxcontact import geometry
 from jaxcontact._pytree import Record, static
-from jaxcontact.body_rows import BodyRows
-from jaxcontact.system import (
+from jaxcontact.algebra import body_rows
+from jaxcontact.algebra.body_rows import BodyRows
+from jaxcontact.mechanics.system import (
     Motion,
     Params,
     State,

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxcontact.block_tridiagonal import BlockTridiagonal, factorise_chain, solve_chain
+from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, factorise_chain, solve_chain
 
 
 def chain(rng, size, blocks):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxcontact import body_rows
-from jaxcontact.body_rows import BodyRows, Diagonal
+from jaxcontact.algebra import body_rows
+from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 
 CHAIN = ((0, 1, 2, 3, 4), (-1, 0, 1, 2, 3))
 # Two contacts of one pair, both orders, a body alone, the world first, neighbours but one.

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxcontact import catalogue, gait_command, impact, models, stability, viz
-from jaxcontact.cli import main
-from jaxcontact.impact import sampling
-from jaxcontact.impact.coverage import LEAST
-from jaxcontact.impact_command import _reporter
+from jaxcontact import impact, models, stability, viz
+from jaxcontact.cli import catalogue, gait
+from jaxcontact.cli.impact import _reporter
+from jaxcontact.cli.main import main
+from jaxcontact.impact.analysis.coverage import LEAST
+from jaxcontact.impact.sampling import driver
+from jaxcontact.mechanics.system import Model, System
 from jaxcontact.models.robots import file_of
-from jaxcontact.solvers import modes
+from jaxcontact.solvers import contact_modes
 from jaxcontact.stability.chart import FIGURES
-from jaxcontact.system import Model, System
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -233,10 +234,10 @@ def test_the_catalogue_knows_the_models(name: str) -> None:
 
 
 def test_the_catalogue_knows_the_choices_of_the_options() -> None:
-    assert catalogue.SELECTIONS == sampling.SELECTIONS
-    assert catalogue.MAX_ENUMERATED == modes.MAX_ENUMERATED
+    assert catalogue.SELECTIONS == driver.SELECTIONS
+    assert catalogue.MAX_ENUMERATED == contact_modes.MAX_ENUMERATED
     assert catalogue.LEAST_COVERED == 2 * LEAST
-    assert tuple(gait_command.MODELS) == catalogue.GAITS
+    assert tuple(gait.MODELS) == catalogue.GAITS
     assert catalogue.METHODS == stability.METHODS
     assert tuple(FIGURES) == catalogue.CHARTS
 
@@ -287,8 +288,8 @@ def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_
 def test_the_picture_of_a_long_run_says_how_much_it_shows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jaxcontact.impact_command.SHOWN", 100)
-    monkeypatch.setattr("jaxcontact.impact.sampling.CHECKPOINT_CHUNK", 150)
+    monkeypatch.setattr("jaxcontact.cli.impact.SHOWN", 100)
+    monkeypatch.setattr("jaxcontact.impact.sampling.driver.CHECKPOINT_CHUNK", 150)
     titles = []
     plot = viz.plot_impact_set
     monkeypatch.setattr(
@@ -307,7 +308,7 @@ def test_progress_has_a_rate_without_what_was_stored(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 3.0, 5.0, 6.0, 15.0])
-    monkeypatch.setattr("jaxcontact.impact_command.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("jaxcontact.cli.impact.time.perf_counter", lambda: next(clock))
     report = _reporter(500)
     for done in (400, 500, 600, 700, 1600):
         report(done, 2600)

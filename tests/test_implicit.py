@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxcontact import implicit
+from jaxcontact.algebra import implicit
 
 N = 4
 

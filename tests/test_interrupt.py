@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.cli import _end_on_interrupt, main
+from jaxcontact.cli.main import _end_on_interrupt, main
 
 PRESSES = 5
 COMMAND = [sys.executable, "-m", "jaxcontact", "impact", "rocking_block"]

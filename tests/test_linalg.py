@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import random_spd
 
-from jaxcontact import linalg
+from jaxcontact.algebra import small_dense
 
-inverse_of = jax.jit(linalg.generalized_inverse)
-spd_inverse_of = jax.jit(linalg.spd_inverse)
+inverse_of = jax.jit(small_dense.generalized_inverse)
+spd_inverse_of = jax.jit(small_dense.spd_inverse)
 
 
 def of_rank(rng, n, rank):
@@ -48,7 +48,7 @@ def test_generalized_inverse_of_zero_and_of_permuted_diagonals():
 
 
 def test_rank_is_relative_to_the_largest_entry():
-    tiny = linalg.pivot_tolerance(jnp.float64)
+    tiny = small_dense.pivot_tolerance(jnp.float64)
     assert tiny == pytest.approx(np.finfo(float).eps ** 0.7)
     for size in (1e-200, 1.0, 1e200):
         assert int(inverse_of(size * jnp.diag(jnp.array([1.0, 2 * tiny])))[1]) == 2
@@ -132,12 +132,12 @@ def test_worst_pivot_agrees_with_the_eigenvalues(rng):
 
 def test_a_batch_gives_what_single_calls_give(rng):
     squares = np.stack([of_rank(rng, 4, rank) for rank in (4, 3, 2, 0)])
-    G, rank = jax.jit(jax.vmap(linalg.generalized_inverse))(jnp.array(squares))
+    G, rank = jax.jit(jax.vmap(small_dense.generalized_inverse))(jnp.array(squares))
     assert rank.tolist() == [4, 3, 2, 0]
     for i, A in enumerate(squares):
         np.testing.assert_allclose(G[i], inverse_of(jnp.array(A))[0], rtol=1e-13, atol=1e-13)
     mass = np.stack([random_spd(rng, 4), -np.eye(4), random_spd(rng, 4)])
-    inverse, pivot = jax.jit(jax.vmap(linalg.spd_inverse))(jnp.array(mass))
+    inverse, pivot = jax.jit(jax.vmap(small_dense.spd_inverse))(jnp.array(mass))
     assert (np.asarray(pivot) > 0).tolist() == [True, False, True]
     for i in (0, 2):
         expected = np.linalg.inv(mass[i])
@@ -148,6 +148,6 @@ def test_a_batch_gives_what_single_calls_give(rng):
 def test_results_have_the_dtype_of_the_matrix():
     for dtype in (jnp.float32, jnp.zeros(0).dtype):
         A = jnp.eye(3, dtype=dtype)
-        assert {x.dtype for x in linalg.spd_inverse(A)} == {jnp.dtype(dtype)}
-        G, rank = linalg.generalized_inverse(A)
+        assert {x.dtype for x in small_dense.spd_inverse(A)} == {jnp.dtype(dtype)}
+        G, rank = small_dense.generalized_inverse(A)
         assert (G.dtype, rank.dtype) == (jnp.dtype(dtype), jnp.dtype(jnp.int32))

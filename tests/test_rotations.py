@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference
 
-from jaxcontact import rotations as rot
+from jaxcontact.algebra import rotations as rot
 
 
 def unit(rng):

@@ -12,7 +12,7 @@ from benchmarks.fuzz import oracles
 from benchmarks.fuzz.problems import random_batch, some_units
 from benchmarks.fuzz.rounds import EXACT, LAW, SIZE, Round, Stepped, compiled
 from benchmarks.fuzz.tally import Tally
-from jaxcontact.impact.contact_space import friction_directions
+from jaxcontact.impact.laws.contact_space import friction_directions
 
 PLANE, SPACE = (3, 2, 6), (3, 3, 6)  # nc, 1 + nt, nv
 STEPS = 4  # of a sample

@@ -7,7 +7,7 @@ from jaxcontact.compliant.solve import StepInfo as StepInfo
 from jaxcontact.compliant.solve import solve as solve
 from jaxcontact.compliant.step import rollout as rollout
 from jaxcontact.compliant.step import step as step
-from jaxcontact.law import Hertz as Hertz
-from jaxcontact.law import Law as Law
-from jaxcontact.law import Smooth as Smooth
-from jaxcontact.law import foundation_stiffness as foundation_stiffness
+from jaxcontact.mechanics.material import Hertz as Hertz
+from jaxcontact.mechanics.material import Law as Law
+from jaxcontact.mechanics.material import Smooth as Smooth
+from jaxcontact.mechanics.material import foundation_stiffness as foundation_stiffness

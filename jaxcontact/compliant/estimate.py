@@ -18,8 +18,8 @@ from jaxcontact.compliant.problem import (
     row_law,
 )
 from jaxcontact.compliant.step import assemble
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.solvers import cone_newton, row_algebra
-from jaxcontact.system import Params, State, System, check_mechanism
 
 TIE_BREAK = 1e6  # slope x mobility of a row at least: compliance must not bear on what motion tells
 REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing

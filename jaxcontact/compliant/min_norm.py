@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact import linalg
+from jaxcontact.algebra import small_dense
 from jaxcontact.compliant.problem import Problem, columns_of, count_rows, row_law, slope_cap
 from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
@@ -29,12 +29,12 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
     nb, nl, nc, axes = count_rows(terms.kind)
     nr, singles, G = len(terms.kind), nb + nl, columns_of(terms).T
     row = row_law(problem)
-    inverse, _ = linalg.spd_inverse(problem.M)
+    inverse, _ = small_dense.spd_inverse(problem.M)
     free = problem.v + h * (inverse @ problem.f)
     c = row.base - row.rate * (G @ free)
     system = jnp.eye(nr, dtype=G.dtype) + (h * row.rate)[:, None] * (G @ inverse @ G.T)
     # Bilateral forces follow from the others: lam_b = known + follow lam.
-    solved = linalg.generalized_inverse(system[:nb, :nb])[0] if nb else system[:0, :0]
+    solved = small_dense.generalized_inverse(system[:nb, :nb])[0] if nb else system[:0, :0]
     lift = jnp.concatenate([-solved @ system[:nb, nb:], jnp.eye(nr - nb, dtype=G.dtype)])
     known = jnp.concatenate([solved @ c[:nb], jnp.zeros(nr - nb, G.dtype)])
     reduced, rest = system @ lift, c - system @ known
@@ -50,7 +50,7 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
     columns = jnp.concatenate([reduced[heads] / size[heads, None], unit[:bound], cone]).T
     least = jnp.concatenate([rest[heads] / size[heads], jnp.zeros(bound + nc * axes, G.dtype)])
     # Far smaller in some directions than the diagonal tells: beta weighs 1e13 where friction is stiff.
-    softness, _ = linalg.spd_inverse(hessian)
+    softness, _ = small_dense.spd_inverse(hessian)
     mobility = row_algebra.isotropic(jnp.sum((softness @ columns) * columns, axis=0), 2 * bound, nc)
     slope = slope_cap(G.dtype) / jnp.where(mobility > 0, mobility, 1.0)
     program = ConeProgram(

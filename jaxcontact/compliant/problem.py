@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.body_rows import BodyRows
-from jaxcontact.law import Law
+from jaxcontact.algebra.body_rows import BodyRows
+from jaxcontact.mechanics.material import Law
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.row_algebra import diagonal, row_mobility
 from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
+from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.arguments import check_count, check_type
-from jaxcontact.block_tridiagonal import BlockTridiagonal
-from jaxcontact.body_rows import BodyRows
 from jaxcontact.compliant import min_norm, staggered
 from jaxcontact.compliant.energy import gains_energy
 from jaxcontact.compliant.problem import Problem, by_axis, by_contact, convex_program, count_rows, row_law
@@ -109,9 +109,9 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
         if isinstance(hessian, BlockTridiagonal):
             invert = functools.partial(row_algebra.solve_factored, row_algebra.factorise(hessian))
         elif cone == "staggered":  # not symmetric
-            invert = functools.partial(jnp.matmul, linalg.generalized_inverse(hessian)[0])
+            invert = functools.partial(jnp.matmul, small_dense.generalized_inverse(hessian)[0])
         else:
-            invert = functools.partial(linalg.cholesky_solve_lanes, linalg.cholesky_lanes(hessian))
+            invert = functools.partial(small_dense.cholesky_solve_lanes, small_dense.cholesky_lanes(hessian))
         momentum, misfit = misfits
         dx, dp = cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
         return -dx, -dp

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact import linalg
+from jaxcontact.algebra import small_dense
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
@@ -29,7 +29,7 @@ def linearised(
     response = cone_program.residuals(program, x, p)[2]
     hessian = cone_program.hessian(program, response)
     assert isinstance(hessian, jax.Array)
-    inverse, _ = linalg.generalized_inverse(hessian)
+    inverse, _ = small_dense.generalized_inverse(hessian)
     invert = functools.partial(jnp.matmul, inverse)
     return cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
 

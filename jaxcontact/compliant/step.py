@@ -9,13 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.algebra.body_rows import Diagonal
 from jaxcontact.arguments import check_array, check_positive, check_type
-from jaxcontact.body_rows import Diagonal
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
-from jaxcontact.gyroscopic import turned_by_gyroscopes
-from jaxcontact.status import Status, flag
-from jaxcontact.system import (
+from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
+from jaxcontact.mechanics.system import (
     Params,
     State,
     System,
@@ -25,6 +24,7 @@ from jaxcontact.system import (
     mass_matrix,
     retract,
 )
+from jaxcontact.status import Status, flag
 from jaxcontact.terms import constraint_terms, kept_by_body, rows_by_body
 
 

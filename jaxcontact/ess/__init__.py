@@ -12,5 +12,5 @@ from jaxcontact.ess.integrate import integrate as integrate
 from jaxcontact.ess.saltation import ordering_map as ordering_map
 from jaxcontact.ess.saltation import rescale_guards as rescale_guards
 from jaxcontact.ess.saltation import saltation_matrix as saltation_matrix
-from jaxcontact.event_system import EventSystem as EventSystem
+from jaxcontact.mechanics.event_system import EventSystem as EventSystem
 from jaxcontact.solvers.ode import DormandPrince as DormandPrince

@@ -16,14 +16,14 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number
-from jaxcontact.ess import band
-from jaxcontact.ess.corner import Direction, across_corner
+from jaxcontact.ess import guard_crossing
+from jaxcontact.ess.event_step import CROSS, UNUSED
 from jaxcontact.ess.inputs import Inputs, Options
 from jaxcontact.ess.integrate import MAX_EVENTS, MAX_STEPS, flow_info, run
 from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
-from jaxcontact.ess.turn import CROSS, UNUSED
-from jaxcontact.event_system import EventSystem
+from jaxcontact.ess.simultaneous_crossing import Direction, across_corner
+from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 
@@ -96,10 +96,10 @@ def _along(
     def cross(c: _Carry, row: Any) -> _Carry:
         k = row[1]
         f, df = jax.jvp(lambda x, d: field(c.t, x, c.crossed, d), (c.x, fixed), (c.dx, direction))
-        done = band.cross(es, inputs.params, inputs.control, c.t, c.x, f, c.crossed, k)
+        done = guard_crossing.cross(es, inputs.params, inputs.control, c.t, c.x, f, c.crossed, k)
         _, rate = es.guard_rates(c.x, f, inputs.params)
         new = done.t > c.until
-        width = band.TIE * eps[k] / rate[k] if corner_tol is None else corner_tol
+        width = guard_crossing.TIE * eps[k] / rate[k] if corner_tol is None else corner_tol
         until = jnp.where(new, done.t + width, c.until)
 
         def through(c: _Carry) -> _Carry:

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import implicit
-from jaxcontact.event_system import EventSystem
-from jaxcontact.law import Law
-from jaxcontact.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.algebra import implicit
+from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.system import Params, State, System, bias, mass_matrix, position_rate
 from jaxcontact.terms import contact_gaps, contact_velocities
 
 

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import check_number
-from jaxcontact.ess import band
-from jaxcontact.event_system import EventSystem
+from jaxcontact.ess import guard_crossing
+from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 
@@ -51,7 +51,7 @@ def start_mask(
     """
     h = es.guards(x0, params)
     if crossed0 is None:
-        return h >= 0, jnp.any(jnp.abs(h) <= band.TIE * eps)
+        return h >= 0, jnp.any(jnp.abs(h) <= guard_crossing.TIE * eps)
     return crossed0, jnp.any(~crossed0 & (h > eps))
 
 

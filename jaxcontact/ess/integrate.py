@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.ess.event_step import CROSS, Setting
 from jaxcontact.ess.inputs import Inputs, Options, allowed_error, bad_settings, check, start_mask
 from jaxcontact.ess.plan import Plan, make_plan
 from jaxcontact.ess.replay import end_state, replay
-from jaxcontact.ess.turn import CROSS, Setting
-from jaxcontact.event_system import EventSystem
+from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 

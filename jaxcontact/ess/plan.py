@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.ess import band
-from jaxcontact.ess.turn import Setting, State, begin, cross, graze, smooth
-from jaxcontact.event_system import EventSystem
+from jaxcontact.ess import guard_crossing
+from jaxcontact.ess.event_step import Setting, State, begin, cross, graze, smooth
+from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.status import Status, flag
 
 
@@ -77,10 +77,10 @@ def _turn(es: EventSystem, s: Setting, c: State, max_events: int) -> State:
     """Cross the guard that comes first if a band has been entered, else take a smooth step."""
     h, rate = es.guard_rates(c.x, c.f, s.params)
     index = jnp.arange(h.shape[0], dtype=jnp.int32)
-    ready = c.ready | (~c.crossed & (h < -(1.0 + band.TIE) * s.eps))
+    ready = c.ready | (~c.crossed & (h < -(1.0 + guard_crossing.TIE) * s.eps))
     # Re-armed on its guard and already coming back, turned round by another's jump: crossed again.
     waits = ~c.crossed & ~ready & (rate > 0)
-    again = waits & (c.last >= 0) & (jnp.abs(h) <= band.TIE * s.eps)
+    again = waits & (c.last >= 0) & (jnp.abs(h) <= guard_crossing.TIE * s.eps)
     forced = again | (index == c.entered)
     candidate = ~c.crossed & (ready | forced)
     inside = candidate & ((h >= -s.eps) | forced)

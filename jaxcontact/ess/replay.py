@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.ess import band
+from jaxcontact.ess import guard_crossing
+from jaxcontact.ess.event_step import CROSS, ENTER, SMOOTH, UNUSED
 from jaxcontact.ess.inputs import Inputs
 from jaxcontact.ess.plan import Plan
-from jaxcontact.ess.turn import CROSS, ENTER, SMOOTH, UNUSED
-from jaxcontact.event_system import EventSystem
+from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
 
 
@@ -42,7 +42,7 @@ def one_step(
 
     def across(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         f = es.xdot(t, x, crossed, control, params)
-        done = band.cross(es, params, control, t, x, f, crossed, guard)
+        done = guard_crossing.cross(es, params, control, t, x, f, crossed, guard)
         return done.t, done.x, done.crossed
 
     def smooth(t: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -50,7 +50,7 @@ def one_step(
         trial = ode.step(f, t, x, whole - t, f(t, x))
         t_e, x_e = lax.cond(
             kind == ENTER,
-            lambda trial: band.enter(es, params, control, trial, t, end, crossed, guard, level),
+            lambda trial: guard_crossing.enter(es, params, control, trial, t, end, crossed, guard, level),
             lambda trial: (end, trial.x1),
             trial,
         )

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.ess.inputs import check_guards
-from jaxcontact.event_system import EventSystem
+from jaxcontact.mechanics.event_system import EventSystem
 
 
 def saltation_matrix(

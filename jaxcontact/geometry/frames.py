@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import rotations
+from jaxcontact.algebra import rotations
 from jaxcontact.geometry.shapes import WORLD
 
 

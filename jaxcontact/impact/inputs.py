@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import linalg
+from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_array as check_array
 from jaxcontact.arguments import check_count as check_count
 from jaxcontact.arguments import check_type
@@ -151,7 +151,7 @@ def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array,
     finite &= jnp.isfinite(v @ (terms.M @ v))  # every law compares with the energy
     size = jnp.sqrt(jnp.abs(jnp.diagonal(terms.M)))
     symmetric = jnp.all(jnp.abs(terms.M - terms.M.T) <= SYMMETRY * size[:, None] * size[None])
-    _, pivot = linalg.spd_inverse(jax.lax.stop_gradient(terms.M))
+    _, pivot = small_dense.spd_inverse(jax.lax.stop_gradient(terms.M))
     valid = symmetric & (pivot > 0) & jnp.all(terms.mu >= 0)
     status = (
         flag(~finite, Status.NONFINITE)

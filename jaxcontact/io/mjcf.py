@@ -14,9 +14,9 @@ from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, geometry_of
 from jaxcontact.io.mjcf_support import default_law, ignored, refused
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, transmission, tree_numbers, tree_of
 from jaxcontact.io.mujoco_package import mujoco_package
-from jaxcontact.law import Law
+from jaxcontact.mechanics.material import Law
 from jaxcontact.mechanics.robot import tree_system
-from jaxcontact.system import Model, Params, State, Structure
+from jaxcontact.mechanics.system import Model, Params, State, Structure
 
 
 class IgnoredOptionWarning(UserWarning):

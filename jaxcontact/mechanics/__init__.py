@@ -1,5 +1,6 @@
 """Mechanics of a tree of bodies: poses, mass matrix and bias, actuators; what users ask of a mechanism."""
 
+from jaxcontact.mechanics import joints as joints
 from jaxcontact.mechanics.robot import actuator_forces as actuator_forces
 from jaxcontact.mechanics.robot import forward_dynamics as forward_dynamics
 from jaxcontact.mechanics.robot import forward_kinematics as forward_kinematics

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import rotations
+from jaxcontact.algebra import rotations
+from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import VELOCITIES, Tree, TreeParams, dofs, of_kind, scalar_places
-from jaxcontact.system import Params, Structure
 
 
 def _turns(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarray) -> jax.Array:

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from jaxcontact.mechanics.kinematics import Kinematics, body_motions, solve
 from jaxcontact.mechanics.spatial import FORCE_CROSS, bilinear, inertia, multiply, rotate
+from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import dofs
-from jaxcontact.system import Params, Structure
 
 
 def _inertias(params: Params, found: Kinematics) -> jax.Array:

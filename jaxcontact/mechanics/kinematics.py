@@ -27,8 +27,8 @@ from jaxcontact.mechanics.spatial import (
     rotate,
     unit,
 )
+from jaxcontact.mechanics.system import Motion, Params, Structure
 from jaxcontact.mechanics.tree import Tree, TreeParams, dofs, nodes, of_kind, roots, scalar_places
-from jaxcontact.system import Motion, Params, Structure
 
 
 class Kinematics(NamedTuple):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_array, check_type
 from jaxcontact.mechanics import actuators, dynamics, kinematics
-from jaxcontact.system import (
+from jaxcontact.mechanics.system import (
     Mechanics,
     Params,
     State,

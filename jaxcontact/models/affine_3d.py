@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.event_system import EventSystem
-from jaxcontact.system import Model
+from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.system import Model
 
 # Rows of the affine fields, coefficients of (x, y, 1), for (x < 0, y < 0), (x >= 0, y < 0),
 # (x < 0, y >= 0), (x >= 0, y >= 0).

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Disc
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:

@@ -7,9 +7,9 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jaxcontact import rotations
+from jaxcontact.algebra import rotations
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:

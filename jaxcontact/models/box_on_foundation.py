@@ -7,11 +7,11 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jaxcontact import rotations
+from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_number
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.law import Law, foundation_stiffness
-from jaxcontact.system import Model, Params, State, Structure, System, free_poses
+from jaxcontact.mechanics.material import Law, foundation_stiffness
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 SIDE, DENSITY, DEPTH, TURNING = 1.0, 8.0, 1.0, 10.0  # m, kg/m^3, m, rad/s
 

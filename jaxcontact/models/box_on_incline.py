@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.law import Hertz, Law
-from jaxcontact.system import Model, Params, State, Structure, System, free_poses
+from jaxcontact.mechanics.material import Hertz, Law
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 SLOPE = math.radians(15.0)
 SIZE = (0.2, 0.1, 0.05)  # m, along the slope, across, high

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_positive
 from jaxcontact.geometry import Disc, HalfSpace
-from jaxcontact.system import Model, Params, State, Structure, Symmetry, System
+from jaxcontact.mechanics.system import Model, Params, State, Structure, Symmetry, System
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.geometry import HalfSpace, Point
-from jaxcontact.law import Law
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 GRAVITY = 9.81
 

@@ -7,10 +7,11 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jaxcontact import joints, rotations
+from jaxcontact.algebra import rotations
 from jaxcontact.geometry import Disc
-from jaxcontact.law import Law
-from jaxcontact.system import Model, Params, State, Structure, System, free_poses
+from jaxcontact.mechanics import joints
+from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 MASS, LENGTH, RADIUS, GRAVITY = 1.0, 1.0, 0.1, 9.81
 BOB = (Disc(name="bob", body="bob", radius="radius"),)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_count
 from jaxcontact.geometry import HalfSpace, Point
-from jaxcontact.law import Law
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 GRAVITY = 9.81
 SPAN = 4.0  # m, from the first spring to the last

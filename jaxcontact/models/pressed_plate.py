@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.event_system import EventSystem
-from jaxcontact.system import Model
+from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.system import Model
 
 ARM = 0.2  # m, from the middle foot to the outer ones
 DRAG = 1000.0  # N s/m

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import resources
 
 from jaxcontact.io.mjcf import load_mjcf
-from jaxcontact.system import Model
+from jaxcontact.mechanics.system import Model
 
 
 def file_of(name: str) -> str:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.system import Model, Params, State, Structure, Symmetry, System
+from jaxcontact.mechanics.system import Model, Params, State, Structure, Symmetry, System
 
 GRAVITY = 9.81
 

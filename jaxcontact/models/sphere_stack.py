@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_count, check_number
 from jaxcontact.geometry import HalfSpace, Sphere
-from jaxcontact.law import Hertz, Law
-from jaxcontact.system import Model, Params, State, Structure, System, free_poses
+from jaxcontact.mechanics.material import Hertz, Law
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 RADIUS, MASS, SPACE = 0.1, 1.0, 0.01  # m, kg, m between one sphere and the next
 

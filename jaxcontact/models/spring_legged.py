@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.event_system import EventSystem
-from jaxcontact.system import Model
+from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.mechanics.system import Model
 
 GRAVITY = 9.81
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.law import Law
-from jaxcontact.system import Model, Params, State, Structure, System, free_poses
+from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 TOSSED_CUBE = System(
     Structure(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Disc, HalfSpace, Point
-from jaxcontact.system import Model, Params, State, Structure, System
+from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 BODY_DENSITY = 1000.0  # kg/m^3, water
 ROD_DENSITY = 2000.0 * 1.25e-4  # kg/m, carbon fibre of 1.25 cm^2

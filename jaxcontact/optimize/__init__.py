@@ -1,13 +1,14 @@
 """Optimisation through contact: trajectories, descent at corners, periodic gaits, impacts of one outcome."""
 
+from jaxcontact.optimize import gaits as gaits
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent
-from jaxcontact.optimize.gait import GaitProblem as GaitProblem
-from jaxcontact.optimize.gait import Launch as Launch
-from jaxcontact.optimize.gait import gait as gait
-from jaxcontact.optimize.gait import gait_outcome as gait_outcome
-from jaxcontact.optimize.gait import gait_outcome_rate as gait_outcome_rate
 from jaxcontact.optimize.impact_design import DesignReport as DesignReport
 from jaxcontact.optimize.impact_design import impact_design as impact_design
+from jaxcontact.optimize.periodic_gait import GaitProblem as GaitProblem
+from jaxcontact.optimize.periodic_gait import Launch as Launch
+from jaxcontact.optimize.periodic_gait import gait as gait
+from jaxcontact.optimize.periodic_gait import gait_outcome as gait_outcome
+from jaxcontact.optimize.periodic_gait import gait_outcome_rate as gait_outcome_rate
 from jaxcontact.optimize.trajectory import Progress as Progress
 from jaxcontact.optimize.trajectory import TrajectoryInfo as TrajectoryInfo
 from jaxcontact.optimize.trajectory import trajectory as trajectory

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import implicit
 from jaxcontact._pytree import Record
+from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism, retract
 from jaxcontact.status import Status
-from jaxcontact.system import Params, State, System, check_mechanism, retract
 from jaxcontact.terms import contact_terms
 
 # rebuild(constants) -> Params, where masses and shapes follow from the constants

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import fingerprint
+from jaxcontact.io import fingerprint
 
 FORMAT = "jaxcontact optimisation, 2"
 

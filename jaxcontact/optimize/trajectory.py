@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from jaxcontact import fingerprint
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_number, check_type
+from jaxcontact.io import fingerprint
 from jaxcontact.optimize import resume
 from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.status import Status

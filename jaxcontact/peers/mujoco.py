@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxcontact import models
 from jaxcontact.geometry import HalfSpace
-from jaxcontact.system import Model
+from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
 
 MAX_STEPS = 20_000

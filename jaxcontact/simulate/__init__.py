@@ -8,4 +8,4 @@ from jaxcontact.simulate.stepping import rollout as rollout
 from jaxcontact.simulate.stepping import run as run
 from jaxcontact.simulate.trajectory import Impacts as Impacts
 from jaxcontact.simulate.trajectory import Trajectory as Trajectory
-from jaxcontact.simulate.variational import variational as variational
+from jaxcontact.simulate.variational.integrator import variational as variational

@@ -7,8 +7,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.mechanics.system import Params, System, mass_matrix
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.system import Params, System, mass_matrix
 
 
 @functools.partial(jax.jit, static_argnums=0)

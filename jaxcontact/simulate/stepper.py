@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import jax
 
 from jaxcontact._pytree import Record
-from jaxcontact.system import Params, State, System
+from jaxcontact.mechanics.system import Params, State, System
 
 # policy(params, state, t, memory, key) -> (u, memory)
 Policy = Callable[[Params, State, jax.Array, Any, Any], tuple[jax.Array, Any]]

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.arguments import check_array, check_number
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.status import raise_if_failed
-from jaxcontact.system import Params, State, System, check_mechanism
 
 CHUNK = 1024  # steps of one call of the program of `run`
 

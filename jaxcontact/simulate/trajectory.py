@@ -13,8 +13,8 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.io.records import load_record, save_record
+from jaxcontact.mechanics.system import State
 from jaxcontact.status import Status
-from jaxcontact.system import State
 
 
 class Impacts(Record):

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.solvers import retiring
-from jaxcontact.solvers.batches import batch_first
+from jaxcontact.batching import compacting_loop
+from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     hessian,
@@ -202,7 +202,7 @@ def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSol
 def _minimise_many(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
     """Newton's method for programs along the first axis."""
     fixed, now = jax.vmap(_begin)(program, start)
-    now = retiring.while_lanes(
+    now = compacting_loop.while_lanes(
         lambda now: ~now.done & (now.steps < max_iters),
         jax.vmap(_newton),
         jax.vmap(_polish),

@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact import body_rows, cones
 from jaxcontact._pytree import Record, static
-from jaxcontact.block_tridiagonal import BlockTridiagonal
-from jaxcontact.body_rows import BodyRows, Diagonal
+from jaxcontact.algebra import body_rows, cones
+from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
+from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.solvers.row_algebra import Mass, Rows, apply_columns, apply_rows, multiply
 
 SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record, static
-from jaxcontact.solvers import retiring
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.batching import compacting_loop
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
 
@@ -242,7 +242,7 @@ class Lemke(Record):
     ) -> _Dictionary:
         """If wanted, pivot until the artificial variable leaves, nothing blocks (a ray), or the limit."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
-        tie = linalg.pivot_tolerance(dtype)
+        tie = small_dense.pivot_tolerance(dtype)
         limit = 10 * n + 20 if self.max_pivots is None else self.max_pivots
         start = _Dictionary(
             table=jnp.concatenate(
@@ -275,7 +275,7 @@ class Lemke(Record):
             after = _pivot(d, _argmin(ties, key), column, going & jnp.any(falls))
             return after._replace(outcome=jnp.where(going & ~jnp.any(falls), jnp.int32(_RAY), after.outcome))
 
-        return retiring.while_loop(lambda d: (d.outcome == _RUNNING) & (d.pivots < limit), body, start)
+        return compacting_loop.while_loop(lambda d: (d.outcome == _RUNNING) & (d.pivots < limit), body, start)
 
 
 def _residual(scaled: _Scaled, z: jax.Array) -> jax.Array:

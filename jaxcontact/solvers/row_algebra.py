@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact import body_rows, linalg
-from jaxcontact.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
-from jaxcontact.body_rows import BodyRows, Diagonal
-from jaxcontact.solvers.batches import batch_last
+from jaxcontact.algebra import body_rows, small_dense
+from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
+from jaxcontact.algebra.body_rows import BodyRows, Diagonal
+from jaxcontact.batching.batch_axes import batch_last
 
 Rows = jax.Array | BodyRows
 Mass = jax.Array | Diagonal
@@ -66,11 +66,13 @@ def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:
     """Cholesky factor; a large single one by LAPACK, which would be a hazard in a batch."""
     if isinstance(matrix, BlockTridiagonal):
         return factorise_chain(matrix)
-    if matrix.shape[0] <= linalg.UNROLLED:
-        return linalg.cholesky_lanes(matrix)
+    if matrix.shape[0] <= small_dense.UNROLLED:
+        return small_dense.cholesky_lanes(matrix)
 
     def large(a: jax.Array) -> jax.Array:
-        return lax.linalg.cholesky(a, symmetrize_input=False) if a.ndim == 2 else linalg.cholesky_lanes(a)
+        return (
+            lax.linalg.cholesky(a, symmetrize_input=False) if a.ndim == 2 else small_dense.cholesky_lanes(a)
+        )
 
     factor: jax.Array = batch_last(large, matrix)
     return factor
@@ -80,12 +82,12 @@ def solve_factored(factor: Factor, rhs: jax.Array) -> jax.Array:
     """Solution of L L^T x = b for a factor of `factorise`."""
     if isinstance(factor, Sweeps):
         return solve_chain(factor, rhs)
-    if factor.shape[0] <= linalg.UNROLLED:
-        return linalg.cholesky_solve_lanes(factor, rhs)
+    if factor.shape[0] <= small_dense.UNROLLED:
+        return small_dense.cholesky_solve_lanes(factor, rhs)
 
     def large(factor: jax.Array, rhs: jax.Array) -> jax.Array:
         if factor.ndim > 2:
-            return linalg.cholesky_solve_lanes(factor, rhs)
+            return small_dense.cholesky_solve_lanes(factor, rhs)
         half = lax.linalg.triangular_solve(factor, rhs[:, None], left_side=True, lower=True)
         return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)[:, 0]
 

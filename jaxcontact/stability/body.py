@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.system import Params, State, System, bias
+from jaxcontact.mechanics.system import Params, State, System, bias
 from jaxcontact.terms import contact_terms
 
 MAX_CONTACTS = 3

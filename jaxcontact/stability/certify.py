@@ -9,16 +9,9 @@ import numpy as np
 
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.check import Certificate, LyapunovFunction, gaps_hold, proves
-from jaxcontact.stability.exact import (
-    Exact,
-    Unprovable,
-    exact_terms,
-    starting_mode,
-    static_forces_exist,
-)
-from jaxcontact.stability.family import Family, family, reduced
-from jaxcontact.stability.full import paper_function
-from jaxcontact.stability.jumps import Conditions, conditions
+from jaxcontact.stability.impact_conditions import Conditions, conditions
+from jaxcontact.stability.lyapunov_basis import Family, family, reduced
+from jaxcontact.stability.paper_program import paper_function
 from jaxcontact.stability.program import (
     Candidate,
     Solver,
@@ -28,6 +21,13 @@ from jaxcontact.stability.program import (
     rounded_candidate,
 )
 from jaxcontact.stability.rational import Rational, joined, null_space, rank
+from jaxcontact.stability.rational_modes import (
+    Exact,
+    Unprovable,
+    exact_terms,
+    starting_mode,
+    static_forces_exist,
+)
 
 METHODS = ("homogeneous", "full", "single")
 

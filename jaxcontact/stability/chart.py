@@ -25,8 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import fingerprint
 from jaxcontact._pytree import Record, static
+from jaxcontact.io import fingerprint
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.falsify import check_starts, run_many

@@ -28,16 +28,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.stability.body import LocalTerms
-from jaxcontact.stability.exact import (
-    Exact,
-    Function,
-    exact_terms,
-    make_function,
-    rate_values,
-    starting_mode,
-    static_forces_exist,
-)
-from jaxcontact.stability.jumps import Conditions, conditions, jump_forms
+from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms
 from jaxcontact.stability.rational import (
     Rational,
     exact,
@@ -49,6 +40,15 @@ from jaxcontact.stability.rational import (
     solve,
     whole,
     zeros,
+)
+from jaxcontact.stability.rational_modes import (
+    Exact,
+    Function,
+    exact_terms,
+    make_function,
+    rate_values,
+    starting_mode,
+    static_forces_exist,
 )
 
 

@@ -17,9 +17,8 @@ from jaxcontact.arguments import check_number, check_positive
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
-from jaxcontact.stability.exact import Exact, Unprovable, exact_terms
-from jaxcontact.stability.family import Family, Numbers, family, solutions
-from jaxcontact.stability.jumps import conditions
+from jaxcontact.stability.impact_conditions import conditions
+from jaxcontact.stability.lyapunov_basis import Family, Numbers, family, solutions
 from jaxcontact.stability.program import (
     PRECISION,
     MarginProgram,
@@ -29,6 +28,7 @@ from jaxcontact.stability.program import (
     margin_program,
 )
 from jaxcontact.stability.rational import Ints, Rational, exact, joined, null_space, rank, stack
+from jaxcontact.stability.rational_modes import Exact, Unprovable, exact_terms
 
 SMALL = 300  # bits: a tangent times 2^-SMALL is added to an exact body
 TANGENT = 1e-100  # size of imaginary parts: their products vanish beside real parts

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact import implicit, linalg
 from jaxcontact._pytree import Record, static
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array, check_integer
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 
@@ -61,14 +61,14 @@ class _Metric(NamedTuple):
 
 
 def _whiten(terms: LocalTerms) -> _Metric:
-    factor = linalg.cholesky_lanes(terms.M)
-    inverse = linalg.cholesky_solve_lanes(factor, factor)  # M^-1 L = L^-T
+    factor = small_dense.cholesky_lanes(terms.M)
+    inverse = small_dense.cholesky_solve_lanes(factor, factor)  # M^-1 L = L^-T
     rows = jnp.stack([terms.J_n, terms.J_t], axis=1).reshape(-1, terms.force.shape[0])
     return _Metric(rows @ inverse, terms.force @ inverse, inverse, terms.mu)
 
 
 def _solve(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
-    inverse, _ = linalg.generalized_inverse(matrix)
+    inverse, _ = small_dense.generalized_inverse(matrix)
     x = inverse @ rhs
     for _ in range(2):
         x = x + inverse @ (rhs - matrix @ x)
@@ -132,7 +132,7 @@ def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array
     rows = metric.rows / jnp.where(size > 0, size, 1.0)[:, None]
     held = jnp.stack([word > 0, word == 1], axis=1).ravel()
     kept = jnp.where(held[:, None], rows, 0.0)
-    inverse, _ = linalg.generalized_inverse(kept @ kept.T)
+    inverse, _ = small_dense.generalized_inverse(kept @ kept.T)
     free = jnp.eye(nv, dtype=rows.dtype) - kept.T @ inverse @ kept
     slips = jnp.where(word == 2, 1.0, -1.0)[:, None] * rows[1::2] @ free
     sliding = word >= 2

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact import linalg
 from jaxcontact._pytree import Record
+from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_count, check_integer
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
@@ -68,7 +68,7 @@ def make_law(terms: LocalTerms) -> Law:
     table = contact_modes(terms)
     lift = table.acceleration @ terms.J_n.T
     pairs = jnp.stack([terms.J_n, terms.J_t], axis=1)
-    back, _ = linalg.spd_inverse(terms.M)
+    back, _ = small_dense.spd_inverse(terms.M)
     push = jnp.swapaxes(pairs @ back, 1, 2)
     return Law(
         terms=terms,
@@ -87,7 +87,7 @@ def make_law(terms: LocalTerms) -> Law:
 def _ties(rows: jax.Array) -> jax.Array:
     """Pairs of contacts whose gaps enter a linear dependence; none where the gaps are independent."""
     unit = rows / jnp.sqrt(jnp.sum(rows**2, axis=1))[:, None]
-    inverse, _ = linalg.generalized_inverse(unit @ unit.T)
+    inverse, _ = small_dense.generalized_inverse(unit @ unit.T)
     dependences = jnp.eye(rows.shape[0], dtype=rows.dtype) - unit @ unit.T @ inverse
     among = jnp.any(jnp.abs(dependences) > float(jnp.finfo(rows.dtype).eps) ** 0.4, axis=0)
     return among[:, None] & among[None]

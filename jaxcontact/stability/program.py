@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.stability.exact import Exact
-from jaxcontact.stability.family import Family, Numbers, Reduced, reduced
+from jaxcontact.stability.lyapunov_basis import Family, Numbers, Reduced, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
+from jaxcontact.stability.rational_modes import Exact
 
 if TYPE_CHECKING:  # SciPy is imported when it is used: that takes long
     from scipy import sparse

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.ess import EventTrajectory, integrate
-from jaxcontact.event_system import EventSystem
+from jaxcontact.mechanics.event_system import EventSystem
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
     from matplotlib.axes import Axes

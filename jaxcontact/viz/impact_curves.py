@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
-from jaxcontact.impact.contact_space import colliding
-from jaxcontact.solvers.modes import MAX_ENUMERATED
+from jaxcontact.impact.laws.contact_space import colliding
+from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
 
 MAX_IMPACTS = 50  # single impacts drawn of a sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.system import Params, State, System
-from jaxcontact.viz.ink import AFTER, BEFORE, outcomes_of
+from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.viz.palette import AFTER, BEFORE, outcomes_of
 from jaxcontact.viz.planar import draw_scene
 from jaxcontact.viz.scene import Scene, arrow_scale_of, contact_velocities, extent, margin_of, scene_of
 from jaxcontact.viz.spatial import plot_spatial

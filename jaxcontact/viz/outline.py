@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact import rotations
+from jaxcontact.algebra import rotations
 from jaxcontact.geometry import Box, Capsule, ConvexMesh, Cylinder, Ellipsoid, Polygon
 
 ROUND = 48  # points of a circle

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxcontact.geometry import Box, Disc, HalfSpace, Point
-from jaxcontact.viz.ink import ARROW, BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
 from jaxcontact.viz.outline import OUTLINED
+from jaxcontact.viz.palette import ARROW, BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
 from jaxcontact.viz.scene import Scene, ball, box_corners, extent, margin_of, shape_outline
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact.geometry import Box, Disc, Point
-from jaxcontact.system import Params, State, Structure, System, body_frames, tangent_jacobian
+from jaxcontact.mechanics.system import Params, State, Structure, System, body_frames, tangent_jacobian
 from jaxcontact.terms import contact_terms
 from jaxcontact.viz import outline as outlines
-from jaxcontact.viz.ink import ARROW, STILL
+from jaxcontact.viz.palette import ARROW, STILL
 
 
 class Scene(NamedTuple):

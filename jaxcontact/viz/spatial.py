@@ -11,10 +11,21 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact.geometry import Box, HalfSpace, Point, Points, Sphere
-from jaxcontact.system import Params, State, System, body_frames
+from jaxcontact.mechanics.system import Params, State, System, body_frames
 from jaxcontact.terms import contact_terms
 from jaxcontact.viz import outline as outlines
-from jaxcontact.viz.ink import AFTER, ARROW, BEFORE, BODIES, GROUND, HATCH, OUTLINE, STILL, arrow, outcomes_of
+from jaxcontact.viz.palette import (
+    AFTER,
+    ARROW,
+    BEFORE,
+    BODIES,
+    GROUND,
+    HATCH,
+    OUTLINE,
+    STILL,
+    arrow,
+    outcomes_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ import jaxcontact as jc
 from jaxcontact.compliant.solve import NEWTON, solve_velocity
 from jaxcontact.compliant.step import assemble
 from jaxcontact.geometry import Disc, HalfSpace
-from jaxcontact.system import Structure, System, free_poses
+from jaxcontact.mechanics.system import Structure, System, free_poses
 from jaxcontact.terms import kept_by_body
 
 

@@ -21,7 +21,8 @@ from impact_points import (
 from jax.flatten_util import ravel_pytree
 
 import jaxcontact as jc
-from jaxcontact import impact, rotations
+from jaxcontact import impact
+from jaxcontact.algebra import rotations
 
 TOLERANCE = 1e-6
 CAPS = jnp.full((STEPS, 2), 5.0)

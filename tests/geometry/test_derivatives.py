@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import shape_cases as cases
 
-from jaxcontact import geometry, rotations
+from jaxcontact import geometry
+from jaxcontact.algebra import rotations
 
 NUMBERS = {
     "radius": 0.3,

@@ -10,8 +10,8 @@ from scipy.stats import beta
 
 import jaxcontact as jc
 from jaxcontact.impact import unique_steps
-from jaxcontact.impact.assumptions import _count_outcomes
-from jaxcontact.impact.by_modes import tabulate
+from jaxcontact.impact.analysis.assumptions import _count_outcomes
+from jaxcontact.impact.sampling.by_modes import tabulate
 
 
 def load(name):

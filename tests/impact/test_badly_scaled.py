@@ -11,7 +11,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact import anitescu_potra, anitescu_potra_all, routh_step_all
-from jaxcontact.impact.contact_space import contact_space, friction_directions, residual
+from jaxcontact.impact.laws.contact_space import contact_space, friction_directions, residual
 
 NV, NC = 6, 3
 SEPARATE, STICK, PLUS, MINUS = range(4)

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 import jaxcontact as jc
 from jaxcontact.impact import dense_sampling, net_bound, pointed_cone, step_bound
-from jaxcontact.impact.bounds import _shortest_push
+from jaxcontact.impact.analysis.bounds import _shortest_push
 
 
 def load(name):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.callable_laws import law_as_pytree
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
 
 MODEL = jc.models.rocking_block()
 TERMS = jc.contact_terms(MODEL.system, MODEL.params, MODEL.state)

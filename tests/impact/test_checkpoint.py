@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact import checkpoint
+from jaxcontact.impact.sampling import checkpoint
 
 SETTINGS: dict[str, Any] = {"step": 0.25, "max_steps": 5, "num_samples": 3000, "chunk": 400}
 ABOUT = {"model": "compass_gait"}

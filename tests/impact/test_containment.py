@@ -8,8 +8,8 @@ import pytest
 from scipy.spatial import cKDTree
 
 import jaxcontact as jc
-from jaxcontact.impact.containment import contains
-from jaxcontact.impact.families import BACKWARD, FORWARD, SEPARATING, STICKING, end_modes
+from jaxcontact.impact.analysis.containment import contains
+from jaxcontact.impact.analysis.outcome_families import BACKWARD, FORWARD, SEPARATING, STICKING, end_modes
 
 TIGHT = 1e-9 if jax.config.jax_enable_x64 else 1e-4
 

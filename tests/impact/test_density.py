@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import kstest
 
 import jaxcontact as jc
-from jaxcontact.impact.density import shaped
-from jaxcontact.impact.draws import Iid, sobol
-from jaxcontact.impact.stream import Stream
+from jaxcontact.impact.sampling.density import shaped
+from jaxcontact.impact.sampling.draws import Iid, sobol
+from jaxcontact.impact.sampling.stream import Stream
 
 
 def uniform(x):

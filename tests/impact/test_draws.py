@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
-from jaxcontact.impact import draws
-from jaxcontact.impact.draws import Iid, Sobol, sobol
+from jaxcontact.impact.sampling import draws
+from jaxcontact.impact.sampling.draws import Iid, Sobol, sobol
 
 FLOATS = ["float32"] + (["float64"] if jax.config.jax_enable_x64 else [])
 DTYPE = FLOATS[-1]

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 import jaxcontact as jc
 from jaxcontact import Params, State, Structure, System
-from jaxcontact.impact.kelvin_voigt import kelvin_voigt
+from jaxcontact.impact.laws.kelvin_voigt import kelvin_voigt
 
 G = 9.81
 FLOOR = {dim: jc.HalfSpace(name="floor", normal=(0.0,) * (dim - 1) + (1.0,)) for dim in (2, 3)}
@@ -289,7 +289,7 @@ def test_solvers_agree():
 
 
 def test_runs_compile_once():
-    module = importlib.import_module("jaxcontact.impact.kelvin_voigt")
+    module = importlib.import_module("jaxcontact.impact.laws.kelvin_voigt")
     block_run(stiffnesses(0.0))
     before = [f._cache_size() for f in (module._rate, module._rate_jacobian, module._approach)]
     block_run(stiffnesses(3.0), 1e-4, slip_speed=1e-9, mass=2.0)

@@ -5,26 +5,26 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxcontact as jc
-from jaxcontact.impact import known, tile_step
-from jaxcontact.impact.by_modes import tabulate
-from jaxcontact.solvers import modes
+from jaxcontact.impact.sampling import mode_selection, visited_modes
+from jaxcontact.impact.sampling.by_modes import tabulate
+from jaxcontact.solvers import contact_modes
 
 
 def test_first_steps_keep_every_mode_that_is_valid_there():
     model = jc.models.disk_stack()
     v = model.state.v
     space, table = tabulate(jc.contact_terms(model.system, model.params, model.state))
-    u, cap = np.asarray(space.jacobian @ v), np.asarray(tile_step.largest(space, jnp.ones(5)))
-    limit = modes.feasibility_tolerance(v.dtype)  # |v|_M = 1
+    u, cap = np.asarray(space.jacobian @ v), np.asarray(mode_selection.largest(space, jnp.ones(5)))
+    limit = contact_modes.feasibility_tolerance(v.dtype)  # |v|_M = 1
     met = np.flatnonzero(table.regular)[::8]
     rng = np.random.default_rng(2)
     drawn = rng.uniform(size=(5, 400)) * cap[:, None]
     # Equal largest impulses, and none, are at the borders of modes.
     drawn[:, :100] = np.round(drawn[:, :100])
     x = np.concatenate([np.broadcast_to(u[:, None], (10, 400)), drawn])
-    valid = np.asarray(jax.jit(modes.evaluate)(table.take(met), jnp.asarray(x))) <= limit
-    memory = known.Memory(table, space.delassus, u, cap, limit)
-    facts = np.append(met, known.SET + 7)
+    valid = np.asarray(jax.jit(contact_modes.evaluate)(table.take(met), jnp.asarray(x))) <= limit
+    memory = visited_modes.Memory(table, space.delassus, u, cap, limit)
+    facts = np.append(met, visited_modes.SET + 7)
     what = memory.known(facts, memory.room(facts))
     kept = what.first.table
     codes = {tuple(code) for code in np.asarray(kept.codes).T[np.asarray(kept.regular)]}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxcontact.impact.pointed import pointed_cone
+from jaxcontact.impact.analysis.pointed_cone import pointed_cone
 
 
 def planar(M, normals, tangents, mu, active=None):

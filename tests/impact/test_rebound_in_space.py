@@ -8,8 +8,8 @@ from problems import random_spd
 
 import jaxcontact as jc
 from jaxcontact.impact import propagate, resolve, sample
-from jaxcontact.impact.contact_space import friction_directions
-from jaxcontact.impact.draws import sobol
+from jaxcontact.impact.laws.contact_space import friction_directions
+from jaxcontact.impact.sampling.draws import sobol
 
 LANES, STEPS, NV = 32, 12, 6  # of the one program for two contacts
 UNTERMINATED = int(jc.Status.UNTERMINATED)

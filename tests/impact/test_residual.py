@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.contact_space import contact_space, friction_directions, residual, residual_status
+from jaxcontact.impact.laws.contact_space import contact_space, friction_directions, residual, residual_status
 
 
 def corner(mu, *normals):

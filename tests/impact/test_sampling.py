@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact import resolve, sample, sampling, stream
-from jaxcontact.impact.draws import sobol
+from jaxcontact.impact import resolve, sample
+from jaxcontact.impact.sampling import driver, stream
+from jaxcontact.impact.sampling.draws import sobol
 
 NAMES = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack")
 WIDE = jax.config.jax_enable_x64
@@ -216,13 +217,13 @@ def test_progress_is_reported(gait, disks):
 
 def test_the_result_is_not_copied(gait, monkeypatch):
     """JAX takes over the memory that the chunks were written to."""
-    made, empty = [], sampling._aligned_empty
+    made, empty = [], driver._aligned_empty
 
     def note(shape, dtype):
         made.append(empty(shape, dtype))
         return made[-1]
 
-    monkeypatch.setattr(sampling, "_aligned_empty", note)
+    monkeypatch.setattr(driver, "_aligned_empty", note)
     samples = gait(1000, keep_path=True)
     arrays = jax.tree.leaves(samples.replace(v_minus=None))
     assert [a.unsafe_buffer_pointer() for a in arrays] == [a.ctypes.data for a in made]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact import stream
-from jaxcontact.impact.draws import Iid, sobol
+from jaxcontact.impact.sampling import stream
+from jaxcontact.impact.sampling.draws import Iid, sobol
 
 SETTINGS = {"step": 0.25, "max_steps": 5}
 

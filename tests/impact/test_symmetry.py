@@ -11,8 +11,8 @@ from scipy.stats import ks_2samp
 
 import jaxcontact as jc
 from jaxcontact.impact import mirrored, sample
-from jaxcontact.impact.draws import Iid
-from jaxcontact.impact.symmetry import check_symmetry
+from jaxcontact.impact.analysis.symmetry import check_symmetry
+from jaxcontact.impact.sampling.draws import Iid
 
 
 def load(name):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.outcomes import outcome_labels, outcome_shares
-from jaxcontact.impact.tally import Tally, tally
+from jaxcontact.impact.sampling.outcomes import outcome_labels, outcome_shares
+from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 
 
 @pytest.fixture(scope="module")

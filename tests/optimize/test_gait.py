@@ -9,8 +9,9 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxcontact as jc
-from jaxcontact import gaits, optimize
-from jaxcontact.cli import main
+from jaxcontact import optimize
+from jaxcontact.cli.main import main
+from jaxcontact.optimize import gaits
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +145,7 @@ def test_gait_from_the_command_line(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_the_gait_of_a_hopper_repeats():
-    from jaxcontact.gait_command import run_strides
+    from jaxcontact.cli.gait import run_strides
 
     problem, params, free0 = gaits.hopper()
     free, info = optimize.gait(problem, params, free0, speed=0.9, num_steps=25)

@@ -16,8 +16,8 @@ import reference as ref
 from scipy.optimize import nnls
 
 import jaxcontact as jc
-from jaxcontact.impact import stream
-from jaxcontact.impact.draws import sobol
+from jaxcontact.impact.sampling import stream
+from jaxcontact.impact.sampling.draws import sobol
 from tests import problems
 
 TWO_CONTACTS = ("rocking_block", "compass_gait", "box_and_wall", "ramone")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.simulate import energy
-from jaxcontact.simulate.discrete import Step
-from jaxcontact.simulate.node import arrive, contacts_of, terms_at
-from jaxcontact.simulate.strike import strike
+from jaxcontact.simulate.variational import energy
+from jaxcontact.simulate.variational.contact_state import arrive, contacts_of, terms_at
+from jaxcontact.simulate.variational.discrete_mechanics import Step
+from jaxcontact.simulate.variational.impact_event import strike
 
 G = 9.81
 CORNER = np.array([0.5, -1.0])  # lower right one of the block

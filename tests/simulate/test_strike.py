@@ -9,8 +9,8 @@ import pytest
 from problems import random_spd
 
 import jaxcontact as jc
-from jaxcontact.simulate.closed import contact_impulses
-from jaxcontact.simulate.strike import strike
+from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.simulate.variational.impact_event import strike
 
 
 def random_terms(rng, nc, nv):

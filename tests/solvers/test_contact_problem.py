@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.contact_space import contact_space
-from jaxcontact.simulate.closed import contact_impulses
-from jaxcontact.solvers import modes
+from jaxcontact.impact.laws.contact_space import contact_space
+from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.solvers import contact_modes
 from jaxcontact.solvers.contact_problem import (
     SEPARATE,
     SLIDE,
@@ -21,13 +21,13 @@ from jaxcontact.stability.body import as_terms
 from jaxcontact.stability.modes import contact_modes as modes_at_rest
 
 CODES = {  # of `solvers.modes`: kind, capped, sign of sliding
-    modes.SEPARATE: (SEPARATE, False, 0.0),
-    modes.REST_STICK: (STICK, False, 0.0),
-    modes.REST_PLUS: (SLIDE, False, 1.0),
-    modes.REST_MINUS: (SLIDE, False, -1.0),
-    modes.CAP_STICK: (STICK, True, 0.0),
-    modes.CAP_PLUS: (SLIDE, True, 1.0),
-    modes.CAP_MINUS: (SLIDE, True, -1.0),
+    contact_modes.SEPARATE: (SEPARATE, False, 0.0),
+    contact_modes.REST_STICK: (STICK, False, 0.0),
+    contact_modes.REST_PLUS: (SLIDE, False, 1.0),
+    contact_modes.REST_MINUS: (SLIDE, False, -1.0),
+    contact_modes.CAP_STICK: (STICK, True, 0.0),
+    contact_modes.CAP_PLUS: (SLIDE, True, 1.0),
+    contact_modes.CAP_MINUS: (SLIDE, True, -1.0),
 }
 
 
@@ -92,7 +92,7 @@ def test_every_mode_of_a_planar_step_has_these_equations(rng):
     terms, v = random_terms(rng, 2, 1)
     space = contact_space(terms)
     cap = jnp.array([0.3, 0.7])
-    table = modes.mode_table(space.delassus, space.mu, space.active, capped=True)
+    table = contact_modes.mode_table(space.delassus, space.mu, space.active, capped=True)
     problem = ContactProblem(
         delassus=space.delassus, velocity=space.jacobian @ v, mu=space.mu, cap=cap, mask=space.active
     )
@@ -108,7 +108,7 @@ def test_every_mode_of_a_planar_step_has_these_equations(rng):
         )
         assert bool(table.regular[k])
         np.testing.assert_allclose(impulses[k], np.linalg.solve(matrix, rhs), atol=1e-10)
-    valid = np.asarray(modes.evaluate(table, x)) < 1e-9
+    valid = np.asarray(contact_modes.evaluate(table, x)) < 1e-9
     assert valid.any()
     for k in np.flatnonzero(valid):
         assert float(residual(problem, jnp.asarray(impulses[k]))) < 1e-12

@@ -7,12 +7,12 @@ import pytest
 from problems import random_contacts
 
 import jaxcontact as jc
-from jaxcontact.impact.by_modes import tabulate
-from jaxcontact.solvers import leaves, modes
+from jaxcontact.impact.sampling.by_modes import tabulate
+from jaxcontact.solvers import contact_modes, mode_tree
 
-LIMIT = modes.feasibility_tolerance(np.dtype(np.float64))
-worst_violation = jax.jit(modes.evaluate)
-valid = jax.jit(leaves.valid)
+LIMIT = contact_modes.feasibility_tolerance(np.dtype(np.float64))
+worst_violation = jax.jit(contact_modes.evaluate)
+valid = jax.jit(mode_tree.valid)
 
 
 @pytest.mark.parametrize(("mechanism", "mu"), [("body", 0.0), ("body", 1e5), ("bodies", 0.7)])
@@ -31,7 +31,7 @@ def test_valid_modes_are_those_of_the_table(mechanism, mu):
             active=jnp.array([True, True, active]),
         )
         space, table = tabulate(terms)
-        these = leaves.leaves(table, space.delassus, space.mu)
+        these = mode_tree.leaves(table, space.delassus, space.mu)
         x = rng.normal(size=(9, 500))
         x[6:] = np.abs(x[6:])
         x[:6, :20] = np.round(x[:6, :20])  # exact zeros: borders of modes
@@ -47,7 +47,7 @@ def test_modes_of_singular_stems_are_judged_by_their_own_maps():
     """The disk stack: 108 regular modes stand on stems without a unique impulse."""
     model = jc.models.disk_stack()
     space, table = tabulate(jc.contact_terms(model.system, model.params, model.state))
-    these = leaves.leaves(table, space.delassus, space.mu)
+    these = mode_tree.leaves(table, space.delassus, space.mu)
     loose = np.flatnonzero(np.asarray(these.loose.regular))
     assert loose.size == 108
     x = np.random.default_rng(0).normal(size=(15, 64))

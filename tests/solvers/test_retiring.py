@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from jaxcontact.solvers import retiring
+from jaxcontact.batching import compacting_loop
 
 
 def _running(state):
@@ -31,7 +31,7 @@ def _start(number):
 @pytest.mark.parametrize("count", [1, 64, 65, 300])
 def test_lanes_end_as_alone(count):
     numbers = jnp.asarray(np.random.default_rng(count).integers(1, 2000, count), jnp.int32)
-    got = jax.jit(jax.vmap(lambda n: retiring.while_loop(_running, _body, _start(n))))(numbers)
+    got = jax.jit(jax.vmap(lambda n: compacting_loop.while_loop(_running, _body, _start(n))))(numbers)
     want = jax.jit(lambda n: lax.map(lambda n: lax.while_loop(_running, _body, _start(n)), n))(numbers)
     jax.tree.map(np.testing.assert_array_equal, got, want)
     assert count == 1 or np.ptp(np.asarray(got["steps"])) > 20
@@ -39,7 +39,7 @@ def test_lanes_end_as_alone(count):
 
 def test_batches_of_batches():
     numbers = jnp.arange(1, 201, dtype=jnp.int32).reshape(5, 40)
-    solve = jax.vmap(lambda n: retiring.while_loop(_running, _body, _start(n))["steps"])
+    solve = jax.vmap(lambda n: compacting_loop.while_loop(_running, _body, _start(n))["steps"])
     np.testing.assert_array_equal(
         jax.jit(jax.vmap(solve))(numbers), solve(numbers.reshape(-1)).reshape(5, 40)
     )

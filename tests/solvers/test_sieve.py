@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.by_modes import tabulate
-from jaxcontact.solvers import modes, sieve
+from jaxcontact.impact.sampling.by_modes import tabulate
+from jaxcontact.solvers import contact_modes, mode_filter
 
 LIMIT = 0.5  # so wide that modes of the disks are valid at random x now and then
 
@@ -21,16 +21,16 @@ def test_scores_are_those_of_the_valid_modes():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(15, 64)).astype(table.margin.dtype)
     x[10:] = np.abs(x[10:])
-    evaluate = jax.jit(modes.evaluate)
-    possible = jax.jit(jax.vmap(sieve.possible, (None, None, 0, None)))
+    evaluate = jax.jit(contact_modes.evaluate)
+    possible = jax.jit(jax.vmap(mode_filter.possible, (None, None, 0, None)))
     worst = np.asarray(evaluate(table, jnp.asarray(x)))
     score = np.einsum("lk,ln->kn", np.asarray(table.score), x)
-    telling = sieve.telling_rows(np.asarray(table.margin), x)
+    telling = mode_filter.telling_rows(np.asarray(table.margin), x)
     chosen = rng.integers(15, size=telling.shape)
     cone = np.asarray(evaluate(table, jnp.asarray(1e30 * x))) / 1e30
     left = []
     for rows in (telling, chosen):
-        these = sieve.sieve(table, rows)
+        these = mode_filter.sieve(table, rows)
         maybe = np.asarray(possible(these, x, np.eye(64, dtype=bool), LIMIT)).T
         assert np.all(maybe[worst < 0.99 * LIMIT])
         far = np.asarray(possible(these, 1e30 * x, np.eye(64, dtype=bool), LIMIT)).T
@@ -38,7 +38,7 @@ def test_scores_are_those_of_the_valid_modes():
         left.append(maybe.sum())
         index = np.flatnonzero(maybe.any(axis=1))
         padded = jnp.asarray(np.pad(index, (0, 256 - index.size), constant_values=256), jnp.int32)
-        got = np.asarray(jax.jit(sieve.scores)(these.rows, padded, jnp.int32(index.size), x, LIMIT))
+        got = np.asarray(jax.jit(mode_filter.scores)(these.rows, padded, jnp.int32(index.size), x, LIMIT))
         assert np.all(np.isinf(got[index.size :]))
         clear = np.abs(worst[index] - LIMIT) > 1e-3
         valid = np.isfinite(got[: index.size])
@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_valid_modes():
 
 def test_places_are_those_of_nonzero():
     rng = np.random.default_rng(5)
-    places = jax.jit(sieve.places, static_argnums=1)
+    places = jax.jit(mode_filter.places, static_argnums=1)
     for share in (0.0, 0.03, 0.5, 1.0):
         these = rng.uniform(size=256) < share
         for size in (16, 256):

@@ -10,10 +10,10 @@ from stability_bodies import energy_and_function_along, fig2, fig3, particle, th
 
 import jaxcontact as jc
 from jaxcontact.stability import certify, check, falsify, local_terms, program
-from jaxcontact.stability.exact import exact_terms, make_function, rate_values
-from jaxcontact.stability.family import family, function_basis
-from jaxcontact.stability.jumps import conditions, jump_forms
+from jaxcontact.stability.impact_conditions import conditions, jump_forms
+from jaxcontact.stability.lyapunov_basis import family, function_basis
 from jaxcontact.stability.rational import Rational, identity, sizes
+from jaxcontact.stability.rational_modes import exact_terms, make_function, rate_values
 
 STABLE = {
     "inelastic": fig2(0.5, 0.8),

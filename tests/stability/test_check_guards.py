@@ -9,8 +9,8 @@ from stability_bodies import fig3
 import jaxcontact as jc
 from jaxcontact.stability import Certificate, LocalTerms, LyapunovFunction, certify, check, local_terms
 from jaxcontact.stability.check import _copositive, _positive, gaps_hold
-from jaxcontact.stability.exact import exact_terms, make_function
 from jaxcontact.stability.rational import Rational, exact, rank, zeros
+from jaxcontact.stability.rational_modes import exact_terms, make_function
 
 
 def resting(J_n, force, mu=0.5):

@@ -14,7 +14,7 @@ from jax import lax
 from stability_bodies import fig2, fig3, three_feet
 
 from jaxcontact import viz
-from jaxcontact.cli import main
+from jaxcontact.cli.main import main
 from jaxcontact.stability import (
     PlanarBiped,
     Region,

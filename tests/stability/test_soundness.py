@@ -7,9 +7,9 @@ from stability_bodies import particle
 
 from jaxcontact.stability import certify, check
 from jaxcontact.stability.check import _copositive, _never_rises, _positive, energy
-from jaxcontact.stability.exact import exact_terms, make_function
-from jaxcontact.stability.jumps import conditions
+from jaxcontact.stability.impact_conditions import conditions
 from jaxcontact.stability.rational import Rational, exact, identity, whole, zeros
+from jaxcontact.stability.rational_modes import exact_terms, make_function
 
 
 def form(rows):

@@ -11,8 +11,8 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.compliant.solve import NEWTON, Newton
 from jaxcontact.compliant.step import step
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.system import Params, State, System
 from jaxcontact.terms import constraint_terms, contact_gaps, kept_by_body, rows_by_body
 
 

@@ -1,0 +1,3 @@
+"""What every method shares: factorisations, block structure, cones, rotations, one derivative rule."""
+
+from jaxcontact.algebra import rotations as rotations

@@ -1,0 +1,82 @@
+"""What the command line offers, known before anything is loaded: models, their kinds, choices.
+
+Loading JAX takes a second, and making a model compiles. So what decides whether a command can run is written
+here; a test compares it with the models and modules themselves.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+
+class UsageError(Exception):
+    """A mistake in the arguments, told in one line."""
+
+
+class Kind(NamedTuple):
+    """What sort of example a ready model is.
+
+    Attributes:
+        dim: 2 in the plane, 3 in space, 0 for what is no mechanism but an event-selected system.
+        num_contacts: how many contacts it has.
+        has_impact: whether it comes with the settings of an impact, `step` and `max_steps`.
+    """
+
+    dim: int = 0
+    num_contacts: int = 0
+    has_impact: bool = False
+
+
+KINDS = {
+    "affine_3d": Kind(),
+    "ant": Kind(3, 9),
+    "box_and_wall": Kind(2, 2, True),
+    "box_drop_3d": Kind(3, 4, True),
+    "box_on_foundation": Kind(3, 0),
+    "box_on_incline": Kind(3, 4),
+    "compass_gait": Kind(2, 2, True),
+    "disk_stack": Kind(2, 5, True),
+    "half_cheetah": Kind(2, 16),
+    "hopper": Kind(2, 8),
+    "hopper_1d": Kind(2, 1),
+    "newtons_cradle": Kind(2, 2),
+    "pendulum_joint": Kind(2, 0),
+    "pendulum_limit": Kind(2, 0),
+    "planar_walker": Kind(2, 4, True),
+    "plate_on_springs": Kind(2, 6),
+    "pressed_plate": Kind(),
+    "quadruped": Kind(3, 4),
+    "ramone": Kind(2, 2, True),
+    "rocking_block": Kind(2, 2, True),
+    "sphere_stack": Kind(3, 10),
+    "spring_legged_hexapod": Kind(),
+    "spring_legged_hopper": Kind(),
+    "swinging_cradle": Kind(2, 2),
+    "tossed_cube": Kind(3, 8),
+    "trex": Kind(2, 3),
+}
+SELECTIONS = ("all", "visited", "lemke")  # of `jaxcontact.impact.sample`
+MAX_ENUMERATED = 5  # contacts in the plane of which every solution of a step can be found
+LEAST_COVERED = 16  # samples from which `jaxcontact.impact.analysis.coverage` can say something
+GAITS = ("hexapod", "hopper")  # of `jaxcontact.optimize.gaits`
+METHODS = ("homogeneous", "full", "single")  # of `jaxcontact.stability.certify`
+CHARTS = ("fig2", "fig3")  # of `jaxcontact.stability.chart`
+
+
+def find_kind(name: str) -> Kind:
+    """The kind of the model of this name.
+
+    Raises:
+        UsageError: there is none; says which may have been meant. Or it needs a package that is missing.
+    """
+    if name not in KINDS:
+        near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"models: {', '.join(KINDS)}"
+        raise UsageError(f"no model {name!r}; {hint}")
+    return KINDS[name]
+
+
+def with_impacts() -> str:
+    """The models that are set up for an impact, told to someone who asked for another."""
+    return f"models of impacts: {', '.join(name for name, kind in KINDS.items() if kind.has_impact)}"

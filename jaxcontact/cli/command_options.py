@@ -1,0 +1,260 @@
+"""The options of the commands, and every mistake in them that can be told before anything is loaded.
+
+Imports nothing but the standard library and the catalogue: a mistake is told at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jaxcontact.cli.catalogue import (
+    CHARTS,
+    GAITS,
+    LEAST_COVERED,
+    MAX_ENUMERATED,
+    METHODS,
+    SELECTIONS,
+    UsageError,
+    find_kind,
+    with_impacts,
+)
+
+SLOPE_NUMBERS = {
+    "alpha": (30.0, "slope, degrees"),
+    "h": (1.0, "height of the centre of mass"),
+    "d": (0.8, "half the distance of the feet"),
+    "mu1": (0.8, "friction of the uphill foot"),
+    "mu2": (2.0, "friction of the downhill foot"),
+    "phi1": (0.0, "inclination under foot 1, degrees"),
+    "phi2": (0.0, "inclination under foot 2, degrees"),
+    "e1": (0.0, "restitution of foot 1"),
+    "e2": (0.0, "restitution of foot 2"),
+}
+
+
+def add_impact(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `impact`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "impact",
+        help="sample the outcomes of a simultaneous impact",
+        description="Sample the outcomes of a simultaneous impact over random impulse orders, print a "
+        "summary, and write a picture and an .npz file. Defaults are the settings of Halm & Posa.",
+        epilog="example: jaxcontact impact compass_gait --samples 2^18 --out results. A long run: jaxcontact "
+        "impact disk_stack --samples 2^24 --checkpoint run; interrupted, the same command goes on.",
+    )
+    run.add_argument("model", metavar="MODEL", help="a mechanism; `jaxcontact models` lists them")
+    run.add_argument(
+        "--law",
+        choices=("set-valued", "propagative"),
+        default="set-valued",
+        help="set-valued: samples with friction; propagative: every outcome of single elastic impacts, one "
+        "after the other, without friction, and the order that leads there, of the other options only --json "
+        "[set-valued]",
+    )
+    run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
+    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the draws [0]")
+    run.add_argument(
+        "--step", type=float, metavar="H", help="largest normal impulse of a step, N s [the model's]"
+    )
+    run.add_argument("--max-steps", type=_count, metavar="N", help="largest number of steps [the model's]")
+    run.add_argument(
+        "--selection",
+        choices=SELECTIONS,
+        help="solutions of a step: all of them, those among the contact modes met so far, or the one that "
+        "Lemke's method finds [all; visited from four contacts on]",
+    )
+    run.add_argument(
+        "--mu",
+        type=float,
+        nargs="+",
+        metavar="MU",
+        help="friction, one number or one per contact [the model's]",
+    )
+    run.add_argument(
+        "--restitution",
+        type=float,
+        nargs="+",
+        metavar="E",
+        help="Stronge's coefficient of restitution, one number or one per contact, 0..1; --max-steps is "
+        "then four times the model's, unless given [0]",
+    )
+    _add_out(run)
+    run.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="keep the samples in DIR as they come, in bounded memory, instead of an .npz file at the end; a "
+        "run that was interrupted, at any moment, goes on and ends with the same bits",
+    )
+    run.add_argument(
+        "--coverage",
+        action="store_true",
+        help="also draw as many independent samples, say with 99 %% confidence how near they come to how "
+        "many of the outcomes, and draw how that depends on their number",
+    )
+    run.set_defaults(check=check_impact)
+    return run
+
+
+def check_impact(options: argparse.Namespace) -> None:
+    """Raise UsageError where this impact cannot be sampled."""
+    name, kind = options.model, find_kind(options.model)
+    if not kind.dim:
+        raise UsageError(f"{name} is not a mechanism: it has no impact; {with_impacts()}")
+    if not kind.num_contacts:
+        raise UsageError(f"{name} has no contacts, so no impact; {with_impacts()}")
+    if options.law == "propagative":
+        for option in ("restitution", "mu", "checkpoint"):
+            if getattr(options, option) is not None:
+                raise UsageError(f"--{option}: not with --law propagative")
+        return
+    if not kind.has_impact and None in (options.step, options.max_steps):
+        raise UsageError(
+            f"{name} is an example of motion in time, not set up for an impact; give --step and "
+            f"--max-steps, or {with_impacts()}"
+        )
+    for option in ("mu", "restitution"):
+        given = getattr(options, option)
+        if given is not None and len(given) not in (1, kind.num_contacts):
+            raise UsageError(f"--{option}: expected 1 or {kind.num_contacts} numbers, got {len(given)}")
+    _check_numbers("mu", options.mu, "finite friction >= 0", 0.0)
+    _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
+    _check_numbers("step", [options.step], "a finite number > 0", 5e-324)
+    _check_numbers("seed", [options.seed], "an integer >= 0", 0)
+    if options.selection in ("all", "visited") and (kind.dim == 3 or kind.num_contacts > MAX_ENUMERATED):
+        raise UsageError(
+            f"--selection {options.selection}: for planar mechanisms of up to {MAX_ENUMERATED} contacts, and "
+            f"{name} has {kind.num_contacts} in {kind.dim} dimensions; use --selection lemke"
+        )
+    if options.coverage and options.samples < LEAST_COVERED:
+        raise UsageError(f"--coverage: samples: expected at least {LEAST_COVERED}, got {options.samples}")
+    _check_folder("out", options.out)
+    if options.checkpoint is not None and not options.checkpoint.is_dir():  # the run looks into one
+        _check_folder("checkpoint", options.checkpoint)
+
+
+def add_gait(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `gait`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "gait",
+        help="find a periodic gait of least cost of transport",
+        description="Find a periodic gait of least cost of transport at a fixed speed, from a stride that is "
+        "not periodic; writes a picture before and after, an animation, and the numbers. A run that was "
+        "stopped goes on from its checkpoint when the same command is given again.",
+        epilog="example: jaxcontact gait hexapod --speed 1.1 --out results",
+    )
+    run.add_argument("model", choices=GAITS, help="the runner")
+    run.add_argument("--speed", type=float, default=1.0, metavar="V", help="speed, m/s [1]")
+    run.add_argument("--steps", type=int, default=150, metavar="N", help="steps of the optimizer [150]")
+    _add_out(run)
+    run.set_defaults(check=check_gait)
+    return run
+
+
+def check_gait(options: argparse.Namespace) -> None:
+    """Raise UsageError where this gait cannot be sought."""
+    _check_numbers("speed", [options.speed], "a finite number")
+    _check_numbers("steps", [options.steps], "an integer >= 0", 0)
+    _check_folder("out", options.out)
+
+
+def add_inspect(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `inspect`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "inspect", help="tell what a robot file is made of, and what is left out"
+    )
+    run.add_argument("file", metavar="FILE", help="MJCF or URDF file")
+    run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe that is the state")
+    run.add_argument("--planar", action="store_true", help="as a mechanism of the plane")
+    run.set_defaults(check=check_inspect)
+    return run
+
+
+def check_inspect(options: argparse.Namespace) -> None:
+    """Raise UsageError where there is no such file."""
+    if not Path(options.file).is_file():
+        raise UsageError(f"FILE: no file {options.file!r}")
+
+
+def add_stability(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `stability`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "stability",
+        help="certify or falsify the stability of an equilibrium on two feet",
+        description="A rigid body stands on a slope on two feet, 2 d apart, its weight midway between them; "
+        "foot 1 is uphill. Looks for a proof that it is Lyapunov stable, and for a motion that shows that it "
+        "is not. With --chart, does so on a grid and draws the result; a chart that was stopped goes on.",
+        epilog="example: jaxcontact stability --alpha 30 --h 1 --d 0.8 --mu1 0.8 --mu2 2",
+    )
+    run.add_argument("--chart", choices=CHARTS, help="a chart of Varkonyi's paper")
+    run.add_argument("--points", type=int, default=30, metavar="N", help="points along each axis [30]")
+    for name, (default, text) in SLOPE_NUMBERS.items():
+        run.add_argument(f"--{name}", type=float, default=default, metavar="X", help=f"{text} [{default:g}]")
+    run.add_argument("--method", choices=METHODS, default="homogeneous", help="[homogeneous]")
+    run.add_argument("--samples", type=int, default=64, metavar="N", help="motions of the falsifier [64]")
+    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the motions [0]")
+    _add_out(run)
+    run.set_defaults(check=check_stability)
+    return run
+
+
+def check_stability(options: argparse.Namespace) -> None:
+    """Raise UsageError where there is no such body or chart."""
+    if options.points < 2 or options.samples < 1:
+        raise UsageError("--points: expected at least 2, --samples at least 1")
+    if options.chart:
+        _check_folder("out", options.out)
+        return
+    for name in SLOPE_NUMBERS:
+        _check_numbers(name, [getattr(options, name)], "a finite number")
+    for foot in (1, 2):
+        _check_numbers(f"mu{foot}", [getattr(options, f"mu{foot}")], "friction >= 0", 0.0)
+        _check_numbers(f"e{foot}", [getattr(options, f"e{foot}")], "restitution in [0, 1)", 0.0, 1.0 - 2**-53)
+    if options.d == 0.0:
+        raise UsageError("--d: the feet coincide; expected two points")
+
+
+def _add_out(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="folder to write to [out]")
+    run.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def _count(text: str) -> int:
+    """A whole number, also as a power such as 2^14."""
+    try:
+        base, _, power = text.replace("**", "^").partition("^")
+        value = int(base) ** int(power) if power else int(base)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number such as 5000 or 2^14, got {text!r}"
+        ) from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {text}")
+    return value
+
+
+def _check_numbers(
+    name: str,
+    given: Iterable[float | None] | None,
+    expected: str,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> None:
+    """Raise UsageError for a number, None aside, that is not finite or not between these two."""
+    for number in given or ():
+        if number is not None and not (math.isfinite(number) and least <= number <= most):
+            raise UsageError(f"--{name}: expected {expected}, got {number:g}")
+
+
+def _check_folder(name: str, folder: Path) -> None:
+    """Raise UsageError for a folder that cannot be made or written to, as far as can be seen beforehand."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise UsageError(f"--{name}: cannot write to {folder}: {there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"--{name}: cannot write to {folder}: no permission in {there}")

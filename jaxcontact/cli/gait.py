@@ -1,0 +1,120 @@
+"""`jaxcontact gait MODEL`: finds a periodic gait and draws it before and after."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact import ess, optimize, viz
+from jaxcontact.optimize import GaitProblem, gaits
+from jaxcontact.status import Status
+
+MODELS = {"hexapod": gaits.hexapod, "hopper": gaits.hopper}
+STRIDES = 4  # periods drawn and checked
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run it; 0 for a periodic gait at the wanted speed, 1 where there is none, 2 wrong usage."""
+    try:
+        return _find(options)
+    except (ValueError, OSError, FloatingPointError) as error:
+        print(f"jaxcontact: {error}", file=sys.stderr)
+        return 1 if isinstance(error, FloatingPointError) else 2
+
+
+def _find(options: argparse.Namespace) -> int:
+    problem, params, free0 = MODELS[options.model]()
+    folder: Path = options.out
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{options.model}_gait"
+    begin = time.perf_counter()
+    free, info = optimize.gait(
+        problem, params, free0, speed=options.speed, num_steps=options.steps,
+        checkpoint=folder / f"{stem}_{options.speed:g}_{options.steps}.checkpoint.npz", progress=_bar(),
+    )  # fmt: skip
+    before, after = (run_strides(problem, params, z, STRIDES) for z in (free0, free))
+    _, one = optimize.gait_outcome(problem, params, free, options.speed)
+    summary = {
+        "model": options.model,
+        "cost_of_transport": info.cost,
+        "speed_error": abs(float(one[-1])),
+        "periodicity_error": float(np.max(np.abs(np.asarray(one[:-1])))),
+        "cost_before": float(info.costs[0]),
+        "error_before": float(info.residuals[0]),
+        "free": {name: np.asarray(value).tolist() for name, value in free.items()},
+        "status": Status.describe(np.uint32(info.status) | np.uint32(after.status)),
+        "motions": info.evaluations,
+        "seconds": time.perf_counter() - begin,
+    }
+    picture = folder / f"{stem}.png"
+    labels = {
+        f"before: errors up to {info.residuals[0]:.2g}": before,
+        f"after: errors up to {info.residual:.0e}": after,
+    }
+    figure = viz.plot_gait(labels, title=f"{options.model}, {options.speed:g} m/s")
+    figure.savefig(picture, dpi=110)
+    launch = problem.launch(free, params)
+    film = viz.animate_gait(after, launch.params, folder / f"{stem}.gif")
+    data = folder / f"{stem}.json"
+    data.write_text(json.dumps(summary, indent=1))
+    summary["files"] = [str(path) for path in (picture, film, data)]
+    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    return 0 if summary["status"] == "SUCCESS" else 1
+
+
+def run_strides(problem: GaitProblem, params: Any, free: Any, strides: int) -> ess.EventTrajectory:
+    """The run of several periods from the free numbers of one."""
+    launch = problem.launch(free, params)
+    settings = problem.settings() | {
+        "max_steps": 256 * strides,
+        "max_events": problem.max_events * strides,
+        "ode": ess.DormandPrince(rtol=1e-9, atol=1e-11, longest=launch.duration / 40),
+    }
+    trajectory = ess.integrate(
+        problem.es,
+        launch.params,
+        launch.x0,
+        0.0,
+        strides * launch.duration,
+        control=launch.control,
+        **settings,
+    )
+    return jax.block_until_ready(trajectory)
+
+
+def _bar() -> optimize.Progress:
+    start = time.perf_counter()
+    width = 24
+
+    def report(done: int, total: int, cost: float, residual: float) -> None:
+        filled = "#" * (width * done // total)
+        spent = time.perf_counter() - start
+        print(
+            f"\r  [{filled:<{width}}] {done}/{total}  cost {cost:.5f}  error {residual:.0e}  {spent:.0f} s ",
+            end="\n" if done == total else "", file=sys.stderr, flush=True,
+        )  # fmt: skip
+
+    return report
+
+
+def _text(summary: dict[str, Any]) -> str:
+    free = summary["free"]
+    return "\n".join(
+        [
+            f"{summary['model']}: a periodic gait, status {summary['status']}",
+            f"  cost of transport  {summary['cost_of_transport']:.5f} "
+            f"(at the start {summary['cost_before']:.5f}, with errors up to {summary['error_before']:.2g})",
+            f"  periodicity error  {summary['periodicity_error']:.1e}",
+            f"  speed error        {summary['speed_error']:.1e} m/s",
+            *(f"  {name:<18} {np.array2string(np.asarray(v), precision=5)}" for name, v in free.items()),
+            f"  time               {summary['seconds']:.0f} s, {summary['motions']} motions with derivatives",
+            *(f"  wrote              {path}" for path in summary["files"]),
+        ]
+    )

@@ -1,0 +1,216 @@
+"""`jaxcontact impact MODEL`: samples the outcomes of a simultaneous impact and reports on them."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact import impact, models
+from jaxcontact.cli import propagative
+from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.impact_files import MANY_MODES, write
+from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
+from jaxcontact.impact.sampling.checkpoint import num_finished
+from jaxcontact.impact.sampling.driver import Progress
+from jaxcontact.impact.sampling.summary_statistics import Tally, tally
+from jaxcontact.mechanics.system import Model
+from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
+from jaxcontact.status import Status
+from jaxcontact.terms import ContactTerms, contact_terms
+
+SHOWN = 2**18  # samples of a checkpoint that its picture shows
+FEW = 2**14  # samples whose velocities through the impact are little to keep
+
+Parts = tuple[Tally, list[impact.ImpactSamples]]
+
+
+def _ready(name: str) -> Model:
+    """The model of that name, which a check has found in the catalogue.
+
+    Raises:
+        UsageError: it needs a package that is not installed.
+    """
+    try:
+        model: Model = getattr(models, name)()
+    except ImportError as error:
+        raise UsageError(str(error)) from None
+    return model
+
+
+def _propagative(options: argparse.Namespace) -> int:
+    """Every outcome of single impacts; 1 if some may be missing."""
+    model = _ready(options.model)
+    terms = contact_terms(model.system, model.params, model.state)
+    summary = propagative.summarise(options.model, terms, model.state.v)
+    print(json.dumps(summary, indent=2) if options.json else propagative.as_text(summary))
+    return 0 if summary["status"] == "SUCCESS" else 1
+
+
+def _impact_model(options: argparse.Namespace) -> Model:
+    """The model, with the friction asked for."""
+    model = _ready(options.model)
+    if options.mu is None:
+        return model
+    mu = np.broadcast_to(options.mu, (model.system.structure.num_contacts,))
+    return model.replace(params=model.params.replace(mu=jax.numpy.asarray(mu)))
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run it, with options that `check_impact` let pass; 0 good, 1 failed samples.
+
+    Raises:
+        UsageError: settings or files that cannot be used.
+    """
+    laps = Laps(options.begin)
+    if options.law == "propagative":
+        return _propagative(options)
+    model = _impact_model(options)
+    terms = contact_terms(model.system, model.params, model.state)
+    settings = {
+        "step": model.step if options.step is None else options.step,
+        "max_steps": _max_steps(options, model),
+        "selection": _default_selection(model) if options.selection is None else options.selection,
+        "seed": options.seed,
+    }
+    if options.restitution is not None:
+        one = len(options.restitution) == 1
+        settings["restitution"] = options.restitution[0] if one else options.restitution
+    stored = num_finished(options.checkpoint) if options.checkpoint else 0
+    if stored:
+        print(f"  {options.checkpoint} holds {stored} samples", file=sys.stderr)
+    laps.end("load")
+    try:
+        samples, found = _sampled(options, model, terms, settings, stored, laps)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(error.strerror or str(error)) from None
+    summary = summarise(options.model, terms, found, settings, samples.complete, laps, stored)
+    found_coverage = None
+    if options.coverage:
+        found_coverage = _coverage(options, model, terms, settings)
+        summary["coverage"] = coverage_summary(found_coverage)
+        laps.end("coverage")
+    summary["files"] = [str(path) for path in write(options, model, terms, samples, settings, found_coverage)]
+    laps.end("draw")
+    summary["seconds_spent"] = dict(laps)
+    print(json.dumps(summary, indent=2) if options.json else as_text(summary))
+    return _exit_status(found)
+
+
+def _sampled(
+    options: argparse.Namespace,
+    model: Model,
+    terms: ContactTerms,
+    settings: dict[str, Any],
+    stored: int,
+    laps: Laps,
+) -> tuple[impact.ImpactSamples, Tally]:
+    """The samples, of a checkpoint the first ones, and the tally of all."""
+    full = {"terms": terms, "v": model.state.v, **settings}
+    full |= {"num_samples": options.samples, "progress": _reporter(stored)}
+    if options.checkpoint:
+        about = {"model": options.model, "system": model.system.fingerprint}
+        reduce = functools.partial(_gathered, terms)
+        found, parts = impact.sample(**full, checkpoint=options.checkpoint, about=about, reduce=reduce)
+        samples = _joined(parts)
+    else:
+        visited = settings["selection"] == "visited"
+        # Few samples keep the paths that the picture shows: else these would be compiled apart.
+        full["keep_path"] = not visited and options.samples <= FEW
+        impact.sample(**full | {"num_samples": min(512, options.samples) if visited else 1, "progress": None})
+        laps.end("compile")
+        samples = jax.block_until_ready(impact.sample(**full))
+        found = tally(samples, terms)
+    laps.end("sample")
+    return samples, found
+
+
+def _max_steps(options: argparse.Namespace, model: Model) -> int:
+    if options.max_steps is not None:
+        return int(options.max_steps)
+    assert model.max_steps is not None
+    return 4 * model.max_steps if options.restitution and any(options.restitution) else model.max_steps
+
+
+def _default_selection(model: Model) -> str:
+    contacts = model.system.structure.num_contacts
+    if contacts > MAX_ENUMERATED or model.system.structure.dim == 3:
+        return "lemke"
+    return "all" if contacts < MANY_MODES else "visited"
+
+
+def _coverage(
+    options: argparse.Namespace, model: Model, terms: ContactTerms, settings: dict[str, Any]
+) -> impact.Coverage:
+    # "visited" lets a sample depend on earlier ones.
+    selection = "all" if settings["selection"] == "visited" else settings["selection"]
+    key = jax.random.key(options.seed)
+    independent = settings | {"selection": selection, "num_samples": options.samples, "key": key}
+    try:
+        return impact.coverage(impact.sample(terms, model.state.v, **independent), terms=terms)
+    except ValueError as error:
+        raise UsageError(f"--coverage: {error}") from None
+
+
+def _gathered(terms: ContactTerms, before: Parts | None, samples: impact.ImpactSamples) -> Parts:
+    """The tally of a long run, and the first samples of it, for the picture."""
+    part = tally(samples, terms)
+    if before is None:
+        return part, [samples]
+    found, first = before
+    return found + part, first + ([samples] if found.number < SHOWN else [])
+
+
+def _joined(parts: list[impact.ImpactSamples]) -> impact.ImpactSamples:
+    bare = [part.replace(v_minus=None) for part in parts]
+    joined: impact.ImpactSamples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *bare)
+    return joined.replace(v_minus=parts[0].v_minus)
+
+
+def _reporter(stored: int, wait: float = 2.0, every: float = 1.0) -> Progress:
+    """Progress on standard error once a run takes longer than `wait` seconds.
+
+    Rate and time left are those of the chunks behind `stored` samples and the first one, which compiles.
+    """
+    begin = shown = time.perf_counter()
+    start: tuple[float, int] | None = None
+
+    def report(done: int, total: int) -> None:
+        nonlocal shown, start
+        now = time.perf_counter()
+        if start is None and done > stored:
+            start = now, done
+        if now - begin < wait or (now - shown < every and done < total):
+            return
+        shown = now
+        text = f"{done:>9} of {total} samples"
+        if start is not None and done > start[1]:
+            rate = (done - start[1]) / (now - start[0])
+            text += f", {rate:,.0f} per second, {(total - done) / rate:.0f} s left"
+        print(f"\r  {text:<70}", end="", file=sys.stderr, flush=True)
+        if done == total:
+            print(file=sys.stderr)
+
+    return report
+
+
+def _exit_status(found: Tally) -> int:
+    """1, and a line on standard error, if a sample failed otherwise than by running out of steps."""
+    if found.first_failed is None:
+        return 0
+    number, step = found.first_failed
+    print(
+        f"jaxcontact: {found.failed} samples failed with "
+        f"{Status.describe(found.status & int(Status.FAILURES & ~Status.UNTERMINATED))}, the first is "
+        f"sample {number} in step {step}",
+        file=sys.stderr,
+    )
+    return 1

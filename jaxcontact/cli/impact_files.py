@@ -1,0 +1,111 @@
+"""What `jaxcontact impact` writes: pictures of set, mechanism and coverage, and the samples."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxcontact import impact, viz
+from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.impact.sampling.outcomes import contact_names
+from jaxcontact.mechanics.system import Model
+from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
+from jaxcontact.peers.mujoco import mujoco_outcome
+from jaxcontact.terms import ContactTerms
+from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
+
+MANY_MODES = 4  # contacts from which samples are dear: 7^4 modes cost a while
+
+
+def write(
+    options: argparse.Namespace,
+    model: Model,
+    terms: ContactTerms,
+    samples: impact.ImpactSamples,
+    settings: dict[str, Any],
+    covered: impact.Coverage | None,
+) -> list[Path]:
+    """Write pictures, and the samples unless a checkpoint has them; returns the paths.
+
+    Raises:
+        UsageError: the folder cannot be written to.
+    """
+    folder, name = options.out, options.model
+    pictures = {}
+    simultaneous = simultaneous_outcomes(terms, model.state.v)
+    if not len(simultaneous):
+        print("jaxcontact: the simultaneous law found no outcome, none is drawn", file=sys.stderr)
+    others = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
+    if np.any(np.asarray(samples.status) == 0):
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *others)
+    pictures["mechanism.png"] = viz.plot_mechanism(
+        model.system, model.params, model.state, v=_ends(*others), title=_title(name)
+    )
+    if covered is not None:
+        pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
+    files = [folder / f"{name}_{kind}" for kind in pictures]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, picture in zip(files, pictures.values(), strict=True):
+            picture.savefig(path, dpi=150, bbox_inches="tight")
+        if options.checkpoint:
+            return [*files, options.checkpoint]
+        arrays = {
+            key: np.asarray(getattr(samples, key))
+            for key in ("v_minus", "v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual")
+        }
+        arrays |= {key: np.asarray(getattr(terms, key)) for key in ("M", "J_n", "J_t", "phi", "mu", "active")}
+        arrays |= {"model": np.array(name), "settings": np.array(json.dumps(settings))}
+        files.append(folder / f"{name}_impact.npz")
+        np.savez_compressed(files[-1], allow_pickle=False, **arrays)
+    except OSError as error:
+        raise UsageError(f"--out: cannot write to {folder}: {error.strerror or error}") from None
+    return files
+
+
+def _set_picture(
+    options: argparse.Namespace,
+    model: Model,
+    terms: ContactTerms,
+    samples: impact.ImpactSamples,
+    settings: dict[str, Any],
+    simultaneous: np.ndarray,
+    sequences: dict[str, np.ndarray],
+) -> Any:
+    name, number = options.model, samples.status.size
+    if samples.path is None:
+        samples = samples.replace(path=_paths(model, terms, settings))
+    if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
+        title = f"{_title(name)}, restitution {' '.join(f'{e:g}' for e in options.restitution)}"
+        return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
+    peer = mujoco_outcome(name, friction=np.asarray(terms.mu)) if name in MUJOCO_MODELS else None
+    title = _title(name)
+    if number < options.samples:
+        title += f", the first {number:,} of {options.samples:,} samples"
+    return viz.plot_impact_set(
+        samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
+    )
+
+
+def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
+    """Velocities through the impact, of the first samples."""
+    few = 256 if terms.phi.shape[0] < MANY_MODES else 64
+    selection = "all" if settings["selection"] == "visited" else settings["selection"]
+    chosen = settings | {"selection": selection, "num_samples": few, "keep_path": True}
+    return impact.sample(terms, model.state.v, **chosen).path
+
+
+def _ends(simultaneous: np.ndarray, sequences: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The outcomes of other laws by short labels: "simultaneous 1", "A first"."""
+    numbers = [f" {i + 1}" for i in range(len(simultaneous))] if len(simultaneous) > 1 else [""]
+    found = {f"simultaneous{number}": each for number, each in zip(numbers, simultaneous)}
+    return found | {label.rpartition(", ")[2]: path[-1] for label, path in sequences.items()}
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").capitalize()

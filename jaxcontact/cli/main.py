@@ -1,0 +1,153 @@
+"""The command line: sub-commands `impact`, `gait`, `stability`, `inspect` and `models`.
+
+Owns how a command starts and ends: mistakes are told before JAX is loaded, and an interrupt ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # what loads before the first line of `process` leaves an interrupt to Python
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any, NoReturn
+
+INTERRUPTED = 130
+
+
+def process() -> NoReturn:
+    """The command line as a process of its own, which ends here with the exit status of `main`.
+
+    The work runs on a second thread, and the first only waits: XLA crashes where an exception of a signal
+    meets it while it compiles. So an interrupt does not unwind the work, it ends the process at once; what a
+    checkpoint keeps is safe at any moment.
+    """
+    _end_on_interrupt("")
+    options = _parser().parse_args()
+    _end_on_interrupt(_kept(options))
+    import threading
+
+    codes: list[int] = []
+    work = threading.Thread(target=lambda: codes.append(run(options)), name="jaxcontact", daemon=True)
+    work.start()
+    while work.is_alive():  # in short waits: a signal that the system hands to another thread wakes none
+        work.join(0.1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done
+    sys.exit(codes[0] if codes else 1)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line within a Python program, on its own thread; returns the exit status.
+
+    0 good, 1 failed samples, 2 wrong usage or files that cannot be used, 130 interrupted.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return run(options)
+    except KeyboardInterrupt:
+        print(_interrupted(_kept(options)), file=sys.stderr, end="")
+        return INTERRUPTED
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the options, then load what the command needs and run it; returns the exit status."""
+    from jaxcontact.cli.catalogue import UsageError
+
+    options.begin = time.perf_counter()
+    try:
+        options.check(options)
+        code = int(options.run(options))
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"jaxcontact: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe, such as head, has left; nor may the exit write to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _end_on_interrupt(kept: str) -> None:
+    """Let an interrupt end this process at once, with one line; unless whoever started it has it ignored."""
+
+    def end(*_: Any) -> NoReturn:
+        os.write(2, _interrupted(kept).encode())
+        os._exit(INTERRUPTED)
+
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, end)
+
+
+def _interrupted(kept: str) -> str:
+    return f"\njaxcontact: interrupted{kept}\n"
+
+
+def _kept(options: argparse.Namespace) -> str:
+    return "; the same command goes on" if getattr(options, "checkpoint", None) else ""
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    from jaxcontact.cli import command_options
+
+    parser = argparse.ArgumentParser(
+        prog="jaxcontact",
+        description="Bodies that touch at several points: which outcomes an impact can have, periodic gaits, "
+        "and which equilibria are stable. Writes pictures and numbers.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("models", help="list the ready mechanisms")
+    listing.set_defaults(check=lambda _: None, run=_models)
+    command_options.add_impact(commands).set_defaults(run=_impact)
+    command_options.add_gait(commands).set_defaults(run=_gait)
+    command_options.add_stability(commands).set_defaults(run=_stability)
+    command_options.add_inspect(commands).set_defaults(run=_inspect)
+    return parser
+
+
+def _models(_: argparse.Namespace) -> int:
+    from jaxcontact import models
+    from jaxcontact.cli.catalogue import KINDS
+
+    width = max(map(len, KINDS))
+    for name in KINDS:
+        print(f"{name:{width}}  {(getattr(models, name).__doc__ or '').splitlines()[0]}")
+    return 0
+
+
+def _impact(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact.cli import impact
+
+    return impact.command(options)
+
+
+def _gait(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact.cli import gait
+
+    return gait.command(options)
+
+
+def _stability(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact.cli import stability
+
+    return stability.command(options)
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact.cli import inspect
+
+    return inspect.run(options)
+
+
+def _in_double_precision() -> None:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)

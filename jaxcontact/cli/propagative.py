@@ -1,0 +1,70 @@
+"""`jaxcontact impact MODEL --law propagative`: every order of single elastic impacts, and what it leads to.
+
+Owns the numbers of that command and their account in words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact import impact
+from jaxcontact.impact.laws.orders import MAX_PERMUTED
+from jaxcontact.impact.sampling.outcomes import contact_names
+from jaxcontact.status import Status
+from jaxcontact.terms import ContactTerms
+
+MAX_OUTCOMES, MAX_REFLECTIONS = 64, 64
+SAME_OUTCOME = 1e-9  # relative to |v|_M
+
+
+def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
+    """Outcomes of `propagate_all` and their orders, xi, the theorem that makes them one; ready for JSON."""
+    found, sequences, valid = impact.propagate_all(
+        terms, v, max_outcomes=MAX_OUTCOMES, max_reflections=MAX_REFLECTIONS
+    )
+    contacts = contact_names(terms.phi.shape[0])
+    outcomes = []
+    for i in np.flatnonzero(np.asarray(valid)):
+        order = np.asarray(sequences.order)[i, : int(sequences.length[i])]
+        normal = np.asarray(terms.J_n) @ np.asarray(found[i])
+        outcomes.append(
+            {
+                "order": " ".join(contacts[c] for c in order),
+                "minimal": bool(sequences.minimal[i]),
+                "v_plus": np.asarray(found[i]).tolist(),
+                "normal_velocity": {c: float(u) for c, u in zip(contacts, normal, strict=True)},
+            }
+        )
+    few = len(contacts) <= MAX_PERMUTED
+    dead, told = impact.plastic(terms, v)
+    return {
+        "model": name,
+        "law": "propagative",
+        "outcomes": outcomes,
+        "indeterminacy": float(impact.indeterminacy(terms, v)) if few else None,
+        "theorem": impact.unique_order(terms, SAME_OUTCOME).theorem,
+        "plastic_v_plus": np.asarray(dead).tolist(),
+        "plastic_energy_ratio": float(told.energy_ratio),
+        "status": Status.describe(sequences.status | told.status),
+    }
+
+
+def as_text(summary: dict[str, Any]) -> str:
+    """The summary for a person."""
+    outcomes = summary["outcomes"]
+    many = "1 outcome" if len(outcomes) == 1 else f"{len(outcomes)} outcomes"
+    lines = [f"{summary['model']}: {many} of single elastic impacts in every order, without friction"]
+    width = max([5, *(len(o["order"]) for o in outcomes)])
+    for o in outcomes:
+        speeds = "  ".join(f"{c} {u:8.4f}" for c, u in o["normal_velocity"].items())
+        note = "" if o["minimal"] else "   (a shorter order would do)"
+        lines.append(f"  {o['order'] or 'none':{width}}  normal velocities, m/s  {speeds}{note}")
+    if summary["indeterminacy"] is not None:
+        lines.append(f"  indeterminacy    {summary['indeterminacy']:.3g} of the momentum, in kinetic norm")
+    lines.append(f"  one outcome by   {summary['theorem'] or 'no theorem'}")
+    lines.append(f"  plastic          leaves {100 * summary['plastic_energy_ratio']:.2f} % of the energy")
+    lines.append(f"  status           {summary['status']}")
+    return "\n".join(lines)

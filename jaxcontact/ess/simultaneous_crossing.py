@@ -1,0 +1,90 @@
+"""A displacement through a corner: the order in which it crosses the guards, and what it becomes.
+
+Owns the polygon of Council, Revzen & Burden (2022): the displaced trajectory is followed in the tangent
+space from guard to guard, so that n! orders cost n crossings.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.ess.inputs import Inputs
+from jaxcontact.mechanics.event_system import EventSystem
+
+
+class Direction(NamedTuple):
+    """A displacement of the numbers that stay fixed along the way."""
+
+    params: Any
+    control: Any
+
+
+class Corner(NamedTuple):
+    """A displacement dx (n,) after a corner, the order (m,) of its crossings, a guard never met or -1."""
+
+    dx: jax.Array
+    order: jax.Array
+    stuck: jax.Array
+
+
+def across_corner(
+    es: EventSystem,
+    inputs: Inputs,
+    direction: Direction,
+    t: jax.Array,
+    x: jax.Array,
+    crossed: jax.Array,
+    members: jax.Array,
+    dx: jax.Array,
+) -> Corner:
+    """Follow a displacement dx of the corner x through the crossings of its `members` (m,) bool.
+
+    With fields frozen at the corner and guards replaced by their tangent planes, the displaced
+    trajectory is a polygon y(s); its next crossing is the least of -(Dh_k y + dh_k) / (Dh_k f) over the
+    guards still ahead. At the end it is compared with the trajectory itself, which left the corner at s = 0.
+    """
+    params, control = inputs.params, inputs.control
+    m = members.shape[0]
+
+    def crossing(i: jax.Array, carry: Any) -> Any:
+        y, s, corner, mask, ahead, order, stuck = carry
+        f = es.xdot(t, corner, mask, control, params)
+        _, offset = jax.jvp(es.guards, (corner, params), (y, direction.params))
+        _, rate = es.guard_rates(corner, f, params)
+        wait = jnp.where(ahead & (rate > 0), -offset / jnp.where(rate > 0, rate, 1.0), jnp.inf)
+        k = jnp.argmin(wait).astype(jnp.int32)
+        good = jnp.isfinite(wait[k])
+        stuck = jnp.where(jnp.any(ahead) & ~good & (stuck < 0), jnp.argmax(ahead).astype(jnp.int32), stuck)
+        wait_k = jnp.where(good, wait[k], 0.0)
+        moved = y + wait_k * f
+        if es.jump is None:
+            landed, jumped = corner, moved
+        else:
+            landed, jumped = jax.jvp(
+                lambda x, p: es.after(x, k, p), (corner, params), (moved, direction.params)
+            )
+        return (
+            jnp.where(good, jumped, y),
+            s + wait_k,
+            jnp.where(good, landed, corner),
+            jnp.where(good, es.cross(mask, k), mask),
+            ahead & ~((jnp.arange(m) == k) & good),
+            order.at[i].set(jnp.where(good, k, -1)),
+            stuck,
+        )
+
+    start = (
+        dx, jnp.zeros((), x.dtype), x, crossed, members, jnp.full(m, -1, jnp.int32), jnp.int32(-1),
+    )  # fmt: skip
+    # Most corners have one guard: stop when none is ahead.
+    _, (y, s, corner, mask, _, order, stuck) = lax.while_loop(
+        lambda c: (c[0] < m) & jnp.any(c[1][4]),
+        lambda c: (c[0] + 1, crossing(c[0], c[1])),
+        (jnp.int32(0), start),
+    )
+    f = es.xdot(t, corner, mask, control, params)
+    return Corner(y - s * f, order, stuck)

@@ -1,0 +1,293 @@
+"""What can be proved beforehand about a sampled impact: how many steps it takes, how many samples it needs.
+
+Owns the two bounds of Halm & Posa that hold for any draws: Theorem 8 (steps) and Lemma 1 (samples).
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import numpy as np
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.impact import inputs
+from jaxcontact.impact.analysis.assumptions import unique_steps
+from jaxcontact.impact.analysis.pointed_cone import pointed_cone
+from jaxcontact.impact.sampling.by_modes import tabulate
+from jaxcontact.terms import ContactTerms
+
+FEW_MODES = 7**3  # modes whose regions are examined one by one
+
+
+class StepBound(Record):
+    """How many steps an impact takes at most, except with a small probability.
+
+    Attributes:
+        num_steps: the bound; inf if there is none.
+        paper: the same from eqs (78), (79) as printed; inf if there is none.
+        reason: why there is no bound, or "".
+        probability: with which an impact takes more steps.
+    """
+
+    num_steps: float = static()
+    paper: float = static()
+    reason: str = static()
+    probability: float = static()
+
+
+def step_bound(
+    terms: ContactTerms, v: jax.Array, *, step: float | jax.Array, probability: float = 1e-3
+) -> StepBound:
+    """A number of steps that an impact exceeds at most with a given probability (Halm & Posa, Theorem 8).
+
+    Needs a pointed friction cone. The shortest r with r . M^-1 J^T lam >= |lam_n|_1 (eq. (77)) gives, as
+    energy does not grow, sum |lam_n|_1 <= |r|* |v|_M - r . v over the steps, |r|* = sqrt(r^T M^-1 r). Every
+    step that leaves a contact approaching adds at least the smallest of m caps, uniform in (0, step), of
+    mean step / (m + 1), and Hoeffding's inequality bounds the number of steps. This is the proof of
+    Theorem 8 with its constants kept: the printed (78), (79) bound |r|* by |r|_2 / sqrt(sigma), r . v by
+    its size, and round a dimensional speed up to a whole number. It holds for every choice among solutions.
+
+    Measured at the models' own settings, probability 1e-3: rocking block 48 (printed constants 127; largest
+    of 4096 samples 6), compass gait 54 (1099; 9), box and wall 41 (87; 5), RAMone 51 (2055; 8), disk stack
+    182 (349; 7 of 512).
+
+    Args:
+        terms: contact terms.
+        v: (nv,) velocity before the impact.
+        step: largest normal impulse of a step, N s; of several the smallest counts. Uniform density.
+        probability: in (0, 1).
+
+    Returns:
+        StepBound.
+
+    Raises:
+        ValueError, TypeError: as `anitescu_potra` and `pointed_cone`; a step or probability out of range.
+
+    Derivative: none; runs on the host.
+    """
+    inputs.check(terms, v)
+    smallest = float(np.min(np.asarray(step, float)))
+    if not (math.isfinite(smallest) and smallest > 0):
+        raise ValueError(f"step: expected finite numbers > 0, got {step}")
+    if not 0 < probability < 1:
+        raise ValueError(f"probability: expected a number in (0, 1), got {probability}")
+    if pointed_cone(terms)[1] <= 0:
+        reason = "the friction cone is not pointed: contacts can jam, and no bound follows"
+        return StepBound(num_steps=math.inf, paper=math.inf, reason=reason, probability=probability)
+    mass, speed_v = np.asarray(terms.M, float), np.asarray(v, float)
+    r, size = _shortest_push(terms)
+    speed = float(np.sqrt(speed_v @ mass @ speed_v))
+    m = int(np.sum(np.asarray(terms.active)))
+    mean, budget = smallest / (m + 1), size * speed - float(r @ speed_v)
+    # The least K with exp(-2 (K mean - budget)^2 / (K step^2)) <= probability.
+    slack = smallest * math.sqrt(0.5 * math.log(1.0 / probability))
+    root = (slack + math.sqrt(slack**2 + 4.0 * mean * budget)) / (2.0 * mean)
+    sigma = float(np.linalg.eigvalsh(mass)[0])
+    printed = 4 * math.ceil((m + 1) * float(np.linalg.norm(r)) / (smallest * math.sqrt(sigma)))
+    return StepBound(
+        num_steps=float(math.ceil(root**2)),
+        paper=float(printed * math.ceil(speed) + math.ceil((m + 1) ** 2 * math.log(1.0 / probability))),
+        reason="",
+        probability=float(probability),
+    )
+
+
+def _shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
+    """R (nv,) of least |r|* = sqrt(r^T M^-1 r) with r . M^-1 f >= 1 for all generators f, and |r|*."""
+    from scipy.linalg import solve_triangular  # here, as its import takes long
+    from scipy.optimize import nnls
+
+    active = np.asarray(terms.active)
+    J_n, J_t, mu = (np.asarray(getattr(terms, n), float)[active] for n in ("J_n", "J_t", "mu"))
+    L = np.linalg.cholesky(np.asarray(terms.M, float))
+    nt = J_t.shape[1]
+    corners = np.arange(16) * (np.pi / 8)
+    fan = np.array([[1.0], [-1.0]])
+    if nt == 2:  # a polygon drawn around the disc
+        fan = np.stack([np.cos(corners), np.sin(corners)], axis=1) / np.cos(np.pi / 16)
+    f = (J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)).reshape(-1, L.shape[0])
+    g = solve_triangular(L, f.T, lower=True).T
+    # Least distance programming (Lawson & Hanson, ch. 23): min |y| with g y >= 1.
+    unit = np.linalg.norm(g, axis=1)
+    target = np.zeros(L.shape[0] + 1)
+    target[-1] = 1.0
+    weights, _ = nnls(np.vstack([(g / unit[:, None]).T, 1.0 / unit]), target)
+    rest = np.vstack([(g / unit[:, None]).T, 1.0 / unit]) @ weights - target
+    y = -rest[:-1] / rest[-1]
+    y = y / np.min(g @ y)  # to the digit
+    return L @ y, float(np.linalg.norm(y))
+
+
+class NetBound(Record):
+    """Whether so many samples are an epsilon-net of the reachable velocities, by Lemma 1.
+
+    Attributes:
+        applies: False where the lemma's assumptions fail.
+        probability: at least this, that every reachable velocity lies within epsilon of a sample; 0 where
+            the bound does not apply or is vacuous.
+        log10_needed: log10 of the number of samples that would make the probability 0.99; inf where it
+            does not apply.
+        lipschitz: constant of the map from all caps to the velocity, kg^(-1/2) (|dv|_M per N s).
+        num_dimensions: of the cube of draws, steps times active contacts.
+        statement: all this in a sentence.
+    """
+
+    applies: bool = static()
+    probability: float = static()
+    log10_needed: float = static()
+    lipschitz: float = static()
+    num_dimensions: int = static()
+    statement: str = static()
+
+
+def net_bound(
+    terms: ContactTerms,
+    v: jax.Array,
+    *,
+    step: float,
+    max_steps: int,
+    num_samples: int,
+    tolerance: float,
+    num_tested: int = 1024,
+) -> NetBound:
+    """Lemma 1 of Halm & Posa for a sampled impact: are the samples an epsilon-net of what can be reached?
+
+    If every step has one outcome (Assumption 6, tested by `unique_steps`), the velocity after N steps is a
+    piecewise linear function of the N m caps in [0, step], and independent uniform draws of them are an
+    epsilon-net of its image with probability `dense_sampling`. The Lipschitz constant is computed from
+    the contact modes: a = max |dv'/dv|_M and b = max |dv'/dcap|_M over modes whose region has an
+    interior give L = b sqrt(sum_{k<N} a^(2k)), below the L^N of the paper's Theorem 9.
+
+    What was found: one contact and one step, where everything is known, obeys the bound. At the models' own
+    settings it is vacuous: for a net of 1 % of the speed before, the rocking block (20 dimensions, and
+    constants that multiply over ten steps) would need 10^195 samples, the box at the wall 10^62. It does not
+    apply to the compass gait, RAMone and the disk stack, where steps have several outcomes.
+    `coverage` says what samples do show.
+
+    Args:
+        terms: planar contact terms, nc <= 5.
+        v: (nv,) velocity before the impact.
+        step: largest normal impulse of a step, N s.
+        max_steps: N.
+        num_samples: independent samples.
+        tolerance: epsilon, kg^(1/2) m/s.
+        num_tested: steps in which Assumption 6 is tested.
+
+    Returns:
+        NetBound.
+
+    Raises:
+        ValueError, TypeError: as `unique_steps`; a tolerance that is not positive and finite.
+
+    Derivative: none; runs on the host.
+    """
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance}")
+    inputs.check_count("num_samples", num_samples)
+    tested = unique_steps(terms, v, step=step, max_steps=max_steps, num_samples=num_tested)
+    dimensions = max_steps * int(np.sum(np.asarray(terms.active)))
+    if tested.num_several:
+        return NetBound(
+            applies=False,
+            probability=0.0,
+            log10_needed=math.inf,
+            lipschitz=math.nan,
+            num_dimensions=dimensions,
+            statement="Lemma 1 does not apply: Assumption 6 fails, at least "
+            f"{100 * tested.share_low:.2g} % of the steps have several outcomes",
+        )
+    a, b = _step_lipschitz(terms)
+    powers = np.exp(np.minimum(2.0 * np.arange(max_steps) * math.log(max(a, 1e-300)), 600.0))
+    constant = b * math.sqrt(float(np.sum(powers)))
+    chance = dense_sampling(constant, float(step), dimensions, num_samples, tolerance)
+    log_cells = dimensions * math.log(max(1.0, math.ceil(step * constant * dimensions**0.5 / tolerance)))
+    needed = (log_cells + math.log(log_cells + math.log(100.0))) / math.log(10.0)
+    found = f"probability at least {chance:.3g}" if chance > 0 else "nothing: the bound is vacuous"
+    return NetBound(
+        applies=True,
+        probability=chance,
+        log10_needed=needed,
+        lipschitz=constant,
+        num_dimensions=dimensions,
+        statement=f"if no step has several outcomes (none of {tested.num_steps} had), Lemma 1 gives {found}; "
+        f"0.99 needs about 10^{needed:.3g} samples",
+    )
+
+
+def dense_sampling(
+    lipschitz: float, side: float, num_dimensions: int, num_samples: int, tolerance: float
+) -> float:
+    """Lemma 1 of Halm & Posa: the probability that samples of a Lipschitz image are an epsilon-net of it.
+
+    At least 1 - (1 - Omega)^N / Omega with Omega = ceil(h L sqrt(n) / epsilon)^-n, for N independent uniform
+    points of [0, h]^n: each of 1 / Omega cells of diameter epsilon / L is missed with probability
+    (1 - Omega)^N.
+
+    Args:
+        lipschitz: L.
+        side: h.
+        num_dimensions: n.
+        num_samples: N.
+        tolerance: epsilon.
+
+    Returns:
+        The bound, 0 where it is negative and says nothing.
+
+    >>> dense_sampling(1.0, 1.0, 1, 100, 0.1) > 0.999
+    True
+    >>> dense_sampling(1.0, 1.0, 20, 10**6, 0.1)
+    0.0
+    """
+    cells = max(1.0, math.ceil(side * lipschitz * math.sqrt(num_dimensions) / tolerance))
+    log_cells = num_dimensions * math.log(cells)
+    if log_cells > 500.0:
+        return 0.0
+    if log_cells == 0.0:
+        return 1.0
+    log_missed = num_samples * math.log1p(-math.exp(-log_cells)) + log_cells
+    return max(0.0, -math.expm1(log_missed)) if log_missed < 0.0 else 0.0
+
+
+def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
+    """Largest |dv'/dv|_M and |dv'/dcap|_M over the contact modes that some (v, cap) is in the middle of."""
+    from scipy.linalg import cholesky
+
+    space, table = tabulate(terms)
+    kept = np.flatnonzero(np.asarray(table.regular))
+    margin, impulse = np.asarray(table.margin, float), np.asarray(table.impulse, float)
+    response, jacobian = np.asarray(space.response, float), np.asarray(space.jacobian, float)
+    rows = jacobian.shape[0]
+    R = cholesky(np.asarray(terms.M, float), lower=False)
+    push = R @ response
+    scale = np.asarray(space.scale, float)[::2]
+    if len(kept) <= FEW_MODES:
+        kept = np.array([k for k in kept if _has_interior(margin[..., k], jacobian)])
+    per_v = [
+        np.linalg.norm(np.eye(len(R)) + push @ impulse[:, :rows, k] @ jacobian @ np.linalg.inv(R), 2)
+        for k in kept
+    ]
+    per_cap = [np.linalg.norm(push @ impulse[:, rows:, k] / scale[None, :], 2) for k in kept]
+    return float(max(per_v)), float(max(per_cap))
+
+
+def _has_interior(forms: np.ndarray, jacobian: np.ndarray) -> bool:
+    """Whether some v and cap > 0 satisfy all forms (3m, L) with room to spare."""
+    from scipy.optimize import linprog
+
+    rows = jacobian.shape[0]
+    nv, caps = jacobian.shape[1], forms.shape[1] - rows
+    lift = np.block(
+        [[jacobian, np.zeros((rows, caps))], [np.zeros((caps, nv)), np.eye(caps)]]
+    )  # x = lift (v, cap)
+    inequality = np.concatenate([forms @ lift, lift[rows:]])
+    size = np.linalg.norm(inequality, axis=1)
+    inequality = inequality[size > 1e-12] / size[size > 1e-12, None]
+    result = linprog(
+        c=np.append(np.zeros(nv + caps), -1.0),
+        A_ub=np.hstack([-inequality, np.ones((len(inequality), 1))]),
+        b_ub=np.zeros(len(inequality)),
+        bounds=[(-1.0, 1.0)] * (nv + caps) + [(0.0, 1.0)],
+        method="highs",
+    )
+    return bool(result.status == 0 and -result.fun > 1e-9)

@@ -1,0 +1,139 @@
+"""Is a measured velocity among the outcomes of an impact? Owns the comparison of data with a sampled set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_number, check_type
+from jaxcontact.impact.analysis.outcome_families import families, match
+from jaxcontact.impact.inputs import check_terms
+from jaxcontact.impact.sampling.stream import ImpactSamples
+from jaxcontact.terms import ContactTerms
+
+FLOOR = 1e-9  # smallest tolerance, relative to the speed before; more where the samples' rounding is
+ROUNDING = 16.0
+
+
+class Containment(Record):
+    """Which measured velocities lie in a sampled set; arrays are (k,), or scalars for one velocity.
+
+    Attributes:
+        inside: whether `distance` is at most `tolerance`.
+        distance: to the nearest sample: |dv|_M in kg^(1/2) m/s with terms, else Euclidean.
+        nearest: index of that sample, an axis-0 index of `samples.v_plus`.
+        tolerance: what each was compared with, in the unit of `distance`.
+        unknown: whether too few samples lie around the nearest one to say how far the set goes on beside it;
+            then `inside` is False and `tolerance` the smallest there is.
+    """
+
+    inside: jax.Array
+    distance: jax.Array
+    nearest: jax.Array
+    tolerance: jax.Array
+    unknown: jax.Array
+
+
+def contains(
+    samples: ImpactSamples,
+    v_measured: Any,
+    *,
+    terms: ContactTerms | None = None,
+    tolerance: float | None = None,
+) -> Containment:
+    """Whether measured post-impact velocities lie in the sampled set, and how far off they are.
+
+    The distance to the nearest sample that did not fail, in |dv|_M = sqrt(dv^T M dv) if `terms` is given.
+    Without it the distance is Euclidean in the generalized velocities, which mixes m/s with rad/s and
+    depends on the choice of coordinates.
+
+    The default tolerance is the spacing of samples of one family, those after which each contact separates,
+    sticks or slides to the same side (without `terms` all samples are one family): the distance from the one
+    nearest to the measured velocity to its 8th neighbour, at least 1e-9 of the speed before the impact. The
+    velocity is inside if it is so for any family. Where a family has not 8 neighbours there, a gap before
+    them, or no more than 16 samples at different places, nobody knows how far the set goes on: `unknown`,
+    unless the velocity is that of a sample. More samples make a sharper test; extreme outcomes, such as those
+    of single impacts one at a time, may still lie beyond the last sample.
+
+    Args:
+        samples: of the impact.
+        v_measured: (nv,) or (k, nv) velocities.
+        terms: the contact terms that were sampled, for their mass matrix and the families.
+        tolerance: largest distance that counts as inside, in place of the families' own.
+
+    Returns:
+        Containment.
+
+    Raises:
+        TypeError: something else than ImpactSamples, ContactTerms or numbers.
+        ValueError: wrong shapes, NaN or inf, a negative tolerance, no sample with status 0.
+
+    Derivative: none; a host-level function.
+    """
+    check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
+    v_plus = np.asarray(samples.v_plus)
+    if v_plus.ndim != 2:
+        raise ValueError(f"samples.v_plus: expected shape (n, nv), got {v_plus.shape}")
+    nv = v_plus.shape[1]
+    check_number("v_measured", v_measured)
+    measured = np.asarray(v_measured, float)
+    if measured.ndim not in (1, 2) or measured.shape[-1] != nv:
+        raise ValueError(f"v_measured: expected shape ({nv},) or (k, {nv}), got {measured.shape}")
+    if tolerance is not None:
+        check_number("tolerance", tolerance, 0.0)
+    good = np.flatnonzero(np.asarray(samples.status) == 0)
+    if not good.size:
+        raise ValueError(f"samples: expected at least one with status 0, all {v_plus.shape[0]} failed")
+    root = mass_root(terms, nv)
+
+    # |dv|_M = |R dv| with M = R^T R; relative to the velocity before, so that no digits are lost.
+    start = np.asarray(samples.v_minus, float)
+    places = (np.atleast_2d(measured) - start) @ root.T
+    points = (v_plus[good] - start) @ root.T
+    groups = families(terms if tolerance is None else None, start, v_plus[good])
+    rounding = ROUNDING * float(jnp.finfo(samples.v_plus.dtype).eps)
+    least = max(FLOOR, rounding) * float(np.linalg.norm(root @ start))
+    matches = [match(good[members], points[members], places, least) for members in groups]
+    # All of them (families, k).
+    distance, nearest, width, thin = (np.stack(column) for column in zip(*matches, strict=True))
+    closest = np.argmin(distance, axis=0)
+    if tolerance is None:
+        limit = width
+    else:
+        limit, thin = np.full_like(distance, float(tolerance)), np.zeros_like(thin)
+    inside = distance <= limit
+    member = np.any(inside, axis=0)
+    deciding = np.where(member, np.argmin(np.where(inside, distance, np.inf), axis=0), closest)
+    shape = measured.shape[:-1]
+    dtype = samples.v_plus.dtype
+
+    def of(values: np.ndarray, family: np.ndarray, kind: Any) -> jax.Array:
+        return jnp.asarray(np.take_along_axis(values, family[None], axis=0)[0].reshape(shape), kind)
+
+    return Containment(
+        inside=jnp.asarray(member.reshape(shape)),
+        distance=of(distance, closest, dtype),
+        nearest=of(nearest, closest, jnp.int32),
+        tolerance=of(limit, deciding, dtype),
+        unknown=of(thin & ~member[None], closest, bool),
+    )
+
+
+def mass_root(terms: ContactTerms | None, nv: int) -> np.ndarray:
+    """R (nv, nv) with M = R^T R; the identity without terms."""
+    if terms is None:
+        return np.eye(nv)
+    from scipy.linalg import cholesky
+
+    check_terms(terms)
+    mass = np.asarray(terms.M, float)
+    if mass.shape != (nv, nv):
+        raise ValueError(f"terms.M: expected shape ({nv}, {nv}) as in samples, got {mass.shape}")
+    try:
+        return np.asarray(cholesky(mass, lower=False))
+    except (np.linalg.LinAlgError, ValueError) as error:
+        raise ValueError(f"terms.M: expected a positive definite mass matrix: {error}") from error

@@ -1,0 +1,110 @@
+"""Approximating the whole set of post-impact velocities (Halm & Posa, Algorithm 2)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.impact.laws import routh
+from jaxcontact.impact.laws.contact_space import contact_space, slowest_approach
+from jaxcontact.impact.sampling.driver import Progress, sample
+from jaxcontact.status import Status
+from jaxcontact.terms import ContactTerms
+
+
+class PostImpactSet(Record):
+    """Velocities after the impact that approximate the reachable set; axis 0 is the sample.
+
+    Attributes:
+        v_plus: (n, nv).
+        valid: (n,) bool, False where a contact still approaches even after the closing step, or a
+            status bit other than UNTERMINATED is set.
+        status: (n,) uint32 bits of the samples before the closing step.
+        tolerance: epsilon of the approximation, in the units of v.
+        closing_impulse: cap on the normal impulses of the closing step, epsilon / (3 psi), N s.
+        complete: whether all solutions of every step were candidates.
+    """
+
+    v_plus: jax.Array
+    valid: jax.Array
+    status: jax.Array
+    tolerance: float = static()
+    closing_impulse: float = static()
+    complete: bool = static(default=False)
+
+
+def approximate_set(
+    terms: ContactTerms,
+    v: jax.Array,
+    *,
+    step: float | jax.Array,
+    max_steps: int,
+    num_samples: int,
+    tolerance: float,
+    seed: int = 0,
+    selection: str = "all",
+    progress: Progress | None = None,
+) -> PostImpactSet:
+    """Approximate the set of post-impact velocities within a tolerance (Halm & Posa, Algorithm 2).
+
+    Draws samples of at most max_steps steps, ends those that still approach with one small step of
+    normal impulses up to epsilon / (3 psi), psi = sigma_max(M^-1 J^T) m (1 + max mu) + 1, and keeps what
+    no longer approaches. Theorem 9: for every epsilon and delta there are a number of samples and of
+    steps that give an epsilon-net with probability 1 - delta. It does not say which; and it rests on
+    Assumption 6 (one solution per step), which the compass gait and RAMone violate.
+
+    Args:
+        tolerance: epsilon > 0, in the units of v; below `step` in Algorithm 2.
+        terms, v, step, max_steps, num_samples, seed, selection, progress: as in `sample`.
+
+    Returns:
+        PostImpactSet of num_samples candidates.
+
+    Raises:
+        ValueError, TypeError: as `sample`; tolerance not a finite number > 0.
+
+    Status: as `sample`, before the closing step.
+
+    Derivative: none; a host-level driver.
+    """
+    if not (isinstance(tolerance, int | float) and np.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance!r}")
+    samples = sample(
+        terms, v, step=step, max_steps=max_steps, num_samples=num_samples, seed=seed,
+        selection=selection, progress=progress,
+    )  # fmt: skip
+    nc, _, nv = terms.J_t.shape
+    jacobian = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)
+    jacobian = np.where(np.asarray(terms.active)[:, None, None], jacobian, 0.0).reshape(-1, nv)
+    size = float(np.linalg.norm(np.linalg.solve(np.asarray(terms.M), jacobian.T), 2))
+    psi = size * nc * (1.0 + float(np.max(terms.mu))) + 1.0
+    closing = float(tolerance) / (3.0 * psi)
+
+    space = contact_space(terms)
+    slowest = np.asarray(slowest_approach(space, v) / space.scale[:: 1 + space.num_tangents])
+    active = np.asarray(terms.active)
+    v_plus = np.array(samples.v_plus)
+
+    def approaching(velocities: np.ndarray) -> np.ndarray:
+        return np.any(active & (velocities @ np.asarray(terms.J_n).T < -slowest), axis=1)
+
+    unfinished = np.flatnonzero(approaching(v_plus))
+    one_selection = "lemke" if selection == "lemke" else "all"
+    chunk = 256  # padded, so that one program serves any number of them
+    for begin in range(0, unfinished.size, chunk):
+        rows = unfinished[begin : begin + chunk]
+        padded = np.resize(rows, chunk)
+        caps = jnp.full((chunk, 1, nc), closing, v_plus.dtype)
+        closed, _, _ = routh.resolve_many(terms, jnp.asarray(v_plus[padded]), caps, one_selection, 8, False)
+        v_plus[rows] = np.asarray(closed)[: rows.size]
+    failed = np.asarray(samples.status) & ~np.uint32(int(Status.UNTERMINATED)) != 0
+    return PostImpactSet(
+        v_plus=jnp.asarray(v_plus),
+        valid=jnp.asarray(~approaching(v_plus) & ~failed),
+        status=samples.status,
+        tolerance=float(tolerance),
+        closing_impulse=closing,
+        complete=samples.complete,
+    )

@@ -1,0 +1,1 @@
+"""Impact laws: from contact terms and a velocity before to velocities after."""

@@ -1,0 +1,277 @@
+"""The inelastic impact law of Anitescu & Potra (1997), and single impacts in sequence.
+
+All contacts at once: M (v+ - v) = J^T Lam, 0 <= Lam_n perp J_n v+ >= 0, Lam_t in
+-mu Lam_n Unit_D(J_t v+); Halm & Posa, eq (31).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal, overload
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.contact_space import (
+    ContactSpace,
+    ImpactInfo,
+    approaching,
+    contact_space,
+    energy_ratio,
+    friction_directions,
+    mass_norm,
+    outcome,
+    residual_status,
+    slowest_approach,
+)
+from jaxcontact.impact.laws.pivoting import solve_by_pivoting
+from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers.lcp import Lemke
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+
+def anitescu_potra(
+    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, solver: Lemke | None = None
+) -> tuple[jax.Array, ImpactInfo]:
+    """One post-impact velocity of the simultaneous inelastic law with Coulomb friction.
+
+    Solves eq (31) of Halm & Posa as an LCP by Lemke's method. The law may have several solutions
+    (three on the compass gait); this is the one that pivoting happens to find, see
+    `anitescu_potra_all`. No approaching contact is no trouble: v is then a solution.
+
+    Args:
+        terms: contact terms, nc contacts.
+        v: (nv,) velocity before the impact.
+        num_directions: sides of the friction cone in space; no effect in the plane.
+        solver: pivoting solver.
+
+    Returns:
+        v_plus (nv,) and ImpactInfo.
+
+    Raises:
+        ValueError, TypeError: shapes that do not fit; outside of jit also NaN, negative friction, a
+            mass matrix that is not symmetric positive definite, penetration, a kinetic energy that
+            overflows.
+
+    Status: the solver's bits, STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
+        INVALID, PENETRATION for bad numbers, with v returned as it came.
+
+    Derivative: of the contact modes at the solution, by v and all terms, any order, forward and
+        reverse. At a kink (a contact about to stick, slide or lift) that of the mode taken: stick
+        before slide, rest before separation.
+    """
+    inputs.check(terms, v)
+    return _anitescu_potra(terms, v, num_directions, solver)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _anitescu_potra(
+    terms: ContactTerms, v: jax.Array, num_directions: int, solver: Lemke | None
+) -> tuple[jax.Array, ImpactInfo]:
+    v_in = v
+    terms, v, status = inputs.prepare(terms, v)
+    directions = friction_directions(terms.J_t.shape[1], num_directions)
+    space = contact_space(terms)
+    guess, solver_status = solve_by_pivoting(
+        lax.stop_gradient(space), lax.stop_gradient(v), directions, solver=solver
+    )
+    v_plus, impulse, worst = outcome(space, v, guess, directions)
+    bad = status != 0
+    info = ImpactInfo(
+        status=status | solver_status | residual_status(worst),
+        residual=worst,
+        impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
+        energy_ratio=energy_ratio(terms.M, v, v_plus),
+        num_solves=jnp.int32(1),
+    )
+    return jnp.where(bad, v_in, v_plus), info
+
+
+class OutcomesInfo(Record):
+    """What a law says beside all its outcomes.
+
+    Attributes:
+        status: uint32 bits of `Status`; STALLED where no outcome was found, though each law has one.
+        residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 where there is none.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+
+
+@overload
+def anitescu_potra_all(
+    terms: ContactTerms, v: jax.Array, *, with_info: Literal[False] = False
+) -> tuple[jax.Array, jax.Array]: ...
+
+
+@overload
+def anitescu_potra_all(
+    terms: ContactTerms, v: jax.Array, *, with_info: Literal[True]
+) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
+
+
+def anitescu_potra_all(terms: ContactTerms, v: jax.Array, *, with_info: bool = False) -> Any:
+    """Every distinct post-impact velocity of the simultaneous law, by enumerating contact modes.
+
+    Exhaustive for planar systems of up to five contacts. Outcomes closer than 1e-7 |v|_M are one.
+
+    Args:
+        terms: planar contact terms, nc <= 5.
+        v: (nv,) velocity before the impact.
+        with_info: whether to return the `OutcomesInfo`, too.
+
+    Returns:
+        v_plus (k, nv) and valid (k,), k = 4^nc: the valid outcomes come first, in a fixed order; and with
+        `with_info` an OutcomesInfo.
+
+    Raises:
+        ValueError, TypeError: as `anitescu_potra`; spatial terms or more than five contacts.
+
+    Status: STALLED where no outcome meets the law within the residual of `anitescu_potra`; inside jit
+        NONFINITE, INVALID, PENETRATION for bad numbers. No outcome is valid then.
+
+    Derivative: as `anitescu_potra`, of each outcome.
+    """
+    inputs.check(terms, v)
+    inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, "anitescu_potra_all")
+    found = _anitescu_potra_all(terms, v)
+    return found if with_info else found[:2]
+
+
+@jax.jit
+def _anitescu_potra_all(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
+    terms, v, status = inputs.prepare(terms, v)
+    space = contact_space(terms)
+    return all_outcomes(space, v, None, status)
+
+
+def all_outcomes(
+    space: ContactSpace, v: jax.Array, impulse_max: jax.Array | None, status: jax.Array
+) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
+    """Distinct outcomes (K, nv) of all contact modes, the `valid` (K,) ones first."""
+    fixed, v_fixed = lax.stop_gradient((space, v))
+    capped = impulse_max is not None
+    table = contact_modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=capped)
+    u = fixed.jacobian @ v_fixed
+    x = u if impulse_max is None else jnp.concatenate([u, lax.stop_gradient(impulse_max)])
+    speed = mass_norm(space.mass, v)
+    violation = contact_modes.evaluate(table, x)
+    feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
+    impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
+    directions = friction_directions(1, 2)
+    velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
+        jnp.where(feasible[:, None], impulses, 0.0)
+    )
+    feasible &= residual_status(misfit) == 0
+    # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
+    found = lax.stop_gradient(velocities)
+    generic = jnp.cos(jnp.arange(2 * space.mu.shape[0]) * 1.7 + 0.3).astype(v.dtype)
+    order = jnp.argsort(jnp.where(feasible, (found @ fixed.jacobian.T) @ generic, jnp.inf))
+    velocities, found, feasible = velocities[order], found[order], feasible[order]
+    apart = found - jnp.roll(found, 1, axis=0)
+    square = jnp.einsum("ki,ij,kj->k", apart, fixed.mass, apart)
+    same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
+    new = feasible & ~same
+    first = jnp.argsort(~new, stable=True)
+    valid = new[first] & (status == 0)
+    info = OutcomesInfo(
+        status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
+        residual=jnp.max(jnp.where(feasible & (status == 0), misfit[order], 0.0)),
+    )
+    return velocities[first], valid, info
+
+
+def sequential(
+    terms: ContactTerms,
+    v: jax.Array,
+    order: tuple[int, ...],
+    *,
+    max_impacts: int,
+    num_directions: int = 8,
+) -> tuple[jax.Array, ImpactInfo]:
+    """Resolve single inelastic impacts one after the other until no contact approaches.
+
+    Halm & Posa, Section 2.2.2 (after Ivanov 1995). `order` is a cycle of contact indices; contacts
+    that do not approach are skipped. Three and more contacts may chatter for ever.
+
+    Args:
+        terms: contact terms, nc contacts.
+        v: (nv,) velocity before the impact.
+        order: cycle of contact indices, such as (0, 1).
+        max_impacts: largest number of single impacts.
+        num_directions: sides of the friction cone in space; no effect in the plane.
+
+    Returns:
+        v_plus (nv,) and ImpactInfo; info.num_solves counts the single impacts.
+
+    Raises:
+        ValueError, TypeError: as `anitescu_potra`; an index out of range, max_impacts < 1.
+
+    Status: UNTERMINATED where a contact of `order` still approaches after max_impacts; the bits of
+        `anitescu_potra`.
+
+    Derivative: through the modes of every single impact; the sequence is piecewise constant. Without an
+        approaching contact v_plus is v, and the derivative the identity.
+    """
+    inputs.check(terms, v)
+    cycle = inputs.check_order("order", order, terms.phi.shape[0])
+    inputs.check_count("max_impacts", max_impacts)
+    return _sequential(terms, v, cycle, int(max_impacts), num_directions)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def _sequential(
+    terms: ContactTerms, v: jax.Array, order: tuple[int, ...], max_impacts: int, num_directions: int
+) -> tuple[jax.Array, ImpactInfo]:
+    v_in = v
+    terms, v, status = inputs.prepare(terms, v)
+    cycle = jnp.asarray(order, jnp.int32)
+    length = len(order)
+    nc, nt, _ = terms.J_t.shape
+    everything = jnp.zeros(nc, bool).at[cycle].set(True)
+    space = contact_space(terms)
+    slowest = slowest_approach(space, v)
+
+    def impact(carry: Any, _: None) -> tuple[Any, None]:
+        v, place, impulse, status, worst, count = carry
+        near = approaching(space, v, slowest)[cycle]
+        ahead = jnp.where(near, (jnp.arange(length, dtype=jnp.int32) - place) % length, length)
+        needed = jnp.any(near)
+        where = (place + jnp.min(ahead)) % length
+        contact = cycle[where]
+        single = jax.tree.map(lambda leaf: leaf[contact][None], (terms.J_n, terms.J_t, terms.mu))
+        one = ContactTerms(
+            M=terms.M,
+            J_n=single[0],
+            J_t=single[1],
+            phi=jnp.zeros(1, v.dtype),
+            mu=single[2],
+            active=needed[None],
+        )
+        v_next, info = _anitescu_potra(one, v, num_directions, None)
+        return (
+            jnp.where(needed, v_next, v),
+            jnp.where(needed, (where + 1) % length, place),
+            impulse.at[contact].add(jnp.where(needed, info.impulse[0], 0.0)),
+            status | jnp.where(needed, info.status, jnp.uint32(0)),
+            jnp.maximum(worst, jnp.where(needed, info.residual, 0.0)),
+            count + needed.astype(jnp.int32),
+        ), None
+
+    zero = jnp.zeros((), v.dtype)
+    start = (v, jnp.int32(0), jnp.zeros((nc, 1 + nt), v.dtype), status, zero, jnp.int32(0))
+    (v_plus, _, impulse, total, worst, count), _ = lax.scan(impact, start, length=max_impacts)
+    left = jnp.any(approaching(space, v_plus, slowest) & everything)
+    info = ImpactInfo(
+        status=total | flag(left, Status.UNTERMINATED),
+        residual=worst,
+        impulse=impulse,
+        energy_ratio=energy_ratio(terms.M, v, v_plus),
+        num_solves=count,
+    )
+    return jnp.where(status != 0, v_in, v_plus), info

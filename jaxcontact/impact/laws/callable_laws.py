@@ -1,0 +1,155 @@
+"""Impact laws as records of settings that one can call: any of them stands wherever a law is taken.
+
+A law is a callable (terms, v, key=None) -> (v_plus, info), info having `status` and `impulse`. The records
+here are such callables and pytrees: their numbers can be differentiated by, their choices are static.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
+from jaxcontact.impact.laws.contact_space import ImpactInfo
+from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
+from jaxcontact.impact.laws.reflections import Order
+from jaxcontact.impact.laws.routh import resolve
+from jaxcontact.solvers import contact_modes
+from jaxcontact.terms import ContactTerms
+
+Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
+
+
+class AnitescuPotra(Record):
+    """All contacts at once, inelastic, Coulomb friction; see `anitescu_potra`.
+
+    Attributes:
+        num_directions: sides of the friction cone in space.
+    """
+
+    num_directions: int = static(default=8)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """v_plus (nv,) and ImpactInfo; `key` is not used."""
+        return anitescu_potra(terms, v, num_directions=self.num_directions)
+
+
+class Routh(Record):
+    """Steps of bounded impulse in a random order; see `resolve`. Needs a key.
+
+    Attributes:
+        step: largest normal impulse of a step, a number or (nc,), N s.
+        max_steps: largest number of steps.
+        restitution: Stronge's energetic coefficient, a number or (nc,) in 0..1; None is inelastic.
+        selection: "all" or "lemke"; None is "all" where all modes can be enumerated, else "lemke".
+        num_directions: sides of the friction cone in space.
+    """
+
+    step: Any
+    max_steps: int = static()
+    restitution: Any = None
+    selection: str | None = static(default=None)
+    num_directions: int = static(default=8)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """v_plus (nv,) and ImpactInfo of the impulse order that `key` draws.
+
+        Raises:
+            ValueError: no key.
+        """
+        if key is None:
+            raise ValueError("key: Routh draws an impulse order and needs a jax.random key, got None")
+        nc, nt, _ = terms.J_t.shape
+        draws = jax.random.uniform(key, (self.max_steps, nc + 1), v.dtype)
+        selection = self.selection
+        if selection is None:
+            selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
+        return resolve(
+            terms,
+            v,
+            draws[:, :nc] * jnp.asarray(self.step, v.dtype),
+            draws[:, nc],
+            restitution=self.restitution,
+            selection=selection,
+            num_directions=self.num_directions,
+        )
+
+
+class Sequential(Record):
+    """Single inelastic impacts one after the other, Coulomb friction; see `sequential`.
+
+    Attributes:
+        order: cycle of contact indices; None is 0, 1, 2, ...
+        max_impacts: largest number of single impacts.
+        num_directions: sides of the friction cone in space.
+    """
+
+    order: tuple[int, ...] | None = static(default=None)
+    max_impacts: int = static(default=64)
+    num_directions: int = static(default=8)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """v_plus (nv,) and ImpactInfo; `key` is not used."""
+        order = tuple(range(terms.phi.shape[0])) if self.order is None else self.order
+        return sequential(terms, v, order, max_impacts=self.max_impacts, num_directions=self.num_directions)
+
+
+class Propagative(Record):
+    """Single impacts one after the other without friction, elastic to plastic; see `propagate`.
+
+    Attributes:
+        order: "most_violated", "least_violated", or a cycle of contact indices.
+        restitution: R in 0..1.
+        max_reflections: largest number of single impacts.
+    """
+
+    order: Order = static(default="most_violated")
+    restitution: Any = 1.0
+    max_reflections: int = static(default=64)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, PropagateInfo]:
+        """v_plus (nv,) and PropagateInfo; `key` is not used."""
+        return propagate(
+            terms, v, order=self.order, restitution=self.restitution, max_reflections=self.max_reflections
+        )
+
+
+class Plastic(Record):
+    """The feasible velocity nearest to v in the kinetic metric, without friction; see `plastic`.
+
+    Attributes:
+        unilateral: contacts push only; else they glue.
+    """
+
+    unilateral: bool = static(default=True)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, PropagateInfo]:
+        """v_plus (nv,) and PropagateInfo; `key` is not used."""
+        return plastic(terms, v, unilateral=self.unilateral)
+
+
+def law_as_pytree(law: Law) -> Any:
+    """The law as a pytree that one can hand to a jitted function; a plain function becomes static.
+
+    Raises:
+        TypeError: no callable.
+    """
+    if not callable(law):
+        raise TypeError(
+            f"law: expected a callable (terms, v, key) -> (v_plus, info), got {type(law).__name__}"
+        )
+    return law if isinstance(law, Record) else jax.tree_util.Partial(law)

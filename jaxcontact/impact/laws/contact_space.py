@@ -1,0 +1,299 @@
+"""The space where impact laws are solved: contact velocities u and impulses lam, free of units.
+
+Rows are contact-major (n, t1, t2). Scaled by the apparent mass of each direction, u and lam have the
+same unit (square root of energy), the Delassus matrix D = J M^-1 J^T has a unit diagonal, and a
+tolerance relative to |v|_M means the same for a gram and for a ton.
+
+Here is also the last step of every law, `outcome`: from a solver's impulse it reads off the contact
+modes, and states the answer as the solution of their linear equations, which is what gets differentiated.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.algebra import implicit
+from jaxcontact.solvers import contact_modes
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+
+class ContactSpace(Record):
+    """Scaled contact matrices of one configuration; r = nc (1 + nt) rows, contact-major.
+
+    Attributes:
+        jacobian: S J (r, nv), rows of inactive contacts zero.
+        response: M^-1 J^T S (nv, r).
+        delassus: S J M^-1 J^T S (r, r).
+        scale: diagonal of S (r,); lam = S lam_scaled, u_scaled = S u.
+        mu: (nc,) friction in scaled impulses.
+        mass: M (nv, nv).
+        active: (nc,) bool.
+    """
+
+    jacobian: jax.Array
+    response: jax.Array
+    delassus: jax.Array
+    scale: jax.Array
+    mu: jax.Array
+    mass: jax.Array
+    active: jax.Array
+
+    @property
+    def num_tangents(self) -> int:
+        """nt: 1 in the plane, 2 in space."""
+        return self.scale.shape[0] // self.mu.shape[0] - 1
+
+
+class ImpactInfo(Record):
+    """What an impact law says beside v_plus.
+
+    Attributes:
+        status: uint32 bits of `Status`.
+        residual: worst of: normal complementarity relative to |v|_M; friction cone relative to
+            mu lam_n + |v|_M / |J_t|_g, with the norm |J_t|_g of the tangents in M^-1; deviation from maximal
+            dissipation relative to that times |J_t|_g |v|_M. Free of units.
+        impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
+        energy_ratio: kinetic energy after / before; 1 where there is none.
+        num_solves: steps or single impacts taken.
+        complete: whether every solution was a candidate.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+    impulse: jax.Array
+    energy_ratio: jax.Array
+    num_solves: jax.Array
+    complete: bool = static(default=False)
+
+
+def contact_space(terms: ContactTerms) -> ContactSpace:
+    """Scaled contact matrices of `terms`."""
+    nc, nt, nv = terms.J_t.shape
+    jacobian = jnp.concatenate([terms.J_n[:, None, :], terms.J_t], axis=1)
+    jacobian = jnp.where(terms.active[:, None, None], jacobian, 0.0).reshape(-1, nv)
+    response = implicit.solve_spd(terms.M, jacobian.T)
+    diagonal = lax.stop_gradient(jnp.sum(jacobian.T * response, axis=0)).reshape(nc, 1 + nt)
+    tangential = jnp.mean(diagonal[:, 1:], axis=1, keepdims=True)
+    diagonal = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, (nc, nt))], axis=1)
+    scale = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
+    mu = terms.mu * scale[:, 0] / scale[:, 1]
+    scale = scale.reshape(-1)
+    jacobian, response = jacobian * scale[:, None], response * scale[None, :]
+    return ContactSpace(
+        jacobian=jacobian,
+        response=response,
+        delassus=jacobian @ response,
+        scale=scale,
+        mu=mu,
+        mass=terms.M,
+        active=terms.active,
+    )
+
+
+def friction_directions(num_tangents: int, num_directions: int) -> np.ndarray:
+    """Extreme friction directions (k, nt) of length one: +-1 in the plane, a regular k-gon in space."""
+    if num_tangents == 1:
+        return np.array([[1.0], [-1.0]])
+    if num_directions < 4 or num_directions % 2:
+        raise ValueError(f"num_directions: expected an even number >= 4, got {num_directions}")
+    angle = 2.0 * np.pi * np.arange(num_directions) / num_directions
+    fan = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return np.where(np.abs(fan) < 1e-15, 0.0, fan)
+
+
+def collision_tolerance(dtype: jnp.dtype) -> float:
+    """Approach speed below which a contact counts as not approaching: 1e-8 in float64.
+
+    Impact laws take it relative to the fastest approach before, see `slowest_approach`; motion in time, which
+    has no such speed, in m/s.
+    """
+    return 1e-8 if jnp.finfo(dtype).bits >= 64 else 1e-5
+
+
+def slowest_approach(space: ContactSpace, v: jax.Array) -> jax.Array:
+    """Scaled approach speeds (nc,) that count in an impact that begins with v. No derivative.
+
+    1e-8 of the fastest approach of v (float32: 1e-5), and no less than round-off, which is relative to |v|_M.
+    """
+    space, v = lax.stop_gradient((space, v))
+    rows = 1 + space.num_tangents
+    scale = space.scale[::rows]
+    fastest = jnp.max(-(space.jacobian[::rows] @ v) / scale, initial=0.0)
+    noise = contact_modes.feasibility_tolerance(v.dtype) * mass_norm(space.mass, v)
+    return jnp.maximum(collision_tolerance(v.dtype) * fastest * scale, noise)
+
+
+def approaching(space: ContactSpace, v: jax.Array, slowest: jax.Array) -> jax.Array:
+    """(nc,) bool: active contacts that approach faster than `slowest` (nc,), scaled."""
+    return space.active & (space.jacobian[:: 1 + space.num_tangents] @ v < -slowest)
+
+
+@jax.jit
+def colliding(terms: ContactTerms, v: jax.Array, before: jax.Array) -> jax.Array:
+    """(nc,) bool: active contacts that still approach at v, in an impact that begins with `before`."""
+    space = contact_space(terms)
+    return approaching(space, v, slowest_approach(space, before))
+
+
+def mass_norm(mass: jax.Array, v: jax.Array) -> jax.Array:
+    """|v|_M = sqrt(v^T M v), for use as a scale: it carries no derivative."""
+    v = lax.stop_gradient(v)
+    return jnp.sqrt(jnp.maximum(v @ lax.stop_gradient(mass) @ v, 0.0))
+
+
+def outcome(
+    space: ContactSpace,
+    v: jax.Array,
+    guess: jax.Array,
+    directions: np.ndarray,
+    impulse_max: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The exact outcome of the contact modes in which a solver's impulse leaves the contacts.
+
+    Modes are read off the outgoing velocity, not off index sets: a contact that does not slide sticks
+    (u_t = 0) even if its friction impulse is zero, one that neither approaches nor separates rests
+    (u_n = 0) even if its normal impulse is zero. Redundant contacts leave the equations rank-deficient
+    but v_plus unique; see `implicit.refine`.
+
+    Args:
+        v: (nv,) velocity before.
+        guess: (r,) scaled impulse from a solver; it carries no derivative.
+        directions: (k, nt) extreme friction directions.
+        impulse_max: (nc,) scaled cap on the normal impulse, or None.
+
+    Returns:
+        v_plus (nv,), scaled impulse (r,), and the residual of `ImpactInfo`.
+    """
+    nt = space.num_tangents
+    nc = space.mu.shape[0]
+    dtype = v.dtype
+    fan = jnp.asarray(directions, dtype)
+    u = space.jacobian @ v
+    guess = lax.stop_gradient(guess)
+    eps = float(jnp.finfo(dtype).eps)
+    # Relative to |v|_M, and above the round-off of D lam: jammed contacts press with any impulse.
+    noise = 64.0 * eps * jnp.max(jnp.abs(guess))
+    tolerance = jnp.maximum(eps**0.575 * mass_norm(space.mass, v), noise)
+
+    out = (lax.stop_gradient(u) + lax.stop_gradient(space.delassus) @ guess).reshape(nc, 1 + nt)
+    separates = (out[:, 0] > tolerance) | ~space.active
+    capped = (out[:, 0] < -tolerance) & space.active
+    sliding = out[:, 1:]
+    sticks = jnp.max(jnp.abs(sliding), axis=1) <= tolerance
+    # Which friction directions dissipate most: one (a vertex of the cone) or two (an edge).
+    power = -jnp.sum(fan[None] * sliding[:, None, :], axis=-1)  # (nc, k)
+    best = power >= jnp.max(power, axis=1, keepdims=True) - tolerance
+    first = fan[jnp.argmax(best, axis=1)]
+    last = fan[fan.shape[0] - 1 - jnp.argmax(best[:, ::-1], axis=1)]
+    edge = first - last
+    square = jnp.sum(edge**2, axis=1)[:, None, None]
+    free = edge[:, :, None] * edge[:, None, :] / jnp.where(square > 0, square, 1.0)
+    free = jnp.where(
+        sticks[:, None, None], jnp.eye(nt, dtype=dtype)[None], free
+    )  # projector on undetermined friction
+
+    impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess)
+    v_plus = v + space.response @ impulse
+    return v_plus, impulse, residual(space, v, impulse, directions, impulse_max)
+
+
+def mode_impulse(
+    space: ContactSpace,
+    u: jax.Array,
+    impulse_max: jax.Array | None,
+    separates: jax.Array,
+    capped: jax.Array,
+    free: jax.Array,
+    direction: jax.Array,
+    guess: jax.Array,
+) -> jax.Array:
+    """The scaled impulse (r,) that given contact modes determine, as the solution of their equations.
+
+    Per contact: lam = 0 (separates); else u'_n = 0, or lam_n = impulse_max (capped), and P u'_t = 0,
+    (1 - P) (lam_t - mu lam_n d) = 0 with the projector P of `free` and d of `direction`.
+
+    Args:
+        u: (r,) scaled contact velocity before.
+        impulse_max: (nc,) scaled cap, or None.
+        separates, capped: (nc,) bool.
+        free: (nc, nt, nt) projector on the tangential directions that stick.
+        direction: (nc, nt) friction direction of sliding.
+        guess: (r,) a solution up to round-off, kept where the equations do not determine lam.
+
+    Derivative: by space, u and impulse_max; the modes are constants.
+    """
+    nt, nc, dtype = space.num_tangents, space.mu.shape[0], u.dtype
+    delassus = space.delassus.reshape(nc, 1 + nt, -1)
+    unit = jnp.eye(nc * (1 + nt), dtype=dtype).reshape(nc, 1 + nt, -1)
+    u_rows = u.reshape(nc, 1 + nt)
+    rests = ~separates & ~capped
+    row_n = jnp.where(rests[:, None], delassus[:, 0], unit[:, 0])
+    cap = jnp.zeros(nc, dtype) if impulse_max is None else impulse_max
+    rhs_n = jnp.where(rests, -u_rows[:, 0], jnp.where(capped, cap, 0.0))
+    ray = lax.rsqrt(1.0 + lax.stop_gradient(space.mu) ** 2)[:, None, None]  # rows of length one
+    cone = (unit[:, 1:] - (space.mu[:, None] * direction)[:, :, None] * unit[:, :1]) * ray
+    bound = jnp.eye(nt, dtype=dtype)[None] - free
+    rows_t = free @ delassus[:, 1:] + bound @ cone
+    rows_t = jnp.where(separates[:, None, None], unit[:, 1:], rows_t)
+    rhs_t = jnp.where(separates[:, None], 0.0, -jnp.einsum("cij,cj->ci", free, u_rows[:, 1:]))
+    equations = jnp.concatenate([row_n[:, None], rows_t], axis=1).reshape(unit.shape[2], -1)
+    rhs = jnp.concatenate([rhs_n[:, None], rhs_t], axis=1).reshape(-1)
+    return implicit.refine(equations, rhs, guess)
+
+
+def residual(
+    space: ContactSpace,
+    v: jax.Array,
+    impulse: jax.Array,
+    directions: np.ndarray,
+    impulse_max: jax.Array | None = None,
+) -> jax.Array:
+    """How far a scaled impulse (r,) is from the law; see `ImpactInfo.residual`. No derivative."""
+    space, v, impulse = lax.stop_gradient((space, v, impulse))
+    nc, nt = space.mu.shape[0], space.num_tangents
+    speed = mass_norm(space.mass, v)
+    speed = jnp.where(speed > 0, speed, 1.0)  # at rest every impulse is wrong, in any unit
+    per_speed = 1.0 / speed
+    out = (space.jacobian @ v + space.delassus @ impulse).reshape(nc, 1 + nt)
+    lam = impulse.reshape(nc, 1 + nt)
+    cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)
+    normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], 0.0, cap)) * per_speed
+    fan = jnp.asarray(directions, v.dtype)
+    reach = float(np.cos(np.pi / len(directions))) if nt == 2 else 1.0
+    # |lam_t| in the polyhedral norm whose unit ball is conv(directions)
+    facets = fan if nt == 1 else (fan + jnp.roll(fan, -1, axis=0)) / (2.0 * reach)
+    used = jnp.max(jnp.sum(facets[None] * lam[:, None, 1:], axis=-1), axis=1) / reach
+    limit = space.mu * lam[:, 0]
+    unit = jnp.maximum(limit, 0.0) + speed
+    cone = jnp.maximum(used - limit, 0.0) / unit
+    best = jnp.max(-jnp.sum(fan[None] * out[:, None, 1:], axis=-1), axis=1)
+    dissipation = jnp.sum(lam[:, 1:] * out[:, 1:], axis=1) + limit * best
+    dissipation = jnp.abs(dissipation) * per_speed / unit
+    worst = jnp.max(jnp.maximum(jnp.maximum(normal, cone), dissipation) * space.active)
+    return jnp.where(jnp.isfinite(worst), worst, jnp.inf)
+
+
+def energy_ratio(mass: jax.Array, v: jax.Array, v_plus: jax.Array) -> jax.Array:
+    """Kinetic energy of v_plus over that of v; 1 where v = 0. No derivative."""
+    mass, v, v_plus = lax.stop_gradient((mass, v, v_plus))
+    before = v @ mass @ v
+    return jnp.where(before > 0, v_plus @ mass @ v_plus / jnp.where(before > 0, before, 1.0), 1.0)
+
+
+def residual_limit(dtype: jnp.dtype) -> float:
+    """Residual of a success at most: 1e-9, in float32 5e-6.
+
+    Near a jam or a fold of the law a violation grows a thousandfold on its way to v_plus, hence not far above
+    round-off.
+    """
+    return 1e-9 if jnp.finfo(dtype).bits >= 64 else 5e-6
+
+
+def residual_status(worst: jax.Array) -> jax.Array:
+    """STALLED where a residual is above its limit, or not a number."""
+    return flag(~(worst <= residual_limit(worst.dtype)), Status.STALLED)

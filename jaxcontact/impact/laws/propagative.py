@@ -1,0 +1,189 @@
+"""Propagative impacts: simultaneous impact as a sequence of single ones, elastic, plastic and in between.
+
+Owns one outcome in a given order; `orders.py` has all of them. Frictionless, after Seghete & Murphey, *A
+propagative model of simultaneous impact*.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record
+from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.contact_space import energy_ratio, mass_norm
+from jaxcontact.impact.laws.reflections import Normals, Order, normals, reflect, share, stop, tolerance
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+ORDERS = ("most_violated", "least_violated")
+
+
+class PropagateInfo(Record):
+    """What a propagative law says beside v_plus.
+
+    Attributes:
+        status: uint32 bits of `Status`.
+        residual: largest rate of approach left along a unit normal, relative to |v|_M.
+        impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s; no friction.
+        energy_ratio: kinetic energy after / before; 1 where there is none.
+        num_solves: single impacts taken.
+        sequence: (max_reflections,) int32 contacts in the order of their impacts, -1 behind the last.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+    impulse: jax.Array
+    energy_ratio: jax.Array
+    num_solves: jax.Array
+    sequence: jax.Array
+
+
+def propagate(
+    terms: ContactTerms,
+    v: jax.Array,
+    key: jax.Array | None = None,
+    *,
+    order: Order = "most_violated",
+    restitution: jax.Array | float = 1.0,
+    unilateral: bool = True,
+    max_reflections: int = 64,
+) -> tuple[jax.Array, PropagateInfo]:
+    """Resolve an impact as a sequence of single elastic ones, until no contact approaches.
+
+    Seghete & Murphey, eq (14); contacts that already rest take part when a neighbour's impact drives them in.
+    With restitution R, eqs (16) and (17): v_plus = alpha v_elastic + (1 - alpha) v_plastic loses (1 - R^2) of
+    the energy that the plastic outcome loses. The printed alpha = sqrt(1 - R^2) is wrong: with the bilateral
+    plastic outcome alpha = R; with the unilateral one alpha is the root of a quadratic equation.
+
+    Args:
+        terms: contact terms, nc contacts; friction plays no part.
+        v: (nv,) velocity before the impact.
+        key: not used; it makes this an impact law.
+        order: which approaching contact is next: "most_violated" or "least_violated", by the rate along its
+            unit normal, the first at ties; or a cycle of contact indices such as (1, 0).
+        restitution: R in 0..1; 0 is `plastic`, 1 elastic.
+        unilateral: which plastic outcome, see `plastic`.
+        max_reflections: largest number of single impacts. Two contacts need at most ceil(pi / (2 gamma)),
+            gamma = asin sqrt((1 + <u_1, u_2>) / 2), half of what Theorem 1 says.
+
+    Returns:
+        v_plus (nv,) and PropagateInfo.
+
+    Raises:
+        ValueError, TypeError: shapes, dtypes and known bad values; an unknown order, R outside 0..1.
+
+    Status: UNTERMINATED where a contact still approaches after max_reflections; NONFINITE, INVALID,
+        PENETRATION as other laws; the bits of `solve_lcp`, for R < 1; INVALID, too, for R outside 0..1.
+
+    Derivative: by v, terms and restitution, of the sequence taken, which is piecewise constant, and of the
+        contacts that the plastic outcome keeps closed. Forward and reverse.
+    """
+    inputs.check(terms, v)
+    inputs.check_count("max_reflections", max_reflections)
+    if inputs.is_concrete(restitution) and not 0.0 <= float(restitution) <= 1.0:
+        raise ValueError(f"restitution: expected a number in 0..1, got {restitution}")
+    checked = check_order(order, terms.phi.shape[0])
+    rule, cycle = (checked, None) if isinstance(checked, str) else (None, jnp.asarray(checked, jnp.int32))
+    # Elastic impacts, which are most, need no plastic outcome.
+    R = None if inputs.is_concrete(restitution) and float(restitution) == 1.0 else restitution
+    R = None if R is None else jnp.asarray(R, v.dtype)
+    return _propagate(terms, v, R, cycle, rule, unilateral, int(max_reflections))
+
+
+def check_order(order: Order, nc: int) -> Order:
+    """The order, or ValueError."""
+    if isinstance(order, str):
+        if order in ORDERS:
+            return order
+    elif order and all(isinstance(i, int | np.integer) and 0 <= i < nc for i in order):
+        return tuple(map(int, order))
+    raise ValueError(
+        f"order: expected {ORDERS[0]!r}, {ORDERS[1]!r} or contact indices in 0..{nc - 1}, got {order!r}"
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("rule", "unilateral", "length"))
+def _propagate(
+    terms: ContactTerms,
+    v: jax.Array,
+    restitution: jax.Array | None,
+    cycle: jax.Array | None,
+    rule: str | None,
+    unilateral: bool,
+    length: int,
+) -> tuple[jax.Array, PropagateInfo]:
+    v_in = v
+    terms, v, status = inputs.prepare(terms, v)
+    these, speed = normals(terms, v), mass_norm(terms.M, v)
+    order = rule if cycle is None else cycle
+    assert order is not None
+    impulse, sequence = reflect(these, speed, order, length)
+    left = jnp.where(these.active, these.rate + these.gram @ impulse, 0.0)
+    unfinished = jnp.any(left < -tolerance(v.dtype) * speed)
+    if restitution is not None:
+        stops, trouble = stop(these, speed, unilateral)
+        alpha = share(these, impulse, stops, jnp.clip(restitution, 0.0, 1.0))
+        impulse = jnp.where(alpha > 0, alpha * impulse, 0.0) + (1.0 - alpha) * stops
+        unfinished &= restitution > 0
+        status |= trouble | flag(~((restitution >= 0) & (restitution <= 1)), Status.INVALID)
+    status |= flag(unfinished, Status.UNTERMINATED)
+    return _outcome(terms, v_in, v, these, impulse, speed, status, sequence)
+
+
+def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tuple[jax.Array, PropagateInfo]:
+    """The perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
+
+    `unilateral`: contacts push and may separate, min |v_plus - v|_M over J_n v_plus >= 0. Else eq (11) of
+    Seghete & Murphey, the projection on J_n v_plus = 0 of all contacts that approach or rest: it glues, with
+    pulling impulses wherever <u, v> > 0 and one contact approaches slowly.
+
+    Args:
+        terms: contact terms, nc contacts; friction plays no part.
+        v: (nv,) velocity before the impact.
+
+    Returns:
+        v_plus (nv,) and PropagateInfo.
+
+    Raises:
+        ValueError, TypeError: shapes, dtypes and known bad values.
+
+    Status: as `propagate`.
+
+    Derivative: by v and terms, of the contacts that stay closed.
+    """
+    inputs.check(terms, v)
+    return _plastic(terms, v, unilateral)
+
+
+@functools.partial(jax.jit, static_argnames=("unilateral",))
+def _plastic(terms: ContactTerms, v: jax.Array, unilateral: bool) -> tuple[jax.Array, PropagateInfo]:
+    v_in = v
+    terms, v, status = inputs.prepare(terms, v)
+    these, speed = normals(terms, v), mass_norm(terms.M, v)
+    impulse, trouble = stop(these, speed, unilateral)
+    none = jnp.full(1, -1, jnp.int32)
+    return _outcome(terms, v_in, v, these, impulse, speed, status | trouble, none)
+
+
+def _outcome(
+    terms: ContactTerms, v_in: jax.Array, v: jax.Array, these: Normals, impulse: jax.Array,
+    speed: jax.Array, status: jax.Array, sequence: jax.Array,
+) -> tuple[jax.Array, PropagateInfo]:  # fmt: skip
+    """v_plus and its info from the impulses along unit normals."""
+    v_plus = v + these.response @ impulse
+    rate = jnp.where(these.active, these.rate + these.gram @ impulse, 0.0)
+    nc, nt, _ = terms.J_t.shape
+    info = PropagateInfo(
+        status=status,
+        residual=jnp.max(jnp.maximum(-rate, 0.0)) / jnp.where(speed > 0, speed, 1.0),
+        impulse=jnp.zeros((nc, 1 + nt), v.dtype).at[:, 0].set(impulse / these.size),
+        energy_ratio=energy_ratio(terms.M, v, v_plus),
+        num_solves=jnp.sum(sequence >= 0, dtype=jnp.int32),
+        sequence=sequence,
+    )
+    bad = (status & jnp.uint32(int(Status.NONFINITE | Status.INVALID | Status.PENETRATION))) != 0
+    return jnp.where(bad, v_in, v_plus), info

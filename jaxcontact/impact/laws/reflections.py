@@ -1,0 +1,183 @@
+"""Impacts as reflections in the metric of the kinetic energy: unit normals, their Gram matrix, one order.
+
+Everything happens in the rates s = U v along the unit normals U of the contacts (<u, u>_g = u M^-1 u = 1) and
+in their impulses x: v_plus = v + M^-1 U^T x, s_plus = s + G x with the Gram matrix G.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.arguments import check_array
+from jaxcontact.impact import inputs
+from jaxcontact.solvers.lcp import solve_lcp
+from jaxcontact.terms import ContactTerms
+
+Order = str | tuple[int, ...]
+
+
+class Normals(NamedTuple):
+    """Unit normals of the active contacts.
+
+    Attributes:
+        response: M^-1 U^T (nv, nc).
+        gram: G (nc, nc); zero for inactive contacts.
+        size: (nc,) norm |J_n|_g of each normal, 1 for inactive contacts.
+        rate: s = U v (nc,), square root of energy.
+        active: (nc,) bool.
+    """
+
+    response: jax.Array
+    gram: jax.Array
+    size: jax.Array
+    rate: jax.Array
+    active: jax.Array
+
+
+def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
+    """Gamma (nv, nv), the reflection of an elastic impact on one contact.
+
+    Seghete & Murphey, eq (7b): Gamma = I - 2 M^-1 u^T u / (u M^-1 u^T). A velocity becomes Gamma v, a
+    momentum, as a row, p Gamma.
+
+    Args:
+        M: (nv, nv) mass matrix.
+        u: (nv,) normal of the contact, a row of J_n; its length does not matter.
+
+    Without a status, what has no reflection gives NaN: u = 0, a mass matrix that is not positive definite.
+
+    Raises:
+        TypeError, ValueError: shapes or dtypes that do not fit; outside of jit also NaN, u = 0, a mass matrix
+            that is not symmetric positive definite.
+
+    Derivative: exact.
+    """
+    check_array("M", M)
+    check_array("u", u)
+    if jnp.ndim(u) != 1 or jnp.shape(M) != (*jnp.shape(u), *jnp.shape(u)):
+        raise ValueError(f"reset_map: expected M (nv, nv) and u (nv,), got {jnp.shape(M)} and {jnp.shape(u)}")
+    if inputs.is_concrete(M, u):
+        inputs.check_mass("M", np.asarray(M))
+        if not np.all(np.isfinite(u)) or not np.any(u):
+            raise ValueError(f"u: expected finite numbers, not all zero, got {np.asarray(u)}")
+    largest = lax.stop_gradient(jnp.max(jnp.abs(u)))  # its length does not matter, but would overflow
+    unit = u / jnp.where(largest > 0, largest, jnp.nan)
+    response = implicit.solve_spd(M, unit)
+    square = unit @ response
+    reflected = 2.0 * jnp.outer(response, unit) / jnp.where(square > 0, square, jnp.nan)
+    return jnp.eye(u.shape[0], dtype=u.dtype) - reflected
+
+
+def normals_gram(terms: ContactTerms) -> jax.Array:
+    """(nc, nc) products <u_i, u_j>_g of the unit normals of the contacts; zero for inactive ones.
+
+    Seghete & Murphey, eq (5a) and Section V: 0 off the diagonal, or -cos(pi / n), makes the outcome of an
+    elastic impact independent of the order.
+
+    Derivative: exact.
+    """
+    inputs.check_terms(terms)
+    return normals(terms, jnp.zeros(terms.M.shape[0], terms.M.dtype)).gram
+
+
+def normals(terms: ContactTerms, v: jax.Array) -> Normals:
+    """Unit normals of `terms`, and the rates of v along them."""
+    jacobian = jnp.where(terms.active[:, None], terms.J_n, 0.0)
+    response = implicit.solve_spd(terms.M, jacobian.T)
+    square = jnp.sum(jacobian.T * response, axis=0)
+    active = terms.active & (square > 0)
+    size = jnp.sqrt(jnp.where(active, square, 1.0))
+    unit = jacobian / size[:, None]
+    return Normals(response / size[None], unit @ response / size[None], size, unit @ v, active)
+
+
+def tolerance(dtype: jnp.dtype) -> float:
+    """Rate, relative to |v|_M, below which a contact does not approach: eps^0.7."""
+    return float(jnp.finfo(dtype).eps) ** 0.7
+
+
+def reflection(
+    these: Normals, least: jax.Array, order: str | jax.Array
+) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]:
+    """The next single elastic impact: (x, place) -> (x, place, contact), contact -1 where nothing approaches.
+
+    Args:
+        least: () or (nc,) rate of approach that counts.
+        order: "most_violated", "least_violated", or a cycle (m,) of contact indices, `place` being where to
+            look next.
+    """
+
+    def next_one(impulse: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        rate = these.rate + these.gram @ impulse
+        near = these.active & (rate < -least)
+        if isinstance(order, str):
+            sign = 1.0 if order == "most_violated" else -1.0
+            k = jnp.argmin(jnp.where(near, sign * rate, jnp.inf)).astype(jnp.int32)
+            needed = jnp.any(near)
+        else:
+            cycle = order.shape[0]
+            ahead = jnp.where(near[order], (jnp.arange(cycle, dtype=jnp.int32) - place) % cycle, cycle)
+            where = (place + jnp.min(ahead)) % cycle
+            k, needed = order[where], jnp.min(ahead) < cycle
+            place = jnp.where(needed, (where + 1) % cycle, place)
+        impulse = impulse.at[k].add(jnp.where(needed, -2.0 * rate[k], 0.0))
+        return impulse, place, jnp.where(needed, k, -1)
+
+    return next_one
+
+
+def reflect(
+    these: Normals, speed: jax.Array, order: str | jax.Array, length: int
+) -> tuple[jax.Array, jax.Array]:
+    """Impulses x (nc,) of at most `length` reflections, and their sequence (length,), -1 behind the last.
+
+    Args:
+        speed: |v|_M.
+        order: as in `reflection`.
+
+    Derivative: of the sequence taken, which is piecewise constant; forward and reverse.
+    """
+    next_one = reflection(these, tolerance(these.rate.dtype) * speed, order)
+
+    def one(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        impulse, place, contact = next_one(*carry)
+        return (impulse, place), contact
+
+    start = (jnp.zeros_like(these.rate), jnp.int32(0))
+    (impulse, _), sequence = lax.scan(one, start, length=length)
+    return impulse, sequence
+
+
+def stop(these: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax.Array, jax.Array]:
+    """Impulses x (nc,) of the plastic impact, and status bits; see `plastic`."""
+    if unilateral:
+        own = jnp.diag(jnp.where(these.active, 0.0, 1.0))
+        x, info = solve_lcp(these.gram + own, jnp.where(these.active, these.rate, 0.0))
+        return x, info.status
+    touching = these.active & (these.rate <= tolerance(these.rate.dtype) * speed)
+    both = touching[:, None] & touching[None, :]
+    inverse, _ = small_dense.generalized_inverse(
+        jnp.where(both, these.gram, jnp.diag(jnp.where(touching, 0.0, 1.0)))
+    )
+    return inverse @ jnp.where(touching, -these.rate, 0.0), jnp.uint32(0)
+
+
+def share(these: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax.Array) -> jax.Array:
+    """Share alpha of the elastic outcome that loses (1 - R^2) of what the plastic one loses.
+
+    alpha = R where <p_p, p_e> = |p_p|^2, eq (18); else the root of (1 - s) alpha^2 + s alpha = R^2 with
+    s = 2 (<p_p, p_e> - |p_p|^2) / (|p_minus|^2 - |p_p|^2). With the unilateral plastic outcome 0 <= s < 1,
+    for <p_p, p_e - p_p> is a sum of rates and impulses >= 0, and so there is one root in 0..1.
+    """
+    lost = -2.0 * (these.rate @ stops) - stops @ these.gram @ stops
+    apart = (these.rate + these.gram @ stops) @ (bounces - stops)
+    s = jnp.where(lost > 0, 2.0 * apart / jnp.where(lost > 0, lost, 1.0), 0.0)
+    root = jnp.sqrt(jnp.maximum(s * s + 4.0 * (1.0 - s) * restitution**2, 1e-30))
+    return jnp.where(restitution > 0, 2.0 * restitution**2 / (s + root), 0.0)

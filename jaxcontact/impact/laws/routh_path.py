@@ -1,0 +1,201 @@
+"""The limit of ever smaller steps: Routh's impact path for given relative rates, solved exactly.
+
+In the plane the path is piecewise linear in the accumulated impulse: between events (a contact starts
+to stick, slide or separate) every contact keeps its mode, and the modes of the next piece are those of
+a small contact problem for the rates. One member of the family of Liu, Zhao & Brogliato (2008).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.contact_space import (
+    ContactSpace,
+    ImpactInfo,
+    contact_space,
+    energy_ratio,
+    mass_norm,
+    mode_impulse,
+    slowest_approach,
+)
+from jaxcontact.solvers import contact_modes
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+
+def routh_path(
+    terms: ContactTerms, v: jax.Array, rates: jax.Array, *, max_events: int = 100
+) -> tuple[jax.Array, ImpactInfo]:
+    """Follow the planar impact inclusion exactly, with the given relative rates of normal impulse.
+
+    dv/ds = M^-1 J^T lam, Halm & Posa, eq (39): an approaching contact i accumulates normal impulse at
+    rate r_i, a separating one at rate 0, one at rest (u_n = 0) at a rate in [0, r_i] that keeps it from
+    approaching where it can; lam_t in -mu lam_n Sign(u_t). The impact ends when no contact approaches.
+    It is the limit of `routh_step` with impulse_max = r ds, ds -> 0. Where several continuations
+    exist, the first in a fixed order is followed.
+
+    Args:
+        terms: planar contact terms, nc <= 5.
+        v: (nv,) velocity before the impact.
+        rates: (nc,) relative rates >= 0, positive for at least one approaching contact; only their
+            ratios matter.
+        max_events: largest number of pieces of the path.
+
+    Returns:
+        v_plus (nv,) and ImpactInfo; info.num_solves counts the pieces.
+
+    Raises:
+        ValueError, TypeError: as `anitescu_potra`; rates of the wrong shape or negative; spatial terms
+            or more than five contacts.
+
+    Status: UNTERMINATED where a contact still approaches after max_events pieces, or has rate 0 and
+        nothing else moves; STALLED where no mode continues the path.
+
+    Derivative: forward and reverse by v, rates and terms along the sequence of events found; event
+        times move with their arguments. At a kink that of the sequence taken; where two contacts reach
+        an event together (a block landing flat) there is no derivative, and AD gives neither side.
+    """
+    inputs.check(terms, v)
+    inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, "routh_path")
+    inputs.check_array("rates", rates)
+    if jnp.shape(rates) != jnp.shape(terms.phi):
+        raise ValueError(f"rates: expected shape {jnp.shape(terms.phi)}, got {jnp.shape(rates)}")
+    if inputs.is_concrete(rates) and not np.all((np.asarray(rates) >= 0) & np.isfinite(rates)):
+        raise ValueError(f"rates: expected finite numbers >= 0, got {rates}")
+    inputs.check_count("max_events", max_events)
+    return _routh_path(terms, v, rates, int(max_events))
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _routh_path(
+    terms: ContactTerms, v: jax.Array, rates: jax.Array, max_events: int
+) -> tuple[jax.Array, ImpactInfo]:
+    v_in, dtype = v, v.dtype
+    terms, v, status = inputs.prepare(terms, v)
+    bad = ~jnp.all(jnp.isfinite(rates)) | jnp.any(rates < 0)
+    status = status | flag(bad, Status.INVALID)
+    rates = jnp.where(terms.active & ~bad, rates, 0.0)
+    space = contact_space(terms)
+    fixed = lax.stop_gradient(space)
+    table = contact_modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=True)
+    tolerance = 10.0 * contact_modes.feasibility_tolerance(dtype)
+    near = tolerance * mass_norm(space.mass, v)  # velocities below it count as zero
+    slowest = jnp.maximum(near, slowest_approach(space, v))
+    # Rates in scaled impulse; their common size is that of s, which has no meaning.
+    cap = rates / space.scale[::2]
+    cap = cap / jnp.maximum(jnp.max(lax.stop_gradient(cap)), jnp.finfo(dtype).tiny)
+
+    def piece(carry: Any, _: None) -> tuple[Any, None]:
+        u, impulse, status, worst, count = carry
+        here = lax.stop_gradient(u)
+        needed = jnp.any(here[0::2] < -slowest)
+        x = jnp.concatenate([jnp.zeros_like(here), lax.stop_gradient(cap)])
+        mode, violation = _next_mode(table, here, x, near, tolerance)
+        stuck = violation > tolerance
+        rate, hold = _moved(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
+        u = u + space.delassus @ hold
+        u_next, length, never = _next_event(u, space.delassus @ rate, near, tolerance)
+        go = needed & ~stuck & ~never
+        return (
+            jnp.where(go, u_next, u),
+            jnp.where(go, impulse + hold + length * rate, impulse),
+            status | flag(needed & stuck, Status.STALLED),
+            jnp.maximum(worst, jnp.where(needed, violation, 0.0)),
+            count + go.astype(jnp.int32),
+        ), None
+
+    zero = jnp.zeros((), dtype)
+    start = (space.jacobian @ v, jnp.zeros_like(space.scale), status, zero, jnp.int32(0))
+    (u, impulse, total, worst, count), _ = lax.scan(piece, start, length=max_events)
+    v_plus = v + space.response @ impulse
+    info = ImpactInfo(
+        status=total | flag(jnp.any(u[0::2] < -slowest), Status.UNTERMINATED),
+        residual=worst,
+        impulse=(space.scale * impulse).reshape(-1, 2),
+        energy_ratio=energy_ratio(terms.M, v, v_plus),
+        num_solves=count,
+    )
+    return jnp.where(status != 0, v_in, v_plus), info
+
+
+def _next_mode(
+    table: contact_modes.ModeTable, here: jax.Array, x: jax.Array, near: jax.Array, tolerance: float
+) -> tuple[jax.Array, jax.Array]:
+    """Number of the mode in which the path goes on, and by how much that violates its inequalities.
+
+    Contacts away from zero have their mode; at zero the laws hold for the rates of change.
+    """
+    u_n, u_t = here[0::2], here[1::2]
+    approaches, leaves, slides = u_n < -near, u_n > near, jnp.abs(u_t) > near
+    codes = table.codes  # (m, K)
+    separate, plus, minus = codes == contact_modes.SEPARATE, _slides(codes, 1), _slides(codes, -1)
+    allowed = jnp.where(
+        approaches[:, None], codes >= contact_modes.CAP_STICK, jnp.where(leaves[:, None], separate, True)
+    )
+    sliding = jnp.where((u_t > 0)[:, None], plus, minus) | separate
+    allowed &= jnp.where(slides[:, None], sliding, True)
+    skip = jnp.stack([approaches | leaves, slides, jnp.zeros_like(slides)], axis=1).reshape(-1)
+    violation = contact_modes.evaluate(table, x, skip=skip)
+    violation = jnp.where(jnp.all(allowed, axis=0), violation, jnp.inf)
+    valid = violation <= tolerance
+    mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
+    return mode, violation[mode]
+
+
+def _slides(codes: jax.Array, sign: int) -> jax.Array:
+    """Which modes let a contact slide in the direction of `sign`."""
+    names = (
+        (contact_modes.REST_PLUS, contact_modes.CAP_PLUS)
+        if sign > 0
+        else (contact_modes.REST_MINUS, contact_modes.CAP_MINUS)
+    )
+    return (codes == names[0]) | (codes == names[1])
+
+
+def _moved(
+    space: ContactSpace,
+    table: contact_modes.ModeTable,
+    mode: jax.Array,
+    u: jax.Array,
+    cap: jax.Array,
+    guess: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Impulse by unit of s in that mode, and one of value 0 that keeps what rests and sticks so.
+
+    The latter changes no value and ends the derivative of velocities that stay zero.
+    """
+    kept = table.codes[:, mode]
+    in_modes = functools.partial(
+        mode_impulse,
+        space,
+        separates=kept == contact_modes.SEPARATE,
+        capped=kept >= contact_modes.CAP_STICK,
+        free=((kept == contact_modes.REST_STICK) | (kept == contact_modes.CAP_STICK))[:, None, None].astype(
+            u.dtype
+        ),
+        direction=jnp.where(_slides(kept, 1), -1.0, 1.0)[:, None].astype(u.dtype),
+    )
+    rate = in_modes(jnp.zeros_like(u), cap, guess=guess)
+    hold = in_modes(u, jnp.zeros_like(cap), guess=jnp.zeros_like(u))
+    return rate, hold - lax.stop_gradient(hold)
+
+
+def _next_event(
+    u: jax.Array, slope: jax.Array, near: jax.Array, tolerance: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Velocities where the first that is away from zero reaches it, how far that is, whether none does."""
+    here, change = lax.stop_gradient(u), lax.stop_gradient(slope)
+    steady = jnp.abs(change) <= tolerance
+    wait = -here / jnp.where(steady, 1.0, change)
+    wait = jnp.where((jnp.abs(here) > near) & ~steady & (wait > 0), wait, jnp.inf)
+    event = jnp.argmin(wait)
+    never = ~jnp.isfinite(wait[event])
+    length = jnp.where(never, 0.0, -u[event] / jnp.where(steady[event], 1.0, slope[event]))
+    return jnp.where(jnp.arange(u.size) == event, 0.0, u + length * slope), length, never

@@ -1,0 +1,1 @@
+"""Sampling the outcomes of an impact over random impulse orders."""

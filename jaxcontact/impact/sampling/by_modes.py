@@ -1,0 +1,177 @@
+"""Samples by contact modes: the kernel on one device, with what is known first and then with all modes.
+
+Owns the mode table of an impact, the order in which the kernel takes samples, and who has to be repeated.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.batching import all_cores
+from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
+from jaxcontact.impact.sampling import mode_selection
+from jaxcontact.impact.sampling.density import Shaped
+from jaxcontact.impact.sampling.draws import Iid, Sobol
+from jaxcontact.impact.sampling.mode_selection import FEW
+from jaxcontact.impact.sampling.sampling_kernel import Begun, LaneResults, first_places, run_lanes
+from jaxcontact.impact.sampling.visited_modes import Known, Memory, sets_of
+from jaxcontact.solvers import contact_modes, mode_tree
+from jaxcontact.terms import ContactTerms
+
+PIECE = 2**14  # samples per call of the kernel, at most
+NO_FACTS = np.empty(0, np.int64)
+
+
+class ByModes:
+    """One impact to sample; see `sample` for the arguments."""
+
+    def __init__(
+        self,
+        terms: ContactTerms,
+        v: jax.Array,
+        step: jax.Array,
+        max_steps: int,
+        *,
+        keep_path: bool,
+        learns: bool,
+        restitution: jax.Array | None,
+    ) -> None:
+        self.v, self.step, self.max_steps = v, step, max_steps
+        self.keep_path, self.learns, self.restitution = keep_path, learns, restitution
+        self.space, self.table = tabulate(terms)
+        self.stems = None
+        if self.table.regular.shape[0] > FEW:
+            self.stems = jax.tree.map(
+                jnp.asarray, mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
+            )
+        u, cap = self.space.jacobian @ v, mode_selection.largest(self.space, step)
+        limit = contact_modes.feasibility_tolerance(v.dtype) * float(mass_norm(self.space.mass, v))
+        self.memory = Memory(self.table, self.space.delassus, u, cap, limit)
+
+    def resolve(
+        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, known: Known | None, device: jax.Device
+    ) -> tuple[LaneResults, np.ndarray]:
+        """The samples of these numbers among `draws`, with what is known first, and what they taught."""
+        if known is None:
+            return self._lanes(numbers, draws, None, device)
+        if known.first is None or self.restitution is not None:
+            results = self._lanes(numbers, draws, known, device)[0]
+        else:
+            # The first step of all, where fewer modes have to be looked at; then those that go on.
+            order = self._neighbours(numbers, draws, device)
+            nothing = self._nothing_begun(numbers.size)
+            first = self._lanes(numbers[order], draws, known.first, device, nothing, once=True)[0]
+            results = jax.tree.map(np.empty_like, first)
+            _put(results, order, first)
+            more = np.flatnonzero(results.collides & ~results.missed & (results.num_solves < self.max_steps))
+            begun = _begun(results, more)
+            _put(results, more, self._lanes(numbers[more], draws, known, device, begun)[0], begun)
+        # From a step on whose valid modes are not a set known to be complete, samples go on with all.
+        lost = np.flatnonzero(results.missed)
+        facts = NO_FACTS
+        if lost.size:
+            # The energies in store are not kept: with restitution, from their beginning.
+            begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
+            again, facts = self._lanes(numbers[lost], draws, None, device, begun)
+            _put(results, lost, again, begun)
+        return results, facts
+
+    def _neighbours(self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device) -> np.ndarray:
+        """The order of samples in which the largest impulses of the first steps are alike."""
+        padded = jax.device_put((draws, np.resize(numbers, PIECE)), device)
+        places = np.asarray(first_places(*padded, self.space.mu.shape[0]))[: numbers.size]
+        return np.argsort(places, kind="stable")
+
+    def _lanes(
+        self,
+        numbers: np.ndarray,
+        draws: Sobol | Iid | Shaped,
+        known: Known | None,
+        device: jax.Device,
+        begun: Begun | None = None,
+        once: bool = False,
+    ) -> tuple[LaneResults, np.ndarray]:
+        learns = known is None and self.learns
+        table, complete, pieces, _ = known or (self.table, None, self.stems, None)
+        if learns and begun is None:
+            begun = self._nothing_begun(numbers.size)
+        num_modes = table.regular.shape[0]
+        placed = jax.device_put((self.space, table, draws, self.v, self.step), device)
+        complete, pieces = jax.device_put((complete, pieces), device)
+        elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
+        parts, facts = [], [NO_FACTS]
+        for begin in range(0, max(1, len(numbers)), PIECE):
+            piece = numbers[begin : begin + PIECE]
+            rest = PIECE - piece.size
+            padded = jax.tree.map(
+                lambda array, begin=begin, rest=rest: np.pad(
+                    array[..., begin : begin + PIECE], [(0, 0)] * (array.ndim - 1) + [(0, rest)]
+                ),
+                (numbers, begun),
+            )
+            indices, begins = jax.device_put(padded, device)
+            part = run_lanes(
+                *placed,
+                indices,
+                jax.device_put(np.int32(piece.size), device),
+                complete,
+                pieces,
+                begins,
+                max_steps=self.max_steps,
+                tile=tile_size(num_modes, device.platform),
+                keep_path=self.keep_path,
+                keep_sets=learns,
+                elastic=elastic,
+                once=once,
+            )
+            if part.sets is not None:
+                facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
+            part = part.replace(visited=part.visited[:0], sets=None)
+            parts.append(jax.tree.map(functools.partial(_first, size=piece.size), part))
+        joined = jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=-1), *parts)
+        return joined, np.unique(np.concatenate(facts))
+
+    def _nothing_begun(self, n: int) -> Begun:
+        rows, dtype = self.space.delassus.shape[0], self.space.delassus.dtype
+        arrays: Any = (np.zeros((rows, n), dtype), np.zeros(n, np.int32), np.zeros(n, dtype))
+        return Begun(impulse=arrays[0], num_solves=arrays[1], residual=arrays[2])
+
+
+def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -> None:
+    """Stores later results of some samples; of a path what was not begun."""
+    for name in ("impulse", "num_solves", "residual", "missed", "collides"):
+        getattr(results, name)[..., at] = getattr(again, name)
+    if results.path is not None:
+        new: Any = True
+        if begun is not None:
+            new = np.arange(results.path.shape[0])[:, None, None] > begun.num_solves
+        results.path[..., at] = np.where(new, again.path, results.path[..., at])
+
+
+def _begun(results: Any, lost: np.ndarray) -> Begun:
+    chosen = (results.impulse, results.num_solves, results.residual)
+    impulse, num_solves, residual = (array[..., lost] for array in chosen)
+    return Begun(impulse=impulse, num_solves=num_solves, residual=residual)
+
+
+def _first(leaf: jax.Array, size: int) -> np.ndarray:
+    return np.array(np.asarray(leaf)[..., :size])
+
+
+@functools.partial(jax.jit, compiler_options=all_cores.WIDE)
+def tabulate(terms: ContactTerms) -> tuple[ContactSpace, contact_modes.ModeTable]:
+    """Scaled contact matrices, and all contact modes of a step."""
+    space = contact_space(terms)
+    return space, contact_modes.mode_table(space.delassus, space.mu, space.active, capped=True)
+
+
+def tile_size(num_modes: int, platform: str) -> int:
+    """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
+    if platform != "cpu":
+        return int(np.clip(2**24 // num_modes, 2**10, 2**14))
+    return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64 if num_modes <= 4096 else 32

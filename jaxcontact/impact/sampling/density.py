@@ -1,0 +1,84 @@
+"""Other densities of the largest impulses of a step: draws from the unit cube, reshaped.
+
+Owns how a user's density gets between the random numbers and the sampling kernel, which sees draws only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.impact.sampling.draws import Iid, Sobol
+
+_LOOKS = 1024  # points at which a density is checked
+Density = Callable[[jax.Array], jax.Array]
+
+
+class Shaped(Record):
+    """Draws whose coordinates come in steps of nc fractions, reshaped by a density, and one pick.
+
+    Attributes:
+        draws: the uniform numbers.
+        density: (nc,) uniform numbers to (nc,) fractions in [0, 1].
+        num_contacts: nc.
+    """
+
+    draws: Sobol | Iid
+    density: Density = static()
+    num_contacts: int = static()
+
+    @property
+    def independent(self) -> bool:
+        """Whether the samples are independent."""
+        return self.draws.independent
+
+    def epoch(self, number: int) -> Shaped:
+        """As the draws'."""
+        return self.replace(draws=self.draws.epoch(number))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the density's values, by which a checkpoint knows it."""
+        values = np.asarray(_looked_at(self.density, self.num_contacts))
+        return hashlib.sha256(values.tobytes()).hexdigest()[:16]
+
+    def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
+        """As the draws', for whole steps: start and count are multiples of nc + 1."""
+        drawn = self.draws.uniform(index, start, count, dtype)
+        rows = self.num_contacts
+        steps = drawn.reshape(-1, rows + 1, drawn[0].size)
+        per_lane = jax.vmap(jax.vmap(self.density, in_axes=1, out_axes=1))
+        fractions = jnp.clip(per_lane(steps[:, :rows]), 0.0, 1.0).astype(drawn.dtype)
+        return jnp.concatenate([fractions, steps[:, rows:]], axis=1).reshape(drawn.shape)
+
+
+def shaped(draws: Sobol | Iid, density: Density | None, num_contacts: int) -> Sobol | Iid | Shaped:
+    """The draws with another density, after a look at it on 1024 points; as they are if it is None.
+
+    Raises:
+        TypeError, ValueError: not callable, not hashable, a wrong shape, fractions outside of [0, 1] or NaN.
+    """
+    if density is None:
+        return draws
+    if not callable(density):
+        raise TypeError(f"density: expected a function of (nc,) uniform numbers, got {density!r}")
+    hash(density)
+    found = np.asarray(_looked_at(density, num_contacts))
+    if found.shape != (_LOOKS, num_contacts):
+        raise ValueError(f"density: expected shape ({num_contacts},) back, got {found.shape[1:]}")
+    if not np.all((found >= 0) & (found <= 1)):
+        raise ValueError("density: expected fractions in [0, 1], got others or NaN")
+    return Shaped(draws=draws, density=density, num_contacts=num_contacts)
+
+
+def _looked_at(density: Density, num_contacts: int) -> jax.Array:
+    """Values (_LOOKS, nc) of a density at corners, or nearly, and inner points of the cube."""
+    inner = np.random.default_rng(0).uniform(size=(_LOOKS, num_contacts))
+    inner[: _LOOKS // 4] = np.where(inner[: _LOOKS // 4] < 0.5, 1e-7, 1 - 1e-7)
+    return jax.vmap(density)(jnp.asarray(inner))

@@ -1,0 +1,165 @@
+"""One step of a tile of lanes: which contact modes are valid, the one that a draw picks, and what it does.
+
+Owns the choice among many modes, where a tile looks closely only at those that some lane may meet. All is
+elementwise over the lanes, with sums in a fixed order: a lane has the same bits in every tile.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.impact.laws.contact_space import ContactSpace
+from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
+
+FEW = 128  # modes that a tile is expected to meet at most
+BLOCK = 128  # modes looked at together
+SIEVED = 512  # modes that a sieve is expected to leave at most
+
+
+def select(
+    table: contact_modes.ModeTable,
+    pieces: contact_modes.ModeTable | mode_tree.Leaves | mode_filter.Sieve,
+    x: jax.Array,
+    pick: jax.Array,
+    live: jax.Array,
+    speed: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Chosen mode (tile,), signature of the set of valid ones (tile,); the modes met in any lane (K,)."""
+    limit = contact_modes.feasibility_tolerance(x.dtype) * speed
+    speeds = jnp.full(x.shape[1:], speed)
+    number = table.regular.shape[0]
+    names = signatures(table)
+
+    def choose(valid: jax.Array, score: jax.Array, names: jax.Array) -> tuple[jax.Array, jax.Array]:
+        mode, _ = contact_modes.choose(valid, score, pick, speeds)
+        return mode, jnp.sum(jnp.where(valid, names[:, None], 0), axis=0, dtype=jnp.uint32)
+
+    # What stands in a branch or in a loop is computed once; else the compiler repeats it in every use.
+    if number <= FEW:
+        score = lax.cond(
+            jnp.any(live),
+            lambda: jnp.where(
+                contact_modes.evaluate(table, x) <= limit, contact_modes.apply(table.score, x), jnp.inf
+            ),
+            lambda: jnp.full((number, *x.shape[1:]), jnp.inf, x.dtype),
+        )
+        valid = jnp.isfinite(score) & live[None]
+        met = mode_filter.any_lane(valid)
+        mode, valid_set = choose(valid, score, names)
+    elif isinstance(pieces, mode_filter.Sieve):
+        met = mode_filter.possible(pieces, x, live, limit)
+        left = jnp.sum(met, dtype=jnp.int32)
+
+        def look(size: int) -> tuple[jax.Array, jax.Array]:
+            index = mode_filter.places(met, size)
+            return among(index, mode_filter.scores(pieces.rows, index, left, x, limit))
+
+        def among(index: jax.Array, score: jax.Array) -> tuple[jax.Array, jax.Array]:
+            valid = jnp.isfinite(score) & live[None]
+            place, valid_set = choose(valid, score, names.at[index].get(mode="clip"))
+            return index.at[place].get(mode="clip"), valid_set
+
+        def sift(size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+            """Of the modes left those that are valid in some lane, their scores, and how many."""
+            index = mode_filter.places(met, size)
+            score = mode_filter.scores(pieces.rows, index, left, x, limit)
+            some = mode_filter.any_lane(jnp.isfinite(score) & live[None])
+            at = mode_filter.places(some, FEW)
+            kept = index.at[at].get(mode="fill", fill_value=number)
+            score = score.at[at].get(mode="fill", fill_value=jnp.inf)
+            return kept, score, jnp.sum(some, dtype=jnp.int32)
+
+        if number <= 2 * SIEVED:
+            mode, valid_set = lax.cond(left <= FEW, lambda: look(FEW), lambda: look(number))
+        else:
+            kept, score, count = lax.cond(left <= SIEVED, lambda: sift(SIEVED), lambda: sift(number))
+            mode, valid_set = lax.cond(count <= FEW, lambda: among(kept, score), lambda: look(number))
+    else:
+        if isinstance(pieces, mode_tree.Leaves):
+            valid = mode_tree.valid(pieces, x, limit)
+        else:
+            valid = lax.map(lambda block: contact_modes.evaluate(block, x) <= limit, pieces)
+        valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
+        met = mode_filter.any_lane(valid)
+        # Of hundreds of modes a tile meets few: look on among those only, unless there are many.
+        index = jnp.nonzero(met, size=FEW, fill_value=number)[0].astype(jnp.int32)
+
+        def among_few() -> tuple[jax.Array, jax.Array]:
+            score = contact_modes.apply(table.score.at[:, index].get(mode="clip"), x)
+            few = valid.at[index].get(mode="fill", fill_value=False)
+            place, valid_set = choose(few, score, names.at[index].get(mode="clip"))
+            return index.at[place].get(mode="clip"), valid_set
+
+        few_enough = jnp.sum(met, dtype=jnp.int32) <= FEW
+        mode, valid_set = lax.cond(
+            few_enough, among_few, lambda: choose(valid, contact_modes.apply(table.score, x), names)
+        )
+    return jnp.minimum(mode, number - 1), valid_set, met
+
+
+def largest(space: ContactSpace, step: jax.Array) -> jax.Array:
+    """(m,) the largest normal impulses of a step, N s, scaled; zero for inactive contacts."""
+    return jnp.where(space.active, step / space.scale[0::2], 0.0)
+
+
+def approaches(u: jax.Array, slowest: jax.Array) -> jax.Array:
+    """(tile,) bool, whether a contact approaches faster than (m,) at u (2m, tile); all scaled."""
+    return jnp.any(u[0::2] < -slowest[:, None], axis=0)
+
+
+def least_bad(table: contact_modes.ModeTable, x: jax.Array) -> jax.Array:
+    """(tile,) the mode that is violated least."""
+    violation = contact_modes.evaluate(table, x)
+    iota = jnp.arange(violation.shape[0], dtype=jnp.int32)[:, None]
+    return jnp.min(
+        jnp.where(violation == jnp.min(violation, axis=0, keepdims=True), iota, iota.size - 1), axis=0
+    )
+
+
+def signatures(table: contact_modes.ModeTable) -> jax.Array:
+    """(K,) uint32 numbers of the modes whose sums tell sets of modes apart, but for one pair in 2^32."""
+    number = jnp.ones((), jnp.uint32)
+    for code in table.codes:
+        number = number * 7 + code.astype(jnp.uint32)
+    for factor in (0x7FEB352D, 0x846CA68B):  # a bijection that mixes the bits well
+        number = (number ^ (number >> 16)) * jnp.uint32(factor)
+    return number ^ (number >> 16)
+
+
+def in_blocks(table: contact_modes.ModeTable) -> contact_modes.ModeTable:
+    """The table cut into blocks of BLOCK modes, along a new first axis; the last one is padded."""
+    number = table.regular.shape[0]
+    size = min(BLOCK, number)
+    padded = jax.tree.map(
+        lambda leaf: jnp.pad(leaf, [(0, 0)] * (leaf.ndim - 1) + [(0, -number % size)]), table
+    )
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], -1, size), -2, 0), padded)
+
+
+def impulse_of(table: contact_modes.ModeTable, mode: jax.Array, x: jax.Array) -> jax.Array:
+    """impulse[:, :, mode] x of each lane: (2m, tile)."""
+    maps = table.impulse[:, :, mode]  # (2m, L, tile)
+    total = jnp.zeros((), x.dtype)
+    for j in range(x.shape[0]):
+        total = total + maps[:, j] * x[j][None]
+    return total
+
+
+def misfit(
+    space: ContactSpace,
+    u: jax.Array,
+    impulse: jax.Array,
+    cap: jax.Array,
+    speed: jax.Array,
+) -> jax.Array:
+    """The residual of `ImpactInfo` for planar contacts, per lane: (tile,)."""
+    u_n, u_t, lam_n, lam_t = u[0::2], u[1::2], impulse[0::2], impulse[1::2]
+    limit = space.mu[:, None] * lam_n
+    complementarity = jnp.abs(lam_n - jnp.clip(lam_n - u_n, 0.0, cap)) / speed
+    unit = jnp.maximum(limit, 0.0) + speed
+    cone = jnp.maximum(jnp.abs(lam_t) - limit, 0.0) / unit
+    dissipation = jnp.abs(lam_t * u_t + limit * jnp.abs(u_t)) / speed / unit
+    worst = jnp.maximum(jnp.maximum(complementarity, cone), dissipation)
+    return jnp.max(jnp.where(space.active[:, None], worst, 0.0), axis=0)

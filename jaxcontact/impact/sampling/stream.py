@@ -1,0 +1,333 @@
+"""Samples in chunks of fixed size, in order, computed ahead on all devices.
+
+Owns how a long run is cut up: chunks, worker threads, devices and processes, and the growing mode table of
+the selection "visited". A sample depends on its number alone, so none of this shows in the results.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.batching import all_cores
+from jaxcontact.impact.laws import routh
+from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
+from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
+from jaxcontact.impact.sampling.density import Shaped
+from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
+from jaxcontact.impact.sampling.sampling_kernel import lane_status
+from jaxcontact.impact.sampling.visited_modes import Known, fits
+from jaxcontact.terms import ContactTerms
+
+MANY_MODES = 512  # in a table; each block is then cut so that all workers have a part of it
+PILOT = 2048  # samples that fill the first table of "visited"
+_NONE = np.empty(0, np.uint32)
+LONG = 2**19  # samples of a block for which a larger table is compiled
+GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
+
+
+class ImpactSamples(Record):
+    """Samples of the outcomes of one impact; axis 0 is the sample.
+
+    Attributes:
+        v_minus: (nv,) velocity before.
+        v_plus: (n, nv) velocities after.
+        impulse: (n, nc, 1 + nt) total contact impulse (n, t1, t2), N s.
+        status: (n,) uint32 bits of `Status`; 0 is success.
+        num_solves: (n,) steps taken.
+        energy_ratio: (n,) kinetic energy after / before.
+        residual: (n,) worst residual of any step, as in `ImpactInfo`.
+        path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
+            repeat v_plus.
+        complete: whether all solutions of every step were candidates.
+        independent: whether the samples are independent draws of one distribution: made with a `key`, and
+            not with "visited", where a sample depends on the modes that earlier ones met.
+    """
+
+    v_minus: jax.Array
+    v_plus: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+    num_solves: jax.Array
+    energy_ratio: jax.Array
+    residual: jax.Array
+    path: jax.Array | None = None
+    complete: bool = static(default=False)
+    independent: bool = static(default=False)
+
+
+class Chunk(NamedTuple):
+    """Samples number begin, ..., end - 1, as NumPy arrays, and the facts they taught, ascending.
+
+    With "visited" the facts are the modes that were valid in some step, and the sets of modes that were
+    valid in the same step, by their signatures; none with other selections. Behind its pilot, facts come
+    only from samples that needed more than what was known.
+    """
+
+    begin: int
+    end: int
+    samples: ImpactSamples
+    facts: np.ndarray
+
+
+class Stream:
+    """A source of samples of one impact; see `sample` for the arguments."""
+
+    def __init__(
+        self,
+        terms: ContactTerms,
+        v: jax.Array,
+        draws: Sobol | Iid | Shaped,
+        step: jax.Array,
+        max_steps: int,
+        *,
+        selection: str,
+        keep_path: bool = False,
+        num_directions: int = 8,
+        devices: Sequence[jax.Device] | None = None,
+        restitution: jax.Array | None = None,
+    ) -> None:
+        self.terms, self.v, self.draws, self.step = terms, v, draws, step
+        self.max_steps, self.keep_path = max_steps, keep_path
+        self.selection, self.num_directions = selection, num_directions
+        self.restitution = restitution
+        self.devices = list(jax.local_devices() if devices is None else devices)
+        self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
+        self.collides = bool(jnp.any(colliding(terms, v, v)))
+        self.enumerates = self.collides and selection != "lemke"
+        self.complete = selection == "all" or not self.collides
+        self.independent = (draws.independent and selection != "visited") or not self.collides
+        if self.enumerates:
+            self.by_modes = ByModes(
+                terms,
+                v,
+                step,
+                max_steps,
+                keep_path=keep_path,
+                learns=selection == "visited",
+                restitution=restitution,
+            )
+
+    def chunks(
+        self,
+        total: int,
+        size: int = PIECE,
+        *,
+        done: Sequence[tuple[int, np.ndarray]] = (),
+        share: tuple[int, int] = (0, 1),
+        exchange: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    ) -> Generator[Chunk]:
+        """Chunks of at most `size` samples, in order.
+
+        Args:
+            done: (end, facts) of the chunks computed before, in order, to go on behind them.
+            share: (i, n) to compute only the i-th of n equal parts of every block.
+            exchange: the facts of this share -> those of all n shares.
+        """
+        facts, used, room = NO_FACTS, NO_FACTS, (0, 0)
+        begin = done[-1][0] if done else 0
+        workers = all_cores.workers(self.devices)
+        pool = ThreadPoolExecutor(len(workers))
+        try:
+            for number, (block_begin, block_end) in enumerate(self._blocks(total)):
+                # The pilot looks among all modes; later blocks use what was known before the block, but only
+                # long ones what there is no room for yet: more room is compiled anew.
+                known = None
+                if self.enumerates and self.selection == "visited" and block_begin > 0:
+                    long = PILOT * GROWTH**number - block_begin >= LONG
+                    if not fits(facts, room) and (long or number == 1):
+                        room = self.by_modes.memory.room(facts)
+                    used = facts if fits(facts, room) else used
+                    known = self.by_modes.memory.known(used, room)
+                for end, learnt in done:
+                    if block_begin < end <= block_end:
+                        facts = np.union1d(facts, learnt)
+                cuts = _cuts(*_parts(max(begin, block_begin), block_end, size, share[1])[share[0]], size)
+                piece = self._piece(cuts, len(workers))
+                parts = self._in_order(pool, workers, [p for cut in cuts for p in _cuts(*cut, piece)], known)
+                for cut in cuts:
+                    chunk = _joined(list(itertools.islice(parts, len(_cuts(*cut, piece)))))
+                    facts = np.union1d(facts, chunk.facts)
+                    yield chunk
+                facts = exchange(facts)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
+        """(begin, end) of the part of each block that each of `count` processes computes."""
+        return [_parts(begin, end, size, count) for begin, end in self._blocks(total)]
+
+    def _piece(self, cuts: list[tuple[int, int]], num_workers: int) -> int:
+        """Samples per call of the kernel, for one block."""
+        if not self.enumerates or self.by_modes.table.regular.shape[0] <= MANY_MODES:
+            return PIECE
+        count = sum(end - begin for begin, end in cuts)
+        return min(PIECE, max(1, -(-count // num_workers)))
+
+    def _in_order(
+        self,
+        pool: ThreadPoolExecutor,
+        workers: list[jax.Device],
+        pieces: list[tuple[int, int]],
+        known: Known | None,
+    ) -> Iterator[Chunk]:
+        """The pieces, in order, each computed by the next worker, a few ahead."""
+        placed = {device: jax.device_put(known, device) for device in dict.fromkeys(workers)}
+        sizes = known and tuple(leaf.shape for leaf in jax.tree.leaves(known))
+        if pieces and self.enumerates and sizes not in self.compiled:
+            # No samples: compiles where that is still to be done, which two threads would both do.
+            resolve = self.by_modes.resolve
+            list(pool.map(lambda device: resolve(_NONE, self.draws, placed[device], device), placed))
+            self.compiled.add(sizes)
+        jobs: collections.deque[Future[Chunk]] = collections.deque()
+        for number, piece in enumerate(pieces):
+            device = workers[number % len(workers)]
+            jobs.append(pool.submit(self._chunk, *piece, placed[device], device))
+            if number == 0 and not self.enumerates:
+                jobs[0].result()
+            if len(jobs) > 2 * len(workers):
+                yield jobs.popleft().result()
+        while jobs:
+            yield jobs.popleft().result()
+
+    def _blocks(self, total: int) -> list[tuple[int, int]]:
+        if self.selection != "visited":
+            return [(0, total)]
+        ends = [0]
+        while ends[-1] < total:
+            ends.append(min(total, int(PILOT * GROWTH ** (len(ends) - 1))))
+        return list(itertools.pairwise(ends))
+
+    def _chunk(self, begin: int, end: int, known: Known | None, device: jax.Device) -> Chunk:
+        epoch = begin // PERIOD
+        edge = (epoch + 1) * PERIOD
+        if edge < end:
+            return _joined([self._chunk(a, b, known, device) for a, b in ((begin, edge), (edge, end))])
+        draws = self.draws.epoch(epoch)
+        numbers = np.arange(begin - epoch * PERIOD, end - epoch * PERIOD).astype(np.uint32)
+        if not self.enumerates:
+            if not self.collides:
+                return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
+            samples = self._by_pivoting(numbers, draws, device).replace(independent=self.independent)
+            return Chunk(begin, end, samples, NO_FACTS)
+        results, facts = self.by_modes.resolve(numbers, draws, known, device)
+        samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
+        return Chunk(begin, end, samples.replace(independent=self.independent), facts)
+
+    def unmoved(self, n: int) -> ImpactSamples:
+        """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
+        nc, nt, nv = self.terms.J_t.shape
+        v = np.asarray(self.v)
+        arrays: dict[str, Any] = {
+            "v_plus": np.broadcast_to(v, (n, nv)),
+            "impulse": np.zeros((n, nc, 1 + nt), v.dtype),
+            "status": np.zeros(n, np.uint32),
+            "num_solves": np.zeros(n, np.int32),
+            "energy_ratio": np.ones(n, v.dtype),
+            "residual": np.zeros(n, v.dtype),
+        }
+        if self.keep_path:
+            arrays["path"] = np.broadcast_to(v, (n, self.max_steps + 1, nv))
+        return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
+
+    def _by_pivoting(
+        self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
+    ) -> ImpactSamples:
+        """One Lemke solution per step, a padded batch at a time."""
+        nc, size = self.terms.phi.shape[0], 1024
+        terms, draws, step, v, e = jax.device_put(
+            (self.terms, draws, self.step, self.v, self.restitution), device
+        )
+        parts = []
+        for begin in range(0, len(numbers), size):
+            piece = numbers[begin : begin + size]
+            padded = jax.device_put(np.resize(piece, size), device)
+            drawn = draws.uniform(padded, 0, self.max_steps * (nc + 1), v.dtype).T
+            drawn = drawn.reshape(size, self.max_steps, nc + 1)
+            caps, picks = drawn[..., :nc] * step[None, None], drawn[..., nc]
+            start = jnp.broadcast_to(v, (size, v.shape[0]))
+            part = routh.resolve_many(
+                terms, start, caps, "lemke", self.num_directions, self.keep_path, picks, e
+            )
+            parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
+        v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        return ImpactSamples(
+            v_minus=self.v,
+            v_plus=v_plus,
+            impulse=info.impulse,
+            status=info.status,
+            num_solves=info.num_solves,
+            energy_ratio=info.energy_ratio,
+            residual=info.residual,
+            path=path,
+        )
+
+
+def _cuts(begin: int, end: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, end)) for start in range(begin, end, size)]
+
+
+def _parts(begin: int, end: int, size: int, count: int) -> list[tuple[int, int]]:
+    """The range cut into `count` parts of nearly as many whole chunks."""
+    begin = min(begin, end)
+    chunks = -(-(end - begin) // size)
+    edges = [begin + size * (chunks * i // count) for i in range(count)] + [end]
+    return list(itertools.pairwise(edges))
+
+
+def _joined(parts: list[Chunk]) -> Chunk:
+    if len(parts) == 1:
+        return parts[0]
+    bare = [part.samples.replace(v_minus=None) for part in parts]
+    samples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *bare)
+    return Chunk(
+        parts[0].begin,
+        parts[-1].end,
+        samples.replace(v_minus=parts[0].samples.v_minus),
+        np.unique(np.concatenate([part.facts for part in parts])),
+    )
+
+
+def _physical(
+    terms: ContactTerms, space: ContactSpace, v: jax.Array, results: Any, complete: bool
+) -> ImpactSamples:
+    """Physical units, samples first. In NumPy, elementwise: the same bits for any number of samples."""
+    response, scale, start = (np.asarray(a) for a in (space.response, space.scale, v))
+    nc = terms.phi.shape[0]
+
+    def velocities(impulse: Any) -> Any:
+        total = np.broadcast_to(start, (*impulse.shape[1:], start.size)).copy()
+        for row in range(impulse.shape[0]):
+            total += impulse[row][..., None] * response[:, row]
+        return total
+
+    v_plus = velocities(results.impulse)
+    mass = np.asarray(terms.M)
+    energy = np.zeros(v_plus.shape[0], v_plus.dtype)
+    for i in range(start.size):
+        for j in range(start.size):
+            energy += mass[i, j] * v_plus[:, i] * v_plus[:, j]
+    path: Any = None
+    if results.path is not None:
+        through = velocities(np.moveaxis(results.path, 1, 0))  # (N + 1, n, nv)
+        rows = np.minimum(np.arange(through.shape[0])[:, None], results.num_solves[None, :])
+        path = np.moveaxis(through[rows, np.arange(rows.shape[1])[None, :]], 0, 1)
+    return ImpactSamples(
+        v_minus=v,
+        v_plus=v_plus,
+        impulse=(results.impulse * scale[:, None]).T.reshape(-1, nc, 2),
+        status=lane_status(results),
+        num_solves=results.num_solves,
+        energy_ratio=energy / (start @ mass @ start),
+        residual=results.residual,
+        path=path,
+        complete=complete,
+    )

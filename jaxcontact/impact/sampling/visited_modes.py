@@ -1,0 +1,129 @@
+"""What earlier samples of "visited" taught: the modes met, and which sets of valid modes are complete.
+
+Owns the facts, integers that chunks and checkpoints carry, and what the sampling kernel is told of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jaxcontact.impact.sampling.mode_selection import FEW
+from jaxcontact.solvers import contact_modes, mode_filter
+
+SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
+
+_TYPICAL = 96  # samples whose steps tell which forms are telling
+
+
+class Known(NamedTuple):
+    """The modes met, the signatures of complete sets of them, and the sieve of many modes.
+
+    `first` is the same for first steps: all samples start at one velocity, and most modes are invalid there
+    whatever the largest impulses.
+    """
+
+    table: contact_modes.ModeTable
+    complete: np.ndarray
+    pieces: mode_filter.Sieve | None = None
+    first: Known | None = None
+
+
+class Memory:
+    """Facts about the modes of one table, as the kernel takes them.
+
+    The rows of the sieve are found once per mode, at typical x.
+
+    Args:
+        u: (2m,) scaled contact velocity before the impact.
+        cap: (m,) scaled largest impulses.
+        limit: violation of an inequality below which it counts as met.
+    """
+
+    def __init__(
+        self, table: contact_modes.ModeTable, delassus: jax.Array, u: jax.Array, cap: jax.Array, limit: float
+    ) -> None:
+        self.table: contact_modes.ModeTable = jax.tree.map(np.asarray, table)
+        self.delassus, self.u, self.cap = (np.asarray(array) for array in (delassus, u, cap))
+        self.limit = limit
+        self.rows = np.full((mode_filter.TELLING, table.regular.shape[0]), -1)
+        self.x: np.ndarray | None = None
+
+    def room(self, facts: np.ndarray) -> tuple[int, int]:
+        """Modes and sets to make room for: half as many again, and few different sizes."""
+        count, number = int(np.count_nonzero(facts < SET)), self.table.regular.shape[0]
+        sets = max(3 * (facts.size - count) // 2, number // 8, 1)
+        return _room(max(3 * count // 2, number // 16)), 1 << sets.bit_length()
+
+    def known(self, facts: np.ndarray, room: tuple[int, int]) -> Known:
+        """What facts tell, padded to their room; the kernel is compiled for each."""
+        met, number = facts[facts < SET], self.table.regular.shape[0]
+        size, most = room
+        table = _padded(self.table, met, size)
+        sets = (facts[facts >= SET] - SET).astype(np.uint32)
+        complete = np.pad(sets, (0, most - sets.size), constant_values=2**32 - 1)
+        if size <= FEW:
+            return Known(table, complete)
+        if self.x is None:
+            self.x = self._typical(table.take(np.arange(met.size)))
+        fresh = met[self.rows[0, met] < 0]
+        self.rows[:, fresh] = mode_filter.telling_rows(np.asarray(self.table.margin)[..., fresh], self.x)
+        possible = self._possible_first(np.asarray(table.margin)[..., : met.size])
+        size_first = _room(max(possible.size, number // 20, mode_filter.BLOCK))
+        first = _padded(table, possible, size_first)
+        return Known(
+            table,
+            complete,
+            mode_filter.sieve(table, self.rows[:, np.resize(met, size)]),
+            Known(
+                first, complete, mode_filter.sieve(first, self.rows[:, np.resize(met[possible], size_first)])
+            ),
+        )
+
+    def _possible_first(self, margin: np.ndarray) -> np.ndarray:
+        """Which modes bounds over all largest impulses do not rule out in a first step."""
+        split = self.u.size
+        at_u = margin[:, :split] * self.u[:, None]
+        up_to = margin[:, split:] * self.cap[:, None]
+        highest = at_u.sum(axis=1) + np.maximum(up_to, 0.0).sum(axis=1)
+        rounding = 64 * np.finfo(margin.dtype).eps * (np.abs(at_u).sum(axis=1) + np.abs(up_to).sum(axis=1))
+        return np.flatnonzero(np.all(highest >= -self.limit - rounding, axis=0))
+
+    def _typical(self, table: contact_modes.ModeTable) -> np.ndarray:
+        """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
+        rng = np.random.default_rng(0)
+        u = np.broadcast_to(self.u[:, None], (self.u.size, _TYPICAL))
+        met = []
+        for _ in range(3):  # as if all impacts had so many
+            x = np.concatenate([u, rng.uniform(size=(self.cap.size, _TYPICAL)) * self.cap[:, None]])
+            x = x.astype(self.delassus.dtype)
+            forms = table.margin.transpose(0, 2, 1) @ x  # (3m, K, n)
+            mode = np.argmax(forms.min(axis=0), axis=0)
+            u = u + self.delassus @ np.einsum("rln,ln->rn", table.impulse[:, :, mode], x)
+            met.append(x)
+        return np.concatenate(met, axis=1)
+
+
+def fits(facts: np.ndarray, room: tuple[int, int]) -> bool:
+    """Whether there is room for facts."""
+    count = np.count_nonzero(facts < SET)
+    return bool(count <= room[0] and facts.size - count < room[1])
+
+
+def _padded(table: contact_modes.ModeTable, index: np.ndarray, size: int) -> contact_modes.ModeTable:
+    """The modes of an index, then some that are not regular."""
+    taken = table.take(np.resize(index, size))
+    return taken.replace(regular=taken.regular & (np.arange(size) < index.size))
+
+
+def _room(size: int) -> int:
+    """The next power of two."""
+    return 1 << (max(size, 1) - 1).bit_length()
+
+
+def sets_of(signatures: np.ndarray) -> np.ndarray:
+    """Facts: the sets of valid modes met, from their signatures."""
+    found = np.unique(signatures).astype(np.int64)
+    return found[found > 0] + SET

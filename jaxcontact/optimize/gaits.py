@@ -1,0 +1,124 @@
+"""Strides of the spring-legged models as gait problems: what is free, what it costs, what must repeat.
+
+Owns the two problems of `jaxcontact gait`: hexapod and hopper.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact import models
+from jaxcontact.mechanics.system import Model
+from jaxcontact.optimize.periodic_gait import GaitProblem, Launch
+
+HEAT = 2e-3  # W/N^2, loss of an actuator that thrusts or holds a preload
+LEG_INERTIA = 0.01  # kg m^2, of a leg that swings, which the massless legs of the motion leave out
+REST = 1e-6  # m; bands of the guards of length, and 10 of them per second for guards of rate
+
+
+def _tripods(values: jax.Array, legs: int) -> jax.Array:
+    return jnp.tile(jnp.broadcast_to(values, (min(legs, 3),)), max(legs // 3, 1))
+
+
+def _launch(free: Any, params: Any) -> Launch:
+    """An apex at x = 0; both tripods are alike, so that half a stride is a period."""
+    legs = params["hips"].shape[0]
+    angle = _tripods(free["angle"], legs)
+    numbers = {**params, "angle": angle, "preload": _tripods(free["preload"], legs)}
+    level = jnp.zeros_like(free["height"])
+    body = [
+        level,
+        free["height"],
+        free.get("pitch", level),
+        free["rate"],
+        level,
+        free.get("turn", level),
+        level,
+    ]
+    x0 = jnp.concatenate([jnp.stack(body), jnp.zeros(legs, level.dtype)])
+    return Launch(numbers, x0, free["duration"], {"thrust": _tripods(free["thrust"], legs)})
+
+
+def _measure(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.Array]:
+    """Cost of transport of half a stride, and the errors of its period and speed."""
+    params, x0, duration, control = launch
+    legs = min(params["hips"].shape[0], 3)
+    held = jnp.sum(control["thrust"][:legs] ** 2 + params["preload"][:legs] ** 2)
+    spent = x1[6] + HEAT * duration * held + _swing(params["angle"][:legs], duration**2)
+    distance = x1[0] - x0[0]
+    cost = spent / (params["mass"] * params["gravity"] * distance)
+    return cost, jnp.concatenate([x1[1:6] - x0[1:6], (distance / duration - speed)[None]])
+
+
+def _measure_hopper(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.Array]:
+    """As `_measure`, without pitch, which a leg at the centre of mass cannot change.
+
+    The leg that swings must land again, so it swings within the flight, twice the fall from the apex.
+    """
+    params, x0, duration, _ = launch
+    cost, residuals = _measure(launch, x1, speed)
+    fall = x0[1] - params["length"] * jnp.cos(params["angle"][0])
+    flight = 8.0 * fall / params["gravity"]
+    more = _swing(params["angle"], flight) - _swing(params["angle"], duration**2)
+    cost = cost + more / (params["mass"] * params["gravity"] * (x1[0] - x0[0]))
+    return cost, residuals[jnp.array([0, 2, 3, 5])]
+
+
+def _swing(angles: jax.Array, squared_time: jax.Array) -> jax.Array:
+    """Work, J, to swing legs through twice their angles in a time, given by its square."""
+    return jnp.sum(0.5 * LEG_INERTIA * (2.0 * angles) ** 2 / squared_time)
+
+
+def _problem(model: Model, legs: int, measure: Any) -> GaitProblem:
+    landing = min(legs, 3)
+    return GaitProblem(
+        es=model.system,
+        launch=_launch,
+        measure=measure,
+        eps=(REST,) * legs + (10 * REST,) * legs + (REST,) * legs,
+        crossed0=(False,) * landing + (True,) * (3 * legs - landing),
+    )
+
+
+def hexapod(*, together: bool = True) -> tuple[GaitProblem, Any, Any]:
+    """Problem, params and free numbers of `models.spring_legged_hexapod` at a start that is not periodic.
+
+    Free are, at an apex, height (m) and forward rate (m/s), the angle of the legs (rad), the duration of
+    half a stride (s), and the thrusts and preloads (3,) of front, middle and rear legs (N). The cost of
+    transport is work of the actuators, heat of what they hold, and swinging of the legs, over weight times
+    distance. At 1 m/s the start is wrong by 0.3 m/s.
+
+    Args:
+        together: the three feet of a tripod always land together, at a corner. Otherwise angles are
+            free (3,), and so are pitch (rad) and its rate (rad/s) at the apex; the start lands together
+            all the same.
+    """
+    model = models.spring_legged_hexapod()
+    free: dict[str, jax.Array] = {
+        "height": jnp.array(0.205),
+        "rate": jnp.array(1.0),
+        "duration": jnp.array(0.25),
+        "angle": jnp.array(0.3) if together else jnp.full(3, 0.3),
+        "thrust": jnp.full(3, 8.0),
+        "preload": jnp.full(3, 10.0),
+    }
+    if not together:
+        free |= {"pitch": jnp.array(0.0), "turn": jnp.array(0.0)}
+    return _problem(model, 6, _measure), model.params, free
+
+
+def hopper() -> tuple[GaitProblem, Any, Any]:
+    """Problem, params and free numbers of `models.spring_legged_hopper`, as `hexapod` with one leg."""
+    model = models.spring_legged_hopper()
+    free = {
+        "height": jnp.array(0.205),
+        "rate": jnp.array(1.0),
+        "duration": jnp.array(0.25),
+        "angle": jnp.array(0.3),
+        "thrust": jnp.full(1, 25.0),
+        "preload": jnp.full(1, 30.0),
+    }
+    return _problem(model, 1, _measure_hopper), model.params, free

@@ -1,0 +1,151 @@
+"""Periodic gaits of least cost at a fixed speed, by the flow of an event-selected system.
+
+Owns what makes a gait an optimisation: one stride, from free numbers to its cost and to what must vanish
+for it to repeat. The loop is `trajectory`'s.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.arguments import check_number
+from jaxcontact.ess import DormandPrince, b_derivative, flow
+from jaxcontact.io import fingerprint
+from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.optimize.trajectory import Progress, TrajectoryInfo, optimise
+from jaxcontact.status import Status
+
+if TYPE_CHECKING:
+    import optax
+
+
+class Launch(NamedTuple):
+    """What a stride starts with: numbers of the system, state (n,), duration (s), control."""
+
+    params: Any
+    x0: jax.Array
+    duration: jax.Array
+    control: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class GaitProblem:
+    """A stride as a function of free numbers; hashable, write the functions at module level.
+
+    Attributes:
+        es: the system.
+        launch: (free, params) -> Launch, the start of a stride for a pytree of free numbers.
+        measure: (launch, x1, speed) -> (cost (), residuals (k,)): cost of the stride, and what vanishes for a
+            periodic stride at the wanted speed, x1 being its end.
+        eps: (m,) half widths of the guards' bands.
+        crossed0: (m,) guards that count as crossed at the start.
+        max_steps: bound on the integrator's steps in a stride.
+        max_events: bound on crossings in a stride.
+    """
+
+    es: EventSystem
+    launch: Callable[[Any, Any], Launch]
+    measure: Callable[[Launch, jax.Array, Any], tuple[jax.Array, jax.Array]]
+    eps: tuple[float, ...]
+    crossed0: tuple[bool, ...]
+    max_steps: int = 192
+    max_events: int = 24
+
+    def settings(self) -> dict[str, Any]:
+        """The keyword arguments of `ess.flow` and `ess.b_derivative`."""
+        return {
+            "eps": jnp.array(self.eps),
+            "crossed0": jnp.array(self.crossed0),
+            "ode": DormandPrince(rtol=1e-9, atol=1e-11),
+            "max_steps": self.max_steps,
+            "max_events": self.max_events,
+        }
+
+
+def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
+    """Cost () and residuals (k,) of one stride; NaN cost where the motion failed.
+
+    Derivative: that of `ess.flow`, by free, params and speed.
+    """
+    launch = problem.launch(free, params)
+    x1, info = flow(
+        problem.es,
+        launch.params,
+        launch.x0,
+        0.0,
+        launch.duration,
+        control=launch.control,
+        **problem.settings(),
+    )
+    cost, residuals = problem.measure(launch, x1, speed)
+    failed = (info.status & jnp.uint32(int(Status.FAILURES))) != 0
+    return jnp.where(failed, jnp.nan, cost), residuals
+
+
+def gait_outcome_rate(
+    problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
+) -> tuple[jax.Array, jax.Array]:
+    """One-sided derivative of `gait_outcome` along a direction of `free`, exact where feet land together.
+
+    Derivative: by `direction`, that of the linear piece it lies in, forward only.
+    """
+    launch, rates = jax.jvp(lambda z: problem.launch(z, params), (free,), (direction,))
+    dx1, info = b_derivative(
+        problem.es, launch.params, launch.x0, rates.x0, 0.0, launch.duration, control=launch.control,
+        dparams=rates.params, dcontrol=rates.control, **problem.settings(),
+    )  # fmt: skip
+    f = problem.es.xdot(launch.duration, info.x1, info.crossed, launch.control, launch.params)
+    dx1 = dx1 + f * rates.duration
+    return jax.jvp(lambda a, x: problem.measure(a, x, speed), (launch, info.x1), (rates, dx1))[1]
+
+
+def gait(
+    problem: GaitProblem,
+    params: Any,
+    free0: Any,
+    *,
+    speed: float,
+    optimizer: optax.GradientTransformation | None = None,
+    num_steps: int = 150,
+    tol: float = 1e-8,
+    checkpoint: Path | str | None = None,
+    key: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Any, TrajectoryInfo]:
+    """A periodic gait of least cost at a fixed speed, from a stride that need not be periodic.
+
+    Args:
+        problem: the stride.
+        params: its system's numbers.
+        free0: free numbers to start from.
+        speed: wanted speed, as `problem.measure` takes it, m/s.
+        optimizer: an optax transformation; default Adam with a step falling from 0.02 to zero.
+        num_steps, tol, checkpoint, key, progress: as `trajectory`; the default optimizer's step depends on
+            `num_steps`, so a run of another length is another run.
+
+    Returns:
+        The free numbers, TrajectoryInfo; `residual` is the largest error of period and speed.
+
+    Raises:
+        ValueError, TypeError, FloatingPointError: as `trajectory`; a speed that is no finite number.
+
+    Derivative: none; a host driver. Its steps use the derivative of `ess.flow`, which is exact along
+    directions that leave feet landing together, as those of `jaxcontact.optimize.gaits.hexapod` do.
+    """
+    check_number("speed", speed)
+    about: dict[str, Any] = {"key": key, "speed": float(speed), "params": fingerprint.of_numbers(params)}
+    if optimizer is None:
+        import optax  # here, as its import takes long
+
+        about["num_steps"] = num_steps
+        optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))
+    return optimise(
+        lambda free: gait_outcome(problem, params, free, speed), free0, optimizer=optimizer, directional=None,
+        num_steps=num_steps, tol=tol, checkpoint=checkpoint, about=about, progress=progress,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""A momentum-keeping integrator with impacts at their time."""

@@ -1,0 +1,110 @@
+"""A configuration within a motion, its momentum, and what its contacts do there.
+
+Owns the tolerances that say which contacts touch, approach, or stay closed, and how hard these push.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.algebra import implicit
+from jaxcontact.impact.laws.contact_space import collision_tolerance
+from jaxcontact.mechanics.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.simulate.variational.discrete_mechanics import Contacts
+from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
+
+
+class Node(NamedTuple):
+    """A configuration with its momentum, and the contacts there."""
+
+    q: jax.Array
+    p: jax.Array
+    v: jax.Array
+    t: jax.Array
+    terms: ContactTerms
+    closed: jax.Array  # (nc,) bool: touching, not approaching and not leaving
+
+
+def touching_gap(dtype: jnp.dtype) -> float:
+    """Gap in m below which a contact touches: 1e-9, 1e-5 in single precision."""
+    return 1e-9 if jnp.finfo(dtype).bits >= 64 else 1e-5
+
+
+def touching(terms: ContactTerms) -> jax.Array:
+    """Contacts (nc,) that an impact takes part in."""
+    return terms.phi <= touching_gap(terms.phi.dtype)
+
+
+def approaching(node: Node) -> jax.Array:
+    """Contacts (nc,) that touch and get nearer, which takes an impact."""
+    return touching(node.terms) & (node.terms.J_n @ node.v < -collision_tolerance(node.v.dtype))
+
+
+def terms_at(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
+    """`contact_terms`, of a system without contacts too."""
+    if system.structure.num_contacts:
+        return contact_terms(system, params, State(q=q, v=jnp.zeros(system.structure.num_velocities), t=t))
+    nv, dtype = system.structure.num_velocities, q.dtype
+    none = jnp.zeros(0, dtype)
+    return ContactTerms(
+        M=mass_matrix(system, params, q),
+        J_n=jnp.zeros((0, nv), dtype),
+        J_t=jnp.zeros((0, system.structure.dim - 1, nv), dtype),
+        phi=none,
+        mu=none,
+        active=jnp.zeros(0, bool),
+    )
+
+
+def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
+    """The contacts of a step that starts at `terms`."""
+    rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
+    most = 10.0 * touching_gap(terms.phi.dtype)  # more is no round-off: PENETRATION says so
+    off = jnp.where(closed, jnp.clip(terms.phi, -most, most), jnp.clip(terms.phi, -most, 0.0))
+    return Contacts(rows, terms.mu, off, closed)
+
+
+def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Node:
+    """The node of a configuration q with momentum p."""
+    v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
+    # Contacts that leave so slowly that they would be back within the round-off of a gap stay closed, which
+    # does not hold them: closed contacts push but never pull.
+    rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
+    return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 100.0 * tolerance))
+
+
+def loads(
+    system: System, params: Params, node: Node, closed: jax.Array, tau: jax.Array, guess: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """How hard the closed contacts push at a node (nc,), m/s^2, negative where they would have to pull.
+
+    With M a + b = J^T f and gaps accelerating by J a + Jdot v = c + D f, the forces f obey the law of
+    `contact_impulses`; of each contact the normal part of D_ii f_i - (c + D f)_i, which goes through zero as
+    it opens. Friction opposes the sliding velocity after a time tau.
+
+    Returns:
+        These (nc,), and the size of accelerations that they are differences of.
+
+    Derivative: by everything but `guess`, in the modes found.
+    """
+    nc, dim, nv = guess.shape[0], guess.shape[1], node.v.shape[0]
+    rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, nv)
+    force = -bias(system, params, State(q=node.q, v=node.v, t=node.t))
+    response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
+    slip, turning = jax.jvp(
+        lambda q: contact_velocities(system, params, q, node.v),
+        (node.q,),
+        (position_rate(system, node.q, node.v),),
+    )
+    free = turning + (rows @ response[:, -1]).reshape(nc, dim)
+    free = free.at[:, 1:].add(slip[:, 1:] / tau)
+    delassus = rows @ response[:, :-1]
+    found, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
+    leaves = free[:, 0] + (delassus @ found.reshape(-1)).reshape(nc, dim)[:, 0]
+    own = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
+    gross = jnp.max(jnp.abs(params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
+    return jnp.where(closed, own * found[:, 0] - leaves, 0.0), gross

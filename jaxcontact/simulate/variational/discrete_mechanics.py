@@ -1,0 +1,275 @@
+"""Midpoint discrete mechanics: the discrete Lagrangian of a step, its momenta, and the step that they define.
+
+Owns the discrete Euler-Lagrange equations of a step and Newton's method for them, with forces of contacts
+that stay closed. With w = d / h, d the tangent step from q_0 to q_1, and the midpoint q_m = q_0 (+) d / 2,
+
+    L_d(q_0, q_1) = h L(q_m, w),    p_0 = -D_1 L_d - F^- - J^T lam,    p_1 = D_2 L_d + F^+
+
+(Seghete & Murphey, eqs 28-29, with the forces of Leyendecker et al.). Variations of a quaternion are turns in
+its body axes, so that a body turning in space is covered too and keeps its angular momentum.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.algebra import implicit, rotations, small_dense
+from jaxcontact.mechanics.system import Params, State, System, position_rate, retract
+from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.terms import contact_gaps, contact_velocities
+
+MAX_NEWTON = 24
+FRESH = 4  # iterations between two derivatives: two or three with the first one are enough, as a rule
+
+
+def gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
+    """Gaps (nc,) of all candidate contacts, m; nc may be 0."""
+    return contact_gaps(system, params, q) if system.structure.num_contacts else jnp.zeros(0, q.dtype)
+
+
+class Contacts(NamedTuple):
+    """What a step needs to know of the contacts at its start."""
+
+    rows: jax.Array  # (nc, dim, nv) velocity Jacobians, n first
+    mu: jax.Array  # (nc,)
+    off: jax.Array  # (nc,) gaps of contacts that touch, as far as they are to be closed, m
+    closed: jax.Array  # (nc,) bool, contacts that stay closed unless they are pulled open
+
+
+class Step(NamedTuple):
+    """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome."""
+
+    w: jax.Array
+    impulse: jax.Array
+    q: jax.Array
+    p: jax.Array
+    phi: jax.Array
+    solved: jax.Array
+
+
+def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
+    """The tangent step (nv,) that takes touching contacts towards phi = 0, without any momentum.
+
+    A gap is off by its round-off, and by what is left of it where an event is found. As a velocity, in a
+    short step, that would be energy from nothing. Each contact moves by its share: several need a few steps.
+    """
+    normals = contacts.rows[:, 0]
+    response = inverse @ normals.T
+    mobility = lax.stop_gradient(jnp.sum(normals.T * response, axis=0))
+    number = jnp.maximum(jnp.sum(contacts.off != 0), 1)
+    return -response @ (contacts.off / (jnp.where(mobility > 0, mobility, 1.0) * number))
+
+
+def mean_velocities(system: System, params: Params, q: jax.Array, w: jax.Array, h: jax.Array) -> jax.Array:
+    """Displacements over h (nc, dim) of the material points in contact, along the step h w from q, n first.
+
+    By Gauss's rule of three points, which is exact for a corner to the seventh power of the angle of a step:
+    what sticks is held in its place, and what rolls may roll, on a path that is no straight line, too.
+    """
+    middle, reach = 0.5, 0.5 * 0.6**0.5
+    parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
+    share = jnp.array([5.0, 8.0, 5.0], q.dtype) / 18.0
+    each = jax.vmap(lambda part: contact_velocities(system, params, retract(system, q, part * h * w), w))(
+        parts
+    )
+    return jnp.tensordot(share, each, 1)
+
+
+def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Kinetic energy and that of gravity, J."""
+    structure = system.structure
+    if system.mechanics is not None:
+        kinetic = 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v
+        return kinetic, system.mechanics.gravity_energy(structure, q, params)
+    (x, turned), (x_dot, turning) = jax.jvp(
+        lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
+    )
+    if structure.dim == 2:
+        spin = turning[:, None]
+        inertia = params.inertia[:, None]
+    else:
+        spin = jax.vmap(rotations.vee)(jnp.einsum("bji,bjk->bik", turned, turning))
+        inertia = params.inertia
+    kinetic = jnp.sum(params.mass * jnp.sum(x_dot**2, axis=1)) + jnp.sum(inertia * spin**2)
+    return 0.5 * kinetic, -jnp.sum(params.mass * (x @ params.gravity))
+
+
+def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Kinetic energy less that of gravity, J."""
+    kinetic, potential = energies(system, params, q, v)
+    return kinetic - potential
+
+
+def applied_force(system: System, params: Params, state: State) -> jax.Array:
+    """The generalized force (nv,) of `forces` and `drive`."""
+    force = jnp.zeros_like(state.v)
+    if system.forces is not None:
+        force = force + system.forces(system.structure, state.q, state.v, params)
+    if system.drive is not None:
+        force = force + system.drive(system.structure, state, params)
+    return force
+
+
+def _at_midpoint(
+    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """dL/dv and dL/dq + forces (nv,) at the midpoint of a step from (q, t)."""
+    middle = retract(system, q, 0.5 * h * w)
+    force, momentum = jax.grad(
+        lambda delta, v: lagrangian(system, params, retract(system, middle, delta), v), argnums=(0, 1)
+    )(jnp.zeros_like(w), w)
+    force = force + applied_force(system, params, State(q=middle, v=w, t=t + 0.5 * h))
+    return momentum, force
+
+
+def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
+    """Covector (nv,) at the end of the tangent step d, of dL/dv and h times the force at its midpoint.
+
+    Plain coordinates: momentum + impulse / 2. With -d it is the covector at the start.
+    """
+    result = momentum + 0.5 * impulse
+    for k, start in enumerate(sorted(system.structure.quaternions)):
+        part = slice(start - k, start - k + 3)
+        inverse = rotations.exp_jacobian_inverse(d[part])
+        middle = 0.5 * rotations.exp_jacobian(0.5 * d[part]) @ inverse
+        result = result.at[part].set(inverse.T @ momentum[part] + middle.T @ impulse[part])
+    return result
+
+
+def discrete_momenta(
+    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The momenta -D_1 L_d - F^- at the start and D_2 L_d + F^+ at the end of a step, (nv,) each."""
+    momentum, force = _at_midpoint(system, params, q, t, w, h)
+    return _at_end(system, -h * w, momentum, -h * force), _at_end(system, h * w, momentum, h * force)
+
+
+def take_step(
+    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, v: jax.Array,
+    contacts: Contacts, h: jax.Array,
+) -> tuple[Step, jax.Array]:  # fmt: skip
+    """The step of length h from configuration q and momentum p, and the rates dphi/dh (nc,) at its end.
+
+    Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
+    pushing; friction opposes the mean sliding velocity as far as mu lam_n allows.
+
+    Args:
+        v: (nv,) velocity to start Newton's method from.
+
+    Derivative: none; see `repeat_step`.
+    """
+    small = float(jnp.finfo(q.dtype).eps) ** 0.5
+
+    def unsolved(carry: tuple[jax.Array, ...]) -> jax.Array:
+        *_, change, fresh, count = carry
+        return ((change > small) | ~fresh) & (count < MAX_NEWTON)
+
+    def iterate(carry: tuple) -> tuple:
+        w, impulse, inverse, change, _, count = carry
+        fresh = (count % FRESH == 0) | (change <= small)
+        inverse = lax.cond(fresh, lambda: step_inverse(system, params, q, t, w, h), lambda: inverse)
+        new, impulse, _, free = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
+        # Of bodies at rest only the velocity that they would have without contacts sets a scale.
+        size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(free))) + float(jnp.finfo(w.dtype).tiny)
+        return new, impulse, inverse, jnp.max(jnp.abs(new - w)) / size, fresh, count + 1
+
+    none = jnp.zeros(contacts.rows.shape[:2], q.dtype)
+    zeros, far = jnp.zeros((v.shape[0], v.shape[0]), q.dtype), jnp.asarray(jnp.inf, q.dtype)
+    start = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
+    w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, start)
+
+    def last(h: jax.Array) -> tuple[jax.Array, Step]:
+        step = repeat_step(system, params, q, p, t, w, impulse, inverse, contacts, h)
+        return step.phi, step
+
+    _, rate, step = jax.jvp(last, (h,), (jnp.ones_like(h),), has_aux=True)
+    solved = (change <= small) & step.solved & jnp.all(jnp.isfinite(step.p))
+    return step._replace(solved=solved), rate
+
+
+def repeat_step(
+    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
+    impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
+) -> Step:  # fmt: skip
+    """The step again from its mean velocity w: one more iteration, for the last digits and the derivative.
+
+    Args:
+        impulse: (nc, dim), to find the modes of contact from.
+        inverse: `step_inverse` at w.
+
+    Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `inverse`
+        and the modes of contact.
+    """
+    exact, lam, fine, _ = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
+    q_end = retract(system, q, h * exact + closing(contacts, inverse))
+    p_end = discrete_momenta(system, params, q, t, exact, h)[1]
+    return Step(exact, lam, q_end, p_end, gaps(system, params, q_end), fine)
+
+
+def step_inverse(
+    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+) -> jax.Array:
+    """Inverse (nv, nv) of the derivative of the start momentum by w, which is M up to terms of order h."""
+    derivative = jax.jacfwd(lambda w: discrete_momenta(system, params, q, t, w, h)[0])(w)
+    return small_dense.generalized_inverse(derivative)[0]
+
+
+def _newton(
+    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
+    impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
+    """One iteration: w (nv,), impulses (nc, dim), whether these were found, and w without contacts."""
+    fixed_params, fixed_q, fixed_h = lax.stop_gradient((params, q, h))
+    free = w + inverse @ (p - discrete_momenta(system, params, q, t, w, h)[0])
+
+    def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        nc, dim, nv = contacts.rows.shape
+        flat = contacts.rows.reshape(nc * dim, nv)
+        mean = mean_velocities(system, params, q, w, h)
+        slope = jax.jacfwd(lambda w: mean_velocities(system, fixed_params, fixed_q, w, fixed_h))(w)
+        velocity = mean + slope @ (free - w)
+        rows = slope.reshape(nc * dim, nv)
+        response = inverse @ flat.T
+        found, fine = contact_impulses(
+            rows @ response, velocity, contacts.mu, contacts.closed, lax.stop_gradient(impulse)
+        )
+        return free + response @ found.reshape(-1), found, fine
+
+    def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return free, jnp.zeros_like(impulse), jnp.array(True)
+
+    if contacts.mu.shape[0] == 0:
+        return *alone(None), free
+    return *lax.cond(jnp.any(contacts.closed), pushed, alone, None), free
+
+
+def onto_closed_contacts(
+    mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Momentum (nv,) at the end of a step made tangent to the contacts that stay closed.
+
+    Returns:
+        p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation;
+        lam (nc, dim); whether the modes were found.
+    """
+
+    def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        nc, dim, nv = contacts.rows.shape
+        flat = contacts.rows.reshape(nc * dim, nv)
+        response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
+        velocity = (flat @ response[:, -1]).reshape(nc, dim)
+        found, fine = contact_impulses(
+            flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess)
+        )
+        return p + flat.T @ found.reshape(-1), found, fine
+
+    def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return p, jnp.zeros_like(guess), jnp.array(True)
+
+    if contacts.mu.shape[0] == 0:
+        return alone(None)
+    return lax.cond(jnp.any(contacts.closed), pushed, alone, None)

@@ -1,0 +1,71 @@
+"""The energy of a move or an impact against the work done in it.
+
+With a move from (q_0, v_0) by the mean velocity w, forces F at its midpoint, impulses lam_0 and lam_1 of
+closed contacts at its ends, velocities v_0+ behind the first and v_1- before the second, and u = J v,
+
+    E_1 - E_0 = h w . F + delta + lam_0 . u(w) + lam_1 . u_1 + curvature,
+    curvature = lam_0 . (u_0+ - u(w)) - lam_0 . (u_0+ - u_0) / 2 - lam_1 . (u_1 - u_1-) / 2.
+
+delta is the error of the midpoint rule for T and V along the move, of third order in h: where a step
+resolves the motion, less than its terms of second order, the energy |2 (w - v_0+)|^2 / 2 of the change of
+velocity and the second differences of T and V. The two terms behind it are never positive by the law of
+contact. So a rise is explained up to h w . F, these terms, the curvature, and rounding.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.algebra import implicit
+from jaxcontact.mechanics.system import Params, State, System, retract
+from jaxcontact.simulate.variational.contact_state import Node, contacts_of
+from jaxcontact.simulate.variational.discrete_mechanics import Step, applied_force, energies, mean_velocities
+
+ROUNDING = 1024.0  # units of the last place of the energies that are compared
+
+
+def move_gains(
+    system: System, params: Params, node: Node, step: Step, arrived: Node, second: jax.Array, h: jax.Array
+) -> jax.Array:
+    """Whether a move of length h from `node` gains energy that is not explained.
+
+    Closing the gaps that round-off has left is no motion, and does not count.
+    """
+    w, lam = step.w, step.impulse
+    rows_0, rows_1 = (contacts_of(n.terms, n.closed).rows for n in (node, arrived))
+    p_plus = node.p + jnp.einsum("cdv,cd->v", rows_0, lam)
+    v_plus, v_minus = (
+        implicit.solve_spd(n.terms.M, p[:, None])[:, 0] for n, p in ((node, p_plus), (arrived, step.p))
+    )
+    middle, end = retract(system, node.q, 0.5 * h * w), retract(system, node.q, h * w)
+    (_, kinetic, _), (v_0, v_m, v_1) = jax.vmap(lambda q, v: energies(system, params, q, v))(
+        jnp.stack([node.q, middle, end]), jnp.stack([jnp.zeros_like(w), w, jnp.zeros_like(w)])
+    )
+    before, after = 0.5 * node.v @ node.p, 0.5 * arrived.v @ arrived.p
+    # Where the move would lead from its start and its middle, whatever its end says.
+    ahead = 2.0 * w - v_plus
+    plus, minus = 0.5 * v_plus @ p_plus, 0.5 * ahead @ arrived.terms.M @ ahead
+    work = h * w @ applied_force(system, params, State(q=middle, v=w, t=node.t + 0.5 * h))
+    change = ahead - v_plus
+    explained = 0.5 * change @ arrived.terms.M @ change + jnp.abs(v_0 + v_1 - 2.0 * v_m)
+    explained = explained + jnp.abs(plus + minus - 2.0 * kinetic)
+    compared = [before, after, plus, minus, v_0, v_m, v_1, work]
+    if lam.shape[0]:
+        mean = mean_velocities(system, params, node.q, w, h)
+        start, lifted, left = rows_0 @ node.v, rows_0 @ v_plus, rows_1 @ (arrived.v - v_minus)
+        parts = [
+            jnp.sum(lam * (lifted - mean)),
+            jnp.sum(lam * (start - lifted)) / 2,
+            -jnp.sum(second * left) / 2,
+        ]
+        explained = explained + jnp.maximum(sum(parts), 0.0)
+        compared += parts
+    rise = (after - before) + (v_1 - v_0) - work
+    return rise > explained + ROUNDING * float(jnp.finfo(w.dtype).eps) * sum(map(jnp.abs, compared))
+
+
+def impact_gains(before: Node, after: Node) -> jax.Array:
+    """Whether an impact gains energy, beyond the square root of the precision, as good as a law may be."""
+    old, new = 0.5 * before.v @ before.p, 0.5 * after.v @ after.p
+    return new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)

@@ -1,0 +1,137 @@
+"""`variational`: motion by a momentum-keeping integrator, with impacts at their time.
+
+Owns the public call and its checks; the step is in `discrete.py`, the loop over time in `events.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.arguments import check_number
+from jaxcontact.impact.inputs import is_concrete
+from jaxcontact.mechanics.system import Params, State, System, mass_matrix
+from jaxcontact.precision import warn_if_single
+from jaxcontact.simulate.trajectory import Trajectory
+from jaxcontact.simulate.variational.impact_event import Law
+from jaxcontact.simulate.variational.replay import motion
+
+
+def variational(
+    system: System,
+    params: Params,
+    state: State,
+    *,
+    dt: Any,
+    duration: float,
+    restitution: Any = 1.0,
+    order: str | tuple[int, ...] = "most_violated",
+    law: Law | None = None,
+    zeno: Any = None,
+    key: jax.Array | None = None,
+    max_impacts: int = 1024,
+) -> Trajectory:
+    """Motion of a mechanism by midpoint discrete mechanics, with impacts at their time.
+
+    Seghete & Murphey, VI. Between impacts the discrete Euler-Lagrange equations (29) of
+    L_d = h L((q_0 + q_1) / 2, (q_1 - q_0) / h), with gravity in L, `forces` and `drive` at the midpoint;
+    momentum maps are kept, and the energy error is of second order, while contacts stick, too. A step in
+    which a gap closes is shortened to end there; the momentum goes through the impact law (30), and the
+    motion goes on to the next multiple of dt. Contacts that touch without approaching stay closed: impulses
+    at both ends of a step (RATTLE) keep the gap, never pull, and hold the material points in contact in their
+    place over the step, or slide with the friction `params.mu` that dissipates most. A gap that round-off
+    leaves is closed without momentum. Impacts have no friction unless `law` has.
+
+    An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch
+    (bit ZENO): a chatter that is faster than the steps is cut short, and the contact stays closed until its
+    impulse would pull. A step in which a contact that pushes comes to need a pull is shortened to end where
+    it lets go.
+
+    Args:
+        system: the mechanism (static), without `constraints`.
+        params: its numbers.
+        state: where it starts. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact
+            at once, here and later; those that leave more slowly than 1e-6 m/s stay closed.
+        dt: step, s.
+        duration: s, rounded to a number of steps; a Python number.
+        restitution: R in 0..1: of the energy that a plastic impact would lose, the share R^2 comes back (16);
+            the outcome is that mixture of the elastic and of the unilateral plastic one. No meaning with
+            `law`.
+        order: of the single elastic impacts: "most_violated" or "least_violated", by approach speed in the
+            metric of the kinetic energy, or contact indices as a cycle that skips contacts not approaching.
+            No meaning with `law`.
+        law: (terms, v, key) -> (v_plus, info) in place of these impacts, a module-level function; info has
+            `status` and `impulse`.
+        zeno: shortest time between two impacts of a contact, s; default dt, 0 for never.
+        key: handed on to `law`, folded with the number of the impact.
+        max_impacts: number of impacts that are kept on record, and that a derivative goes through.
+
+    Returns:
+        Trajectory.
+
+    Raises:
+        ValueError: dt or duration not positive, an unknown order, a system with `constraints`, shapes that do
+            not fit; known numbers that are not finite, masses, inertias, friction or `zeno` below zero,
+            masses that leave a coordinate without inertia, a restitution outside 0..1.
+
+    Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
+        where the start is; STALLED where Newton's method or the search for modes of contact fails; MAX_ITERS
+        after 1000 trial steps within one, as when a tilted box in space, without restitution, rocked on an
+        edge (1 of 12 drops); UNTERMINATED after 64 single impacts of one; ENERGY where a move gains more
+        than the work of forces and its terms of second order (`energy.py`), or an impact gains any;
+        NONFINITE and INVALID for numbers as above that are traced; and the bits of `law`. In a batch `law` is
+        asked world by world, and only where there is an impact.
+
+    Derivative: first order, forward and reverse, by state, params and restitution; the times of impact move
+        along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more
+        than `max_impacts` impacts, for then a motion cannot be repeated.
+    """
+    if system.constraints is not None:
+        raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
+    if is_concrete(dt) and not float(dt) > 0:
+        raise ValueError(f"dt: expected a number > 0, got {dt}")
+    if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
+        raise ValueError(f"duration: expected a number > 0, got {duration!r}")
+    if not is_concrete(dt):
+        raise ValueError("dt: expected a number that is known, for it sets the number of steps")
+    _check_order(order, system.structure.num_contacts)
+    wait = dt if zeno is None else zeno
+    _check_numbers(system, params, state, restitution, wait)
+    warn_if_single(state.q.dtype, "`variational`")
+    num_steps = max(1, round(float(duration) / float(dt)))
+    dtype = state.q.dtype
+    numbers = tuple(jnp.asarray(x, dtype) for x in (dt, restitution, wait))
+    choice = (order, law, num_steps, int(max_impacts))
+    return motion(system, *choice, params, state, *numbers, key)
+
+
+def _check_numbers(system: System, params: Params, state: State, restitution: Any, zeno: Any) -> None:
+    """Raise ValueError for known numbers that no motion has; those that are traced set bits."""
+    for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", params.gravity)):
+        if is_concrete(value):
+            check_number(name, value)
+    least = {"params.mass": params.mass, "params.inertia": params.inertia, "params.mu": params.mu}
+    for name, value in {**least, "restitution": restitution, "zeno": zeno}.items():
+        if is_concrete(value):
+            check_number(name, value, 0.0)
+    if is_concrete(restitution) and np.any(np.asarray(restitution) > 1):
+        raise ValueError(f"restitution: expected a number in 0..1, got {restitution}")
+    if is_concrete(params, state.q) and not np.all(np.asarray(params.mass) > 0):
+        mass = np.asarray(mass_matrix(system, params, state.q))
+        if np.linalg.eigvalsh(mass)[0] <= 0:
+            raise ValueError(
+                f"params.mass: expected masses that every coordinate moves, got {np.asarray(params.mass)}"
+            )
+
+
+def _check_order(order: str | tuple[int, ...], nc: int) -> None:
+    known = ("most_violated", "least_violated")
+    good = order in known if isinstance(order, str) else order and all(0 <= k < nc for k in order)
+    if not good:
+        raise ValueError(
+            f"order: expected {known[0]!r}, {known[1]!r} or indices in 0..{nc - 1}, got {order!r}"
+        )

@@ -1,0 +1,229 @@
+"""Planar contact problems by enumeration of contact modes: every solution, no pivoting.
+
+For fixed matrices each assignment of modes to the contacts (separate; at rest or capped in the normal
+direction, times stick, slide + or slide -) turns the contact laws into linear equations, so the impulse
+is a fixed linear map of x = (u, impulse_max), valid where a few fixed linear forms of x are >= 0. A
+`ModeTable` holds these maps for all modes; evaluating it finds *all* solutions of a step at once.
+Singular modes are left out: the vertices of their solution sets belong to regular modes.
+
+Arrays keep the mode as last axis of tables and batch axes last in x, so that the same code serves one
+problem and a tile of thousands, with the same order of summation.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.algebra import small_dense
+
+SEPARATE, REST_STICK, REST_PLUS, REST_MINUS, CAP_STICK, CAP_PLUS, CAP_MINUS = range(7)
+MAX_ENUMERATED = 5  # contacts; 7^5 = 16807 modes
+_TILE = 64  # modes tabulated together
+
+
+class ModeTable(Record):
+    """The linear maps and feasibility forms of K contact modes; m contacts, L numbers in x.
+
+    Attributes:
+        codes: (m, K) mode of each contact.
+        impulse: (2m, L, K) with lam = impulse x, contact-major rows (n_0, t_0, n_1, ...).
+        margin: (3m, L, K) forms that are >= 0 where the mode is valid.
+        score: (L, K) a generic form of the outgoing contact velocity, equal for equal outcomes.
+        regular: (K,) False for modes without a unique impulse, and for modes of inactive contacts.
+    """
+
+    codes: jax.Array
+    impulse: jax.Array
+    margin: jax.Array
+    score: jax.Array
+    regular: jax.Array
+
+    def take(self, index: np.ndarray) -> ModeTable:
+        """The table of the listed modes only."""
+        return jax.tree.map(lambda leaf: leaf[..., index], self)
+
+
+def feasibility_tolerance(dtype: jnp.dtype) -> float:
+    """Violation, relative to |v|_M, below which an inequality counts as met: eps^0.65."""
+    return float(jnp.finfo(dtype).eps) ** 0.65
+
+
+@functools.cache
+def mode_codes(num_contacts: int, capped: bool) -> np.ndarray:
+    """All assignments (m, K) of modes to contacts: K = 7^m with a cap on the impulse, else 4^m."""
+    codes = range(7 if capped else 4)
+    return np.array(list(itertools.product(codes, repeat=num_contacts)), np.int32).T
+
+
+def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool) -> ModeTable:
+    """Tabulate all contact modes of a planar problem.
+
+    The problem: lam with u' = u + D lam and, per contact, 0 <= lam_n, u'_n >= 0, complementary (rest or
+    separate); if `capped`, lam_n <= impulse_max, and u'_n < 0 is allowed where lam_n = impulse_max;
+    lam_t in -mu lam_n Sign(u'_t). Halm & Posa, eqs (72)-(75).
+
+    Args:
+        delassus: D (2m, 2m), contact-major, best scaled to unit diagonal.
+        mu: (m,) friction in the same scaling.
+        active: (m,) bool; inactive contacts get no impulse.
+        capped: whether x = (u, impulse_max), L = 3m, or x = u, L = 2m.
+    """
+    dtype = delassus.dtype
+    m = mu.shape[0]
+    length = 3 * m if capped else 2 * m
+    codes = jnp.asarray(mode_codes(m, capped))
+    by_mode = codes.T[:, :, None]  # (K, m, 1)
+    sticks = (by_mode == REST_STICK) | (by_mode == CAP_STICK)
+    rests = (by_mode >= REST_STICK) & (by_mode <= REST_MINUS)
+    caps = by_mode >= CAP_STICK
+    plus = (by_mode == REST_PLUS) | (by_mode == CAP_PLUS)
+    slide = jnp.where(plus, 1.0, -1.0).astype(dtype)  # sign of the sliding velocity
+    separate = by_mode == SEPARATE
+
+    identity = jnp.eye(2 * m, dtype=dtype)
+    unit_n, unit_t = identity[None, 0::2], identity[None, 1::2]  # (1, m, 2m)
+    d_n, d_t = delassus[None, 0::2], delassus[None, 1::2]
+    x_identity = jnp.eye(length, dtype=dtype)
+    u_n, u_t = x_identity[None, 0 : 2 * m : 2], x_identity[None, 1 : 2 * m : 2]  # (1, m, L)
+    cap_row = x_identity[None, 2 * m :] if capped else jnp.zeros((1, m, length), dtype)
+    mu_row = mu[None, :, None]
+    ray = lax.rsqrt(1.0 + mu_row**2)  # friction rows of length one, for any mu
+
+    equation_n = jnp.where(rests, d_n, unit_n)
+    source_n = jnp.where(rests, -u_n, jnp.where(caps, cap_row, 0.0))
+    equation_t = jnp.where(separate, unit_t, jnp.where(sticks, d_t, (unit_t + slide * mu_row * unit_n) * ray))
+    source_t = jnp.where(sticks, -u_t, 0.0)
+    equations = jnp.stack([equation_n, equation_t], axis=2).reshape(-1, 2 * m, 2 * m)
+    sources = jnp.stack([source_n, source_t], axis=2).reshape(-1, 2 * m, length)
+
+    inverse, rank = _inverses(equations)
+    impulse = inverse @ sources
+    impulse = impulse + inverse @ (sources - equations @ impulse)
+    misfit = jnp.max(jnp.abs(equations @ impulse - sources), axis=(1, 2))
+    size = 1.0 + jnp.max(jnp.abs(impulse), axis=(1, 2))
+    regular = (rank == 2 * m) & (misfit <= feasibility_tolerance(dtype) * size)
+    regular &= jnp.all(active[None, :] | (codes.T == SEPARATE), axis=1)
+
+    outgoing = jnp.einsum("ij,kjl->kil", delassus, impulse) + x_identity[None, : 2 * m]
+    lam_n, lam_t = impulse[:, 0::2], impulse[:, 1::2]  # (K, m, L)
+    out_n, out_t = outgoing[:, 0::2], outgoing[:, 1::2]
+    inside_plus = (mu_row * lam_n - lam_t) * ray
+    inside_minus = (mu_row * lam_n + lam_t) * ray
+    # Along a ray of the cone the impulse is lam_n (1, -+mu): weigh its sign by its length.
+    along = lam_n / ray
+    zero = jnp.zeros_like(lam_n)
+    normal = jnp.where(separate, out_n, jnp.where(caps, -out_n, cap_row - lam_n if capped else zero))
+    first = jnp.where(sticks, inside_plus, jnp.where(separate, zero, slide * out_t))
+    second = jnp.where(sticks, inside_minus, jnp.where(rests, along, zero))
+    forms = jnp.stack([normal, first, second], axis=2) * active[None, :, None, None]
+
+    generic = jnp.cos(jnp.arange(2 * m) * 1.7 + 0.3).astype(dtype)  # no special direction
+    return ModeTable(
+        codes=codes,
+        impulse=jnp.moveaxis(impulse, 0, -1),
+        margin=jnp.moveaxis(forms.reshape(-1, 3 * m, length), 0, -1),
+        score=jnp.moveaxis(jnp.einsum("i,kil->kl", generic, outgoing), 0, -1),
+        regular=regular,
+    )
+
+
+def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`linalg.generalized_inverse` of (K, n, n), in tiles that stay in cache."""
+    number, n = equations.shape[:2]
+    tile = min(_TILE, number)
+    tiles = jnp.pad(equations, [(0, -number % tile), (0, 0), (0, 0)]).reshape(-1, tile, n, n)
+    inverse, rank = lax.map(small_dense.generalized_inverse, jnp.moveaxis(tiles, 1, -1))
+    return jnp.moveaxis(inverse, -1, 1).reshape(-1, n, n)[:number], rank.reshape(-1)[:number]
+
+
+def apply(forms: jax.Array, x: jax.Array) -> jax.Array:
+    """sum_j forms[j, :] x[j, ...]: (L, K), (L, *batch) -> (K, *batch), summed in the order of j."""
+    batch = (1,) * (x.ndim - 1)
+    total = jnp.zeros((), x.dtype)
+    for j in range(forms.shape[0]):
+        total = total + forms[j].reshape((-1, *batch)) * x[j][None]
+    return total
+
+
+def evaluate(table: ModeTable, x: jax.Array, skip: jax.Array | None = None) -> jax.Array:
+    """Worst violation (K, *batch) of each mode at x (L, *batch): 0 where valid, inf if not regular.
+
+    Args:
+        skip: (3m, *batch) bool, forms not to be looked at; default none.
+    """
+    worst = jnp.zeros((), x.dtype)
+    for row in range(table.margin.shape[0]):
+        value = apply(table.margin[row], x)
+        if skip is not None:
+            value = jnp.where(skip[row][None], 0.0, value)
+        worst = jnp.minimum(worst, value)
+    regular = table.regular.reshape((-1,) + (1,) * (x.ndim - 1))
+    return jnp.where(regular, -worst, jnp.inf)
+
+
+def choose(
+    valid: jax.Array, score: jax.Array, pick: jax.Array, scale: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Pick uniformly among the distinct valid outcomes, in the order of their score.
+
+    Args:
+        valid: (K, *batch) bool.
+        score: (K, *batch); outcomes whose scores differ by less than 1e-8 scale are one.
+        pick: (*batch) in [0, 1).
+        scale: (*batch) size of the velocities, |v|_M.
+
+    Returns:
+        mode (*batch) int32, the first mode of the chosen outcome (K if none is valid), and count (*batch)
+        int32 of distinct outcomes.
+    """
+    number = valid.shape[0]
+    merge = 100.0 * feasibility_tolerance(score.dtype) * scale
+    keyed = jnp.where(valid, score, jnp.inf)
+
+    def next_outcome(after: jax.Array) -> jax.Array:
+        # The barrier keeps the compiler from repeating one sweep inside the next.
+        return lax.optimization_barrier(jnp.min(jnp.where(keyed > after[None], keyed, jnp.inf), axis=0))
+
+    lowest = [next_outcome(jnp.full_like(merge, -jnp.inf))]
+    for _ in range(_SWEEPS):
+        lowest.append(next_outcome(lowest[-1] + merge))
+    found = [jnp.isfinite(low).astype(jnp.int32) for low in lowest[:-1]]
+    count = functools.reduce(jnp.add, found)
+
+    def count_on() -> jax.Array:
+        def sweep(carry: Any) -> Any:
+            low, more = carry
+            return next_outcome(low + merge), more + jnp.isfinite(low).astype(jnp.int32)
+
+        return lax.while_loop(lambda c: jnp.any(jnp.isfinite(c[0])), sweep, (lowest[-1], count))[1]
+
+    many = jnp.any(jnp.isfinite(lowest[-1]))
+    count = lax.cond(many, count_on, lambda: count)
+    rank = jnp.clip((pick * count).astype(jnp.int32), 0, jnp.maximum(count - 1, 0))
+    chosen = lowest[-1]
+    for place in range(_SWEEPS):
+        chosen = jnp.where(rank == place, lowest[place], chosen)
+
+    def advance(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, left = carry
+        return jnp.where(left > 0, next_outcome(low + merge), low), left - 1
+
+    chosen = lax.cond(
+        many,
+        lambda: lax.while_loop(lambda c: jnp.any(c[1] > 0), advance, (chosen, rank - _SWEEPS))[0],
+        lambda: chosen,
+    )
+    iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
+    member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None]) & valid
+    return jnp.min(jnp.where(member, iota, number), axis=0), count
+
+
+_SWEEPS = 4  # distinct outcomes found without a loop

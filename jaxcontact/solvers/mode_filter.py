@@ -1,0 +1,180 @@
+"""Valid modes among hundreds: four telling forms of every mode first, all forms of the few modes left.
+
+At a given x most modes violate some form, and mostly the same ones. So four forms of each mode, chosen at
+typical x, rule out nearly all that are not valid; the choice affects the speed, not the answer. They are
+looked at in single precision, and rule out only what is invalid beyond its rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.solvers import contact_modes
+
+TELLING = 4  # forms per mode
+BLOCK = 128  # modes looked at together
+_LEFT = 32  # of those left
+
+
+class Rows(Record):
+    """All forms of K modes, L numbers in x, a mode's side by side.
+
+    Attributes:
+        forms: (K, 3m, L) as `modes.ModeTable.margin`.
+        score: (K, L) as in `modes.ModeTable`.
+        regular: (K,) as there.
+    """
+
+    forms: jax.Array
+    score: jax.Array
+    regular: jax.Array
+
+
+class Sieve(Record):
+    """Forms of K modes, L numbers in x; made of NumPy arrays, to be placed on a device.
+
+    Attributes:
+        telling: (K / 128, 4, L, 128) float32, four forms of each mode, in blocks of modes.
+        blocks: (K / 128, 128) the same blocks of regular.
+        count: () int32, the blocks that hold regular modes are the first.
+        rows: all forms.
+    """
+
+    telling: jax.Array
+    blocks: jax.Array
+    count: jax.Array
+    rows: Rows
+
+
+def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """(4, K), the forms of margin (3m, L, K) that most of x (L, n) violate, one after the other.
+
+    In NumPy: counting is not vectorised on a CPU by JAX.
+    """
+    count, length, number = margin.shape
+    values = margin.transpose(0, 2, 1).reshape(-1, length) @ x
+    return most_violated(
+        (values < -contact_modes.feasibility_tolerance(x.dtype)).reshape(count, number, x.shape[1])
+    )
+
+
+def most_violated(bad: np.ndarray) -> np.ndarray:
+    """(4, K), the forms that most of n points violate, one after the other; bad (3m, K, n) bool."""
+    number = bad.shape[1]
+    bits = np.packbits(bad, axis=2)
+    bits = np.pad(bits, [(0, 0), (0, 0), (0, -bits.shape[2] % 8)]).view(np.uint64)
+    rows = np.empty((TELLING, number), np.int64)
+    for row in rows:
+        row[:] = np.argmax(np.bitwise_count(bits).sum(axis=2, dtype=np.uint16), axis=0)
+        bits &= ~bits[row, np.arange(number)]
+    return rows
+
+
+def sieve(table: contact_modes.ModeTable, rows: np.ndarray) -> Sieve:
+    """The sieve of a table from `telling_rows`; K is a multiple of 128."""
+    margin, regular = np.asarray(table.margin), np.asarray(table.regular)
+    telling = np.take_along_axis(margin, rows[:, None], axis=0)
+    used = np.flatnonzero(regular)
+    arrays: dict[str, Any] = {
+        "telling": _blocks(telling.astype(np.float32)),
+        "blocks": _blocks(regular),
+        "count": np.int32(used[-1] // BLOCK + 1 if used.size else 0),
+    }
+    return Sieve(**arrays, rows=rows_of(table))
+
+
+def rows_of(table: contact_modes.ModeTable) -> Rows:
+    """The forms of a table, by modes; in NumPy."""
+    margin, score = np.asarray(table.margin), np.asarray(table.score)
+    arrays: dict[str, Any] = {
+        "forms": np.ascontiguousarray(np.moveaxis(margin, -1, 0)),
+        "score": np.ascontiguousarray(score.T),
+    }
+    return Rows(**arrays, regular=table.regular)
+
+
+def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> jax.Array:
+    """(K,) bool, whether at some live x (L, tile) no telling form of the mode is clearly below -limit."""
+    # In units of limit nothing under- or overflows where it matters; NaN rules nothing out.
+    single = jnp.where(live[None], x / limit, 0.0).astype(jnp.float32)
+    size = jnp.max(jnp.abs(single), axis=1)
+    rounding = 4.0 * x.shape[0] * float(jnp.finfo(jnp.float32).eps)
+
+    def of_block(k: jax.Array, maybe: jax.Array) -> jax.Array:
+        telling = lax.dynamic_index_in_dim(these.telling, k, keepdims=False)
+        worst = jnp.zeros((), jnp.float32)
+        for form in telling:
+            slack = rounding * contact_modes.apply(jnp.abs(form), size)
+            worst = jnp.minimum(worst, contact_modes.apply(form, single) + slack[:, None])
+        regular = lax.dynamic_index_in_dim(these.blocks, k, keepdims=False)
+        found = ~(worst < -1.0) & live[None] & regular[:, None]
+        return lax.dynamic_update_slice_in_dim(maybe, found, k * BLOCK, 0)
+
+    # What comes out of a loop is computed once, what goes on in it once for each of eight lanes.
+    nothing = jnp.zeros((these.rows.regular.shape[0], x.shape[1]), bool)
+    return any_lane(lax.fori_loop(0, these.count, of_block, nothing))
+
+
+def scores(these: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
+    """(Q, *batch), the scores of the modes index[:count] of Q where they are valid, elsewhere inf.
+
+    Valid as `modes.evaluate(table, x) <= limit`; index (Q,).
+    """
+    size = min(_LEFT, index.shape[0])
+
+    def of_some(k: jax.Array, found: jax.Array) -> jax.Array:
+        at = k * size
+        some = lax.dynamic_slice_in_dim(index, at, size)
+        forms = these.forms.at[some].get(mode="clip")
+        worst = jnp.zeros((), x.dtype)
+        for row in range(forms.shape[1]):
+            worst = jnp.minimum(worst, contact_modes.apply(forms[:, row].T, x))
+        regular = these.regular.at[some].get(mode="fill", fill_value=False)
+        valid = (worst >= -limit) & regular.reshape((-1,) + (1,) * (x.ndim - 1))
+        score = contact_modes.apply(these.score.at[some].get(mode="clip").T, x)
+        return lax.dynamic_update_slice_in_dim(found, jnp.where(valid, score, jnp.inf), at, 0)
+
+    nothing = jnp.full((index.shape[0], *x.shape[1:]), jnp.inf, x.dtype)
+    return lax.fori_loop(0, (count + size - 1) // size, of_some, nothing)
+
+
+def places(these: jax.Array, size: int) -> jax.Array:
+    """(size,) int32, the numbers of those of (K,) bool that are true, ascending, then K; 32 divides K.
+
+    As `jnp.nonzero`, without sums over all numbers, which are slow on a CPU: in words of 32 bits.
+    """
+    bits = these.reshape(-1, 32).astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]
+    words = lax.optimization_barrier(jnp.sum(bits, axis=1, dtype=jnp.uint32))
+    held = lax.population_count(words).astype(jnp.int32)
+    up_to = lax.optimization_barrier(jnp.cumsum(held, dtype=jnp.int32))
+    turn = jnp.arange(size, dtype=jnp.int32)
+    at = jnp.searchsorted(up_to, turn, side="right", method="scan_unrolled").astype(jnp.int32)
+    word = words.at[at].get(mode="clip")
+    left = turn - (up_to - held).at[at].get(mode="clip")
+    place = 32 * at
+    for width in (16, 8, 4, 2, 1):  # halves the part of the word in which the bit is
+        low = lax.population_count(word & jnp.uint32(2**width - 1)).astype(jnp.int32)
+        above = left >= low
+        left = jnp.where(above, left - low, left)
+        word = jnp.where(above, word >> width, word)
+        place = jnp.where(above, place + width, place)
+    return jnp.where(at < words.shape[0], place, these.shape[0])
+
+
+def any_lane(valid: jax.Array) -> jax.Array:
+    """any(valid, axis=1), eight lanes at a time: a row-wise reduction of booleans is not vectorised."""
+    folded = valid.astype(jnp.uint8).reshape(valid.shape[0], -1, 8)
+    either = functools.reduce(jnp.bitwise_or, [folded[:, i] for i in range(folded.shape[1])])
+    return lax.bitcast_convert_type(either.reshape(-1, 2, 4), jnp.uint32).any(axis=1)
+
+
+def _blocks(array: np.ndarray) -> np.ndarray:
+    """(..., K) -> (K / B, ..., B)."""
+    return np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:-1], -1, BLOCK), -2, 0))

@@ -1,0 +1,229 @@
+"""Impacts with the flights before them, in rational numbers, as conditions on V.
+
+Owns `Jump`, the condition that V does not rise over an impact of one kind with what lies before and after it,
+and the list of all conditions of a method, `conditions`.
+
+Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a
+flight, for a time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i;
+at another one with gap_k = 0 then, gap_i >= 0 then and gap_k >= 0 now. Or another contact k is closed,
+gap_k' = 0: the body moved on it, or it was hit just before with e_k = 0. First impacts of a perturbation do
+not recur and only multiply it by a bounded factor. After an impact at k, V counts with Q_k = Q + J_k b_k^T
++ b_k J_k^T in place of Q (J_k the row of the gap); it is V again once k is closed, gap_k' = 0. With b_k =
+0, a rotation about a foot that bounces must cancel from impact to impact, which leaves V only three
+coefficients; in truth it cancels from apex to apex, and b_k says so. Methods "single" and "full" keep to
+all velocities before an impact and to b_k = 0, as their papers do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.stability.generators import cone_generators
+from jaxcontact.stability.rational import Ints, Rational, identity, joined, primitive, stack, zeros
+from jaxcontact.stability.rational_modes import Exact, Function, Rate, Unprovable, rates
+
+Conditions = tuple[list[Rate], list["Jump"]]
+_After = tuple[str, list[int], int]  # name, which gaps have closed then, which Q
+
+
+@dataclasses.dataclass(frozen=True)
+class Jump:
+    """V after <= V before; each generator gives the velocities at both ends and the flight before the impact.
+
+    A row of `table`, up to a positive factor, is a generator x: (start, end, sum, time), where the
+    displacement of the flight is time sum / 2. V changes by the quadratic form with the entries
+    (end' Q_e end - start' Q_s start) / 2 + (time_1 a sum_2 + time_2 a sum_1) / 4.
+    """
+
+    name: str
+    table: Ints
+    num_rays: int  # the generators behind them are lines
+    before: int  # which quadratic part counts at the start: 0 in contact, 1 + k after an impact at k
+    after: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Impact:
+    """One kind of impact: impulse rows (normal, tangential) of the velocity, and where it holds."""
+
+    kind: str
+    impulse: Rational  # (2, nv)
+    valid: Ints
+
+
+def impacts(body: Exact, i: int) -> list[Impact]:
+    """Stick and both slips at contact i, as linear maps of the velocity before.
+
+    Raises:
+        Unprovable: an impulse that is not determined.
+    """
+    n, t, mu = body.normal[i], body.tangent[i], body.mu[i]
+    pair = joined([n[None], t[None]])
+    delassus = pair @ body.M_inv @ pair.T
+    unit, ((gnn, gnt), (_, gtt)) = delassus.den, delassus.num
+    det = gnn * gtt - gnt * gnt
+    if not det:
+        raise Unprovable(f"the impulse at contact {i} is not determined")
+    need = -(n + body.e[i] * n)
+    found = []
+    if mu.num:
+        along = Rational(gtt * unit, det) * need + Rational(gnt * unit, det) * t
+        across = Rational(-gnt * unit, det) * need - Rational(gnn * unit, det) * t
+        cone = stack([(mu * along - across).num, (mu * along + across).num], body.nv)
+        found.append(Impact("stick", joined([along[None], across[None]]).simplified(), primitive(cone)))
+    for kind, sign in (("P", 1), ("N", -1)):
+        pivot = gnn * mu.den - sign * mu.num * gnt
+        if pivot == 0:
+            raise Unprovable(f"the impulse of a slip {kind} at contact {i} is not determined")
+        if pivot < 0:
+            continue  # only without approach; the stick above, down to no approach, is the impact there
+        size = Rational(unit * mu.den, pivot) * need
+        drag = Rational(-sign * mu.num, mu.den) * size
+        after = t + Rational(gnt, unit) * size + Rational(gtt, unit) * drag
+        impulse = joined([size[None], drag[None]]).simplified()
+        found.append(Impact(kind, impulse, primitive(sign * after.num[None])))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Before:
+    """What can have come before an impact, over z = v before, or (v, time) for flights of any time."""
+
+    name: str
+    equal: list[Ints]
+    at_least: list[Ints]
+    start: Rational  # from z to (start, sum, time) as in `Jump`
+    function: int = 0
+
+
+def _start(body: Exact, duration: Rational) -> Rational:
+    """The matrix `_Before.start`, of a row that gives the time of the flight."""
+    v = identity(len(duration))[:, : body.nv]
+    drop = duration[:, None] * body.pull[None]
+    return joined([Rational(v) - drop, Rational(2 * v) - drop, duration[:, None]], axis=1)
+
+
+def _row(v: Rational, time: Rational) -> Ints:
+    return joined([v, Rational(np.array([time.num], dtype=object), time.den)]).num
+
+
+def _befores(body: Exact, i: int, method: str) -> list[_Before]:
+    nv, n, fall, none = body.nv, body.normal[i], body.fall[i], Rational(0)
+    approach, nothing = -n.num, _start(body, Rational(zeros(nv)))
+    time = identity(nv + 1)[nv]
+    flying = [_row(-n, none), time, _row(-(n + n), -fall)]  # the last: 2 |gap'| - g s >= 0
+    if method == "single" or (method == "full" and not any(body.e.num)):
+        return [_Before("any", [], [approach], nothing)]
+    if method == "full":
+        return [_Before("any", [], flying, _start(body, Rational(time)))]
+    found = []
+    for k in range(body.nc):
+        if k == i and body.bounces(i):
+            bounce = Rational(-2 * fall.den, fall.num) * n
+            found.append(_Before(f"bounce {i}", [], [approach], _start(body, bounce), 1 + i))
+        elif k != i:
+            found.append(_Before(f"on {k}", [body.normal.num[k]], [approach], nothing))
+            if body.bounces(k):
+                since = _row(body.normal[k], body.fall[k] * Rational(1, 2))
+                found.append(_Before(f"from {k}", [], [*flying, since], _start(body, Rational(time)), 1 + k))
+    return found
+
+
+def _afters(body: Exact, i: int, method: str) -> list[_After]:
+    """What V can be after an impact at i."""
+    if method != "homogeneous" or not body.bounces(i):
+        return [("", [], 0)]
+    closed = [(f", to {k}", [k], 0) for k in range(body.nc) if k != i]
+    return [("", [], 1 + i), *closed]
+
+
+def jumps(body: Exact, method: str) -> list[Jump]:
+    """The conditions over every impact with what lies before and after it."""
+    found = []
+    for i in range(body.nc):
+        kinds = impacts(body, i)
+        ends = [_end(body, i, kind) for kind in kinds]
+        afters = _afters(body, i, method)
+        for before, (kind, end) in itertools.product(
+            _befores(body, i, method), zip(kinds, ends, strict=True)
+        ):
+            found += _jumps(body, f"impact {i} {kind.kind}, {before.name}", before, kind.valid, end, afters)
+        n = body.normal.num[i]
+        along, across = n @ body.M_inv.num @ n, n @ body.M_inv.num @ body.tangent.num[i]
+        ratio = body.mu[i] * Rational(abs(across) * body.normal.den, along * body.tangent.den)
+        if ratio.num >= ratio.den and method == "homogeneous":  # jamming without approach
+            sliding = _Before("sliding", [n], [], _start(body, Rational(zeros(body.nv))))
+            for kind, end in zip(kinds, ends, strict=True):
+                if kind.kind == "stick":
+                    name = f"impact {i} stick, sliding"
+                    found += _jumps(body, name, sliding, kind.valid, end, [("", [], 0)])
+    return found
+
+
+def _end(body: Exact, i: int, kind: Impact) -> Rational:
+    """The matrix that takes a row of the velocity before an impact to the one after it."""
+    pair = joined([body.normal[i][None], body.tangent[i][None]])
+    return (Rational(identity(body.nv)) + kind.impulse.T @ (pair @ body.M_inv)).simplified()
+
+
+def _jumps(
+    body: Exact, name: str, before: _Before, valid: Ints, end: Rational, afters: list[_After]
+) -> list[Jump]:
+    """One for each of `afters` that has generators."""
+    size, nv = len(before.start), body.nv
+    still = zeros(size - nv, nv)  # of the time of a flight, on which `valid` and `end` do not depend
+    common = math.lcm(before.start.den, end.den)
+    flight = before.start.num * (common // before.start.den)
+    hit = np.concatenate([end.num * (common // end.den), still])
+    table = np.concatenate([flight[:, :nv], hit, flight[:, nv:]], axis=1)
+    at_least = stack([*before.at_least, np.concatenate([valid, zeros(len(valid), size - nv)], axis=1)], size)
+    found = []
+    for ending, closing, after in afters:
+        closed = [np.concatenate([end.num @ body.normal.num[k], still[:, 0]]) for k in closing]
+        rays, lines = cone_generators(stack([*before.equal, *closed], size), at_least)
+        z = np.concatenate([rays, lines]) if len(lines) else rays
+        if len(z):
+            found.append(Jump(name + ending, primitive(z @ table), len(rays), before.function, after))
+    return found
+
+
+def conditions(body: Exact, method: str) -> Conditions:
+    """All conditions on V of a method: "homogeneous", "single" or "full".
+
+    Raises:
+        Unprovable: a contact does not close by itself, or forces or impulses are not determined.
+    """
+    if any(fall <= 0 for fall in body.fall.num):
+        raise Unprovable("a contact does not close by itself in free flight")
+    return rates(body, flight=method == "single"), jumps(body, method)
+
+
+def parts(table: Any) -> tuple[Any, Any, Any, Any]:
+    """Columns (start, end, sum, time) of the table of a jump or of its floats."""
+    nv = (table.shape[1] - 1) // 3
+    return table[:, :nv], table[:, nv : 2 * nv], table[:, 2 * nv : -1], table[:, -1]
+
+
+def jump_forms(jumps: Sequence[Jump], function: Function) -> list[Rational]:
+    """Minus four times the change of V as symmetric matrices, for each jump over its generators."""
+    if not jumps:
+        return []
+    den = math.lcm(function.linear.den, *(q.den for q in function.quadratics))
+    quadratics = [q.num * (2 * den // q.den) for q in function.quadratics]
+    start, end, total, time = parts(np.concatenate([jump.table for jump in jumps]))
+    along = total @ (function.linear.num * (den // function.linear.den))
+    found, at = [], 0
+    for jump in jumps:
+        here = slice(at, at + len(jump.table))
+        at += len(jump.table)
+        product = np.outer(time[here], along[here])
+        first = start[here] @ quadratics[jump.before] @ start[here].T
+        last = end[here] @ quadratics[jump.after] @ end[here].T
+        found.append(Rational(first - last - product - product.T, den))
+    return found

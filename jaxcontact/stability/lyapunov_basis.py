@@ -1,0 +1,303 @@
+"""Functions V as combinations of basis functions, and the conditions on their coefficients.
+
+V = a q + v' Q v / 2 with a = s c + J_n^T y, the c being the force (or a direction of drift), and the turned
+Q of bounces. Every condition is linear in (s, y, Q, b). Equalities are kept in rational numbers;
+inequalities and forms, which only steer the solver, in floats.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.stability.impact_conditions import Conditions, parts
+from jaxcontact.stability.rational import (
+    Ints,
+    Rational,
+    directions,
+    joined,
+    null_space,
+    primitive,
+    stack,
+    whole,
+    zeros,
+)
+from jaxcontact.stability.rational_modes import Exact, Rate
+
+Pairs = tuple[np.ndarray, ...]  # of generators: one, two; which Q counts before the impact and after it
+SAME = 1e-11  # relative size of a row, or of the sum of two unit rows, that counts as zero
+
+
+@dataclasses.dataclass(frozen=True)
+class Basis:
+    """Functions of one coefficient each: s and the y, the entries of Q, then those of the b_k.
+
+    Attributes:
+        lead: rows c, J_n of the linear parts, (1 + nc, nv).
+        pairs: (2, n) the rows and columns of the entries of Q.
+        bounces: contacts with a b_k; none where V is one function.
+    """
+
+    body: Exact
+    lead: Rational
+    pairs: np.ndarray
+    bounces: list[int]
+
+    def __len__(self) -> int:
+        return len(self.lead) + self.pairs.shape[1] + len(self.bounces) * self.body.nv
+
+    def function(self, coefficients: Rational) -> tuple[Rational, Rational, Rational]:
+        """(a, Q, b) of coefficients."""
+        nv, at = self.body.nv, len(self.lead)
+        quadratic, turns = zeros(nv, nv), zeros(self.body.nc, nv)
+        for i, k, value in zip(*self.pairs, coefficients.num[at:], strict=False):
+            quadratic[i, k] = quadratic[k, i] = value
+        for number, contact in enumerate(self.bounces):
+            start = at + self.pairs.shape[1] + number * nv
+            turns[contact] = coefficients.num[start : start + nv]
+        den = coefficients.den
+        return coefficients[:at] @ self.lead, Rational(quadratic, den), Rational(turns, den)
+
+    def functions(self, lead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Every a (n, nv), and every Q in contact and after an impact at each contact (1 + nc, n, nv, nv)."""
+        nv, at = self.body.nv, len(lead)
+        linear = np.zeros((len(self), nv), lead.dtype)
+        quadratic = np.zeros((1 + self.body.nc, len(self), nv, nv), lead.dtype)
+        linear[:at] = lead
+        for number, (i, k) in enumerate(self.pairs.T, start=at):
+            quadratic[:, number, i, k] = quadratic[:, number, k, i] = 1.0
+        at += self.pairs.shape[1]
+        for contact in self.bounces:
+            turn = np.eye(nv)[:, :, None] * linear[1 + contact]
+            quadratic[1 + contact, at : at + nv] = turn + np.swapaxes(turn, 1, 2)
+            at += nv
+        return linear, quadratic
+
+    def rate_rows(self, rate: Rate, generators: Ints) -> Ints:
+        """DV/dt of every function for velocities, each row up to a positive factor."""
+        a, (i, k) = rate.acceleration, self.pairs
+        same = np.where(i == k, 0, 1)
+        quadratic = generators[:, i] * a.num[k] + same * generators[:, k] * a.num[i]
+        linear = generators @ self.lead.num.T
+        none = zeros(len(generators), len(self.bounces) * self.body.nv)
+        return primitive(np.concatenate([linear * a.den, quadratic * self.lead.den, none], axis=1))
+
+    def jump_rows(self, table: Any, lead: Any, den: int, pairs: Pairs) -> Any:
+        """`jump_forms` of every function at pairs of generators, times den; of whole numbers or of floats.
+
+        Args:
+            table: generators, as `Jump.table`, or their floats.
+            lead: numerators of the linear parts, or their floats.
+            den: their denominator.
+            pairs: of generators.
+        """
+        start, end, total, time = parts(table)
+        one, two, before, after = pairs
+        along = total @ lead.T
+        rows = [-(time[one, None] * along[two] + time[two, None] * along[one])]
+        i, k = self.pairs
+        cross, quadratic = np.where(i == k, 0, 1), 0
+        for sign, x in ((2 * den, start), (-2 * den, end)):
+            x1, x2 = x[one], x[two]
+            quadratic = quadratic + sign * (x1[:, i] * x2[:, k] + cross * x1[:, k] * x2[:, i])
+        rows.append(quadratic)
+        for contact in self.bounces:
+            turn = 0
+            for sign, x, which in ((2, start, before), (-2, end, after)):
+                gap, here = x @ lead[1 + contact], sign * (which == 1 + contact)
+                turn = turn + here[:, None] * (gap[one, None] * x[two] + gap[two, None] * x[one])
+            rows.append(turn)
+        return np.concatenate(rows, axis=1)
+
+    def exact_rows(self, table: Ints, pairs: Pairs) -> Ints:
+        """Those rows exactly, each up to a positive factor."""
+        return primitive(self.jump_rows(table, self.lead.num, self.lead.den, pairs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Numbers:
+    """What a program is made of, in floats; complex, with small tangents as imaginary parts.
+
+    Attributes:
+        force: (nv,).
+        lead: `Basis.lead`.
+        table: `Family.table`, each row up to a positive factor.
+        at_most: `Family.at_most`, likewise.
+        space: basis of the coefficients that satisfy the equalities, likewise; none before they are known.
+    """
+
+    force: np.ndarray
+    lead: np.ndarray
+    table: np.ndarray
+    at_most: np.ndarray
+    space: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """Conditions over the coefficients of a basis.
+
+    Attributes:
+        basis: the function of each coefficient.
+        equal: rows that must vanish.
+        at_most: rows that must be <= 0.
+        table: generators of all jumps.
+        pairs: those whose products are the entries of the forms, which must be copositive, form by form.
+        rays: number of rays of each form.
+        numbers: all of it in floats.
+        positive: number of leading coefficients that must be positive.
+    """
+
+    basis: Basis
+    equal: Ints
+    at_most: Ints
+    table: Ints
+    pairs: Pairs
+    rays: list[int]
+    numbers: Numbers
+    positive: int
+
+    def rows(self, numbers: Numbers) -> np.ndarray:
+        """Rows of `at_most`, then minus those of `pairs`."""
+        values = self.basis.jump_rows(numbers.table, numbers.lead, 1, self.pairs)
+        return np.concatenate([numbers.at_most, -values])
+
+    def exact_row(self, index: int) -> Ints:
+        """One of them exactly, up to a positive factor."""
+        pair = index - len(self.at_most)
+        if pair < 0:
+            return self.at_most[index]
+        return -self.basis.exact_rows(self.table, tuple(each[pair : pair + 1] for each in self.pairs))[0]
+
+
+def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
+    """The basis with the b_k of the contacts that bounce, unless V is one function."""
+    pairs = np.array(list(itertools.combinations_with_replacement(range(body.nv), 2))).T
+    bounces = [k for k in range(body.nc) if body.bounces(k) and not one_function]
+    return Basis(body, joined([lead[None], body.normal]), pairs, bounces)
+
+
+def family(
+    body: Exact, conditions: Conditions, lead: Rational, *, drift: bool = False, one_function: bool = False
+) -> Family:
+    """All conditions as rows over the basis. With `drift`, only the coefficient of `lead` is positive."""
+    basis = function_basis(body, lead, one_function=one_function)
+    rates, jumps = conditions
+    equal = [basis.rate_rows(rate, rate.lines) for rate in rates]
+    at_most = [basis.rate_rows(rate, rate.rays) for rate in rates]
+    squares, flat, first = [], [], 0
+    for jump in jumps:
+        count, num = len(jump.table), jump.num_rays
+        of = jump.before, jump.after
+        squares += [(first + i, first + k, *of) for i in range(num) for k in range(num)]
+        flat += [(first + i, first + k, *of) for i in range(num, count) for k in range(i + 1)]
+        first += count
+    table = stack([jump.table for jump in jumps], 3 * body.nv + 1)
+    if flat:
+        equal.append(basis.exact_rows(table, tuple(np.array(flat).T)))
+    pairs = tuple(np.array(squares, int).reshape(-1, 4).T)
+    equals, most = (_distinct(stack(found, len(basis))) for found in (equal, at_most))
+    rays = [jump.num_rays for jump in jumps]
+    numbers = Numbers(
+        body.force.floats(),
+        basis.lead.floats(),
+        directions(table),
+        directions(most),
+        np.zeros((0, len(basis))),
+    )
+    return Family(basis, equals, most, table, pairs, rays, numbers, 1 if drift else 1 + body.nc)
+
+
+def _distinct(rows: Ints) -> Ints:
+    return stack([whole(row) for row in dict.fromkeys(map(tuple, rows)) if any(row)], rows.shape[1])
+
+
+def well_ordered(rows: Ints) -> list[int]:
+    """Columns in the order in which pivots are well away from zero.
+
+    Where geometry makes entries zero but for the rounding of sines, those would be pivots of 1e-17.
+    """
+    from scipy.linalg import qr  # here, as its import takes long
+
+    if not len(rows):
+        return list(range(rows.shape[1]))
+    return qr(directions(rows), mode="r", pivoting=True)[-1].tolist()
+
+
+def solutions(rows: Ints, order: list[int]) -> Ints:
+    """A basis of {x: rows x = 0} by pivots in the first possible columns of an order."""
+    return null_space(rows[:, order])[:, np.argsort(order)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduced:
+    """The coefficients that satisfy all equalities, and what is left to hold over them.
+
+    Attributes:
+        space: basis of the coefficients.
+        order: of the columns in its elimination.
+        taken: `Family.rows` that are equalities because their opposites are conditions too.
+        linear: those that must be <= 0.
+        forms: those that are the entries of forms (k, k), minus which must be copositive.
+    """
+
+    space: Ints
+    order: list[int]
+    taken: list[int]
+    linear: list[int]
+    forms: list[np.ndarray]
+
+
+def reduced(found: Family) -> Reduced:
+    """Solve the equalities, all of them.
+
+    A ray without a square (its form vanishes on it for every V) must have its products >= 0: those join the
+    linear conditions, and the ray leaves the form. Two opposite inequalities are an equality more, taken
+    exactly.
+    """
+    rows = found.rows(found.numbers)
+    lengths = np.sqrt(np.sum(rows**2, axis=1)).tolist()
+    equal = found.equal
+    taken: list[int] = []
+    while True:
+        order = well_ordered(equal)
+        space = solutions(equal, order)
+        if not len(space):
+            return Reduced(space, order, taken, [], [])
+        columns = directions(space).T
+        over = rows @ columns
+        over_lengths = np.sqrt(np.sum(over**2, axis=1))
+        linear, forms = _sorted_out(found, lengths, (over_lengths / np.linalg.norm(columns)).tolist())
+        unit = over[linear] / over_lengths[linear, None]
+        both = np.linalg.norm(unit[:, None] + unit[None], axis=2) < 1e-9
+        more = [linear[i] for i, k in np.argwhere(both) if i < k]
+        if not more:
+            _, first = np.unique(unit.round(12), axis=0, return_index=True)
+            return Reduced(space, order, taken, [linear[i] for i in np.sort(first)], forms)
+        taken += more
+        equal = stack([equal, *(found.exact_row(i) for i in more)], len(found.basis))
+
+
+def _sorted_out(found: Family, lengths: np.ndarray, over: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
+    """Rows that are linear conditions, and forms; from the lengths of rows before and over the space."""
+    at = len(found.at_most)
+    linear = [i for i in range(at) if over[i] > SAME * lengths[i]]
+    forms = []
+    for size in found.rays:
+        end = at + size**2
+        least = SAME * max(lengths[at:end], default=0.0)
+        kept = list(range(size))
+        moved: list[int] = []
+        for flat in [i for i in kept if over[at + i * (size + 1)] <= least]:
+            kept.remove(flat)
+            moved += [at + flat * size + k for k in kept]
+        if len(kept) == 1:
+            moved.append(at + kept[0] * (size + 1))
+        elif kept:
+            forms.append(at + size * np.array(kept)[:, None] + kept)
+        linear += [i for i in moved if over[i] > least]
+        at = end
+    return linear, forms
