@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference
+from helpers import reference
 from jax.flatten_util import ravel_pytree
 from test_system import (
     GROUND,

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from impact_points import (
+from helpers.impact_points import (
     LAWS,
     NV,
     PICKS,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ess_systems import CORNER, TIGHT, corner_params
+from helpers.ess_systems import CORNER, TIGHT, corner_params
 from scipy.linalg import expm
 
 import jaxcontact as jc

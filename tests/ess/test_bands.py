@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ess_systems import CORNER, HOPPER, HOPPER_PARAMS, corner_params
+from helpers.ess_systems import CORNER, HOPPER, HOPPER_PARAMS, corner_params
 
 import jaxcontact as jc
 from jaxcontact.ess import (

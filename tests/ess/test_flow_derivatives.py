@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ess_systems import HOPPER, HOPPER_PARAMS
+from helpers.ess_systems import HOPPER, HOPPER_PARAMS
 from jax.flatten_util import ravel_pytree
 
 import jaxcontact as jc

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ess_systems import BALL, CORNER, HOPPER, HOPPER_PARAMS, TIGHT, corner_params
+from helpers.ess_systems import BALL, CORNER, HOPPER, HOPPER_PARAMS, TIGHT, corner_params
 from scipy.linalg import expm
 from scipy.optimize import brentq
 

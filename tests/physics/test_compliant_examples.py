@@ -2,11 +2,11 @@
 
 import functools
 
-import compliant_reference as reference
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import compliant_reference as reference
 
 import jaxcontact as jc
 

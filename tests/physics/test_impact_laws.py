@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
 from scipy.optimize import nnls
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling import stream
 from jaxcontact.impact.sampling.draws import sobol
-from tests import problems
+from tests.helpers import problems
 
 TWO_CONTACTS = ("rocking_block", "compass_gait", "box_and_wall", "ramone")
 NAMES = (*TWO_CONTACTS, "disk_stack")

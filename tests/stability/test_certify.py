@@ -6,7 +6,7 @@ from fractions import Fraction
 import jax
 import numpy as np
 import pytest
-from stability_bodies import energy_and_function_along, fig2, fig3, particle, three_feet
+from helpers.stability_bodies import energy_and_function_along, fig2, fig3, particle, three_feet
 
 import jaxcontact as jc
 from jaxcontact.stability import certify, check, falsify, local_terms, program

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from stability_bodies import fig3
+from helpers.stability_bodies import fig3
 
 import jaxcontact as jc
 from jaxcontact.stability import Certificate, LocalTerms, LyapunovFunction, certify, check, local_terms

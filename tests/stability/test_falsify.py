@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.stability_bodies import fig2, fig3, three_feet
 from jax import lax
-from stability_bodies import fig2, fig3, three_feet
 
 from jaxcontact import viz
 from jaxcontact.cli.main import main

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from stability_bodies import ALPHA2, fig2, fig3
+from helpers.stability_bodies import ALPHA2, fig2, fig3
 
 from jaxcontact.stability import certified_end, certify, check, margin, margin_gradient
 

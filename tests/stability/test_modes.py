@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from stability_bodies import ALPHA2, fig2
+from helpers.stability_bodies import ALPHA2, fig2
 
 import jaxcontact as jc
 from jaxcontact.stability import PlanarBiped, contact_modes, impact, is_ambiguous, is_equilibrium, local_terms

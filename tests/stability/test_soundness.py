@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-from stability_bodies import particle
+from helpers.stability_bodies import particle
 
 from jaxcontact.stability import certify, check
 from jaxcontact.stability.check import _copositive, _never_rises, _positive, energy

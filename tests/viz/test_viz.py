@@ -5,8 +5,8 @@ import io
 
 import jax.numpy as jnp
 import numpy as np
-import problems
 import pytest
+from helpers import problems
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 

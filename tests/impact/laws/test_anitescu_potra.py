@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
 
 import jaxcontact as jc
 from jaxcontact.impact import anitescu_potra, anitescu_potra_all, sequential
-from tests import problems
+from tests.helpers import problems
 
 MASS, RADIUS = 2.0, 0.5
 

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxcontact as jc
 from jaxcontact.impact import anitescu_potra, resolve, routh_step, routh_step_all
-from tests import problems
+from tests.helpers import problems
 
 NV = 9  # of all padded systems
 LAW = 1e-6  # largest residual of a success

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference
+from helpers import reference
 from scipy.stats import ks_2samp
 
 import jaxcontact as jc

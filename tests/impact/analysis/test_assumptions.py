@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference
+from helpers import reference
 from scipy.stats import beta
 
 import jaxcontact as jc

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import random_spd
+from helpers.problems import random_spd
 
 import jaxcontact as jc
 from jaxcontact.simulate.variational.active_set import contact_impulses

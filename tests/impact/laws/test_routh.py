@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference as ref
+from helpers import reference as ref
 
 import jaxcontact as jc
 from jaxcontact.impact import anitescu_potra_all, resolve, routh_step, routh_step_all

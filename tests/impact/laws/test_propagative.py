@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import random_spd
+from helpers.problems import random_spd
 from scipy.optimize import nnls
 
 import jaxcontact as jc

@@ -1,0 +1,1 @@
+"""What several tests share: reference solutions, random problems, mechanisms."""
