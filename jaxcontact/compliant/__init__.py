@@ -9,5 +9,6 @@ from jaxcontact.compliant.step import rollout as rollout
 from jaxcontact.compliant.step import step as step
 from jaxcontact.mechanics.material import Hertz as Hertz
 from jaxcontact.mechanics.material import Law as Law
+from jaxcontact.mechanics.material import Material as Material
 from jaxcontact.mechanics.material import Smooth as Smooth
 from jaxcontact.mechanics.material import foundation_stiffness as foundation_stiffness

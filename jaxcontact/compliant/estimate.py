@@ -15,7 +15,7 @@ from jaxcontact.compliant.problem import (
     columns_of,
     convex_program,
     count_rows,
-    row_law,
+    row_material,
 )
 from jaxcontact.compliant.step import assemble
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
@@ -78,7 +78,7 @@ def _estimate_forces(
         near = by_axis(assemble(system, params, after, force, dt).terms.phi <= reach, kind)
         near = near[nb : nb + nl + nc]
         used = jnp.concatenate([jnp.ones(nb, bool), near, jnp.tile(near[nl:], axes - 1)])
-        row, columns = row_law(problem), columns_of(problem.terms)
+        row, columns = row_material(problem), columns_of(problem.terms)
         mobility = row_algebra.row_mobility(jnp.diagonal(problem.M), columns, nb + nl, nc)
         rigid = TIE_BREAK / jnp.where(mobility > 0, problem.dt * mobility, 1.0)
         stiff = jnp.where(used, jnp.maximum(row.rate, rigid), 0.0)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import small_dense
-from jaxcontact.compliant.problem import Problem, columns_of, count_rows, row_law, slope_cap
+from jaxcontact.compliant.problem import Problem, columns_of, count_rows, row_material, slope_cap
 from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
@@ -28,7 +28,7 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
     nr, singles, G = len(terms.kind), nb + nl, columns_of(terms).T
-    row = row_law(problem)
+    row = row_material(problem)
     inverse, _ = small_dense.spd_inverse(problem.M)
     free = problem.v + h * (inverse @ problem.f)
     c = row.base - row.rate * (G @ free)

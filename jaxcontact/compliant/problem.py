@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
-from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.material import Material
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.row_algebra import diagonal, row_mobility
 from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
@@ -37,11 +37,11 @@ class Problem(Record):
     v: jax.Array
     f: jax.Array
     terms: ConstraintTerms
-    law: Law
+    law: Material
     dt: Any
 
 
-class RowLaw(Record):
+class RowMaterial(Record):
     """A law spread over the rows of a program: the force at the end of a step is base - rate u, u = G v+.
 
     Attributes:
@@ -109,7 +109,7 @@ def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
     return jnp.broadcast_to(array, (count,))
 
 
-def row_law(problem: Problem) -> RowLaw:
+def row_material(problem: Problem) -> RowMaterial:
     """The springs and dampers of the law on every row; not its elastic potential."""
     terms, law, h = problem.terms, problem.law, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
@@ -122,7 +122,7 @@ def row_law(problem: Problem) -> RowLaw:
     rate = jnp.concatenate([h * stiffness + damping, *[rubbing] * (axes - 1)])
     phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
-    return RowLaw(base=-springs * phi - rate * drift, rate=rate, mu=mu)
+    return RowMaterial(base=-springs * phi - rate * drift, rate=rate, mu=mu)
 
 
 def slope_cap(dtype: Any) -> float:
@@ -130,7 +130,7 @@ def slope_cap(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps) ** -0.375
 
 
-def convex_program(problem: Problem, row: RowLaw, *, pyramid: bool = False) -> ConeProgram:
+def convex_program(problem: Problem, row: RowMaterial, *, pyramid: bool = False) -> ConeProgram:
     """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse."""
     terms, h, columns = problem.terms, problem.dt, columns_of(problem.terms)
     nb, nl, nc, _ = count_rows(terms.kind)

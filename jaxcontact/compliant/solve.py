@@ -18,7 +18,14 @@ from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.arguments import check_count, check_type
 from jaxcontact.compliant import min_norm, staggered
 from jaxcontact.compliant.energy import gains_energy
-from jaxcontact.compliant.problem import Problem, by_axis, by_contact, convex_program, count_rows, row_law
+from jaxcontact.compliant.problem import (
+    Problem,
+    by_axis,
+    by_contact,
+    convex_program,
+    count_rows,
+    row_material,
+)
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.status import Status, flag
@@ -48,7 +55,7 @@ NEWTON = Newton()
 class StepInfo(Record):
     """What a step says beside its result.
 
-    Forces in N, nk constraints as in `Law`, nr rows as in the terms.
+    Forces in N, nk constraints as in `Material`, nr rows as in the terms.
 
     Attributes:
         status: uint32 bits of `Status`.
@@ -77,7 +84,7 @@ class StepInfo(Record):
 
 def program_of(problem: Problem, cone: str) -> ConeProgram:
     """The convex program of a step."""
-    return convex_program(problem, row_law(problem), pyramid=cone == "pyramid")
+    return convex_program(problem, row_material(problem), pyramid=cone == "pyramid")
 
 
 def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:

@@ -24,7 +24,7 @@ SMALLEST = 8  # steps below so many roundings of the time are too small
 HIDDEN = 0.125  # a step that may have overlooked a dip is shortened to this share
 
 
-class State(NamedTuple):
+class RunState(NamedTuple):
     """Where a run is between two turns."""
 
     t: jax.Array
@@ -44,7 +44,7 @@ class State(NamedTuple):
     status: jax.Array
 
 
-class Setting(NamedTuple):
+class FlowSetting(NamedTuple):
     """The arguments of a run: those of `Inputs`, then how it is run and the mask at its start."""
 
     params: Any
@@ -57,7 +57,7 @@ class Setting(NamedTuple):
     crossed0: jax.Array
 
 
-def begin(es: EventSystem, s: Setting, status0: jax.Array) -> State:
+def begin(es: EventSystem, s: FlowSetting, status0: jax.Array) -> RunState:
     """The state before the first turn."""
     dtype = s.x0.dtype
     f = es.xdot(s.t0, s.x0, s.crossed0, s.control, s.params)
@@ -68,7 +68,7 @@ def begin(es: EventSystem, s: Setting, status0: jax.Array) -> State:
         if s.ode.dt is None
         else jnp.asarray(s.ode.dt, dtype)
     )
-    return State(
+    return RunState(
         t=s.t0,
         x=s.x0,
         f=f,
@@ -87,7 +87,7 @@ def begin(es: EventSystem, s: Setting, status0: jax.Array) -> State:
     )
 
 
-def graze(c: State, guard: jax.Array, none: int) -> State:
+def graze(c: RunState, guard: jax.Array, none: int) -> RunState:
     """Note that a guard grazed; the index `none` says that none did."""
     return c._replace(
         grazed=jnp.where((guard < none) & (c.grazed < 0), guard, c.grazed),
@@ -96,8 +96,8 @@ def graze(c: State, guard: jax.Array, none: int) -> State:
 
 
 def _record(
-    c: State, kind: Any, guard: jax.Array, level: jax.Array, end: jax.Array, whole: jax.Array
-) -> State:
+    c: RunState, kind: Any, guard: jax.Array, level: jax.Array, end: jax.Array, whole: jax.Array
+) -> RunState:
     dtype = c.x.dtype
     row = jnp.stack([jnp.asarray(a, dtype) for a in (kind, guard, level, end, whole)])
     return c._replace(row=row, rows=c.rows + 1)
@@ -105,14 +105,14 @@ def _record(
 
 def cross(
     es: EventSystem,
-    s: Setting,
-    c: State,
+    s: FlowSetting,
+    c: RunState,
     h: jax.Array,
     rate: jax.Array,
     wait: jax.Array,
     inside: jax.Array,
     k: jax.Array,
-) -> State:
+) -> RunState:
     """Cross guard k, unless it turns away before it is reached or the field is not constant in its band.
 
     What is refused is left to the smooth steps, which locate the guard.
@@ -154,7 +154,9 @@ def tied(wait: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.Array) -> jax.
     return (rate > 0) & (wait - wait[k] <= guard_crossing.TIE * across)
 
 
-def _jumps_differ(es: EventSystem, s: Setting, x: jax.Array, others: jax.Array, k: jax.Array) -> jax.Array:
+def _jumps_differ(
+    es: EventSystem, s: FlowSetting, x: jax.Array, others: jax.Array, k: jax.Array
+) -> jax.Array:
     """Whether the jumps of guard k and one of `others` at x give different states in different order."""
     m = others.shape[0]
 
@@ -167,7 +169,7 @@ def _jumps_differ(es: EventSystem, s: Setting, x: jax.Array, others: jax.Array, 
     return jnp.any(others & (gap > jnp.finfo(x.dtype).eps ** 0.5 * size))
 
 
-def smooth(es: EventSystem, s: Setting, c: State, h: jax.Array, rate: jax.Array) -> State:
+def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax.Array) -> RunState:
     """One trial step of the conventional method, cut where it meets a guard, or refused."""
     rest = s.t1 - c.t
     last = c.size >= rest * (1.0 - 1e-9)
@@ -203,11 +205,11 @@ def smooth(es: EventSystem, s: Setting, c: State, h: jax.Array, rate: jax.Array)
     )
     refused = c._replace(size=shorter, status=c.status | jnp.where(failed, why, jnp.uint32(0)))
 
-    def through(c: State) -> State:
+    def through(c: RunState) -> RunState:
         c = _record(c, SMOOTH, jnp.int32(-1), jnp.zeros((), c.x.dtype), whole, whole)
         return c._replace(t=whole, x=trial.x1, f=trial.k[6], ready=ready, size=grown)
 
-    def stop(c: State) -> State:
+    def stop(c: RunState) -> RunState:
         end = c.t + entry.theta * size
         t, x = guard_crossing.enter(
             es, s.params, s.control, trial, c.t, end, c.crossed, entry.guard, entry.level

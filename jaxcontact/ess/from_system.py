@@ -15,16 +15,16 @@ import numpy as np
 
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.event_system import EventSystem
-from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Params, State, System, bias, mass_matrix, position_rate
 from jaxcontact.terms import contact_gaps, contact_velocities
 
 
-def from_system(system: System, law: Law | None = None, *, drag: bool = False) -> EventSystem:
+def from_system(system: System, law: Material | None = None, *, drag: bool = False) -> EventSystem:
     """A mechanism on springs: x = (q, v), guards 0..nc-1 close, nc..2 nc-1 open a contact.
 
     M vdot + b = J_n^T lam (+ J_t^T lam_t), lam = K d - B u + potential'(d) at a closed contact of depth
-    d = -phi and rate u = phidot, zero at an open one: the law max(0, lam) of `Law`, each side smooth. A
+    d = -phi and rate u = phidot, zero at an open one: the law max(0, lam) of `Material`, each side smooth. A
     contact closes where lam grows through zero, guard lam / K, and opens where it falls, guard -lam / K;
     either re-arms the other. Without damping that is where the gap closes (-phi, also where K is zero); with
     damping a little before, for such a law pushes on what comes near.
@@ -44,13 +44,13 @@ def from_system(system: System, law: Law | None = None, *, drag: bool = False) -
         generalized force (nv,) beside the others, may be None.
 
     Raises:
-        TypeError: `system` is no mechanism, `law` no Law.
+        TypeError: `system` is no mechanism, `law` no Material.
         ValueError: it has no candidate contacts, or neither `law` nor `params.law` is there.
     """
     if not isinstance(system, System):
         raise TypeError(f"system: expected a System, got {type(system).__name__}")
-    if law is not None and not isinstance(law, Law):
-        raise TypeError(f"law: expected a Law or None, got {type(law).__name__}")
+    if law is not None and not isinstance(law, Material):
+        raise TypeError(f"law: expected a Material or None, got {type(law).__name__}")
     nc = system.structure.num_contacts
     if nc == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
@@ -94,18 +94,18 @@ class _Sprung:
     default: _Numbers | None
     drag: bool
 
-    def law(self, params: Params) -> Law:
+    def law(self, params: Params) -> Material:
         if params.law is not None:
             return params.law
         if self.default is None:
-            raise ValueError("params.law: expected a Law, got None; give one here or to from_system")
+            raise ValueError("params.law: expected a Material, got None; give one here or to from_system")
         return self.default.value()
 
     def split(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         nq = self.system.structure.num_positions
         return x[:nq], x[nq:]
 
-    def normal(self, law: Law, depth: jax.Array, rate: jax.Array) -> jax.Array:
+    def normal(self, law: Material, depth: jax.Array, rate: jax.Array) -> jax.Array:
         """The law's normal forces (nc,) as if every contact were closed, N."""
         force = law.stiffness * depth - law.damping * rate
         if law.potential is not None:

@@ -105,7 +105,7 @@ def enter(
     es: EventSystem,
     params: Any,
     control: Any,
-    trial: ode.Step,
+    trial: ode.OdeStep,
     start: jax.Array,
     end: jax.Array,
     crossed: jax.Array,

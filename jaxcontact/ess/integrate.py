@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.ess.event_step import CROSS, Setting
+from jaxcontact.ess.event_step import CROSS, FlowSetting
 from jaxcontact.ess.inputs import Inputs, Options, allowed_error, bad_settings, check, start_mask
 from jaxcontact.ess.plan import Plan, make_plan
 from jaxcontact.ess.replay import end_state, replay
@@ -260,7 +260,7 @@ def _planned(
     crossed, bad = start_mask(es, fixed.params, fixed.x0, eps, crossed0)
     status0 = flag(bad | ~(fixed.t1 >= fixed.t0), Status.INVALID)
     status0 |= flag(~jnp.all(jnp.isfinite(fixed.x0)), Status.NONFINITE) | bad_settings(eps, ode)
-    setting = Setting(*fixed, eps=eps, ode=ode, crossed0=crossed)
+    setting = FlowSetting(*fixed, eps=eps, ode=ode, crossed0=crossed)
     return crossed, make_plan(es, setting, status0, max_steps=max_steps, max_events=max_events)
 
 

@@ -13,7 +13,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.ess import guard_crossing
-from jaxcontact.ess.event_step import Setting, State, begin, cross, graze, smooth
+from jaxcontact.ess.event_step import FlowSetting, RunState, begin, cross, graze, smooth
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.status import Status, flag
 
@@ -73,7 +73,7 @@ def first_least(values: jax.Array) -> jax.Array:
     return ROWS * k + spot[k]
 
 
-def _turn(es: EventSystem, s: Setting, c: State, max_events: int) -> State:
+def _turn(es: EventSystem, s: FlowSetting, c: RunState, max_events: int) -> RunState:
     """Cross the guard that comes first if a band has been entered, else take a smooth step."""
     h, rate = es.guard_rates(c.x, c.f, s.params)
     index = jnp.arange(h.shape[0], dtype=jnp.int32)
@@ -113,16 +113,18 @@ def _turn(es: EventSystem, s: Setting, c: State, max_events: int) -> State:
     )
 
 
-def make_plan(es: EventSystem, s: Setting, status0: jax.Array, *, max_steps: int, max_events: int) -> Plan:
+def make_plan(
+    es: EventSystem, s: FlowSetting, status0: jax.Array, *, max_steps: int, max_events: int
+) -> Plan:
     """Run from (t0, x0) to t1; every turn of the loop is a smooth step, taken or refused, or a crossing."""
     first = begin(es, s, status0)
 
-    def unfinished(c: State) -> jax.Array:
+    def unfinished(c: RunState) -> jax.Array:
         failed = (c.status & jnp.uint32(int(Status.FAILURES))) != 0
         return (c.t < s.t1) & ~failed & (c.turns < max_steps)
 
     # The log stays outside of the branches, where XLA would copy it.
-    def logged(carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+    def logged(carry: tuple[RunState, jax.Array]) -> tuple[RunState, jax.Array]:
         c, log = carry
         after = _turn(es, s, c, max_events)
         return after, log.at[c.rows].set(after.row)

@@ -14,7 +14,7 @@ from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, geometry_of
 from jaxcontact.io.mjcf_support import default_law, ignored, refused
 from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, transmission, tree_numbers, tree_of
 from jaxcontact.io.mujoco_package import mujoco_package
-from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.robot import tree_system
 from jaxcontact.mechanics.system import Model, Params, State, Structure
 
@@ -118,9 +118,9 @@ def _gravity(mj: Any) -> np.ndarray:
     return np.zeros(3) if off else np.array(mj.opt.gravity)
 
 
-def _law(mj: Any) -> Law:
+def _law(mj: Any) -> Material:
     stiffness, damping = default_law(mj)
-    return Law(stiffness=jnp.asarray(stiffness), damping=jnp.asarray(damping))
+    return Material(stiffness=jnp.asarray(stiffness), damping=jnp.asarray(damping))
 
 
 def _state(mj: Any, keyframe: str | int | None) -> State:

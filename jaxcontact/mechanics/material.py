@@ -17,7 +17,7 @@ from jaxcontact._pytree import Record
 FRICTION_DAMPING = 1e8  # N s/m; 1 N of friction creeps at 1e-8 m/s, under 1e-6 m in 100 s
 
 
-class Law(Record):
+class Material(Record):
     """Springs and dampers of the constraints; a number is shared by all of them.
 
     With d = -phi the depth and u the rate of phi at the end of the step, a bilateral row pushes with
@@ -39,6 +39,9 @@ class Law(Record):
     friction: Any = None
     friction_damping: Any = FRICTION_DAMPING
     potential: Callable[[jax.Array], jax.Array] | None = None
+
+
+Law = Material  # the name that calls of old use
 
 
 class Hertz(Record):
@@ -67,7 +70,7 @@ class Smooth(Record):
     The force is lam = (K d + sqrt((K d)^2 + 4 kappa)) / 2 at depth d, so that lam (lam - K d) = kappa where
     the law itself has max(0, K d), which is kappa = 0. At d = 0 it is sqrt(kappa), far away kappa / (K |d|):
     contacts pull on gradients before they close. An option for search; simulate without it. Give it as
-    `Law.potential`, with `Law.stiffness` left at 0.
+    `Material.potential`, with `Material.stiffness` left at 0.
 
     Attributes:
         stiffness: K > 0 of each limit and contact, a number or (nu,), N/m.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_number
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.mechanics.material import Law, foundation_stiffness
+from jaxcontact.mechanics.material import Material, foundation_stiffness
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 SIDE, DENSITY, DEPTH, TURNING = 1.0, 8.0, 1.0, 10.0  # m, kg/m^3, m, rad/s
@@ -84,7 +84,7 @@ def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load
                 "elements": elements,
                 "load": jnp.asarray(load, elements.dtype),
             },
-            law=Law(
+            law=Material(
                 stiffness=foundation_stiffness(
                     jnp.asarray(youngs_modulus, elements.dtype), SIDE**2 / num_elements, DEPTH
                 ),

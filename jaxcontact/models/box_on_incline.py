@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.mechanics.material import Hertz, Law
+from jaxcontact.mechanics.material import Hertz, Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 SLOPE = math.radians(15.0)
@@ -56,7 +56,7 @@ def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
             mu=jnp.broadcast_to(jnp.asarray(mu, size.dtype), (4,)),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": size},
-            law=Law(
+            law=Material(
                 potential=Hertz(modulus=jnp.array(1e11), radius=jnp.array(0.01)),
             ),
         ),

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxcontact.algebra import rotations
 from jaxcontact.geometry import Disc
 from jaxcontact.mechanics import joints
-from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 MASS, LENGTH, RADIUS, GRAVITY = 1.0, 1.0, 0.1, 9.81
@@ -39,7 +39,7 @@ PENDULUM_LIMIT = System(
 )
 
 
-def _params(law: Law, **constants: jax.Array) -> Params:
+def _params(law: Material, **constants: jax.Array) -> Params:
     return Params(
         mass=jnp.array([MASS]),
         inertia=jnp.array([0.5 * MASS * RADIUS**2]),
@@ -59,7 +59,7 @@ def pendulum_joint() -> Model:
     return Model(
         system=PENDULUM_JOINT,
         params=_params(
-            Law(stiffness=jnp.array(1e15), damping=jnp.array(1.0)), hanger=jnp.array([0.0, LENGTH])
+            Material(stiffness=jnp.array(1e15), damping=jnp.array(1.0)), hanger=jnp.array([0.0, LENGTH])
         ),
         state=State(q=jnp.array([LENGTH, 0.0, math.pi / 2]), v=jnp.zeros(3), t=jnp.array(0.0)),
         dt=1e-4,
@@ -73,7 +73,7 @@ def pendulum_limit() -> Model:
     """
     return Model(
         system=PENDULUM_LIMIT,
-        params=_params(Law(stiffness=jnp.array(1e12), damping=jnp.array(0.0)), length=jnp.array(LENGTH)),
+        params=_params(Material(stiffness=jnp.array(1e12), damping=jnp.array(0.0)), length=jnp.array(LENGTH)),
         state=State(q=jnp.array([math.pi / 2]), v=jnp.zeros(1), t=jnp.array(0.0)),
         dt=1e-6,
     )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_count
 from jaxcontact.geometry import HalfSpace, Point
-from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 GRAVITY = 9.81
@@ -63,7 +63,7 @@ def plate_on_springs(n: int = 6) -> Model:
             mu=jnp.array(0.0),
             gravity=jnp.array([0.0, -GRAVITY]),
             constants={"places": places, "rest_length": jnp.array(1.0)},
-            law=Law(stiffness=jnp.array(1000.0 / n), damping=jnp.array(2.0 / n)),
+            law=Material(stiffness=jnp.array(1000.0 / n), damping=jnp.array(2.0 / n)),
         ),
         state=State(q=jnp.array([0.0, 2.0, 0.05]), v=jnp.zeros(3), t=jnp.array(0.0)),
         dt=1e-3,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxcontact.arguments import check_count, check_number
 from jaxcontact.geometry import HalfSpace, Sphere
-from jaxcontact.mechanics.material import Hertz, Law
+from jaxcontact.mechanics.material import Hertz, Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 RADIUS, MASS, SPACE = 0.1, 1.0, 0.01  # m, kg, m between one sphere and the next
@@ -68,7 +68,7 @@ def sphere_stack(n: int = 10, offset: float = 0.0, all_pairs: bool = False) -> M
             mu=jnp.full(nc, 0.5),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"radius": jnp.array(RADIUS)},
-            law=Law(
+            law=Material(
                 potential=Hertz(modulus=jnp.array(1e11), radius=jnp.where(on_floor, RADIUS, RADIUS / 2.0)),
             ),
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jaxcontact.geometry import Box, HalfSpace
-from jaxcontact.mechanics.material import Law
+from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
 TOSSED_CUBE = System(
@@ -38,7 +38,7 @@ def tossed_cube() -> Model:
             mu=jnp.full(8, 0.25),
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": jnp.full(3, side)},
-            law=Law(stiffness=jnp.array(1e4), damping=jnp.array(30.0), friction_damping=jnp.array(1e3)),
+            law=Material(stiffness=jnp.array(1e4), damping=jnp.array(30.0), friction_damping=jnp.array(1e3)),
         ),
         state=State(
             q=jnp.array([0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0]),

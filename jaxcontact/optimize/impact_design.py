@@ -95,7 +95,9 @@ def impact_design(
     """
     check_mechanism(system, params, state)
     _check(system, params, contacts, stages, design, hold, bounds, clearance)
-    problem = Problem(system, params, state, contacts, stages, design, rebuild, hold, bounds, clearance)
+    problem = DesignEquations(
+        system, params, state, contacts, stages, design, rebuild, hold, bounds, clearance
+    )
     return problem.solve()
 
 
@@ -122,7 +124,7 @@ def _check(
             raise ValueError(f"bounds: expected least <= most for {name!r}, got {(least, most)}")
 
 
-class Problem:
+class DesignEquations:
     """The equations and inequalities of one design in numbers measured in their sizes."""
 
     def __init__(

@@ -3,7 +3,7 @@
 For fixed matrices each assignment of modes to the contacts (separate; at rest or capped in the normal
 direction, times stick, slide + or slide -) turns the contact laws into linear equations, so the impulse
 is a fixed linear map of x = (u, impulse_max), valid where a few fixed linear forms of x are >= 0. A
-`ModeTable` holds these maps for all modes; evaluating it finds *all* solutions of a step at once.
+`ModeMaps` holds these maps for all modes; evaluating it finds *all* solutions of a step at once.
 Singular modes are left out: the vertices of their solution sets belong to regular modes.
 
 Arrays keep the mode as last axis of tables and batch axes last in x, so that the same code serves one
@@ -29,7 +29,7 @@ MAX_ENUMERATED = 5  # contacts; 7^5 = 16807 modes
 _TILE = 64  # modes tabulated together
 
 
-class ModeTable(Record):
+class ModeMaps(Record):
     """The linear maps and feasibility forms of K contact modes; m contacts, L numbers in x.
 
     Attributes:
@@ -46,7 +46,7 @@ class ModeTable(Record):
     score: jax.Array
     regular: jax.Array
 
-    def take(self, index: np.ndarray) -> ModeTable:
+    def take(self, index: np.ndarray) -> ModeMaps:
         """The table of the listed modes only."""
         return jax.tree.map(lambda leaf: leaf[..., index], self)
 
@@ -63,7 +63,7 @@ def mode_codes(num_contacts: int, capped: bool) -> np.ndarray:
     return np.array(list(itertools.product(codes, repeat=num_contacts)), np.int32).T
 
 
-def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool) -> ModeTable:
+def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool) -> ModeMaps:
     """Tabulate all contact modes of a planar problem.
 
     The problem: lam with u' = u + D lam and, per contact, 0 <= lam_n, u'_n >= 0, complementary (rest or
@@ -126,7 +126,7 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
     forms = jnp.stack([normal, first, second], axis=2) * active[None, :, None, None]
 
     generic = jnp.cos(jnp.arange(2 * m) * 1.7 + 0.3).astype(dtype)  # no special direction
-    return ModeTable(
+    return ModeMaps(
         codes=codes,
         impulse=jnp.moveaxis(impulse, 0, -1),
         margin=jnp.moveaxis(forms.reshape(-1, 3 * m, length), 0, -1),
@@ -153,7 +153,7 @@ def apply(forms: jax.Array, x: jax.Array) -> jax.Array:
     return total
 
 
-def evaluate(table: ModeTable, x: jax.Array, skip: jax.Array | None = None) -> jax.Array:
+def evaluate(table: ModeMaps, x: jax.Array, skip: jax.Array | None = None) -> jax.Array:
     """Worst violation (K, *batch) of each mode at x (L, *batch): 0 where valid, inf if not regular.
 
     Args:

@@ -27,8 +27,8 @@ class Rows(Record):
     """All forms of K modes, L numbers in x, a mode's side by side.
 
     Attributes:
-        forms: (K, 3m, L) as `modes.ModeTable.margin`.
-        score: (K, L) as in `modes.ModeTable`.
+        forms: (K, 3m, L) as `contact_modes.ModeMaps.margin`.
+        score: (K, L) as in `contact_modes.ModeMaps`.
         regular: (K,) as there.
     """
 
@@ -77,7 +77,7 @@ def most_violated(bad: np.ndarray) -> np.ndarray:
     return rows
 
 
-def sieve(table: contact_modes.ModeTable, rows: np.ndarray) -> Sieve:
+def sieve(table: contact_modes.ModeMaps, rows: np.ndarray) -> Sieve:
     """The sieve of a table from `telling_rows`; K is a multiple of 128."""
     margin, regular = np.asarray(table.margin), np.asarray(table.regular)
     telling = np.take_along_axis(margin, rows[:, None], axis=0)
@@ -90,7 +90,7 @@ def sieve(table: contact_modes.ModeTable, rows: np.ndarray) -> Sieve:
     return Sieve(**arrays, rows=rows_of(table))
 
 
-def rows_of(table: contact_modes.ModeTable) -> Rows:
+def rows_of(table: contact_modes.ModeMaps) -> Rows:
     """The forms of a table, by modes; in NumPy."""
     margin, score = np.asarray(table.margin), np.asarray(table.score)
     arrays: dict[str, Any] = {

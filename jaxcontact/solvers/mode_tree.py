@@ -39,11 +39,11 @@ class Leaves(Record):
     response: jax.Array
     regular: jax.Array
     mu: jax.Array
-    loose: contact_modes.ModeTable
+    loose: contact_modes.ModeMaps
     place: jax.Array
 
 
-def leaves(table: contact_modes.ModeTable, delassus: jax.Array, mu: jax.Array) -> Leaves:
+def leaves(table: contact_modes.ModeMaps, delassus: jax.Array, mu: jax.Array) -> Leaves:
     """Of a table of all capped modes of at least three contacts; not for traced arrays.
 
     Args:

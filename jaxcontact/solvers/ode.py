@@ -60,7 +60,7 @@ class DormandPrince(Record):
     longest: jax.Array | float = np.inf
 
 
-class Step(NamedTuple):
+class OdeStep(NamedTuple):
     """One trial step: start x0 (n,), end x1 (n,), length h, stages k (7, n)."""
 
     x0: jax.Array
@@ -71,7 +71,7 @@ class Step(NamedTuple):
 
 def step(
     f: Callable[[jax.Array, jax.Array], jax.Array], t: jax.Array, x: jax.Array, h: jax.Array, k0: jax.Array
-) -> Step:
+) -> OdeStep:
     """One step of length h from (t, x) with k0 = f(t, x); `k[6]` is the field at its end.
 
     Derivative: exact derivative of the discrete step by t, x, h and what f depends on.
@@ -87,17 +87,17 @@ def step(
         return k.at[i].set(f(t + node * h, y)), y
 
     k, ys = lax.scan(stage, start, (a, c, jnp.arange(1, 7)))
-    return Step(x, ys[-1], h, k)
+    return OdeStep(x, ys[-1], h, k)
 
 
-def error_ratio(trial: Step, ode: DormandPrince) -> jax.Array:
+def error_ratio(trial: OdeStep, ode: DormandPrince) -> jax.Array:
     """Estimated error of a step over what is allowed; at most 1 is good, NaN where the field was."""
     error = trial.h * jnp.sum(jnp.asarray(ERROR, trial.x0.dtype)[:, None] * trial.k, axis=0)
     allowed = ode.atol + ode.rtol * jnp.maximum(jnp.abs(trial.x0), jnp.abs(trial.x1))
     return jnp.sqrt(jnp.mean((error / allowed) ** 2))
 
 
-def interpolate(trial: Step, theta: jax.Array) -> jax.Array:
+def interpolate(trial: OdeStep, theta: jax.Array) -> jax.Array:
     """The state (n,) at the share `theta` in [0, 1] of a step, by the interpolant of order 4."""
     x0, x1, h, k = trial
     rise = x1 - x0

@@ -24,11 +24,11 @@ from jaxcontact.stability.motion import (
     DIVERGED,
     RESTED,
     STUCK,
-    Law,
     Motion,
-    make_law,
+    ZeroOrderDynamics,
     settle,
     step,
+    zero_order_dynamics,
 )
 
 SAME, TREND = 1e-9, 1e-6  # a state has returned within the first, having grown by more than the second
@@ -120,10 +120,10 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
 def _run(
     terms: LocalTerms, key: jax.Array, preference: jax.Array, max_events: jax.Array, num_samples: int
 ) -> tuple[Motion, Motion]:
-    law = make_law(terms)
-    start = _starts(law, num_samples, key)
-    priority = jax.random.uniform(preference, (num_samples, law.possible.shape[0]), terms.M.dtype)
-    lanes = jax.vmap(lambda m, p: step(law, m, p)[0])
+    dynamics = zero_order_dynamics(terms)
+    start = _starts(dynamics, num_samples, key)
+    priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)
+    lanes = jax.vmap(lambda m, p: step(dynamics, m, p)[0])
 
     def more(carry: tuple[Motion, Motion, jax.Array]) -> jax.Array:
         return jnp.any(carry[0].outcome == ACTIVE) & (carry[2] <= max_events)
@@ -148,31 +148,33 @@ def _returned(motion: Motion, seen: Motion) -> Motion:
     return motion.replace(outcome=jnp.where(back, decided, motion.outcome).astype(jnp.int32))
 
 
-def _starts(law: Law, number: int, key: jax.Array) -> Motion:
+def _starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
     """Along each mode's acceleration, then random; brought to size one by the first step."""
-    terms = law.terms
+    terms = dynamics.terms
     nc, nv = terms.J_n.shape
     words = np.array([[LETTERS.index(c) for c in word] for word in mode_words(nc)])
     keys = jax.random.split(key, 4)
     dtype = terms.M.dtype
     v = jax.random.normal(keys[0], (number, nv), dtype)
     q = jax.random.normal(keys[1], (number, nv), dtype) @ terms.J_n.T
-    speed = jnp.where(law.lift[0] < 0, -law.lift[0], 1.0)  # lifting against free flight opens every gap
+    speed = jnp.where(
+        dynamics.lift[0] < 0, -dynamics.lift[0], 1.0
+    )  # lifting against free flight opens every gap
     height = jnp.max(-q / speed[None], axis=1) + jnp.where(
         jax.random.bernoulli(keys[2], 0.5, (number,)), jax.random.exponential(keys[3], (number,), dtype), 0.0
     )
     gaps = jnp.maximum(q + height[:, None] * speed[None], 0.0)
     gaps = jnp.where(jnp.abs(gaps) < CLOSED, 0.0, gaps) * (jnp.arange(number) % 4 > 0)[:, None]
     few = min(len(words), number)
-    v = v.at[:few].set(law.acceleration[:few])
+    v = v.at[:few].set(dynamics.acceleration[:few])
     opened = jnp.asarray(words[:few] == 0)
-    away = jnp.where(opened, 0.5 * law.lift[:few], 0.0)
+    away = jnp.where(opened, 0.5 * dynamics.lift[:few], 0.0)
     gaps = gaps.at[:few].set(jnp.where(jnp.all(away >= 0, axis=1)[:, None], away, 0.0))
-    closed = jnp.zeros((number, nc), bool).at[:few].set(~opened & law.possible[:few, None])
-    still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED * law.fall
+    closed = jnp.zeros((number, nc), bool).at[:few].set(~opened & dynamics.possible[:few, None])
+    still = jnp.sum(jnp.abs(v), axis=1) <= CLOSED * dynamics.fall
     v = jnp.where(still[:, None], jnp.ones_like(v), v)
     closed = closed & ~still[:, None]
-    size = jnp.sqrt(jnp.sum((v @ terms.M) * v, axis=1) + law.fall * jnp.max(gaps, axis=1))
+    size = jnp.sqrt(jnp.sum((v @ terms.M) * v, axis=1) + dynamics.fall * jnp.max(gaps, axis=1))
     v, gaps = v / size[:, None], gaps / size[:, None] ** 2
     start = Motion(
         v=v,
@@ -183,4 +185,4 @@ def _starts(law: Law, number: int, key: jax.Array) -> Motion:
         events=jnp.zeros(number, jnp.int32),
         outcome=jnp.zeros(number, jnp.int32),
     )
-    return jax.vmap(lambda one: settle(law, one, one.v, one.gaps, one.closed))(start)
+    return jax.vmap(lambda one: settle(dynamics, one, one.v, one.gaps, one.closed))(start)

@@ -48,7 +48,7 @@ class Motion(Record):
     outcome: jax.Array
 
 
-class Law(Record):
+class ZeroOrderDynamics(Record):
     """A body with its modes, ready for stepping."""
 
     terms: LocalTerms
@@ -63,14 +63,14 @@ class Law(Record):
     tied: jax.Array  # (nc, nc) bool: with all that tie it closed, a contact that depends on them is closed
 
 
-def make_law(terms: LocalTerms) -> Law:
+def zero_order_dynamics(terms: LocalTerms) -> ZeroOrderDynamics:
     """What does not change during a motion."""
     table = contact_modes(terms)
     lift = table.acceleration @ terms.J_n.T
     pairs = jnp.stack([terms.J_n, terms.J_t], axis=1)
     back, _ = small_dense.spd_inverse(terms.M)
     push = jnp.swapaxes(pairs @ back, 1, 2)
-    return Law(
+    return ZeroOrderDynamics(
         terms=terms,
         possible=table.consistent,
         acceleration=table.acceleration,
@@ -117,28 +117,30 @@ def motion_path(
 def _motion_path(
     terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array
 ) -> tuple[Motion, Any]:
-    law = make_law(terms)
+    dynamics = zero_order_dynamics(terms)
 
     def advance(motion: Motion, _: Any) -> tuple[Motion, Any]:
-        after, note = step(law, motion, priority)
+        after, note = step(dynamics, motion, priority)
         return after, (motion, note)
 
     return lax.scan(advance, start, count)
 
 
-def step(law: Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
+def step(
+    dynamics: ZeroOrderDynamics, motion: Motion, priority: jax.Array
+) -> tuple[Motion, dict[str, jax.Array]]:
     """One impact, or one piece of motion in a mode to its next event; nothing once decided."""
-    terms = law.terms
+    terms = dynamics.terms
     rate = terms.J_n @ motion.v
     hits = (motion.gaps <= 0) & ~motion.closed & (rate < 0)
     struck = jnp.argmax(jnp.where(hits, 1.0 + priority[: hits.shape[0]], 0.0))
-    after_hit, impact_note = _hit(law, motion, struck)
-    after_move, move_note = _move(law, motion, priority)
+    after_hit, impact_note = _hit(dynamics, motion, struck)
+    after_move, move_note = _move(dynamics, motion, priority)
     hit = jnp.any(hits)
     after, note = _choose(hit, (after_hit, impact_note), (after_move, move_note))
     grown = jnp.where(after.log_size > GROWTH, DIVERGED, jnp.where(after.log_size < -GROWTH, RESTED, ACTIVE))
     outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
-    after = _scaled(law, after)
+    after = _scaled(dynamics, after)
     shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED)
     outcome = jnp.where(shrunk | (motion.log_size < -GROWTH), RESTED, outcome)  # the rest is rounding
     after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
@@ -146,23 +148,25 @@ def step(law: Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[st
     return jax.tree.map(lambda a, b: jnp.where(going, a, b), after, motion), note
 
 
-def _scaled(law: Law, motion: Motion) -> Motion:
+def _scaled(dynamics: ZeroOrderDynamics, motion: Motion) -> Motion:
     """The same state at size one."""
-    size = jnp.sqrt(jnp.maximum(motion.v @ law.terms.M @ motion.v, law.fall * jnp.max(motion.gaps)))
+    size = jnp.sqrt(jnp.maximum(motion.v @ dynamics.terms.M @ motion.v, dynamics.fall * jnp.max(motion.gaps)))
     size = jnp.where(size > 0, size, 1.0)
     return motion.replace(
         v=motion.v / size, gaps=motion.gaps / size**2, log_size=motion.log_size + jnp.log(size)
     )
 
 
-def settle(law: Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array) -> Motion:
+def settle(
+    dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array
+) -> Motion:
     """Contacts that touch without speed are closed, closed ones that separate or approach are not."""
-    rate, slip = law.terms.J_n @ v, law.terms.J_t @ v
-    scale = jnp.sqrt(jnp.sum(law.terms.J_n**2, axis=1))
+    rate, slip = dynamics.terms.J_n @ v, dynamics.terms.J_t @ v
+    scale = jnp.sqrt(jnp.sum(dynamics.terms.J_n**2, axis=1))
     touching = (gaps <= FLAT) | closed
-    others = ~law.tied | touching[None] | jnp.eye(touching.shape[0], dtype=bool)
+    others = ~dynamics.tied | touching[None] | jnp.eye(touching.shape[0], dtype=bool)
     # Three feet in a line: rounding in a gap must not outlive the size of a state that shrinks.
-    touching = touching | (jnp.all(others, axis=1) & jnp.diagonal(law.tied))
+    touching = touching | (jnp.all(others, axis=1) & jnp.diagonal(dynamics.tied))
     slow = jnp.abs(rate) <= CLOSED * scale
     closed = touching & slow
     return motion.replace(
@@ -173,19 +177,21 @@ def settle(law: Law, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.
     )
 
 
-def _hit(law: Law, motion: Motion, contact: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
-    e, mu = law.terms.e[contact], law.terms.mu[contact]
-    impulse = impact_impulse(law.delassus[contact], law.pairs[contact] @ motion.v, mu, e)
+def _hit(
+    dynamics: ZeroOrderDynamics, motion: Motion, contact: jax.Array
+) -> tuple[Motion, dict[str, jax.Array]]:
+    e, mu = dynamics.terms.e[contact], dynamics.terms.mu[contact]
+    impulse = impact_impulse(dynamics.delassus[contact], dynamics.pairs[contact] @ motion.v, mu, e)
     good = jnp.all(jnp.isfinite(impulse))
-    v = motion.v + law.push[contact] @ jnp.where(good, impulse, 0.0)
-    return _struck(law, motion, v, good, contact)
+    v = motion.v + dynamics.push[contact] @ jnp.where(good, impulse, 0.0)
+    return _struck(dynamics, motion, v, good, contact)
 
 
 def _struck(
-    law: Law, motion: Motion, v: jax.Array, good: jax.Array, contact: jax.Array
+    dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, good: jax.Array, contact: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
     """The motion at velocity v after an impulse at a contact, and its note; STUCK where there is none."""
-    after = settle(law, motion, v, motion.gaps, motion.closed)
+    after = settle(dynamics, motion, v, motion.gaps, motion.closed)
     after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
     note = {
         "duration": jnp.zeros((), v.dtype),
@@ -197,8 +203,10 @@ def _struck(
     return after, note
 
 
-def _move(law: Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[str, jax.Array]]:
-    terms = law.terms
+def _move(
+    dynamics: ZeroOrderDynamics, motion: Motion, priority: jax.Array
+) -> tuple[Motion, dict[str, jax.Array]]:
+    terms = dynamics.terms
     nc = terms.mu.shape[0]
     codes = jnp.asarray([[LETTERS.index(c) for c in word] for word in mode_words(nc)])
     slip = terms.J_t @ motion.v
@@ -206,37 +214,39 @@ def _move(law: Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[s
     plus, minus = (slip > 0)[None] & ~still, (slip < 0)[None] & ~still
     fits = jnp.where(
         codes == 0,
-        ~closed | (law.lift > CLOSED),
+        ~closed | (dynamics.lift > CLOSED),
         closed
         & jnp.where(
             codes == 1,
             still,
             jnp.where(
-                codes == 2, plus | (still & (law.slide > CLOSED)), minus | (still & (law.slide < -CLOSED))
+                codes == 2,
+                plus | (still & (dynamics.slide > CLOSED)),
+                minus | (still & (dynamics.slide < -CLOSED)),
             ),
         ),
     )
-    fits = jnp.all(fits, axis=1) & law.possible
+    fits = jnp.all(fits, axis=1) & dynamics.possible
     mode = jnp.argmax(jnp.where(fits, 1.0 + priority, 0.0))
-    a, lift = law.acceleration[mode], law.lift[mode]
+    a, lift = dynamics.acceleration[mode], dynamics.lift[mode]
     word = codes[mode]
     rate = terms.J_n @ motion.v
-    lands, stops = _next_events(law, motion, word, mode)
+    lands, stops = _next_events(dynamics, motion, word, mode)
     duration = jnp.minimum(jnp.min(lands), jnp.min(stops))
     endless = ~jnp.isfinite(duration)
     t = jnp.where(endless, 0.0, duration)
     v = motion.v + a * t
     gaps = motion.gaps + rate * t + 0.5 * lift * t**2
     gaps = jnp.where(lands <= t, 0.0, jnp.where(word == 0, jnp.maximum(gaps, 0.0), 0.0))
-    after = settle(law, motion, v, gaps, motion.closed & (word > 0))
+    after = settle(dynamics, motion, v, gaps, motion.closed & (word > 0))
     stopped = (stops <= t) | (word == 1)
     after = after.replace(sticks=after.closed & (after.sticks | stopped))
     any_fit = jnp.any(fits)
     resting = jnp.all(word == 1)
-    moving = jnp.sum(jnp.abs(a)) > CLOSED * law.fall
+    moving = jnp.sum(jnp.abs(a)) > CLOSED * dynamics.fall
     outcome = jnp.where(endless, jnp.where(moving, DIVERGED, STUCK), ACTIVE)
     outcome = jnp.where(resting, RESTED, outcome)
-    jammed, jammed_note = _jam(law, motion)
+    jammed, jammed_note = _jam(dynamics, motion)
     after = after.replace(outcome=jnp.where(any_fit, outcome, STUCK).astype(jnp.int32))
     note = {
         "duration": t,
@@ -248,11 +258,13 @@ def _move(law: Law, motion: Motion, priority: jax.Array) -> tuple[Motion, dict[s
     return _choose(any_fit, (after, note), (jammed, jammed_note))
 
 
-def _next_events(law: Law, motion: Motion, word: jax.Array, mode: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _next_events(
+    dynamics: ZeroOrderDynamics, motion: Motion, word: jax.Array, mode: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Times (nc,) until each free contact lands and each slip stops; infinite where it does not."""
-    lift, slide = law.lift[mode], law.slide[mode]
-    slip = law.terms.J_t @ motion.v
-    rate = law.terms.J_n @ motion.v
+    lift, slide = dynamics.lift[mode], dynamics.slide[mode]
+    slip = dynamics.terms.J_t @ motion.v
+    rate = dynamics.terms.J_n @ motion.v
     root = jnp.sqrt(jnp.maximum(rate**2 - 2.0 * lift * motion.gaps, 0.0))
     falls = lift < -CLOSED
     # The later root of gap + rate t + lift t^2 / 2 where it falls, in the form that does not cancel.
@@ -277,13 +289,13 @@ def _choose(condition: jax.Array, first: Any, second: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
 
 
-def _jam(law: Law, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
+def _jam(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
     """Without a consistent mode a sliding contact is caught by an impulse without approach."""
-    g, slip, mu = law.delassus, law.terms.J_t @ motion.v, law.terms.mu
+    g, slip, mu = dynamics.delassus, dynamics.terms.J_t @ motion.v, dynamics.terms.mu
     det = g[:, 0, 0] * g[:, 1, 1] - g[:, 0, 1] ** 2
     normal, tangential = g[:, 0, 1] * slip / det, -g[:, 0, 0] * slip / det
     good = motion.closed & ~motion.sticks & (normal > 0) & (jnp.abs(tangential) <= mu * normal)
     i = jnp.argmax(good)
     impulse = jnp.stack([normal[i], tangential[i]])
-    v = motion.v + jnp.where(jnp.any(good), law.push[i] @ impulse, 0.0)
-    return _struck(law, motion, v, jnp.any(good), i)
+    v = motion.v + jnp.where(jnp.any(good), dynamics.push[i] @ impulse, 0.0)
+    return _struck(dynamics, motion, v, jnp.any(good), i)

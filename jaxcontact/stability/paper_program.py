@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxcontact.stability.impact_conditions import impacts
 from jaxcontact.stability.modes import mode_words
-from jaxcontact.stability.program import ConeProgram, Solution, Solver
+from jaxcontact.stability.program import ConicProgram, Solution, Solver
 from jaxcontact.stability.rational import Ints, directions, null_space, stack
 from jaxcontact.stability.rational_modes import Exact, Unprovable, mode_accelerations, mode_cone
 
@@ -131,7 +131,7 @@ class _Program:
 
     def solve(self, solver: Solver) -> Solution:
         """Any solution, near the centre of the feasible set as interior-point methods go."""
-        cone = ConeProgram(self.size)
+        cone = ConicProgram(self.size)
         cone.zero(*zip(*self.identities, strict=True))
         for start, size in self.grams:
             cone.matrix(start, size)

@@ -26,7 +26,7 @@ SIMPLE = 1e-6  # smallest eigenvalue of a form without the multipliers at hand t
 BITS = 40  # of the free coefficients of a certificate
 
 
-class ConeProgram:
+class ConicProgram:
     """Rows of the conic program A x + s = b, block by block: s = rhs + row x is in a cone."""
 
     def __init__(self, size: int) -> None:
@@ -166,7 +166,7 @@ class MarginProgram:
     cost is minus that.
     """
 
-    cone: ConeProgram
+    cone: ConicProgram
     conditions: Reduced
     to_w: np.ndarray
 
@@ -193,7 +193,7 @@ def margin_program(found: Family, *, positive_quadratic: bool) -> MarginProgram 
 
 def cone_program(
     found: Family, conditions: Reduced, numbers: Numbers, *, positive_quadratic: bool
-) -> tuple[ConeProgram, np.ndarray]:
+) -> tuple[ConicProgram, np.ndarray]:
     """Its data from the numbers, and w from x; analytic, so that imaginary parts of numbers are tangents."""
     unit, whitened = _units(found, numbers)
     base, to_w = _orthonormal(numbers.space.T / unit[:, None])  # of coefficients in natural units
@@ -201,7 +201,7 @@ def cone_program(
     over = found.rows(numbers) @ numbers.space.T @ to_w
     extra = sum(len(form) * (len(form) - 1) // 2 for form in conditions.forms)
     nx = free + extra + 1
-    cone = ConeProgram(nx)
+    cone = ConicProgram(nx)
     linear = -over[conditions.linear]
     linear = np.concatenate([linear / _length(linear)[:, None], base[: found.positive]])
     box = np.concatenate([base, -base])
@@ -276,7 +276,7 @@ def _units(found: Family, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     return unit, whitened
 
 
-def _form_block(cone: ConeProgram, table: np.ndarray, at: int) -> int:
+def _form_block(cone: ConicProgram, table: np.ndarray, at: int) -> int:
     """D (form - N) D - t I is positive semidefinite, N >= 0 off the diagonal from column `at` on."""
     size, free = len(table), table.shape[2]
     weight = 1.0 / np.sqrt(_length(np.einsum("iik->ik", table)))
@@ -291,7 +291,7 @@ def _form_block(cone: ConeProgram, table: np.ndarray, at: int) -> int:
 
 
 def _positive_blocks(
-    cone: ConeProgram, body: Exact, base: np.ndarray, unit: np.ndarray, whitened: np.ndarray
+    cone: ConicProgram, body: Exact, base: np.ndarray, unit: np.ndarray, whitened: np.ndarray
 ) -> None:
     """Q + s M - t M is positive semidefinite, whitened, for every Q of the function."""
     nv = body.nv
@@ -318,7 +318,7 @@ def form_multipliers(solver: Solver, form: Rational) -> np.ndarray | None:
             return simple + simple.T
     i, k = np.triu_indices(size, 1)
     num = len(i)
-    cone = ConeProgram(num + 1)
+    cone = ConicProgram(num + 1)
     cone.nonnegative(np.eye(num, num + 1))
     cone.nonnegative(-np.eye(1, num + 1, num), 1.0)
     block = np.zeros((size, size, num + 1))

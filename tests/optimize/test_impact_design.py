@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.optimize.impact_design import Problem
+from jaxcontact.optimize.impact_design import DesignEquations
 
 LENGTHS = ("front_radius", "rear_radius", "thigh", "shank")
 
@@ -77,7 +77,7 @@ def test_design_makes_the_normals_orthogonal(designed):
 def test_the_design_is_the_nearest_one(designed):
     """Along the equations the distance does not fall: its gradient is a combination of theirs."""
     model, params, state, report = designed
-    problem = Problem(
+    problem = DesignEquations(
         model.system, model.params, model.state, (0, 1), 2, LENGTHS, jc.models.trex_params, (0,), None, 1e-3
     )
     numbers = [np.asarray(params.constants[name]) for name in LENGTHS]

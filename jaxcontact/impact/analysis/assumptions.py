@@ -137,7 +137,7 @@ def _example(terms: ContactTerms, velocities: np.ndarray, caps: np.ndarray, row:
 
 @jax.jit
 def _count_outcomes(
-    space: ContactSpace, table: contact_modes.ModeTable, v: jax.Array, caps: jax.Array
+    space: ContactSpace, table: contact_modes.ModeMaps, v: jax.Array, caps: jax.Array
 ) -> jax.Array:
     """How many outcomes each step has: (n,), from v (n, nv) and impulse_max (n, nc)."""
     u = contact_modes.apply(space.jacobian.T, v.T)

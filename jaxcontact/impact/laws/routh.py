@@ -48,7 +48,7 @@ def check_selection(terms: ContactTerms, selection: str, allowed: tuple[str, ...
         inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, f'selection="{selection}"')
 
 
-def _mode_table(space: ContactSpace, selection: str) -> contact_modes.ModeTable | None:
+def _mode_table(space: ContactSpace, selection: str) -> contact_modes.ModeMaps | None:
     if selection == "lemke":
         return None
     fixed = lax.stop_gradient(space)
@@ -57,7 +57,7 @@ def _mode_table(space: ContactSpace, selection: str) -> contact_modes.ModeTable 
 
 def _step(
     space: ContactSpace,
-    table: contact_modes.ModeTable | None,
+    table: contact_modes.ModeMaps | None,
     directions: np.ndarray,
     v: jax.Array,
     impulse_max: jax.Array,

@@ -126,7 +126,7 @@ def _routh_path(
 
 
 def _next_mode(
-    table: contact_modes.ModeTable, here: jax.Array, x: jax.Array, near: jax.Array, tolerance: float
+    table: contact_modes.ModeMaps, here: jax.Array, x: jax.Array, near: jax.Array, tolerance: float
 ) -> tuple[jax.Array, jax.Array]:
     """Number of the mode in which the path goes on, and by how much that violates its inequalities.
 
@@ -161,7 +161,7 @@ def _slides(codes: jax.Array, sign: int) -> jax.Array:
 
 def _moved(
     space: ContactSpace,
-    table: contact_modes.ModeTable,
+    table: contact_modes.ModeMaps,
     mode: jax.Array,
     u: jax.Array,
     cap: jax.Array,

@@ -164,7 +164,7 @@ def _first(leaf: jax.Array, size: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, compiler_options=all_cores.WIDE)
-def tabulate(terms: ContactTerms) -> tuple[ContactSpace, contact_modes.ModeTable]:
+def tabulate(terms: ContactTerms) -> tuple[ContactSpace, contact_modes.ModeMaps]:
     """Scaled contact matrices, and all contact modes of a step."""
     space = contact_space(terms)
     return space, contact_modes.mode_table(space.delassus, space.mu, space.active, capped=True)

@@ -19,8 +19,8 @@ SIEVED = 512  # modes that a sieve is expected to leave at most
 
 
 def select(
-    table: contact_modes.ModeTable,
-    pieces: contact_modes.ModeTable | mode_tree.Leaves | mode_filter.Sieve,
+    table: contact_modes.ModeMaps,
+    pieces: contact_modes.ModeMaps | mode_tree.Leaves | mode_filter.Sieve,
     x: jax.Array,
     pick: jax.Array,
     live: jax.Array,
@@ -109,7 +109,7 @@ def approaches(u: jax.Array, slowest: jax.Array) -> jax.Array:
     return jnp.any(u[0::2] < -slowest[:, None], axis=0)
 
 
-def least_bad(table: contact_modes.ModeTable, x: jax.Array) -> jax.Array:
+def least_bad(table: contact_modes.ModeMaps, x: jax.Array) -> jax.Array:
     """(tile,) the mode that is violated least."""
     violation = contact_modes.evaluate(table, x)
     iota = jnp.arange(violation.shape[0], dtype=jnp.int32)[:, None]
@@ -118,7 +118,7 @@ def least_bad(table: contact_modes.ModeTable, x: jax.Array) -> jax.Array:
     )
 
 
-def signatures(table: contact_modes.ModeTable) -> jax.Array:
+def signatures(table: contact_modes.ModeMaps) -> jax.Array:
     """(K,) uint32 numbers of the modes whose sums tell sets of modes apart, but for one pair in 2^32."""
     number = jnp.ones((), jnp.uint32)
     for code in table.codes:
@@ -128,7 +128,7 @@ def signatures(table: contact_modes.ModeTable) -> jax.Array:
     return number ^ (number >> 16)
 
 
-def in_blocks(table: contact_modes.ModeTable) -> contact_modes.ModeTable:
+def in_blocks(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
     """The table cut into blocks of BLOCK modes, along a new first axis; the last one is padded."""
     number = table.regular.shape[0]
     size = min(BLOCK, number)
@@ -138,7 +138,7 @@ def in_blocks(table: contact_modes.ModeTable) -> contact_modes.ModeTable:
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], -1, size), -2, 0), padded)
 
 
-def impulse_of(table: contact_modes.ModeTable, mode: jax.Array, x: jax.Array) -> jax.Array:
+def impulse_of(table: contact_modes.ModeMaps, mode: jax.Array, x: jax.Array) -> jax.Array:
     """impulse[:, :, mode] x of each lane: (2m, tile)."""
     maps = table.impulse[:, :, mode]  # (2m, L, tile)
     total = jnp.zeros((), x.dtype)

@@ -69,7 +69,7 @@ class Begun(Record):
 )
 def run_lanes(
     space: ContactSpace,
-    table: contact_modes.ModeTable,
+    table: contact_modes.ModeMaps,
     draws: Sobol | Iid | Shaped,
     v: jax.Array,
     step: jax.Array,
@@ -233,7 +233,7 @@ def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: 
 
 
 def _nothing_yet(
-    table: contact_modes.ModeTable, n: int, max_steps: int, keep_path: bool, keep_sets: bool, dtype: Any
+    table: contact_modes.ModeMaps, n: int, max_steps: int, keep_path: bool, keep_sets: bool, dtype: Any
 ) -> LaneResults:
     """Results of n samples, before any is known."""
     rows = table.impulse.shape[0]

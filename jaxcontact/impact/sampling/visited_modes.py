@@ -25,7 +25,7 @@ class Known(NamedTuple):
     whatever the largest impulses.
     """
 
-    table: contact_modes.ModeTable
+    table: contact_modes.ModeMaps
     complete: np.ndarray
     pieces: mode_filter.Sieve | None = None
     first: Known | None = None
@@ -43,9 +43,9 @@ class Memory:
     """
 
     def __init__(
-        self, table: contact_modes.ModeTable, delassus: jax.Array, u: jax.Array, cap: jax.Array, limit: float
+        self, table: contact_modes.ModeMaps, delassus: jax.Array, u: jax.Array, cap: jax.Array, limit: float
     ) -> None:
-        self.table: contact_modes.ModeTable = jax.tree.map(np.asarray, table)
+        self.table: contact_modes.ModeMaps = jax.tree.map(np.asarray, table)
         self.delassus, self.u, self.cap = (np.asarray(array) for array in (delassus, u, cap))
         self.limit = limit
         self.rows = np.full((mode_filter.TELLING, table.regular.shape[0]), -1)
@@ -91,7 +91,7 @@ class Memory:
         rounding = 64 * np.finfo(margin.dtype).eps * (np.abs(at_u).sum(axis=1) + np.abs(up_to).sum(axis=1))
         return np.flatnonzero(np.all(highest >= -self.limit - rounding, axis=0))
 
-    def _typical(self, table: contact_modes.ModeTable) -> np.ndarray:
+    def _typical(self, table: contact_modes.ModeMaps) -> np.ndarray:
         """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
         rng = np.random.default_rng(0)
         u = np.broadcast_to(self.u[:, None], (self.u.size, _TYPICAL))
@@ -112,7 +112,7 @@ def fits(facts: np.ndarray, room: tuple[int, int]) -> bool:
     return bool(count <= room[0] and facts.size - count < room[1])
 
 
-def _padded(table: contact_modes.ModeTable, index: np.ndarray, size: int) -> contact_modes.ModeTable:
+def _padded(table: contact_modes.ModeMaps, index: np.ndarray, size: int) -> contact_modes.ModeMaps:
     """The modes of an index, then some that are not regular."""
     taken = table.take(np.resize(index, size))
     return taken.replace(regular=taken.regular & (np.arange(size) < index.size))

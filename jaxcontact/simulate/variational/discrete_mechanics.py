@@ -40,7 +40,7 @@ class Contacts(NamedTuple):
     closed: jax.Array  # (nc,) bool, contacts that stay closed unless they are pulled open
 
 
-class Step(NamedTuple):
+class MidpointStep(NamedTuple):
     """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome."""
 
     w: jax.Array
@@ -151,7 +151,7 @@ def discrete_momenta(
 def take_step(
     system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, v: jax.Array,
     contacts: Contacts, h: jax.Array,
-) -> tuple[Step, jax.Array]:  # fmt: skip
+) -> tuple[MidpointStep, jax.Array]:  # fmt: skip
     """The step of length h from configuration q and momentum p, and the rates dphi/dh (nc,) at its end.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
@@ -182,7 +182,7 @@ def take_step(
     start = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
     w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, start)
 
-    def last(h: jax.Array) -> tuple[jax.Array, Step]:
+    def last(h: jax.Array) -> tuple[jax.Array, MidpointStep]:
         step = repeat_step(system, params, q, p, t, w, impulse, inverse, contacts, h)
         return step.phi, step
 
@@ -194,7 +194,7 @@ def take_step(
 def repeat_step(
     system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
     impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
-) -> Step:  # fmt: skip
+) -> MidpointStep:  # fmt: skip
     """The step again from its mean velocity w: one more iteration, for the last digits and the derivative.
 
     Args:
@@ -207,7 +207,7 @@ def repeat_step(
     exact, lam, fine, _ = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
     q_end = retract(system, q, h * exact + closing(contacts, inverse))
     p_end = discrete_momenta(system, params, q, t, exact, h)[1]
-    return Step(exact, lam, q_end, p_end, gaps(system, params, q_end), fine)
+    return MidpointStep(exact, lam, q_end, p_end, gaps(system, params, q_end), fine)
 
 
 def step_inverse(

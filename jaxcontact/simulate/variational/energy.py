@@ -20,13 +20,24 @@ import jax.numpy as jnp
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.system import Params, State, System, retract
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of
-from jaxcontact.simulate.variational.discrete_mechanics import Step, applied_force, energies, mean_velocities
+from jaxcontact.simulate.variational.discrete_mechanics import (
+    MidpointStep,
+    applied_force,
+    energies,
+    mean_velocities,
+)
 
 ROUNDING = 1024.0  # units of the last place of the energies that are compared
 
 
 def move_gains(
-    system: System, params: Params, node: Node, step: Step, arrived: Node, second: jax.Array, h: jax.Array
+    system: System,
+    params: Params,
+    node: Node,
+    step: MidpointStep,
+    arrived: Node,
+    second: jax.Array,
+    h: jax.Array,
 ) -> jax.Array:
     """Whether a move of length h from `node` gains energy that is not explained.
 

@@ -61,7 +61,7 @@ class _Carry(NamedTuple):
     num_pieces: jax.Array
 
 
-class Setting(NamedTuple):
+class MotionSetting(NamedTuple):
     """How a motion goes: arguments of `variational`, static but for the first three."""
 
     restitution: jax.Array
@@ -97,7 +97,7 @@ def run(
 
     Derivative: none; see `replay`.
     """
-    setting = Setting(restitution, zeno, key, order, law)
+    setting = MotionSetting(restitution, zeno, key, order, law)
     terms = terms_at(system, params, state.q, state.t)
     start = arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
     nc, dim = terms.phi.shape[0], system.structure.dim
@@ -142,7 +142,7 @@ def run(
     return Run(trajectory, pieces, count, rows[6])
 
 
-def _bad_numbers(params: Params, state: State, start: Node, setting: Setting) -> jax.Array:
+def _bad_numbers(params: Params, state: State, start: Node, setting: MotionSetting) -> jax.Array:
     """Bits of numbers that no motion has."""
     numbers = [x for x in jax.tree.leaves((params, state)) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
     finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in numbers]).all()
@@ -163,7 +163,7 @@ def _whole(remaining: jax.Array, nc: int) -> _Search:
 
 
 def _turn(
-    system: System, params: Params, setting: Setting, t_end: jax.Array, dt: jax.Array, unused: Pieces,
+    system: System, params: Params, setting: MotionSetting, t_end: jax.Array, dt: jax.Array, unused: Pieces,
     carry: _Carry,
 ) -> tuple[_Carry, Pieces]:  # fmt: skip
     """An impact where one is due, else a trial step."""
@@ -177,7 +177,9 @@ def _turn(
     )
 
 
-def _collide(setting: Setting, t_end: jax.Array, unused: Pieces, carry: _Carry) -> tuple[_Carry, Pieces]:
+def _collide(
+    setting: MotionSetting, t_end: jax.Array, unused: Pieces, carry: _Carry
+) -> tuple[_Carry, Pieces]:
     """The impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = touching(node.terms), approaching(node)
@@ -199,7 +201,7 @@ def _collide(setting: Setting, t_end: jax.Array, unused: Pieces, carry: _Carry) 
 
 
 def impact(
-    setting: Setting, node: Node, near: jax.Array, plastic: jax.Array, number: jax.Array,
+    setting: MotionSetting, node: Node, near: jax.Array, plastic: jax.Array, number: jax.Array,
     sequence: jax.Array | None = None,
 ) -> tuple[Node, Strike]:  # fmt: skip
     """The node behind impact `number` of the contacts `near`, in the order on record if there is one."""
@@ -210,7 +212,7 @@ def impact(
     return arrive(node.terms, node.q, p, node.t), hit
 
 
-def _no_impacts(system: System, setting: Setting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
+def _no_impacts(system: System, setting: MotionSetting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
     """Room for impacts, and an unused piece."""
     nc, nv, dtype = node.terms.phi.shape[0], node.v.shape[0], node.v.dtype
     length = 1

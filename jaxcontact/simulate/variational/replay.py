@@ -18,7 +18,7 @@ from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of, loads, terms_at
 from jaxcontact.simulate.variational.discrete_mechanics import repeat_step, step_inverse
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, UNUSED, Pieces
-from jaxcontact.simulate.variational.event_loop import Run, Setting, impact, land, run
+from jaxcontact.simulate.variational.event_loop import MotionSetting, Run, impact, land, run
 from jaxcontact.simulate.variational.impact_event import Law
 
 
@@ -47,14 +47,14 @@ def _motion_jvp(
     found = run(system, params, state, *numbers, order, law, num_steps, max_impacts, max_pieces)
 
     def again(params: Params, state: State, dt: jax.Array, restitution: jax.Array) -> Trajectory:
-        return replay(system, params, state, dt, Setting(restitution, zeno, key, order, law), found)
+        return replay(system, params, state, dt, MotionSetting(restitution, zeno, key, order, law), found)
 
     _, tangent = jax.jvp(again, primals[:4], tangents[:4])
     return found.trajectory, tangent
 
 
 def replay(
-    system: System, params: Params, state: State, dt: jax.Array, setting: Setting, found: Run
+    system: System, params: Params, state: State, dt: jax.Array, setting: MotionSetting, found: Run
 ) -> Trajectory:
     """The motion that `run` found, with the same values and a derivative.
 
