@@ -1,4 +1,4 @@
-"""The README's examples run as they stand, and what it points to exists."""
+"""The examples of README and of the pages in docs/ run as they stand, and what they point to exists."""
 
 import json
 import re
@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
+EXAMPLES = [
+    example for page in PAGES for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+]
+LONGEST = 150  # lines of README
 
 # One process for all: imports take as long as an example. Each starts with the settings and names of a new one.
 RUN = """
@@ -61,8 +65,14 @@ def test_the_first_example_ends_in_a_derivative_that_says_something(ran: list[tu
     assert not re.search(r"e-\d\d", shown)
 
 
-def test_pictures_and_files_exist() -> None:
-    paths = re.findall(r"\]\(([^)]*)\)", README.read_text())
-    assert len(paths) >= 3
-    for path in paths:
-        assert (README.parent / path).is_file(), path
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pictures_and_files_exist(page) -> None:
+    for path in re.findall(r"\]\(([^)]*)\)", page.read_text()):
+        assert (page.parent / path).is_file(), path
+
+
+def test_readme_is_short_and_points_to_every_page() -> None:
+    text = README.read_text()
+    assert text.count("\n") <= LONGEST
+    for page in PAGES[1:]:
+        assert f"docs/{page.name}" in text, page
