@@ -294,14 +294,14 @@ MUTANTS = [
         "impact/assumptions.py",
         "> 100.0 * tolerance[None])",
         ">= 0.0 * tolerance[None])",
-        "tests/impact/test_assumptions.py::test_counts_by_brute_force",
+        "tests/impact/test_assumptions.py::test_equal_outcomes_count_once",
     ),
     Mutant(
         "unique_steps: two outcomes are none",
         "impact/assumptions.py",
         "several = int(np.sum(count > 1))",
         "several = int(np.sum(count > 2))",
-        "tests/impact/test_assumptions.py::test_several_outcomes_where_it_fails",
+        "tests/impact/test_assumptions.py::test_a_step_with_two_outcomes_is_one_with_several",
     ),
     Mutant(
         "unique_steps: the bound from below stands for that from above",
