@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 
 import jax
 
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--only", metavar="NAME,...", help="these checks alone")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
+    warnings.filterwarnings("ignore", message="single precision")  # it is tried out on purpose
     from benchmarks.fuzz.checks import CHECKS
     from benchmarks.fuzz.tally import Check, Tally, table
 

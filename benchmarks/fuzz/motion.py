@@ -98,6 +98,7 @@ def variational(seed: int) -> Tally:
     shut, hits = np.asarray(motion.contacts), np.asarray(motion.impacts.t, float)
     held = np.abs(impulse[..., 1]) < 0.9 * mu[:, None, None] * impulse[..., 0]
     struck = np.stack([np.histogram(t[np.isfinite(t)], np.arange(STEPS + 1) * dt)[0] > 0 for t in hits])
+    struck |= np.asarray(motion.status) != 0  # chatters beyond the impacts on record, too
     sticks = shut[:, 1:] & shut[:, :-1] & held & ~struck[..., None]
     # A step between two that stick; those at its ends may have slid for a part of their time.
     sticks[:, 1:-1] &= sticks[:, :-2] & sticks[:, 2:]

@@ -91,10 +91,12 @@ def residuals(
     normal = np.abs(lam[..., 0] - np.clip(lam[..., 0] - out[..., 0], 0.0, most))
     cone = np.maximum(used - limit, 0.0) / (np.abs(limit) + speed[:, None])
     lost = np.abs(np.sum(lam[..., 1:] * out[..., 1:], axis=-1) + limit * slip)
+    # Round-off of a contact that sticks, times what friction could do, is no dissipation.
+    lost = lost / (speed[:, None] * (press[:, None] + np.abs(limit)))
     worst = {
         "normal": np.max(np.where(batch.active, normal, 0.0), axis=1) / speed,
         "cone": np.max(np.where(batch.active, cone, 0.0), axis=1),
-        "dissipation": np.max(np.where(batch.active, lost, 0.0), axis=1) / (speed * press),
+        "dissipation": np.max(np.where(batch.active, lost, 0.0), axis=1),
         "momentum": mass_norm(batch.M, v_plus - batch.v - given) / press,
     }
     return worst | {"energy": energy_gain(batch, v_plus)}

@@ -257,20 +257,21 @@ def test_a_loop_and_a_batch_agree():
 
 def test_bad_numbers_set_bits_in_their_world_alone():
     terms, v = point(0.5), jnp.array([0.2, -1.0])
-    worlds = {
-        jc.Status.SUCCESS: (terms, v),
-        jc.Status.NONFINITE: (terms, v.at[0].set(jnp.nan)),
-        jc.Status.INVALID: (terms.replace(mu=-terms.mu), v),
-        jc.Status.INVALID | jc.Status.SUCCESS: (terms.replace(M=-terms.M), v),
-        jc.Status.PENETRATION: (terms.replace(phi=terms.phi - 1.0), v),
-    }
-    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *worlds.values())
+    worlds = [
+        (terms, v),
+        (terms, v.at[0].set(jnp.nan)),
+        (terms.replace(mu=-terms.mu), v),
+        (terms.replace(M=-terms.M), v),
+        (terms.replace(phi=terms.phi - 1.0), v),
+    ]
+    bits = [jc.Status[name] for name in ("SUCCESS", "NONFINITE", "INVALID", "INVALID", "PENETRATION")]
+    batch = jax.tree.map(lambda *leaves: jnp.stack(leaves), *worlds)
     v_plus, info = jax.vmap(anitescu_potra)(*batch)
-    assert info.status.tolist() == [int(bit) for bit in worlds]
+    assert info.status.tolist() == [int(bit) for bit in bits]
     np.testing.assert_allclose(v_plus[0], [0.0, 0.0], atol=1e-15)
     for k in range(1, len(worlds)):
         assert np.array_equal(v_plus[k], batch[1][k], equal_nan=True)
-    for bit, (one, w) in itertools.islice(worlds.items(), 1, None):
+    for bit, (one, w) in itertools.islice(zip(bits, worlds, strict=True), 1, None):
         with pytest.raises(ValueError, match="terms|v"):
             anitescu_potra(one, w)
         assert int(jax.jit(anitescu_potra)(one, w)[1].status) == int(bit)
