@@ -1,19 +1,31 @@
 """Geoms of a compiled MuJoCo model as shapes, and which of them may touch, as MuJoCo decides.
 
-A sphere is a `Sphere`, or a `Disc` in the plane; a plane that stands still a `HalfSpace`. Against planes a
-capsule is the two balls at its ends, exactly, and a box its corners. `parts_of` alone knows these classes.
+In the plane a sphere is a `Disc`, a box the `Polygon` that one sees. A mesh is its convex hull.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.geometry import Disc, HalfSpace, Points, Shape, Sphere, num_contacts
+from jaxcontact.geometry import (
+    Box,
+    Capsule,
+    ConvexMesh,
+    Cylinder,
+    Disc,
+    Ellipsoid,
+    HalfSpace,
+    Polygon,
+    Shape,
+    Sphere,
+    check_pair,
+    hull_faces,
+    num_contacts,
+)
 from jaxcontact.io.mjcf_tree import body_names, rotation
 from jaxcontact.io.mujoco_package import mujoco_package
 
@@ -51,29 +63,26 @@ def geometry_of(mj: Any, turns: np.ndarray, positions: np.ndarray, planar: bool)
         ValueError: names all pairs of kinds that have no contact here.
     """
     pairs = _oriented(mj, candidate_pairs(mj))
-    _check_kinds(mj, pairs)
     used = sorted({geom for pair in pairs for geom in pair[:2]})
     constants: dict[str, Any] = {}
-    parts = {geom: parts_of(mj, geom, turns, positions, planar, constants) for geom in used}
-    names, mu = [], []
-    for first, second, friction in pairs:
-        for a, b in itertools.product(parts[first], parts[second]):
-            names.append((a.name, b.name))
-            table: Mapping[str, Shape] = {a.name: a, b.name: b}
-            mu += [friction] * num_contacts(2 if planar else 3, table, (names[-1],))
-    shapes = tuple(part for geom in used for part in parts[geom])
-    return Geometry(shapes, tuple(names), np.array(mu), constants)
+    shapes = {geom: shape_of(mj, geom, turns, positions, planar, constants) for geom in used}
+    _check_pairs(mj, pairs, shapes)
+    dim, table = 2 if planar else 3, {shape.name: shape for shape in shapes.values()}
+    names = tuple((shapes[first].name, shapes[second].name) for first, second, _ in pairs)
+    counts = [num_contacts(dim, table, (both,)) for both in names]
+    mu = np.repeat([pair.mu for pair in pairs], counts)
+    return Geometry(tuple(shapes.values()), names, mu, constants)
 
 
-def parts_of(
+def shape_of(
     mj: Any, geom: int, turns: np.ndarray, positions: np.ndarray, planar: bool, constants: dict[str, Any]
-) -> tuple[Shape, ...]:
-    """The shapes that a geom is made of; its numbers go into `constants`."""
+) -> Shape:
+    """A geom as a shape; its numbers go into `constants`."""
     name, kind, body = geom_name(mj, geom), kind_of(mj, geom), int(mj.geom_bodyid[geom])
     turn = turns[body] @ rotation(mj.geom_quat[geom])
     centre, size = turns[body] @ mj.geom_pos[geom], mj.geom_size[geom]
     still = int(mj.body_weldid[body]) == 0
-    place = slice(None, None, 2) if planar else slice(None)
+    flat = slice(None, None, 2) if planar else slice(None)
     owner = None if still else body_names(mj)[body - 1]
     if still:  # the frames of such bodies are known
         centre = centre + positions[body]
@@ -82,46 +91,67 @@ def parts_of(
         constants[f"{name}/{key}"] = jnp.asarray(np.array(value, float))
         return f"{name}/{key}"
 
+    def pose() -> dict[str, Any]:
+        quaternion = np.zeros(4)
+        mujoco_package("load_mjcf").mju_mat2Quat(quaternion, turn.ravel())
+        return {"at": keep("at", centre), "rotation": keep("rotation", quaternion)}
+
     if kind == "plane":
         normal = turn[:, 2]
         if not still:
             raise ValueError(f"geom {name!r}: a plane must not move")
         if planar and abs(normal @ ACROSS) > EXACT:
             raise ValueError(f"geom {name!r}: the plane is not upright, planar=True needs it to be")
-        unit = tuple(float(x) for x in normal[place] / np.linalg.norm(normal[place]))
-        return (HalfSpace(name=name, normal=unit, offset=keep("offset", normal @ centre)),)
+        unit = tuple(float(x) for x in normal[flat] / np.linalg.norm(normal[flat]))
+        return HalfSpace(name=name, normal=unit, offset=keep("offset", normal @ centre))
     if kind == "box":
-        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))[:, ::-1]
-        corners = centre + (signs * size) @ turn.T
         if planar:
-            corners = _silhouette(name, turn, corners)
-        assert owner is not None
-        return (Points(name=name, body=owner, at=keep("at", corners), count=len(corners)),)
-    ball = Disc if planar else Sphere
-    ends = [centre]
-    if kind == "capsule":
-        along = size[1] * turn[:, 2]
-        if planar and min(abs(turn[1, 2]), abs(abs(turn[1, 2]) - 1.0)) > EXACT:
-            raise ValueError(f"geom {name!r}: the capsule leans out of the plane of planar=True")
-        end_on = planar and abs(turn[1, 2]) > 0.5
-        ends = [centre] if end_on else [centre - along, centre + along]
-    radius = keep("radius", size[0])
-    labels = [name] if len(ends) == 1 else [f"{name}/{k}" for k in range(len(ends))]
-    ats = ["at"] if len(ends) == 1 else [f"at_{k}" for k in range(len(ends))]
-    return tuple(
-        ball(name=label, body=owner, radius=radius, at=keep(at, end[place]))
-        for label, at, end in zip(labels, ats, ends, strict=True)
-    )
+            seen = _silhouette(name, turn, centre, size)
+            return Polygon(name=name, body=owner, vertices=keep("vertices", seen), count=4)
+        return Box(name=name, body=owner, size=keep("size", 2.0 * size), **pose())
+    along = size[1] * turn[:, 2]
+    end_on = planar and abs(turn[1, 2]) > 0.5
+    if kind == "capsule" and planar and min(abs(turn[1, 2]), abs(abs(turn[1, 2]) - 1.0)) > EXACT:
+        raise ValueError(f"geom {name!r}: the capsule leans out of the plane of planar=True")
+    if kind == "capsule" and not end_on:
+        ends = np.stack([centre - along, centre + along])[:, flat]
+        return Capsule(name=name, body=owner, radius=keep("radius", size[0]), ends=keep("ends", ends))
+    if kind in ("sphere", "capsule"):
+        ball = Disc if planar else Sphere
+        return ball(name=name, body=owner, radius=keep("radius", size[0]), at=keep("at", centre[flat]))
+    if planar or kind not in ("cylinder", "ellipsoid", "mesh"):
+        where = " in the plane" if planar else ""
+        raise ValueError(f"geom {name!r}: no shape here for a {kind}{where}; leave it out of contacts")
+    if kind == "cylinder":
+        lengths = {"radius": keep("radius", size[0]), "half_length": keep("half_length", size[1])}
+        return Cylinder(name=name, body=owner, **lengths, **pose())
+    if kind == "ellipsoid":
+        return Ellipsoid(name=name, body=owner, semi_axes=keep("semi_axes", size), **pose())
+    hull = _hull(mj, geom) @ turn.T + centre
+    vertices = keep("vertices", hull)
+    return ConvexMesh(name=name, body=owner, vertices=vertices, count=len(hull), faces=hull_faces(hull))
 
 
-def _silhouette(name: str, turn: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """The four corners (4, 2) in the plane of the eight of a box that has an axis across it."""
+def _hull(mj: Any, geom: int) -> np.ndarray:
+    """The corners (n, 3) of the convex hull of a mesh, in the axes of its geom."""
+    from scipy.spatial import ConvexHull
+
+    mesh = int(mj.geom_dataid[geom])
+    start, number = int(mj.mesh_vertadr[mesh]), int(mj.mesh_vertnum[mesh])
+    points = np.asarray(mj.mesh_vert[start : start + number], float)
+    corners: np.ndarray = points[np.sort(ConvexHull(points).vertices)]
+    return corners
+
+
+def _silhouette(name: str, turn: np.ndarray, centre: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The four corners (4, 2) of a box that has an axis across the plane, counter-clockwise."""
     across = np.abs(turn[1])
     if not np.any(np.abs(across - 1.0) < EXACT):
         raise ValueError(f"geom {name!r}: the box leans out of the plane of planar=True")
-    axis = int(np.argmax(across))
-    front = [k for k in range(8) if not k >> axis & 1]
-    return corners[front][:, ::2]
+    first, second = (turn[::2, k] * size[k] for k in range(3) if k != int(np.argmax(across)))
+    if first[0] * second[1] < first[1] * second[0]:
+        second = -second
+    return centre[::2] + np.stack([-first - second, first - second, first + second, second - first])
 
 
 def candidate_pairs(mj: Any) -> list[Pair]:
@@ -182,14 +212,14 @@ def _oriented(mj: Any, pairs: list[Pair]) -> list[Pair]:
     ]
 
 
-def _check_kinds(mj: Any, pairs: list[Pair]) -> None:
+def _check_pairs(mj: Any, pairs: list[Pair], shapes: dict[int, Shape]) -> None:
     """Raise ValueError naming the pairs that have no contact here; nothing passes through silently."""
     missing: dict[tuple[str, str], str] = {}
     for first, second, _ in pairs:
-        kinds = kind_of(mj, first), kind_of(mj, second)
-        if kinds != ("sphere", "sphere") and not (
-            kinds[1] == "plane" and kinds[0] in ("sphere", "capsule", "box")
-        ):
+        try:
+            check_pair(shapes[first], shapes[second])
+        except ValueError:
+            kinds = kind_of(mj, first), kind_of(mj, second)
             missing.setdefault(kinds, f"{geom_name(mj, first)!r} and {geom_name(mj, second)!r}")
     if missing:
         listed = "; ".join(f"{a} and {b} (such as {pair})" for (a, b), pair in missing.items())

@@ -1,14 +1,17 @@
 """Robots from files: names, states, pairs, and what is refused by its name."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from robot_parts import FLOOR, robot
+from helpers.robot_parts import FLOOR, robot
 
 import jaxcontact as jc
+from jaxcontact.geometry import num_contacts
 from jaxcontact.io.mjcf import IgnoredOptionWarning
 from jaxcontact.io.mjcf_shapes import candidate_pairs
 from jaxcontact.models.robots import file_of
+from jaxcontact.terms import contact_gaps
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -123,10 +126,10 @@ REFUSED = {
         "actuator 'gimbal': a position gain on a free or ball joint",
     ),
     "no joints": (f"<mujoco><worldbody>{FLOOR}</worldbody></mujoco>", "no joints: nothing moves"),
-    "cylinder": (
-        f'<mujoco><worldbody>{FLOOR}<body><freejoint/><geom name="can" type="cylinder" size="1 1"/></body>'
-        "</worldbody></mujoco>",
-        "no contacts between cylinder and plane .such as 'can' and 'floor'",
+    "cylinders": (
+        '<mujoco><worldbody><geom name="table" type="box" size="1 1 1"/>'
+        '<body><freejoint/><geom name="can" type="cylinder" size="1 1"/></body></worldbody></mujoco>',
+        "no contacts between box and cylinder .such as 'table' and 'can'",
     ),
     "broken": ("<mujoco><worldbody>", "source: MuJoCo cannot read the text: XML"),
     "massless": (
@@ -180,3 +183,42 @@ def test_what_is_ignored_is_said_once():
 def test_what_leaves_the_plane_is_named(text, message):
     with pytest.raises(ValueError, match=message):
         jc.load_mjcf(text, planar=True)
+
+
+def test_shapes_of_a_file_are_where_mujoco_has_them(rng):
+    """Least gaps of every kind of shape over the floor, at random poses, against MuJoCo's distances."""
+    corners = " ".join(f"{x:.6f}" for x in rng.normal(size=30))
+    kinds = {
+        "ball": 'type="sphere" size="0.3"',
+        "pill": 'type="capsule" size="0.1 0.4"',
+        "crate": 'type="box" size="0.2 0.3 0.4"',
+        "can": 'type="cylinder" size="0.2 0.3"',
+        "egg": 'type="ellipsoid" size="0.2 0.3 0.4"',
+        "rock": 'type="mesh" mesh="rock"',
+    }
+    bodies = "".join(
+        f'<body name="{name}"><freejoint/><geom name="{name}" pos="0.1 0.2 0.3" euler="20 30 40" '
+        f'contype="1" conaffinity="2" {kind}/></body>'
+        for name, kind in kinds.items()
+    )
+    text = (
+        f'<mujoco><asset><mesh name="rock" vertex="{corners}"/></asset><worldbody>'
+        f'<geom name="floor" type="plane" size="9 9 1" contype="2" conaffinity="1"/>{bodies}</worldbody></mujoco>'
+    )
+    mj = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(mj)
+    model = jc.load_mjcf(mj)
+    gaps = jax.jit(lambda q: contact_gaps(model.system, model.params, q))
+    owner = [pair[0] for pair in model.system.structure.pairs]
+    sizes = [num_contacts(3, model.system.structure.shape_table, (p,)) for p in model.system.structure.pairs]
+    assert sorted(owner) == sorted(kinds)
+    for _ in range(5):
+        q = rng.normal(size=mj.nq)
+        q.reshape(-1, 7)[:, 2] += 5.0
+        q.reshape(-1, 7)[:, 3:] /= np.linalg.norm(q.reshape(-1, 7)[:, 3:], axis=1, keepdims=True)
+        data.qpos[:] = q
+        mujoco.mj_kinematics(mj, data)
+        found = np.asarray(gaps(jnp.asarray(q)))
+        for name, rows in zip(owner, np.split(found, np.cumsum(sizes)[:-1]), strict=True):
+            expected = mujoco.mj_geomDistance(mj, data, mj.geom(name).id, mj.geom("floor").id, 100.0, None)
+            np.testing.assert_allclose(rows.min(), expected, rtol=1e-9, atol=1e-9, err_msg=name)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from robot_files import ZOO
+from helpers.robot_files import ZOO
 
 import jaxcontact as jc
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from robot_files import on_floor
+from helpers.robot_files import on_floor
 
 import jaxcontact as jc
 
