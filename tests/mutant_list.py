@@ -164,13 +164,6 @@ MUTANTS = [
         "tests/solvers/test_lcp.py::test_status_ray",
     ),
     Mutant(
-        "lcp: huge positive entries hide violations",
-        "solvers/lcp.py",
-        "unit = jnp.maximum(jnp.max(-w), ",
-        "unit = jnp.maximum(jnp.max(jnp.abs(w)), ",
-        "tests/solvers/test_lcp.py::test_huge_and_tiny_numbers_are_not_silent",
-    ),
-    Mutant(
         "lcp: NaN in the input is not told",
         "solvers/lcp.py",
         "flag(~finite | ~jnp.all(jnp.isfinite(z)), Status.NONFINITE)",
@@ -297,11 +290,11 @@ MUTANTS = [
         "tests/impact/analysis/test_assumptions.py::test_equal_outcomes_count_once",
     ),
     Mutant(
-        "unique_steps: two outcomes are none",
+        "unique_steps: three outcomes are none",
         "impact/analysis/assumptions.py",
         "several = int(np.sum(count > 1))",
-        "several = int(np.sum(count > 2))",
-        "tests/impact/analysis/test_assumptions.py::test_a_step_with_two_outcomes_is_one_with_several",
+        "several = int(np.sum(count > 3))",
+        "tests/impact/analysis/test_assumptions.py::test_several_outcomes_where_it_fails",
     ),
     Mutant(
         "unique_steps: the bound from below stands for that from above",

@@ -10,7 +10,6 @@ from scipy.stats import beta
 
 import jaxcontact as jc
 from jaxcontact.impact import unique_steps
-from jaxcontact.impact.analysis import assumptions
 from jaxcontact.impact.analysis.assumptions import _count_outcomes
 from jaxcontact.impact.sampling.by_modes import tabulate
 
@@ -77,14 +76,6 @@ def test_equal_outcomes_count_once():
     )  # fmt: skip
     count = _count_outcomes(*tabulate(terms), jnp.array([[2.0, -1.0]]), jnp.array([[0.6, 0.7]]))
     assert count.tolist() == [1]
-
-
-def test_a_step_with_two_outcomes_is_one_with_several(monkeypatch):
-    terms, v, settings = load("compass_gait")
-    counts = np.resize([1, 2, 1, 3], 1000)
-    monkeypatch.setattr(assumptions, "_count_outcomes", lambda *_: counts)
-    found = unique_steps(terms, v, num_samples=1000, **settings)
-    assert (found.num_several, found.most) == (500, 3)
 
 
 def test_mistakes_are_named():
