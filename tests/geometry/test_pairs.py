@@ -146,5 +146,7 @@ def test_a_sphere_rests_on_a_box_of_the_world():
     state = jc.State(q=jnp.array([1.45, 0.0, 0.3, 1, 0, 0, 0]), v=jnp.zeros(6), t=jnp.asarray(0.0))
     terms = jc.contact_terms(jc.System(made, jc.free_poses), params, state)
     assert bool(terms.active[0])
-    np.testing.assert_allclose(terms.J_n[0], [0, 0, 1, 0, 0, 0], atol=1e-12)  # the step is a, and does not move
+    np.testing.assert_allclose(
+        terms.J_n[0], [0, 0, 1, 0, 0, 0], atol=1e-12
+    )  # the step is a, and does not move
     np.testing.assert_allclose(np.linalg.norm(terms.J_t[0, :, 3:]), 0.1 * np.sqrt(2.0), atol=1e-12)
