@@ -7,6 +7,7 @@ import pytest
 from helpers.robot_files import on_floor
 
 import jaxcontact as jc
+from jaxcontact.simulate.discrete import lagrangian
 
 pytest.importorskip("mujoco")
 
@@ -153,3 +154,15 @@ def test_questions_asked_wrongly():
         jc.forward_kinematics(system, params, [0.0])
     with pytest.raises(ValueError, match=r"controls: expected shape \(12,\), got \(18,\)"):
         jc.actuator_forces(system, params, state, jnp.zeros(18))
+
+
+def test_the_lagrangian_of_a_robot_is_that_of_its_tree(rng):
+    """Not of point masses at the origins of bodies."""
+    model = jc.models.half_cheetah()
+    v = jnp.asarray(rng.normal(size=9))
+    state = model.state.replace(q=model.state.q + 0.3 * v, v=v)
+    free = model.params.replace(tree=model.params.tree.replace(stiffness=jnp.zeros(9)))
+    energies = (e(model.system, free, state) for e in (jc.kinetic_energy, jc.potential_energy))
+    kinetic, potential = energies
+    found = lagrangian(model.system, free, state.q, state.v)
+    np.testing.assert_allclose(found, kinetic - potential, rtol=1e-13)

@@ -23,11 +23,9 @@ def as_tree(name):
     """A planar model of the papers, through its MJCF text."""
     with pytest.warns(IgnoredOptionWarning):
         model = jc.load_mjcf(mjcf(name), planar=True)
-    # What stands for nothing in MuJoCo, points and massless bodies, is nothing here.
-    params = model.params
-    constants = {key: jnp.where(x == SMALL, 0.0, x) for key, x in params.constants.items()}
+    params = model.params  # bodies without mass have a little in MuJoCo
     nothing = {key: jnp.where(getattr(params, key) == LIGHT, 0.0, getattr(params, key)) for key in MASSES}
-    return model.replace(params=params.replace(constants=constants, **nothing))
+    return model.replace(params=params.replace(**nothing))
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -46,7 +44,9 @@ def test_planar_models_both_ways(name, rng):
     (M, bias, J), expected = (mechanics(m.system, m.params, state) for m in (tree, model))
     np.testing.assert_allclose(M, expected[0], **EXACT)
     np.testing.assert_allclose(bias, expected[1], rtol=1e-11, atol=1e-10)
-    np.testing.assert_allclose(J, expected[2], **EXACT)
+    radii = [float(x) for key, x in tree.params.constants.items() if key.endswith("radius")]
+    points = np.isclose(radii, SMALL).any()  # small balls, as MuJoCo has no points
+    np.testing.assert_allclose(J, expected[2], rtol=1e-11, atol=2 * SMALL if points else 1e-11)
 
 
 def by_poses(system):
