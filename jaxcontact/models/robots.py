@@ -13,7 +13,7 @@ from jaxcontact.mechanics.system import Model
 
 def file_of(name: str) -> str:
     """The XML text of a robot of the package."""
-    return (resources.files("jaxcontact.models") / "robots" / f"{name}.xml").read_text()
+    return (resources.files("jaxcontact.models") / "mjcf" / f"{name}.xml").read_text()
 
 
 def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> Model:
