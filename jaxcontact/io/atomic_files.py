@@ -22,7 +22,7 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f"{target.name}.tmp")
+    temporary = temporary_of(target)
     try:
         with open(temporary, "wb") as file:
             write(file)
@@ -37,3 +37,8 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def temporary_of(path: Path) -> Path:
+    """Where the contents of a file are until they are whole; one that is left there means nothing."""
+    return path.with_name(f"{path.name}.tmp")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.io import fingerprint
+from jaxcontact.io.atomic_files import replace_file
 
 FORMAT = "jaxcontact optimisation, 2"
 
@@ -49,19 +49,11 @@ class Steps:
 
 
 def save(path: Path, about: Mapping[str, Any], run: Steps) -> None:
-    """Write everything a run needs to go on, by renaming a temporary file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    leaves: dict[str, Any] = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
-    temporary = path.with_name(f"{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        np.savez(
-            file, about=np.array(json.dumps(about)), costs=np.array(run.costs),
-            residuals=np.array(run.residuals), visited=np.array(run.visited), doubtful=np.array(run.doubtful),
-            **leaves,
-        )  # fmt: skip
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    """Write everything a run needs to go on."""
+    arrays: dict[str, Any] = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
+    arrays |= {"about": np.array(json.dumps(about)), "doubtful": np.array(run.doubtful)}
+    arrays |= {name: np.array(getattr(run, name)) for name in ("costs", "residuals", "visited")}
+    replace_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:

@@ -27,6 +27,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.io import fingerprint
+from jaxcontact.io.atomic_files import replace_file
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.falsify import check_starts, run_many
@@ -168,14 +169,8 @@ def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -
 def _save(path: str | os.PathLike[str] | None, about: Mapping[str, Any], rows: list[np.ndarray]) -> None:
     if path is None:
         return
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        np.savez(file, about=np.array(json.dumps(about)), rows=np.array(rows))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    arrays = {"about": np.array(json.dumps(about)), "rows": np.array(rows)}
+    replace_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
 
 def _load(path: str | os.PathLike[str] | None, about: Mapping[str, Any]) -> list[np.ndarray]:

@@ -30,6 +30,7 @@ import numpy as np
 
 from jaxcontact.impact.sampling.stream import Chunk, ImpactSamples, Stream
 from jaxcontact.io import fingerprint
+from jaxcontact.io.atomic_files import replace_file, temporary_of
 
 FORMAT = "jaxcontact impact samples, 2"  # a new number where the same draws end in other bits
 MANIFEST, JOURNAL = "manifest.json", "finished.jsonl"
@@ -162,7 +163,7 @@ def _opened(folder: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
         present = {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
         if MANIFEST in present and JOURNAL not in present:
             raise _damage(folder, f"{JOURNAL} is missing")
-        if MANIFEST not in present and (set(present) - {JOURNAL, _temporary(path).name}):
+        if MANIFEST not in present and (set(present) - {JOURNAL, temporary_of(path).name}):
             raise ValueError(
                 f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder"
             )
@@ -288,29 +289,16 @@ def _write_all(file: BinaryIO, data: memoryview) -> None:
 
 
 def _write_whole(path: Path, start: bytes, empty: int = 0) -> None:
-    """A new file, by renaming a temporary one: `start`, then `empty` bytes of claimed space."""
-    temporary = _temporary(path)
-    try:
-        with open(temporary, "wb") as file:
-            file.write(start)
-            file.flush()
-            if empty and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), len(start), empty)
-            file.truncate(len(start) + empty)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """A new file: `start`, then `empty` bytes of claimed space."""
 
+    def write(file: BinaryIO) -> None:
+        file.write(start)
+        file.flush()
+        if empty and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), len(start), empty)
+        file.truncate(len(start) + empty)
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f"{path.name}.tmp")
+    replace_file(path, write)
 
 
 @contextlib.contextmanager
