@@ -321,7 +321,7 @@ def test_fingerprint_tells_systems_apart():
 def test_fingerprint_is_the_same_in_another_process():
     here = Path(__file__).resolve().parent
     code = (
-        "import test_system as t, jaxcontact as jc; print(t.walker(t.hip_spring).fingerprint, "
+        f"import {__name__} as t, jaxcontact as jc; print(t.walker(t.hip_spring).fingerprint, "
         "t.box().fingerprint, jc.models.ramone().system.fingerprint)"
     )
     path = os.pathsep.join([str(here), str(Path(jc.__file__).resolve().parents[1])])

@@ -45,7 +45,10 @@ def turned_by_gyroscopes(
     ahead = v + 0.5 * dt * implicit.solve_spd(mass, force[:, None])[:, 0]
     K = jax.jacfwd(inertial)(ahead)
     skew = 0.5 * dt * (K.T - K) / 3.0
-    return jnp.linalg.solve(mass - skew, (mass + skew) @ v), force
+    # (M - S) v' = (M + S) v, times (M + S) M^-1: a matrix that is symmetric positive definite.
+    back = implicit.solve_spd(mass, skew)
+    turned = implicit.solve_spd(mass - skew @ back, ((mass + skew) @ (v + back @ v))[:, None])[:, 0]
+    return turned, force
 
 
 def _free_turned(system: System, params: Params, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_array, check_type
 from jaxcontact.mechanics import actuators, dynamics, kinematics
 from jaxcontact.mechanics.system import (
@@ -153,7 +154,8 @@ def forward_dynamics(system: System, params: Params, state: State, tau: jax.Arra
     check_mechanism(system, params, state)
     check_array("tau", tau)
     M = mass_matrix(system, params, state.q)
-    return jax.scipy.linalg.solve(M, tau - bias(system, params, state), assume_a="pos")
+    force = tau - bias(system, params, state)
+    return implicit.solve_spd(M, force[:, None])[:, 0]
 
 
 def actuator_forces(system: System, params: Params, state: State, controls: jax.Array) -> jax.Array:
