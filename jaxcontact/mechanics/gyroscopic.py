@@ -46,8 +46,8 @@ def turned_by_gyroscopes(
     K = jax.jacfwd(inertial)(ahead)
     skew = 0.5 * dt * (K.T - K) / 3.0
     # (M - S) v' = (M + S) v, times (M + S) M^-1: a matrix that is symmetric positive definite.
-    back = implicit.solve_spd(mass, skew)
-    turned = implicit.solve_spd(mass - skew @ back, ((mass + skew) @ (v + back @ v))[:, None])[:, 0]
+    response = implicit.solve_spd(mass, skew)
+    turned = implicit.solve_spd(mass - skew @ response, ((mass + skew) @ (v + response @ v))[:, None])[:, 0]
     return turned, force
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -234,7 +235,7 @@ class _Run:
         gradient, a = (jax.ShapeDtypeStruct(n, jacobian.dtype) for n in (s.shape, (r.size, s.size)))
         update = self._update.trace(s, state, gradient, r, a)
         return fingerprint.versions() | {
-            "optax version": optax.__version__,
+            "optax version": version("optax"),
             "platform": jax.default_backend(),
             "controls0": fingerprint.of_numbers(controls0),
             "objective and constraints": fingerprint.of_program(motion),
