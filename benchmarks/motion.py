@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.runner import Case
 from jaxcontact import models, optimize, simulate, viz
-from jaxcontact.optimize.impact_design import Problem
+from jaxcontact.optimize.impact_design import DesignEquations
 from jaxcontact.status import Status
 
 IMPACTS, PEER_IMPACTS, SWING = 10_000, 60, 0.2
@@ -183,7 +183,7 @@ def _design(differences: bool) -> Callable[[], dict[str, Any]]:
     rest = (0, 1), 2, LENGTHS, models.trex_params, (0,), None, 1e-3
 
     def run() -> dict[str, Any]:
-        problem = Problem(model.system, model.params, model.state, *rest)
+        problem = DesignEquations(model.system, model.params, model.state, *rest)
         found = problem.nearest(differences=differences)
         return {
             "evaluations": problem.evaluations,

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.robot_files import on_floor
-from jaxcontact.simulate.discrete import lagrangian
 
 import jaxcontact as jc
+from jaxcontact.simulate.variational.discrete_mechanics import lagrangian
 
 pytest.importorskip("mujoco")
 

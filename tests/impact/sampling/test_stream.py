@@ -176,7 +176,7 @@ import hashlib, sys, jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 jax.distributed.initialize(f"localhost:{sys.argv[1]}", 2, int(sys.argv[2]))
 import jaxcontact as jc
-from jaxcontact.impact import processes, stream
+from jaxcontact.impact.sampling import processes, stream
 processes.SLAB = 1000
 stream.PILOT, stream.GROWTH = 8, 100  # later blocks of "visited" meet new modes
 model = jc.models.compass_gait()
