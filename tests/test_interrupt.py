@@ -69,8 +69,9 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
 
 def test_an_interrupt_while_a_thread_works_ends_the_process_with_one_line() -> None:
     code = """
-import os, signal, threading, time
-from jaxcontact import cli
+import os, signal, sys, threading, time
+import jaxcontact.cli
+cli = sys.modules["jaxcontact.cli.main"]
 cli._parser = lambda: type("", (), {"parse_args": staticmethod(lambda: None)})
 def run(options):
     os.kill(os.getpid(), signal.SIGINT)
