@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-import shape_cases as cases
+from helpers import shape_cases as cases
 
 from jaxcontact import geometry
 from jaxcontact.geometry.cylinders import FLAT

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-import shape_cases as cases
+from helpers import shape_cases as cases
 
 from jaxcontact import geometry
 

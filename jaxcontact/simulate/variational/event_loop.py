@@ -118,7 +118,8 @@ def run(
 
         def moving(c: _Carry) -> jax.Array:
             unfinished = (c.node.t < t_end) | jnp.any(approaching(c.node))
-            return unfinished & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
+            goes_on = (bad == 0) & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
+            return unfinished & goes_on
 
         def turn(c: _Carry) -> _Carry:
             c, piece = _turn(system, params, setting, t_end, dt, unused, c)
