@@ -248,13 +248,6 @@ MUTANTS = [
         "tests/impact/laws/test_anitescu_potra.py::test_bad_numbers_set_bits_in_their_world_alone",
     ),
     Mutant(
-        "laws: modes with pulling impulses",
-        "solvers/contact_modes.py",
-        "jnp.where(rests, along, zero)",
-        "zero",
-        "tests/impact/laws/test_anitescu_potra.py::test_compass_gait_has_three_outcomes_and_pivoting_finds_one_of_them",
-    ),
-    Mutant(
         "coverage: a bound without confidence",
         "impact/analysis/coverage.py",
         "bound = betaincinv(k + 1.0, ",
