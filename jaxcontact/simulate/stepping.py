@@ -38,8 +38,9 @@ def rollout(
         system: the mechanism (static).
         params: its numbers.
         state: where it starts.
-        controls: (T, nu) generalized forces beside gravity and the forces of the system, nu = nu; or a policy
-            (params, state, t, memory, key) -> (u, memory), a module-level function or a pytree.
+        controls: (T, nu) controls of the actuators; without actuators nu = nv, and they are generalized
+            forces beside gravity and the forces of the system. Or a policy (params, state, t, memory, key) ->
+            (u, memory), a module-level function or a pytree.
         stepper: the method, such as `Compliant()`.
         dt: s.
         key: for the policy, which gets it folded with the number of the step, and for the stepper.
