@@ -81,8 +81,8 @@ def solve_chain(sweeps: Sweeps, rhs: jax.Array) -> jax.Array:
         kept = b[:, 1::2] - _product(sweep.right, y) - _earlier(_product(sweep.left, y), 1)
         return jnp.concatenate([kept, none], 1), y
 
-    def up(kept: jax.Array, found: tuple[Sweeps, jax.Array]) -> tuple[jax.Array, None]:
-        sweep, y = found
+    def up(kept: jax.Array, blocks_above: tuple[Sweeps, jax.Array]) -> tuple[jax.Array, None]:
+        sweep, y = blocks_above
         pulled = _product(jnp.swapaxes(sweep.left, 0, 1), _later(kept[:, :half], 1))
         pulled = pulled + _product(jnp.swapaxes(sweep.right, 0, 1), kept[:, :half])
         first = _product(sweep.inverse, y - pulled)
@@ -90,8 +90,8 @@ def solve_chain(sweeps: Sweeps, rhs: jax.Array) -> jax.Array:
         return pairs.reshape(*kept.shape), None
 
     _, y = lax.scan(down, blocks, sweeps)
-    found, _ = lax.scan(up, jnp.zeros_like(blocks), (sweeps, y), reverse=True)
-    return jnp.moveaxis(found, 1, 0).reshape(-1, *rhs.shape[1:])[: rhs.shape[0]]
+    blocks_above, _ = lax.scan(up, jnp.zeros_like(blocks), (sweeps, y), reverse=True)
+    return jnp.moveaxis(blocks_above, 1, 0).reshape(-1, *rhs.shape[1:])[: rhs.shape[0]]
 
 
 def as_blocks(x: jax.Array, size: int, fill: float = 0.0) -> jax.Array:

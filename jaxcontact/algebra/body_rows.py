@@ -88,11 +88,11 @@ def take(array: jax.Array, index: Sequence[int], axis: int) -> jax.Array:
 
 def _places(keys: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Lists that together name every contact whose key is wanted, at the place where it is; -1 elsewhere."""
-    found: dict[tuple[int, int], list[int]] = {}
+    contacts: dict[tuple[int, int], list[int]] = {}
     for contact, key in enumerate(keys):
-        found.setdefault(key, []).append(contact)
-    most = max((len(found.get(key, [])) for key in wanted), default=0)
-    return [[[*found.get(key, []), *[-1] * most][m] for key in wanted] for m in range(most)]
+        contacts.setdefault(key, []).append(contact)
+    most = max((len(contacts.get(key, [])) for key in wanted), default=0)
+    return [[[*contacts.get(key, []), *[-1] * most][m] for key in wanted] for m in range(most)]
 
 
 def _by_body(G: BodyRows, x: jax.Array) -> jax.Array:

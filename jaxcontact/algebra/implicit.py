@@ -78,7 +78,7 @@ def attach(
 
     Derivative: dx = -J^-1 d residual, any order, forward and reverse, as exact as `correct`.
     """
-    found, tree = jax.tree.flatten(root)
+    values, tree = jax.tree.flatten(root)
     leaves, structure = jax.tree.flatten(data)
     as_data = functools.partial(jax.tree.unflatten, structure)
     as_root = functools.partial(jax.tree.unflatten, tree)
@@ -89,7 +89,7 @@ def attach(
     def solution(given: list[Any], x: list[Any], rhs: list[Any]) -> list[Any]:
         return jax.tree.leaves(correct(as_data(given), as_root(x), as_root(rhs)))
 
-    return as_root(_root.bind(*found, *leaves, count=len(found), residual=equations, correct=solution))
+    return as_root(_root.bind(*values, *leaves, count=len(values), residual=equations, correct=solution))
 
 
 def _same(*arrays: Any, count: int, **_: Any) -> list[Any]:

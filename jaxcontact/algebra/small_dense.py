@@ -121,17 +121,19 @@ def cholesky_lanes(matrix: jax.Array) -> jax.Array:
     if n <= UNROLLED:
         columns, rest = [], matrix
         for k in range(n):
-            found = column(rest, 0)
-            columns.append(jnp.concatenate([jnp.zeros((k, *found.shape[1:]), found.dtype), found]))
-            rest = rest[1:, 1:] - found[1:, None] * found[None, 1:]
+            pivot_column = column(rest, 0)
+            columns.append(
+                jnp.concatenate([jnp.zeros((k, *pivot_column.shape[1:]), pivot_column.dtype), pivot_column])
+            )
+            rest = rest[1:, 1:] - pivot_column[1:, None] * pivot_column[None, 1:]
             rest = lax.optimization_barrier(rest)  # else the compiler repeats it inside every use
         return jnp.stack(columns, axis=1)
     index = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
 
     def eliminate(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         rest, factor = carry
-        found = jnp.where(index >= k, column(rest, k), 0.0)
-        return rest - found[:, None] * found[None, :], factor.at[:, k].set(found)
+        pivot_column = jnp.where(index >= k, column(rest, k), 0.0)
+        return rest - pivot_column[:, None] * pivot_column[None, :], factor.at[:, k].set(pivot_column)
 
     return lax.fori_loop(0, n, eliminate, (matrix, jnp.zeros_like(matrix)))[1]
 

@@ -87,22 +87,22 @@ def command(options: argparse.Namespace) -> int:
         print(f"  {options.checkpoint} holds {stored} samples", file=sys.stderr)
     laps.end("load")
     try:
-        samples, found = _sampled(options, model, terms, settings, stored, laps)
+        samples, tallied = _sampled(options, model, terms, settings, stored, laps)
     except ValueError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(error.strerror or str(error)) from None
-    summary = summarise(options.model, terms, found, settings, samples.complete, laps, stored)
-    found_coverage = None
+    summary = summarise(options.model, terms, tallied, settings, samples.complete, laps, stored)
+    measured = None
     if options.coverage:
-        found_coverage = _coverage(options, model, terms, settings)
-        summary["coverage"] = coverage_summary(found_coverage)
+        measured = _coverage(options, model, terms, settings)
+        summary["coverage"] = coverage_summary(measured)
         laps.end("coverage")
-    summary["files"] = [str(path) for path in write(options, model, terms, samples, settings, found_coverage)]
+    summary["files"] = [str(path) for path in write(options, model, terms, samples, settings, measured)]
     laps.end("draw")
     summary["seconds_spent"] = dict(laps)
     print(json.dumps(summary, indent=2) if options.json else as_text(summary))
-    return _exit_status(found)
+    return _exit_status(tallied)
 
 
 def _sampled(
@@ -119,7 +119,7 @@ def _sampled(
     if options.checkpoint:
         about = {"model": options.model, "system": model.system.fingerprint}
         reduce = functools.partial(_gathered, terms)
-        found, parts = impact.sample(**full, checkpoint=options.checkpoint, about=about, reduce=reduce)
+        tallied, parts = impact.sample(**full, checkpoint=options.checkpoint, about=about, reduce=reduce)
         samples = _joined(parts)
     else:
         visited = settings["selection"] == "visited"
@@ -128,9 +128,9 @@ def _sampled(
         impact.sample(**full | {"num_samples": min(512, options.samples) if visited else 1, "progress": None})
         laps.end("compile")
         samples = jax.block_until_ready(impact.sample(**full))
-        found = tally(samples, terms)
+        tallied = tally(samples, terms)
     laps.end("sample")
-    return samples, found
+    return samples, tallied
 
 
 def _max_steps(options: argparse.Namespace, model: Model) -> int:
@@ -165,8 +165,8 @@ def _gathered(terms: ContactTerms, before: Parts | None, samples: impact.ImpactS
     part = tally(samples, terms)
     if before is None:
         return part, [samples]
-    found, first = before
-    return found + part, first + ([samples] if found.number < SHOWN else [])
+    so_far, first = before
+    return so_far + part, first + ([samples] if so_far.number < SHOWN else [])
 
 
 def _joined(parts: list[impact.ImpactSamples]) -> impact.ImpactSamples:
@@ -202,14 +202,14 @@ def _reporter(stored: int, wait: float = 2.0, every: float = 1.0) -> Progress:
     return report
 
 
-def _exit_status(found: Tally) -> int:
+def _exit_status(tally: Tally) -> int:
     """1, and a line on standard error, if a sample failed otherwise than by running out of steps."""
-    if found.first_failed is None:
+    if tally.first_failed is None:
         return 0
-    number, step = found.first_failed
+    number, step = tally.first_failed
     print(
-        f"jaxcontact: {found.failed} samples failed with "
-        f"{Status.describe(found.status & int(Status.FAILURES & ~Status.UNTERMINATED))}, the first is "
+        f"jaxcontact: {tally.failed} samples failed with "
+        f"{Status.describe(tally.status & int(Status.FAILURES & ~Status.UNTERMINATED))}, the first is "
         f"sample {number} in step {step}",
         file=sys.stderr,
     )

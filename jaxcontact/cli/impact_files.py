@@ -103,8 +103,8 @@ def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
 def _ends(simultaneous: np.ndarray, sequences: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The outcomes of other laws by short labels: "simultaneous 1", "A first"."""
     numbers = [f" {i + 1}" for i in range(len(simultaneous))] if len(simultaneous) > 1 else [""]
-    found = {f"simultaneous{number}": each for number, each in zip(numbers, simultaneous)}
-    return found | {label.rpartition(", ")[2]: path[-1] for label, path in sequences.items()}
+    ends = {f"simultaneous{number}": each for number, each in zip(numbers, simultaneous)}
+    return ends | {label.rpartition(", ")[2]: path[-1] for label, path in sequences.items()}
 
 
 def _title(name: str) -> str:

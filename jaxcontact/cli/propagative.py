@@ -22,19 +22,19 @@ SAME_OUTCOME = 1e-9  # relative to |v|_M
 
 def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
     """Outcomes of `propagate_all` and their orders, xi, the theorem that makes them one; ready for JSON."""
-    found, sequences, valid = impact.propagate_all(
+    velocities, sequences, valid = impact.propagate_all(
         terms, v, max_outcomes=MAX_OUTCOMES, max_reflections=MAX_REFLECTIONS
     )
     contacts = contact_names(terms.phi.shape[0])
     outcomes = []
     for i in np.flatnonzero(np.asarray(valid)):
         order = np.asarray(sequences.order)[i, : int(sequences.length[i])]
-        normal = np.asarray(terms.J_n) @ np.asarray(found[i])
+        normal = np.asarray(terms.J_n) @ np.asarray(velocities[i])
         outcomes.append(
             {
                 "order": " ".join(contacts[c] for c in order),
                 "minimal": bool(sequences.minimal[i]),
-                "v_plus": np.asarray(found[i]).tolist(),
+                "v_plus": np.asarray(velocities[i]).tolist(),
                 "normal_velocity": {c: float(u) for c, u in zip(contacts, normal, strict=True)},
             }
         )

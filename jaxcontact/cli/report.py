@@ -29,7 +29,7 @@ class Laps(dict[str, float]):
 def summarise(
     name: str,
     terms: ContactTerms,
-    found: Tally,
+    tally: Tally,
     settings: dict[str, Any],
     complete: bool,
     laps: Laps,
@@ -39,7 +39,7 @@ def summarise(
 
     Args:
         name: of the mechanism.
-        found: the tally of all samples.
+        tally: of all samples.
         settings: of `sample`.
         complete: whether all solutions of every step were candidates.
         laps: the run took "sample", and where that was apart "compile".
@@ -47,24 +47,24 @@ def summarise(
     """
     contacts = {}
     for i, contact in enumerate(contact_names(terms.phi.shape[0])):
-        if bool(terms.active[i]) and found.terminated:
-            axes = ("normal", "tangential", "tangential2")[: found.low.shape[1]]
+        if bool(terms.active[i]) and tally.terminated:
+            axes = ("normal", "tangential", "tangential2")[: tally.low.shape[1]]
             contacts[contact] = {
-                axis: [float(found.low[i, k]), float(found.high[i, k])] for k, axis in enumerate(axes)
+                axis: [float(tally.low[i, k]), float(tally.high[i, k])] for k, axis in enumerate(axes)
             }
-    computed = found.number - stored
+    computed = tally.number - stored
     return {
         "model": name,
-        "samples": found.number,
+        "samples": tally.number,
         **settings,
         "complete": complete,
-        "outcomes": dict(named_shares(found.kinds, terms)),
+        "outcomes": dict(named_shares(tally.kinds, terms)),
         "contact_velocity": contacts,
-        "energy_ratio": list(found.energy) if found.terminated else [],
-        "terminated": found.terminated / found.number,
-        "failures": Status.describe(found.status & ~int(Status.UNTERMINATED)),
-        "lcps_per_sample": found.steps / found.number,
-        "worst_residual": found.worst_residual,
+        "energy_ratio": list(tally.energy) if tally.terminated else [],
+        "terminated": tally.terminated / tally.number,
+        "failures": Status.describe(tally.status & ~int(Status.UNTERMINATED)),
+        "lcps_per_sample": tally.steps / tally.number,
+        "worst_residual": tally.worst_residual,
         "compile_seconds": laps.get("compile"),
         "seconds": laps["sample"],
         "microseconds_per_sample": 1e6 * laps["sample"] / computed if computed else 0.0,
@@ -117,13 +117,13 @@ def _times(summary: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def coverage_summary(found: Coverage) -> dict[str, Any]:
+def coverage_summary(coverage: Coverage) -> dict[str, Any]:
     """What a coverage statement says about its largest set; distances in kg^(1/2) m/s."""
     return {
-        "samples": int(found.num_set[-1]),
-        "confidence": found.confidence,
-        "at_most": [float(share) for share in found.shares],
-        "farther_than": [float(r) if math.isfinite(r) else None for r in found.radius[-1]],
+        "samples": int(coverage.num_set[-1]),
+        "confidence": coverage.confidence,
+        "at_most": [float(share) for share in coverage.shares],
+        "farther_than": [float(r) if math.isfinite(r) else None for r in coverage.radius[-1]],
     }
 
 

@@ -69,18 +69,18 @@ def _chart(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"stability_{options.chart}_{options.points}"
     begin = time.perf_counter()
-    found = stability.chart(
+    chart = stability.chart(
         make_body, grid, num_samples=options.samples, seed=options.seed,
         checkpoint=folder / f"{stem}.npz", progress=_bar(),
     )  # fmt: skip
     picture = folder / f"{stem}.png"
-    viz.plot_stability_chart(found, title=TITLES[options.chart]).savefig(picture, dpi=110)
-    counts = {region.name.lower(): int(np.sum(found.region == region)) for region in stability.Region}
+    viz.plot_stability_chart(chart, title=TITLES[options.chart]).savefig(picture, dpi=110)
+    counts = {region.name.lower(): int(np.sum(chart.region == region)) for region in stability.Region}
     summary = {
         "chart": options.chart,
-        "points": int(found.region.size),
+        "points": int(chart.region.size),
         **counts,
-        "contradictions": found.contradictions,
+        "contradictions": chart.contradictions,
         "seconds": time.perf_counter() - begin,
         "files": [str(picture), str(folder / f"{stem}.npz")],
     }
@@ -89,7 +89,7 @@ def _chart(options: argparse.Namespace) -> int:
     else:
         for name, value in summary.items():
             print(f"  {name:<16} {value if not isinstance(value, float) else f'{value:.1f}'}")
-    return int(found.contradictions > 0)
+    return int(chart.contradictions > 0)
 
 
 def _bar() -> stability.Progress:

@@ -64,21 +64,21 @@ def find_entry(
     away = -(1.0 + TIE) * eps  # a little beyond the band, or an entry refused would be met again
     ready = armed & (ready | (values[0] < away))
     hidden = armed & ~ready & (rate < 0) & (values[0] <= TIE * eps) & (values[1] >= 0)
-    found = jnp.zeros_like(armed)
+    crossed = jnp.zeros_like(armed)
     low = jnp.zeros_like(rate)
     level = jnp.zeros_like(rate)
     for k in range(1, len(SAMPLES)):
         below, above = values[k - 1], values[k]
         enters = armed & ready & (below < -eps) & (above >= -eps)
         returns = armed & ~ready & (below < 0) & (above >= 0)
-        first = (enters | returns) & ~found
+        first = (enters | returns) & ~crossed
         low = jnp.where(first, SAMPLES[k - 1], low)
         level = jnp.where(first & enters, -eps, level)
-        found |= first
+        crossed |= first
         ready |= armed & (above < away)
     theta = lax.cond(
-        jnp.any(found),
-        lambda: jnp.where(found, _root(values, level, low), jnp.inf),
+        jnp.any(crossed),
+        lambda: jnp.where(crossed, _root(values, level, low), jnp.inf),
         lambda: jnp.full_like(rate, jnp.inf),
     )
     guard = jnp.argmin(theta).astype(jnp.int32)

@@ -167,10 +167,10 @@ def _check_functions(es: EventSystem, inputs: Inputs) -> int:
     if es.jump is not None:
         calls.append(("jump", lambda: es.after(x0, jnp.int32(0), params)))
     for name, call in calls:
-        found = jax.eval_shape(call)
-        if found.shape != x0.shape or found.dtype != x0.dtype:
+        result = jax.eval_shape(call)
+        if result.shape != x0.shape or result.dtype != x0.dtype:
             raise ValueError(
-                f"{name}: expected {x0.dtype} of shape {x0.shape} as x0, got {found.dtype} of {found.shape}"
+                f"{name}: expected {x0.dtype} of shape {x0.shape} as x0, got {result.dtype} of {result.shape}"
             )
     return m
 

@@ -72,6 +72,6 @@ def _shortest(points: np.ndarray) -> np.ndarray:
     heavy = 1e4  # weight of sum(w) = 1; the sum is normalised afterwards
     a = np.concatenate([points.T / scale, np.full((1, points.shape[0]), heavy)])
     w, _ = nnls(a, np.concatenate([np.zeros(points.shape[1]), [heavy]]))
-    found = (w / np.sum(w)) @ points
+    nearest = (w / np.sum(w)) @ points
     # What is left of components that cancel is rounding; methods that scale each component would blow it up.
-    return np.where(np.abs(found) <= CANCELLED * np.max(np.abs(points), axis=0), 0.0, found)
+    return np.where(np.abs(nearest) <= CANCELLED * np.max(np.abs(points), axis=0), 0.0, nearest)

@@ -202,8 +202,8 @@ class DesignEquations:
     def solve(self) -> tuple[Params, State, DesignReport]:
         """The nearest design, with the equations met to round-off."""
         before = self.values(self.start)
-        found = self.nearest()
-        z = self._polished(found.x if np.all(np.isfinite(found.x)) else self.start)
+        minimum = self.nearest()
+        z = self._polished(minimum.x if np.all(np.isfinite(minimum.x)) else self.start)
         after = self.values(z)
         params, state = _placed(*self._static[2:], self._static[0], self.params, self.state,
                                 jnp.asarray(z * self.size))  # fmt: skip
@@ -215,7 +215,7 @@ class DesignEquations:
             status |= int(Status.PENETRATION)
         report = DesignReport(
             cosine_before=float(before[0]), cosine=float(after[0]), target=self.target, gaps=gaps,
-            distance=float(np.linalg.norm(z - self.start)), iterations=int(found.nit),
+            distance=float(np.linalg.norm(z - self.start)), iterations=int(minimum.nit),
             evaluations=self.evaluations, status=np.uint32(status),
         )  # fmt: skip
         return params, state, report

@@ -69,13 +69,13 @@ def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
     if not path.exists():
         return None
     try:
-        with np.load(path) as data:
-            found = {name: data[name] for name in data.files}
-        there = json.loads(str(found["about"])) if "about" in found else {"format": None}
+        with np.load(path) as file:
+            data = {name: file[name] for name in file.files}
+        there = json.loads(str(data["about"])) if "about" in data else {"format": None}
         if there["format"] != about["format"]:
             there, about = ({"format": each["format"]} for each in (there, about))
         differences = fingerprint.differences(there, about)
-        run = None if differences else _steps(found, state)
+        run = None if differences else _steps(data, state)
     except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
     if differences:
@@ -86,13 +86,13 @@ def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
     return run
 
 
-def _steps(found: Mapping[str, np.ndarray], state: Any) -> Steps:
+def _steps(data: Mapping[str, np.ndarray], state: Any) -> Steps:
     leaves, tree = jax.tree.flatten(state)
-    kept = [jnp.asarray(found[f"state_{i}"], jnp.result_type(leaf)) for i, leaf in enumerate(leaves)]
+    kept = [jnp.asarray(data[f"state_{i}"], jnp.result_type(leaf)) for i, leaf in enumerate(leaves)]
     return Steps(
         state=jax.tree.unflatten(tree, kept),
-        costs=found["costs"].tolist(),
-        residuals=found["residuals"].tolist(),
-        visited=list(found["visited"]),
-        doubtful=bool(found["doubtful"]),
+        costs=data["costs"].tolist(),
+        residuals=data["residuals"].tolist(),
+        visited=list(data["visited"]),
+        doubtful=bool(data["doubtful"]),
     )

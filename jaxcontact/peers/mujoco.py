@@ -184,14 +184,14 @@ def _lifted(at: Any, normal: tuple[float, float], angle: float) -> np.ndarray:
 def _contact_geoms(model: Model) -> list[tuple[str, str]]:
     """Names of the two geoms of every contact, in the order of our contacts."""
     structure = model.system.structure
-    found = []
+    geoms = []
     for a, b in structure.pairs:
         corners = getattr(structure.shape(a), "corners", None)
         if corners is None:
-            found.append((a, b))
+            geoms.append((a, b))
         else:
-            found += [(f"{a}{k}", b) for k in corners]
-    return found
+            geoms += [(f"{a}{k}", b) for k in corners]
+    return geoms
 
 
 def _box(model: Model) -> str:

@@ -147,7 +147,7 @@ def local_terms(system: System, params: Params, state: State, *, e: float | jax.
     touching = np.flatnonzero(np.asarray(terms.active))
     if not 1 <= touching.size <= MAX_CONTACTS:
         raise ValueError(f"state: expected 1 to {MAX_CONTACTS} active contacts, got {touching.size}")
-    found = LocalTerms(
+    local = LocalTerms(
         M=terms.M,
         J_n=terms.J_n[touching],
         J_t=terms.J_t[touching, 0],
@@ -155,8 +155,8 @@ def local_terms(system: System, params: Params, state: State, *, e: float | jax.
         e=jnp.broadcast_to(jnp.asarray(e, terms.M.dtype), (touching.size,)),
         force=-bias(system, params, rest),
     )
-    _check_terms(found)
-    return found
+    _check_terms(local)
+    return local
 
 
 def _seen(*arrays: Any) -> bool:

@@ -150,14 +150,14 @@ def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
     known = {"stable": Region.CERTIFIED, "unstable": Region.AMBIGUOUS, "undecided": Region.UNDECIDED}
     for i, body in enumerate(bodies):
         try:
-            found = certify(body)
+            certificate = certify(body)
         except ValueError as error:
             if "not an equilibrium" not in str(error):
                 raise
             region[i] = Region.NO_EQUILIBRIUM
             continue
-        region[i] = known[found.verdict]
-        margin[i] = found.residuals.get("margin", 0.0) if found.verdict == "stable" else 0.0
+        region[i] = known[certificate.verdict]
+        margin[i] = certificate.residuals.get("margin", 0.0) if certificate.verdict == "stable" else 0.0
     return region, margin
 
 

@@ -142,13 +142,13 @@ def proves(
 
     With `supply`, multipliers that `certificate.gram` lacks are asked of it and stored there.
     """
-    found = [_function(body, V) for V in certificate.V]
+    candidates = [_function(body, V) for V in certificate.V]
     if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
         return False
-    if not _positive(body, found, [exact(V.weights) for V in certificate.V]):
+    if not _positive(body, candidates, [exact(V.weights) for V in certificate.V]):
         return False
     elastic = any(body.e.num)  # without restitution the energy never rises
-    functions = [energy(body), *found] if elastic else found
+    functions = [energy(body), *candidates] if elastic else candidates
     first = 0 if elastic else 1
     return all(_never_rises(every, f, certificate.gram, first + k, supply) for k, f in enumerate(functions))
 
@@ -232,23 +232,23 @@ def _copositive(form: Rational, multipliers: Any) -> bool:
     return is_positive_semidefinite((form - shift).num)
 
 
-def _positive(body: Exact, found: list[Function], weights: list[Rational]) -> bool:
+def _positive(body: Exact, functions: list[Function], weights: list[Rational]) -> bool:
     """Whether the maximum of the energy and the functions is positive at every state but rest."""
     nv, normal = body.nv, body.normal.num
-    if not found:
+    if not functions:
         return gaps_hold(body) and rank(normal) == nv
-    if len(found) == 1:
+    if len(functions) == 1:
         rows = joined([body.force[None], body.normal])
         if len(weights[0]) != 1 + body.nc or any(x <= 0 for x in weights[0].num):
             return False
-        if not (weights[0] @ rows).equals(found[0].linear) or rank(rows.num) != nv:
+        if not (weights[0] @ rows).equals(functions[0].linear) or rank(rows.num) != nv:
             return False
-        shifted = (q + weights[0][0] * body.M for q in found[0].quadratics)
+        shifted = (q + weights[0][0] * body.M for q in functions[0].quadratics)
         return all(is_positive_definite(each.num) for each in shifted)
     drift = null_space(normal)
-    if len(found) != 2 or len(drift) != 1 or not gaps_hold(body):
+    if len(functions) != 2 or len(drift) != 1 or not gaps_hold(body):
         return False
-    along = [function.linear.num @ drift[0] for function in found]
+    along = [function.linear.num @ drift[0] for function in functions]
     return bool(along[0] * along[1] < 0)
 
 

@@ -62,15 +62,15 @@ def common_direction(rows: Sequence[Row], size: int) -> Row | None:
         return None
     if size == 2:
         ((a, b),) = rows
-        found = [b, -a]
+        minors = [b, -a]
     elif size == 3:
         (a, b, c), (d, e, f) = rows
-        found = [b * f - c * e, c * d - a * f, a * e - b * d]
+        minors = [b * f - c * e, c * d - a * f, a * e - b * d]
     elif size == 4:
         (a, b, c, d), (e, f, g, h), (p, q, r, s) = rows
         ef, eg, eh = e * q - f * p, e * r - g * p, e * s - h * p
         fg, fh, gh = f * r - g * q, f * s - h * q, g * s - h * r
-        found = [
+        minors = [
             b * gh - c * fh + d * fg,
             c * eh - a * gh - d * eg,
             a * fh - b * eh + d * ef,
@@ -79,4 +79,4 @@ def common_direction(rows: Sequence[Row], size: int) -> Row | None:
     else:
         null = null_space(whole(rows).reshape(len(rows), size))
         return null[0].tolist() if len(null) == 1 else None
-    return found if any(found) else None
+    return minors if any(minors) else None

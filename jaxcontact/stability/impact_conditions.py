@@ -71,12 +71,12 @@ def impacts(body: Exact, i: int) -> list[Impact]:
     if not det:
         raise Unprovable(f"the impulse at contact {i} is not determined")
     need = -(n + body.e[i] * n)
-    found = []
+    outcomes = []
     if mu.num:
         along = Rational(gtt * unit, det) * need + Rational(gnt * unit, det) * t
         across = Rational(-gnt * unit, det) * need - Rational(gnn * unit, det) * t
         cone = stack([(mu * along - across).num, (mu * along + across).num], body.nv)
-        found.append(Impact("stick", joined([along[None], across[None]]).simplified(), primitive(cone)))
+        outcomes.append(Impact("stick", joined([along[None], across[None]]).simplified(), primitive(cone)))
     for kind, sign in (("P", 1), ("N", -1)):
         pivot = gnn * mu.den - sign * mu.num * gnt
         if pivot == 0:
@@ -87,8 +87,8 @@ def impacts(body: Exact, i: int) -> list[Impact]:
         drag = Rational(-sign * mu.num, mu.den) * size
         after = t + Rational(gnt, unit) * size + Rational(gtt, unit) * drag
         impulse = joined([size[None], drag[None]]).simplified()
-        found.append(Impact(kind, impulse, primitive(sign * after.num[None])))
-    return found
+        outcomes.append(Impact(kind, impulse, primitive(sign * after.num[None])))
+    return outcomes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,17 +122,19 @@ def _befores(body: Exact, i: int, method: str) -> list[_Before]:
         return [_Before("any", [], [approach], nothing)]
     if method == "full":
         return [_Before("any", [], flying, _start(body, Rational(time)))]
-    found = []
+    situations = []
     for k in range(body.nc):
         if k == i and body.bounces(i):
             bounce = Rational(-2 * fall.den, fall.num) * n
-            found.append(_Before(f"bounce {i}", [], [approach], _start(body, bounce), 1 + i))
+            situations.append(_Before(f"bounce {i}", [], [approach], _start(body, bounce), 1 + i))
         elif k != i:
-            found.append(_Before(f"on {k}", [body.normal.num[k]], [approach], nothing))
+            situations.append(_Before(f"on {k}", [body.normal.num[k]], [approach], nothing))
             if body.bounces(k):
                 since = _row(body.normal[k], body.fall[k] * Rational(1, 2))
-                found.append(_Before(f"from {k}", [], [*flying, since], _start(body, Rational(time)), 1 + k))
-    return found
+                situations.append(
+                    _Before(f"from {k}", [], [*flying, since], _start(body, Rational(time)), 1 + k)
+                )
+    return situations
 
 
 def _afters(body: Exact, i: int, method: str) -> list[_After]:
@@ -145,7 +147,7 @@ def _afters(body: Exact, i: int, method: str) -> list[_After]:
 
 def jumps(body: Exact, method: str) -> list[Jump]:
     """The conditions over every impact with what lies before and after it."""
-    found = []
+    conditions = []
     for i in range(body.nc):
         kinds = impacts(body, i)
         ends = [_end(body, i, kind) for kind in kinds]
@@ -153,7 +155,9 @@ def jumps(body: Exact, method: str) -> list[Jump]:
         for before, (kind, end) in itertools.product(
             _befores(body, i, method), zip(kinds, ends, strict=True)
         ):
-            found += _jumps(body, f"impact {i} {kind.kind}, {before.name}", before, kind.valid, end, afters)
+            conditions += _jumps(
+                body, f"impact {i} {kind.kind}, {before.name}", before, kind.valid, end, afters
+            )
         n = body.normal.num[i]
         along, across = n @ body.M_inv.num @ n, n @ body.M_inv.num @ body.tangent.num[i]
         ratio = body.mu[i] * Rational(abs(across) * body.normal.den, along * body.tangent.den)
@@ -162,8 +166,8 @@ def jumps(body: Exact, method: str) -> list[Jump]:
             for kind, end in zip(kinds, ends, strict=True):
                 if kind.kind == "stick":
                     name = f"impact {i} stick, sliding"
-                    found += _jumps(body, name, sliding, kind.valid, end, [("", [], 0)])
-    return found
+                    conditions += _jumps(body, name, sliding, kind.valid, end, [("", [], 0)])
+    return conditions
 
 
 def _end(body: Exact, i: int, kind: Impact) -> Rational:
@@ -183,14 +187,14 @@ def _jumps(
     hit = np.concatenate([end.num * (common // end.den), still])
     table = np.concatenate([flight[:, :nv], hit, flight[:, nv:]], axis=1)
     at_least = stack([*before.at_least, np.concatenate([valid, zeros(len(valid), size - nv)], axis=1)], size)
-    found = []
+    conditions = []
     for ending, closing, after in afters:
         closed = [np.concatenate([end.num @ body.normal.num[k], still[:, 0]]) for k in closing]
         rays, lines = cone_generators(stack([*before.equal, *closed], size), at_least)
         z = np.concatenate([rays, lines]) if len(lines) else rays
         if len(z):
-            found.append(Jump(name + ending, primitive(z @ table), len(rays), before.function, after))
-    return found
+            conditions.append(Jump(name + ending, primitive(z @ table), len(rays), before.function, after))
+    return conditions
 
 
 def conditions(body: Exact, method: str) -> Conditions:
@@ -218,12 +222,12 @@ def jump_forms(jumps: Sequence[Jump], function: Function) -> list[Rational]:
     quadratics = [q.num * (2 * den // q.den) for q in function.quadratics]
     start, end, total, time = parts(np.concatenate([jump.table for jump in jumps]))
     along = total @ (function.linear.num * (den // function.linear.den))
-    found, at = [], 0
+    forms, at = [], 0
     for jump in jumps:
         here = slice(at, at + len(jump.table))
         at += len(jump.table)
         product = np.outer(time[here], along[here])
         first = start[here] @ quadratics[jump.before] @ start[here].T
         last = end[here] @ quadratics[jump.after] @ end[here].T
-        found.append(Rational(first - last - product - product.T, den))
-    return found
+        forms.append(Rational(first - last - product - product.T, den))
+    return forms

@@ -46,8 +46,8 @@ def margin(body: Body) -> float:
     Raises:
         ValueError: no equilibrium, bad numbers in the body.
     """
-    found = certify(body)
-    return found.residuals["margin"] if found.verdict == "stable" else 0.0
+    certificate = certify(body)
+    return certificate.residuals["margin"] if certificate.verdict == "stable" else 0.0
 
 
 def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]:
@@ -156,7 +156,7 @@ def _rows_with_tangents(here: Ints, there: Ints) -> np.ndarray:
     """Rows that matter up to a positive factor, divided by the size of their largest entry."""
     if here.shape != there.shape:
         raise ValueError("other rows")
-    found = np.zeros(here.shape, complex)
+    rows = np.zeros(here.shape, complex)
     for i, (row, moved) in enumerate(zip(here.tolist(), there.tolist(), strict=True)):
         _, at = max((abs(x), k) for k, x in enumerate(row))
         p, q = abs(row[at]), abs(moved[at])
@@ -166,8 +166,8 @@ def _rows_with_tangents(here: Ints, there: Ints) -> np.ndarray:
             tangent = ((y * p - x * q) << SMALL) / (p * q)
             if abs(tangent) > LARGE:
                 raise ValueError("other rows")
-            found[i, k] = complex(x / p, TANGENT * tangent)
-    return found
+            rows[i, k] = complex(x / p, TANGENT * tangent)
+    return rows
 
 
 def certified_end(
@@ -194,10 +194,10 @@ def certified_end(
 
     def stable(value: float) -> bool:
         try:
-            found = certify(make_body(value))
+            certificate = certify(make_body(value))
         except ValueError:  # no equilibrium there
             return False
-        return found.verdict == "stable" and check(found)
+        return certificate.verdict == "stable" and check(certificate)
 
     if not stable(inside):
         raise ValueError(f"inside: expected a value with a certificate, got {inside:g}")

@@ -31,18 +31,18 @@ Base = list[tuple[int, ...]]
 
 
 def _times(p: Poly, q: Poly) -> Poly:
-    found: Poly = {}
+    product: Poly = {}
     for (a, x), (b, y) in itertools.product(p.items(), q.items()):
         key = tuple(i + k for i, k in zip(a, b, strict=True))
-        found[key] = found.get(key, 0.0) + x * y
-    return found
+        product[key] = product.get(key, 0.0) + x * y
+    return product
 
 
 def _plus(p: Poly, q: Poly, scale: float = 1.0) -> Poly:
-    found = dict(p)
+    total = dict(p)
     for key, y in q.items():
-        found[key] = found.get(key, 0.0) + scale * y
-    return found
+        total[key] = total.get(key, 0.0) + scale * y
+    return total
 
 
 def _linear(row: Any) -> Poly:
@@ -51,10 +51,10 @@ def _linear(row: Any) -> Poly:
 
 
 def _power(p: Poly, n: int, size: int) -> Poly:
-    found: Poly = {(0,) * size: 1.0}
+    power: Poly = {(0,) * size: 1.0}
     for _ in range(n):
-        found = _times(found, p)
-    return found
+        power = _times(power, p)
+    return power
 
 
 def _monomials(size: int, degree: int) -> list[tuple[int, ...]]:
@@ -68,10 +68,10 @@ def _bases(size: int) -> tuple[Base, Base]:
 
 def _compose(monomial: tuple[int, ...], forms: list[Poly], size: int) -> Poly:
     """A monomial in (z, theta, u, v, omega) with linear forms in `size` variables put in."""
-    found: Poly = {(0,) * size: 1.0}
+    product: Poly = {(0,) * size: 1.0}
     for form, n in zip(forms, monomial, strict=True):
-        found = _times(found, _power(form, n, size)) if n else found
-    return found
+        product = _times(product, _power(form, n, size)) if n else product
+    return product
 
 
 class _Program:

@@ -115,10 +115,10 @@ def primitive(rows: Ints) -> Ints:
 
 def directions(rows: Ints) -> np.ndarray:
     """Rows as floats, each divided by the power of two above its largest entry."""
-    found = np.zeros(rows.shape)
+    floats = np.zeros(rows.shape)
     for i, (row, size) in enumerate(zip(rows.tolist(), sizes(rows), strict=True)):
-        found[i] = [x / (1 << size) for x in row]
-    return found
+        floats[i] = [x / (1 << size) for x in row]
+    return floats
 
 
 def sizes(rows: Ints) -> list[int]:
@@ -159,9 +159,9 @@ def _cleared(row: list[int], by: list[int], column: int) -> list[int]:
     if not x:
         return row
     x, y = (x, y) if y > 0 else (-x, -y)
-    found = [a * y - b * x for a, b in zip(row, by, strict=True)]
-    factor = math.gcd(*found)
-    return [a // factor for a in found] if factor > 1 else found
+    combination = [a * y - b * x for a, b in zip(row, by, strict=True)]
+    factor = math.gcd(*combination)
+    return [a // factor for a in combination] if factor > 1 else combination
 
 
 def rank(rows: Ints) -> int:

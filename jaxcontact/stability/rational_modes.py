@@ -151,13 +151,13 @@ def _accelerations(body: Exact, word: str) -> list[Rational]:
         unbounded, free = cone_generators(matrix, identity(len(pushes)))
         if len(free) or np.any(unbounded @ accelerations):
             raise Unprovable(f"in mode {word} the contact forces are not determined")
-    found: dict[tuple[Any, ...], Rational] = {}
+    corners: dict[tuple[Any, ...], Rational] = {}
     for chosen in itertools.combinations(range(len(pushes)), rank(matrix)):
         part = solve(matrix[:, chosen], rhs)
         if part is not None and all(c >= 0 for c in part.num):
             corner = _pushed(body, part, accelerations[list(chosen)])
-            found[*corner.num.tolist(), corner.den] = corner
-    return list(found.values())
+            corners[*corner.num.tolist(), corner.den] = corner
+    return list(corners.values())
 
 
 def _pushed(body: Exact, forces: Rational, accelerations: Ints) -> Rational:
@@ -199,15 +199,15 @@ def starting_mode(body: Exact) -> tuple[str | None, bool]:
 
 def rates(body: Exact, *, flight: bool) -> list[Rate]:
     """The conditions along every mode but rest; `flight` adds the mode without contact."""
-    found = []
+    conditions = []
     for word in mode_words(body.nc):
         if set(word) == {"F"} and not flight:
             continue
         accelerations = mode_accelerations(body, word)
         rays, lines = mode_cone(body, word) if accelerations else (zeros(0, 1), zeros(0, 1))
         if len(rays) or len(lines):
-            found += [Rate(word, a, rays, lines) for a in accelerations]
-    return found
+            conditions += [Rate(word, a, rays, lines) for a in accelerations]
+    return conditions
 
 
 def rate_values(rate: Rate, function: Function, generators: Ints) -> Ints:

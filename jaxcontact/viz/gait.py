@@ -19,12 +19,12 @@ COLOURS = ("tab:blue", "tab:orange")
 def contact_intervals(trajectory: EventTrajectory) -> list[list[tuple[float, float]]]:
     """Per leg the intervals of ground contact, s, of a `spring_legged` model's trajectory."""
     t, _, down = _used(trajectory)
-    found: list[list[tuple[float, float]]] = []
+    intervals: list[list[tuple[float, float]]] = []
     for leg in np.moveaxis(down, 1, 0):
         edges = np.flatnonzero(np.diff(np.concatenate([[False], leg, [False]]).astype(int)))
         ends = [float(t[min(int(i), t.size - 1)]) for i in edges]
-        found.append(list(zip(ends[::2], ends[1::2], strict=True)))
-    return found
+        intervals.append(list(zip(ends[::2], ends[1::2], strict=True)))
+    return intervals
 
 
 def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = None) -> Figure:

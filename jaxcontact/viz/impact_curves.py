@@ -116,9 +116,9 @@ def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict
     None unless just two contacts are active. In single steps, because the velocities in between are wanted.
     """
     active = [int(i) for i in np.flatnonzero(np.asarray(terms.active))]
-    found: dict[str, np.ndarray] = {}
+    paths: dict[str, np.ndarray] = {}
     if len(active) != 2:
-        return found
+        return paths
     for order in (active, active[::-1]):
         path, place = [np.asarray(v)], 0
         for _ in range(MAX_IMPACTS):
@@ -128,8 +128,8 @@ def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict
             contact = order[place] if approaching[order[place]] else order[1 - place]
             place = 1 - order.index(contact)
             path.append(_after_one(terms, contact, path[-1]))
-        found[f"one at a time, {labels[order[0]]} first"] = np.stack(path)
-    return found
+        paths[f"one at a time, {labels[order[0]]} first"] = np.stack(path)
+    return paths
 
 
 def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:

@@ -24,13 +24,13 @@ def outcomes_of(v: Any, nv: int) -> dict[str, np.ndarray]:
         ValueError: one is not finite or has another length.
     """
     given = {} if v is None else dict(v) if isinstance(v, Mapping) else {"after": v}
-    found = {}
+    velocities = {}
     for label, value in given.items():
         array = np.asarray(value, float)
         if array.shape != (nv,) or not np.all(np.isfinite(array)):
             raise ValueError(f"v: expected finite ({nv},) for {label!r}, got shape {array.shape}")
-        found[label] = array
-    return found
+        velocities[label] = array
+    return velocities
 
 
 def arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None:

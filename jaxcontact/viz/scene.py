@@ -68,11 +68,11 @@ def scene_of(system: System, params: Params, state: State) -> Scene:
 def _places(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, ...]:
     structure = system.structure
     positions, rotations = body_frames(system, params, q)
-    found = geometry.candidates(
+    contacts = geometry.candidates(
         2, structure.bodies, structure.shape_table, structure.pairs, positions, rotations, params.constants
     )
     angles = system.poses(structure, q, params)[1]
-    return positions, rotations, angles, found.point, found.normal, found.tangents
+    return positions, rotations, angles, contacts.point, contacts.normal, contacts.tangents
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -100,7 +100,7 @@ def revolute_joints(system: System, params: Params, state: State) -> list[tuple[
     at_origin = np.concatenate([at_origin, np.zeros_like(at_origin[:1])])
     turning = np.concatenate([turning, np.zeros_like(turning[:1])])
     tolerance = 1e-9 if places.dtype == np.float64 else 1e-4
-    found: list[tuple[int, int, np.ndarray]] = []
+    joints: list[tuple[int, int, np.ndarray]] = []
     for i in range(count):
         for j in [*range(i + 1, count), count]:
             spin, drift = turning[i] - turning[j], at_origin[i] - at_origin[j]
@@ -110,8 +110,8 @@ def revolute_joints(system: System, params: Params, state: State) -> list[tuple[
             x, y = -(drift[1] @ spin) / square, (drift[0] @ spin) / square
             rest = drift + np.stack([-y * spin, x * spin])
             if np.max(np.abs(rest)) <= tolerance * max(1.0, float(np.max(np.abs(linear)))):
-                found.append((i, -1 if j == count else j, np.array([x, y])))
-    return found
+                joints.append((i, -1 if j == count else j, np.array([x, y])))
+    return joints
 
 
 def contact_velocities(scene: Scene, v: np.ndarray) -> np.ndarray:

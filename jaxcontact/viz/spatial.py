@@ -157,13 +157,15 @@ def _contacts(system: System, params: Params, state: State) -> _Contacts:
     structure, constants = system.structure, params.constants
     terms = contact_terms(system, params, state)
     frames = body_frames(system, params, state.q)
-    found = geometry.candidates(
+    contacts = geometry.candidates(
         3, structure.bodies, structure.shape_table, structure.pairs, *frames, constants
     )
-    frame = np.concatenate([np.asarray(found.normal)[:, None], np.asarray(found.tangents)], axis=1)
+    frame = np.concatenate([np.asarray(contacts.normal)[:, None], np.asarray(contacts.tangents)], axis=1)
     J = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)
     low, high = _extent(system, params, *(np.asarray(x) for x in frames))
-    return _Contacts(np.asarray(found.point), np.einsum("cfd,cfv->cdv", frame, J), float(np.max(high - low)))
+    return _Contacts(
+        np.asarray(contacts.point), np.einsum("cfd,cfv->cdv", frame, J), float(np.max(high - low))
+    )
 
 
 def _draw_contacts(
