@@ -4,9 +4,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
 # Compiling is most of the time of the tests; test-all has the programs that users run.
-QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0"
+QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 # What took a while to compile is kept for the next run of the tests.
-KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3
+KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
 .PHONY: demo test test-all lint bench clean
 
