@@ -18,19 +18,9 @@ from jaxcontact import geometry
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import body_rows
 from jaxcontact.algebra.body_rows import BodyRows
-from jaxcontact.mechanics.system import (
-    Motion,
-    Params,
-    State,
-    System,
-    body_frames,
-    check_mechanism,
-    free_poses,
-    free_rates,
-    mass_matrix,
-    position_rate,
-    tangent_jacobian,
-)
+from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian
+from jaxcontact.mechanics.motion_equations import body_frames, free_rates, mass_matrix
+from jaxcontact.mechanics.system import Motion, Params, State, System, check_mechanism, free_poses
 
 CONTACT_TOLERANCE = 1e-6  # m; a gap below it is a touching contact, below minus it a penetration
 

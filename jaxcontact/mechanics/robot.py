@@ -8,18 +8,9 @@ import jax.numpy as jnp
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_array, check_type
 from jaxcontact.mechanics import actuators, dynamics, kinematics
-from jaxcontact.mechanics.system import (
-    Mechanics,
-    Params,
-    State,
-    Structure,
-    System,
-    bias,
-    body_frames,
-    check_mechanism,
-    mass_matrix,
-    tangent_jacobian,
-)
+from jaxcontact.mechanics.configuration import tangent_jacobian
+from jaxcontact.mechanics.motion_equations import bias, body_frames, mass_matrix
+from jaxcontact.mechanics.system import Mechanics, Params, State, Structure, System, check_mechanism
 
 
 def _count_controls(structure: Structure) -> int:

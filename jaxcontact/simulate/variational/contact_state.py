@@ -12,7 +12,9 @@ import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.mechanics.configuration import position_rate
+from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts
 from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities

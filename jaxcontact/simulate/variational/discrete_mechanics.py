@@ -18,7 +18,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, rotations, small_dense
-from jaxcontact.mechanics.system import Params, State, System, position_rate, retract
+from jaxcontact.mechanics.configuration import position_rate, retract
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.terms import contact_gaps, contact_velocities
 

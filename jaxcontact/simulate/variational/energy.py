@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
-from jaxcontact.mechanics.system import Params, State, System, retract
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of
 from jaxcontact.simulate.variational.discrete_mechanics import (
     MidpointStep,

@@ -14,7 +14,8 @@ import numpy as np
 
 from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
-from jaxcontact.mechanics.system import Params, State, System, mass_matrix
+from jaxcontact.mechanics.motion_equations import mass_matrix
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.impact_event import Law
