@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_type
-from jaxcontact.mechanics.configuration import tangent_jacobian, velocity_map
+from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian, velocity_map
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism, free_poses
 
 
@@ -49,6 +49,27 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
     return jnp.einsum("b,bdi,bdj->ij", params.mass, linear, linear) + jnp.einsum(
         "br,bri,brj->ij", inertia, angular, angular
     )
+
+
+def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Kinetic energy, and that of gravity, zero at the world's origin, J.
+
+    Derivative: exact, any order.
+    """
+    structure = system.structure
+    if system.mechanics is not None:
+        kinetic = 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v
+        return kinetic, system.mechanics.gravity_energy(structure, q, params)
+    # Of the velocities of the bodies: one derivative of the poses, where the mass matrix takes nv of them.
+    (x, turned), (x_dot, turning) = jax.jvp(
+        lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
+    )
+    if structure.dim == 2:
+        spin = turning[:, None]
+    else:
+        spin = jax.vmap(rotations.vee)(jnp.einsum("bji,bjk->bik", turned, turning))
+    twice = jnp.sum(params.mass * jnp.sum(x_dot**2, axis=1)) + jnp.sum(_inertia(system, params) * spin**2)
+    return 0.5 * twice, -jnp.sum(params.mass * (x @ params.gravity))
 
 
 def bias(system: System, params: Params, state: State) -> jax.Array:

@@ -137,7 +137,7 @@ Drive = Callable[[Structure, State, Params], jax.Array]
 Constraints = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Array]]
 
 
-class Motion(NamedTuple):
+class FrameMotion(NamedTuple):
     """Frames (nb, dim), (nb, dim, dim) of bodies in world axes, and the rates of both."""
 
     position: jax.Array
@@ -155,7 +155,7 @@ class Mechanics:
         bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
         gravity_energy: (structure, q, params) -> potential energy of gravity, J.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
-        motion: (structure, q, v, params) -> `Motion`, and its rate while v stays as it is.
+        motion: (structure, q, v, params) -> `FrameMotion`, and its rate while v stays as it is.
         point_jacobians: (structure, q, params, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
@@ -167,7 +167,7 @@ class Mechanics:
     bias: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
     spring_energy: Callable[..., jax.Array]
-    motion: Callable[..., tuple[Motion, Motion]]
+    motion: Callable[..., tuple[FrameMotion, FrameMotion]]
     point_jacobians: Callable[..., jax.Array]
     drive: Callable[..., jax.Array]
     yielding: Callable[..., tuple[jax.Array, jax.Array]]
