@@ -31,6 +31,11 @@ class Variational(Record):
     Raises:
         TypeError: a law that is no callable.
         ValueError: `max_impacts` is no integer >= 1.
+
+    Status: as `variational`, and PENETRATION for every step that starts too deep.
+
+    Derivative: as `variational`, also by controls and the numbers of the law; NaN from a step on that has more
+        impacts than are kept.
     """
 
     impact: Any = None

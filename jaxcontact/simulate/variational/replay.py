@@ -55,7 +55,8 @@ def _motion_jvp(
         return replay(system, numbers, impact_setting(choice, numbers, memory), found)
 
     _, tangent = jax.jvp(again, (numbers,), tangents[:1])
-    remembered = jax.tree.map(jnp.zeros_like, tangents[1])  # it decides only which impacts are plastic
+    # What is remembered decides only which impacts are plastic.
+    remembered = tangents[1]._replace(last=jnp.zeros_like(found.memory.last))
     return (found.trajectory, found.memory), (tangent, remembered)
 
 
