@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from jaxcontact.mechanics import kinetic_energy as kinetic_energy
     from jaxcontact.mechanics import point_jacobian as point_jacobian
     from jaxcontact.mechanics import potential_energy as potential_energy
+    from jaxcontact.mechanics.configuration import retract as retract
+    from jaxcontact.mechanics.configuration import velocity_map as velocity_map
+    from jaxcontact.mechanics.motion_equations import bias as bias
+    from jaxcontact.mechanics.motion_equations import mass_matrix as mass_matrix
     from jaxcontact.mechanics.system import Model as Model
     from jaxcontact.mechanics.system import Params as Params
     from jaxcontact.mechanics.system import State as State
     from jaxcontact.mechanics.system import Structure as Structure
     from jaxcontact.mechanics.system import Symmetry as Symmetry
     from jaxcontact.mechanics.system import System as System
-    from jaxcontact.mechanics.system import bias as bias
     from jaxcontact.mechanics.system import free_poses as free_poses
-    from jaxcontact.mechanics.system import mass_matrix as mass_matrix
-    from jaxcontact.mechanics.system import retract as retract
-    from jaxcontact.mechanics.system import velocity_map as velocity_map
     from jaxcontact.optimize import gaits as gaits
     from jaxcontact.precision import PrecisionWarning as PrecisionWarning
     from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
@@ -108,6 +108,8 @@ else:
             "precision": ("PrecisionWarning",),
             "solvers.lcp": ("LcpInfo", "Lemke", "solve_lcp"),
             "status": ("FailureError", "Status", "raise_if_failed"),
+            "mechanics.configuration": ("retract", "velocity_map"),
+            "mechanics.motion_equations": ("bias", "mass_matrix"),
             "mechanics.system": (
                 "Model",
                 "Params",
@@ -115,11 +117,7 @@ else:
                 "Structure",
                 "Symmetry",
                 "System",
-                "bias",
                 "free_poses",
-                "mass_matrix",
-                "retract",
-                "velocity_map",
             ),
             "terms": ("ConstraintTerms", "ContactTerms", "constraint_terms", "contact_terms"),
         },

@@ -7,6 +7,7 @@ tree structure (hashable, fixed at trace time); all other fields are leaves or s
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Self, dataclass_transform
 
 import jax
@@ -32,3 +33,9 @@ class Record:
     def replace(self, **changes: Any) -> Self:
         """A copy with the named fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+def callable_as_pytree(function: Callable[..., Any]) -> Any:
+    """A callable that one can hand to a jitted function: a pytree keeps its numbers, any other is static."""
+    is_leaf = jax.tree_util.all_leaves([function])
+    return jax.tree_util.Partial(function) if is_leaf else function

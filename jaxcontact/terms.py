@@ -18,19 +18,9 @@ from jaxcontact import geometry
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import body_rows
 from jaxcontact.algebra.body_rows import BodyRows
-from jaxcontact.mechanics.system import (
-    Motion,
-    Params,
-    State,
-    System,
-    body_frames,
-    check_mechanism,
-    free_poses,
-    free_rates,
-    mass_matrix,
-    position_rate,
-    tangent_jacobian,
-)
+from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian
+from jaxcontact.mechanics.motion_equations import body_frames, free_rates, mass_matrix
+from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism, free_poses
 
 CONTACT_TOLERANCE = 1e-6  # m; a gap below it is a touching contact, below minus it a penetration
 
@@ -353,7 +343,7 @@ def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Arra
     else:
         qdot = position_rate(system, q, v)
         frames, (drift, turning) = jax.jvp(lambda x: body_frames(system, params, x), (q,), (qdot,))
-    return _slip(system, params, Motion(*frames, drift, turning))
+    return _slip(system, params, FrameMotion(*frames, drift, turning))
 
 
 def _axes(found: geometry.Candidates) -> jax.Array:
@@ -361,7 +351,7 @@ def _axes(found: geometry.Candidates) -> jax.Array:
     return jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
 
 
-def _slip(system: System, params: Params, motion: Motion) -> jax.Array:
+def _slip(system: System, params: Params, motion: FrameMotion) -> jax.Array:
     """`contact_velocities` of bodies that move like this."""
     positions, orientations, drift, turning = motion
     found = _found(system, params, (positions, orientations))

@@ -33,6 +33,11 @@ def quaternion_product(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.concatenate([(aw * bw - jnp.sum(av * bv))[None], vector])
 
 
+def quaternion_conjugate(quaternion: jax.Array) -> jax.Array:
+    """The quaternion (4,) of the turn back, for one of length one."""
+    return jnp.concatenate([quaternion[:1], -quaternion[1:]])
+
+
 def quaternion_rate_map(quaternion: jax.Array) -> jax.Array:
     """Matrix (4, 3) with qdot = 1/2 q (0, omega), omega in body axes (rad/s)."""
     w, x, y, z = quaternion

@@ -14,7 +14,7 @@ class UsageError(Exception):
     """A mistake in the arguments, told in one line."""
 
 
-class Kind(NamedTuple):
+class ModelKind(NamedTuple):
     """What sort of example a ready model is.
 
     Attributes:
@@ -29,32 +29,32 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "affine_3d": Kind(),
-    "ant": Kind(3, 9),
-    "box_and_wall": Kind(2, 2, True),
-    "box_drop_3d": Kind(3, 4, True),
-    "box_on_foundation": Kind(3, 0),
-    "box_on_incline": Kind(3, 4),
-    "compass_gait": Kind(2, 2, True),
-    "disk_stack": Kind(2, 5, True),
-    "half_cheetah": Kind(2, 16),
-    "hopper": Kind(2, 8),
-    "hopper_1d": Kind(2, 1),
-    "newtons_cradle": Kind(2, 2),
-    "pendulum_joint": Kind(2, 0),
-    "pendulum_limit": Kind(2, 0),
-    "planar_walker": Kind(2, 4, True),
-    "plate_on_springs": Kind(2, 6),
-    "pressed_plate": Kind(),
-    "quadruped": Kind(3, 4),
-    "ramone": Kind(2, 2, True),
-    "rocking_block": Kind(2, 2, True),
-    "sphere_stack": Kind(3, 10),
-    "spring_legged_hexapod": Kind(),
-    "spring_legged_hopper": Kind(),
-    "swinging_cradle": Kind(2, 2),
-    "tossed_cube": Kind(3, 8),
-    "trex": Kind(2, 3),
+    "affine_3d": ModelKind(),
+    "ant": ModelKind(3, 9),
+    "box_and_wall": ModelKind(2, 2, True),
+    "box_drop_3d": ModelKind(3, 4, True),
+    "box_on_foundation": ModelKind(3, 0),
+    "box_on_incline": ModelKind(3, 4),
+    "compass_gait": ModelKind(2, 2, True),
+    "disk_stack": ModelKind(2, 5, True),
+    "half_cheetah": ModelKind(2, 16),
+    "hopper": ModelKind(2, 8),
+    "hopper_1d": ModelKind(2, 1),
+    "newtons_cradle": ModelKind(2, 2),
+    "pendulum_joint": ModelKind(2, 0),
+    "pendulum_limit": ModelKind(2, 0),
+    "planar_walker": ModelKind(2, 4, True),
+    "plate_on_springs": ModelKind(2, 6),
+    "pressed_plate": ModelKind(),
+    "quadruped": ModelKind(3, 4),
+    "ramone": ModelKind(2, 2, True),
+    "rocking_block": ModelKind(2, 2, True),
+    "sphere_stack": ModelKind(3, 10),
+    "spring_legged_hexapod": ModelKind(),
+    "spring_legged_hopper": ModelKind(),
+    "swinging_cradle": ModelKind(2, 2),
+    "tossed_cube": ModelKind(3, 8),
+    "trex": ModelKind(2, 3),
 }
 SELECTIONS = ("all", "visited", "lemke")  # of `jaxcontact.impact.sample`
 MAX_ENUMERATED = 5  # contacts in the plane of which every solution of a step can be found
@@ -64,7 +64,7 @@ METHODS = ("homogeneous", "full", "single")  # of `jaxcontact.stability.certify`
 CHARTS = ("fig2", "fig3")  # of `jaxcontact.stability.chart`
 
 
-def find_kind(name: str) -> Kind:
+def find_kind(name: str) -> ModelKind:
     """The kind of the model of this name.
 
     Raises:

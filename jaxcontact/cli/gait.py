@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxcontact import ess, optimize, viz
+from jaxcontact.cli import progress
 from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
 
@@ -37,7 +38,8 @@ def _find(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     free, info = optimize.gait(
         problem, params, free0, speed=options.speed, num_steps=options.steps,
-        checkpoint=folder / f"{stem}_{options.speed:g}_{options.steps}.checkpoint.npz", progress=_bar(),
+        checkpoint=folder / f"{stem}_{options.speed:g}_{options.steps}.checkpoint.npz",
+        progress=progress.bar(_costs),
     )  # fmt: skip
     before, after = (run_strides(problem, params, z, STRIDES) for z in (free0, free))
     _, one = optimize.gait_outcome(problem, params, free, options.speed)
@@ -89,19 +91,8 @@ def run_strides(problem: GaitProblem, params: Any, free: Any, strides: int) -> e
     return jax.block_until_ready(trajectory)
 
 
-def _bar() -> optimize.Progress:
-    start = time.perf_counter()
-    width = 24
-
-    def report(done: int, total: int, cost: float, residual: float) -> None:
-        filled = "#" * (width * done // total)
-        spent = time.perf_counter() - start
-        print(
-            f"\r  [{filled:<{width}}] {done}/{total}  cost {cost:.5f}  error {residual:.0e}  {spent:.0f} s ",
-            end="\n" if done == total else "", file=sys.stderr, flush=True,
-        )  # fmt: skip
-
-    return report
+def _costs(cost: float, residual: float) -> str:
+    return f"cost {cost:.5f}  error {residual:.0e}"
 
 
 def _text(summary: dict[str, Any]) -> str:

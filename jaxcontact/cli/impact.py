@@ -6,19 +6,17 @@ import argparse
 import functools
 import json
 import sys
-import time
 from typing import Any
 
 import jax
 import numpy as np
 
 from jaxcontact import impact, models
-from jaxcontact.cli import propagative
+from jaxcontact.cli import progress, propagative
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.impact_files import MANY_MODES, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
 from jaxcontact.impact.sampling.checkpoint import num_finished
-from jaxcontact.impact.sampling.driver import Progress
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 from jaxcontact.mechanics.system import Model
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
@@ -115,7 +113,7 @@ def _sampled(
 ) -> tuple[impact.ImpactSamples, Tally]:
     """The samples, of a checkpoint the first ones, and the tally of all."""
     full = {"terms": terms, "v": model.state.v, **settings}
-    full |= {"num_samples": options.samples, "progress": _reporter(stored)}
+    full |= {"num_samples": options.samples, "progress": progress.rate_of_samples(stored)}
     if options.checkpoint:
         about = {"model": options.model, "system": model.system.fingerprint}
         reduce = functools.partial(_gathered, terms)
@@ -173,33 +171,6 @@ def _joined(parts: list[impact.ImpactSamples]) -> impact.ImpactSamples:
     bare = [part.replace(v_minus=None) for part in parts]
     joined: impact.ImpactSamples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *bare)
     return joined.replace(v_minus=parts[0].v_minus)
-
-
-def _reporter(stored: int, wait: float = 2.0, every: float = 1.0) -> Progress:
-    """Progress on standard error once a run takes longer than `wait` seconds.
-
-    Rate and time left are those of the chunks behind `stored` samples and the first one, which compiles.
-    """
-    begin = shown = time.perf_counter()
-    start: tuple[float, int] | None = None
-
-    def report(done: int, total: int) -> None:
-        nonlocal shown, start
-        now = time.perf_counter()
-        if start is None and done > stored:
-            start = now, done
-        if now - begin < wait or (now - shown < every and done < total):
-            return
-        shown = now
-        text = f"{done:>9} of {total} samples"
-        if start is not None and done > start[1]:
-            rate = (done - start[1]) / (now - start[0])
-            text += f", {rate:,.0f} per second, {(total - done) / rate:.0f} s left"
-        print(f"\r  {text:<70}", end="", file=sys.stderr, flush=True)
-        if done == total:
-            print(file=sys.stderr)
-
-    return report
 
 
 def _exit_status(tally: Tally) -> int:

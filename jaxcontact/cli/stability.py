@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxcontact import stability, viz
+from jaxcontact.cli import progress
 from jaxcontact.stability.chart import FIGURES, biped_on_slope
 
 TITLES = {
@@ -71,7 +72,7 @@ def _chart(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     chart = stability.chart(
         make_body, grid, num_samples=options.samples, seed=options.seed,
-        checkpoint=folder / f"{stem}.npz", progress=_bar(),
+        checkpoint=folder / f"{stem}.npz", progress=progress.bar(),
     )  # fmt: skip
     picture = folder / f"{stem}.png"
     viz.plot_stability_chart(chart, title=TITLES[options.chart]).savefig(picture, dpi=110)
@@ -90,15 +91,3 @@ def _chart(options: argparse.Namespace) -> int:
         for name, value in summary.items():
             print(f"  {name:<16} {value if not isinstance(value, float) else f'{value:.1f}'}")
     return int(chart.contradictions > 0)
-
-
-def _bar() -> stability.Progress:
-    start, width = time.perf_counter(), 24
-
-    def report(done: int, total: int) -> None:
-        filled = "#" * (width * done // total)
-        spent = time.perf_counter() - start
-        end = "\n" if done == total else ""
-        print(f"\r  [{filled:<{width}}] {done}/{total}  {spent:.0f} s ", end=end, file=sys.stderr, flush=True)
-
-    return report

@@ -13,17 +13,10 @@ from jaxcontact.algebra.body_rows import Diagonal
 from jaxcontact.arguments import check_array, check_positive, check_type
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
+from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
-from jaxcontact.mechanics.system import (
-    Params,
-    State,
-    System,
-    bias,
-    check_mechanism,
-    free_masses,
-    mass_matrix,
-    retract,
-)
+from jaxcontact.mechanics.motion_equations import bias, free_masses, mass_matrix
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import constraint_terms, kept_by_body, rows_by_body
 

@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import implicit
+from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
-from jaxcontact.mechanics.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.terms import contact_gaps, contact_velocities
 
 

@@ -19,6 +19,7 @@ from jax import lax
 
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
+from jaxcontact.solvers.roots import safeguarded_newton
 
 # A guard found by interpolation at these shares of a step; five values fix the quartic that the
 # step's interpolant is, so that for linear guards nothing is lost.
@@ -94,10 +95,7 @@ def _root(values: jax.Array, level: jax.Array, low: jax.Array) -> jax.Array:
     for _ in range(_ROOT_STEPS):
         p = c[0] + x * (c[1] + x * (c[2] + x * (c[3] + x * c[4])))
         slope = c[1] + x * (2 * c[2] + x * (3 * c[3] + x * 4 * c[4]))
-        low, high = jnp.where(p < 0, x, low), jnp.where(p >= 0, x, high)
-        newton = x - p / jnp.where(slope > 0, slope, 1.0)
-        inside = (slope > 0) & (newton >= low) & (newton <= high)
-        x = jnp.where(inside, newton, 0.5 * (low + high))
+        x, low, high = safeguarded_newton(x, p, slope, low, high)
     return x
 
 

@@ -23,7 +23,7 @@ def _turns(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarray) -
     index = np.array(starts)[:, None] + np.arange(4)
 
     def turn(now: jax.Array, then: jax.Array) -> jax.Array:
-        back = jnp.concatenate([then[:1], -then[1:]])
+        back = rotations.quaternion_conjugate(then)
         return rotations.quaternion_log(rotations.quaternion_product(back, now))
 
     return jax.vmap(turn)(q[index], reference[index])

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
-from jaxcontact.mechanics.system import Params, State, System, bias, free_poses, mass_matrix
+from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.system import Params, State, System, free_poses
 
 CYCLES = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
 

@@ -27,7 +27,7 @@ from jaxcontact.mechanics.spatial import (
     rotate,
     unit,
 )
-from jaxcontact.mechanics.system import Motion, Params, Structure
+from jaxcontact.mechanics.system import FrameMotion, Params, Structure
 from jaxcontact.mechanics.tree import Tree, TreeParams, dofs, nodes, of_kind, roots, scalar_places
 
 
@@ -132,7 +132,9 @@ def body_motions(tree: Tree, found: Kinematics, v: jax.Array) -> tuple[jax.Array
     return both[:, :6], both[:, 6:]
 
 
-def motion(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> tuple[Motion, Motion]:
+def motion(
+    structure: Structure, q: jax.Array, v: jax.Array, params: Params
+) -> tuple[FrameMotion, FrameMotion]:
     """Where bodies are and how fast they move, and the rates of all that while v stays as it is."""
     found = solve(structure.tree, params.tree, q)
     now, later = body_motions(structure.tree, found, v)
@@ -146,8 +148,8 @@ def motion(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> 
 
     turning = turned(spin, found.rotation)
     turning_rate = turned(spin_rate, found.rotation) + turned(spin, turning)
-    first = Motion(found.position, found.rotation, velocity, turning)
-    rate = Motion(velocity, turning, acceleration, turning_rate)
+    first = FrameMotion(found.position, found.rotation, velocity, turning)
+    rate = FrameMotion(velocity, turning, acceleration, turning_rate)
     return (first, rate) if structure.dim == 3 else (_in_plane(first), _in_plane(rate))
 
 
@@ -169,9 +171,9 @@ def point_jacobians(
     return jacobian if structure.dim == 3 else jacobian[:, ::2]
 
 
-def _in_plane(motion: Motion) -> Motion:
+def _in_plane(motion: FrameMotion) -> FrameMotion:
     """The x-z plane of space as the plane."""
-    return Motion(
+    return FrameMotion(
         motion.position[:, ::2],
         motion.rotation[:, ::2, ::2],
         motion.velocity[:, ::2],

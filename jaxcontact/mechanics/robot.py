@@ -8,18 +8,9 @@ import jax.numpy as jnp
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_array, check_type
 from jaxcontact.mechanics import actuators, dynamics, kinematics
-from jaxcontact.mechanics.system import (
-    Mechanics,
-    Params,
-    State,
-    Structure,
-    System,
-    bias,
-    body_frames,
-    check_mechanism,
-    mass_matrix,
-    tangent_jacobian,
-)
+from jaxcontact.mechanics.configuration import tangent_jacobian
+from jaxcontact.mechanics.motion_equations import bias, body_frames, energies, mass_matrix
+from jaxcontact.mechanics.system import Mechanics, Params, State, Structure, System, check_mechanism
 
 
 def _count_controls(structure: Structure) -> int:
@@ -116,7 +107,7 @@ def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
     Derivative: exact by state and params, any order.
     """
     check_mechanism(system, params, state)
-    return 0.5 * state.v @ mass_matrix(system, params, state.q) @ state.v
+    return energies(system, params, state.q, state.v)[0]
 
 
 def potential_energy(system: System, params: Params, state: State) -> jax.Array:
@@ -127,11 +118,10 @@ def potential_energy(system: System, params: Params, state: State) -> jax.Array:
     Derivative: exact by state and params, any order.
     """
     check_mechanism(system, params, state)
-    structure, q = system.structure, state.q
+    gravity = energies(system, params, state.q, state.v)[1]
     if system.mechanics is None:
-        return -params.mass @ body_frames(system, params, q)[0] @ params.gravity
-    gravity = system.mechanics.gravity_energy(structure, q, params)
-    return gravity + system.mechanics.spring_energy(structure, q, params)
+        return gravity
+    return gravity + system.mechanics.spring_energy(system.structure, state.q, params)
 
 
 def inverse_dynamics(system: System, params: Params, state: State, acceleration: jax.Array) -> jax.Array:

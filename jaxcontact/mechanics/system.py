@@ -1,4 +1,4 @@
-"""Mechanics: a mechanism as data plus pure functions; mass matrix, bias and N(q) follow by autodiff.
+"""A mechanism as data plus pure functions; `motion_equations` derives mass matrix and bias from it.
 
 A `System` is static (hashable): a `Structure` of bodies, shapes and candidate pairs, a function `poses`
 that places the bodies, and optionally `forces` for springs, dampers and torques. All numbers live in
@@ -14,12 +14,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import rotations
-from jaxcontact.arguments import check_array, check_count, check_type, is_concrete
+from jaxcontact.arguments import check_count, check_type
 from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
 
 
@@ -139,7 +137,7 @@ Drive = Callable[[Structure, State, Params], jax.Array]
 Constraints = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Array]]
 
 
-class Motion(NamedTuple):
+class FrameMotion(NamedTuple):
     """Frames (nb, dim), (nb, dim, dim) of bodies in world axes, and the rates of both."""
 
     position: jax.Array
@@ -157,7 +155,7 @@ class Mechanics:
         bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
         gravity_energy: (structure, q, params) -> potential energy of gravity, J.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
-        motion: (structure, q, v, params) -> `Motion`, and its rate while v stays as it is.
+        motion: (structure, q, v, params) -> `FrameMotion`, and its rate while v stays as it is.
         point_jacobians: (structure, q, params, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
@@ -169,7 +167,7 @@ class Mechanics:
     bias: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
     spring_energy: Callable[..., jax.Array]
-    motion: Callable[..., tuple[Motion, Motion]]
+    motion: Callable[..., tuple[FrameMotion, FrameMotion]]
     point_jacobians: Callable[..., jax.Array]
     drive: Callable[..., jax.Array]
     yielding: Callable[..., tuple[jax.Array, jax.Array]]
@@ -295,82 +293,6 @@ def check_mechanism(system: System, params: Params, state: State) -> None:
     check_type("state", state, State, hint)
 
 
-def velocity_map(system: System, q: jax.Array) -> jax.Array:
-    """N(q) (nq, nv) with qdot = N(q) v."""
-    structure = system.structure
-    blocks, index = [], 0
-    while index < structure.num_positions:
-        if index in structure.quaternions:
-            blocks.append(rotations.quaternion_rate_map(q[index : index + 4]))
-            index += 4
-        else:
-            blocks.append(jnp.ones((1, 1), q.dtype))
-            index += 1
-    return jax.scipy.linalg.block_diag(*blocks)
-
-
-def position_rate(system: System, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Qdot = N(q) v (nq,), without forming N."""
-    return _by_quaternion(
-        system.structure, q, v, lambda _, speed: speed, lambda x, w: rotations.quaternion_rate_map(x) @ w
-    )
-
-
-def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
-    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
-
-    Quaternions need not be of length one; they are afterwards. One of length zero is no pose: it gives NaN,
-    as does one whose squares leave the range of floats, for there is no status to say so.
-
-    Raises:
-        TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
-
-    Derivative: exact, any order.
-    """
-    _check_tangent(system.structure, q, delta)
-
-    def turn(quaternion: jax.Array, angle: jax.Array) -> jax.Array:
-        turned = rotations.quaternion_product(quaternion, rotations.quaternion_exp(angle))
-        square = jnp.sum(turned**2)
-        return turned / jnp.sqrt(jnp.where((square > 0) & jnp.isfinite(square), square, jnp.nan))
-
-    return _by_quaternion(system.structure, q, delta, jnp.add, turn)
-
-
-def _check_tangent(structure: Structure, q: jax.Array, delta: jax.Array) -> None:
-    check_array("q", q, (structure.num_positions,))
-    check_array("delta", delta, (structure.num_velocities,))
-    for start in structure.quaternions if is_concrete(q) else ():
-        if not np.any(np.asarray(q)[start : start + 4]):
-            raise ValueError(f"q: expected a quaternion at index {start}, got four zeros")
-
-
-def _by_quaternion(
-    structure: Structure,
-    q: jax.Array,
-    delta: jax.Array,
-    plain: Callable[[jax.Array, jax.Array], jax.Array],
-    turn: Callable[[jax.Array, jax.Array], jax.Array],
-) -> jax.Array:
-    """(nq,): `turn`(quaternion (4,), its delta (3,)) for quaternions, `plain`(q, delta) for the rest."""
-    starts = sorted(structure.quaternions)
-    if not starts:
-        return plain(q, delta)
-    period = structure.num_positions // len(starts)
-    if starts == list(range(starts[0], structure.num_positions, period)) and starts[0] + 4 <= period:
-        # Every body alike, one row each: a hundred of them compile like one.
-        x, d, i = q.reshape(-1, period), delta.reshape(-1, period - 1), starts[0]
-        turned = jax.vmap(turn)(x[:, i : i + 4], d[:, i : i + 3])
-        parts = [plain(x[:, :i], d[:, :i]), turned, plain(x[:, i + 4 :], d[:, i + 3 :])]
-        return jnp.concatenate(parts, axis=1).ravel()
-    pieces, i, j = [], 0, 0
-    for k, start in enumerate(starts):  # each quaternion makes delta one shorter than q
-        pieces.append(plain(q[i:start], delta[j : start - k]))
-        pieces.append(turn(q[start : start + 4], delta[start - k : start - k + 3]))
-        i, j = start + 4, start - k + 3
-    return jnp.concatenate([*pieces, plain(q[i:], delta[j:])])
-
-
 def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Poses of bodies that move freely: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in turn.
 
@@ -381,120 +303,3 @@ def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.
         return bodies[:, :2], bodies[:, 2]
     bodies = q.reshape(-1, 7)
     return bodies[:, :3], jax.vmap(rotations.quaternion_matrix)(bodies[:, 3:])
-
-
-def body_frames(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """World positions (nb, dim) and rotation matrices (nb, dim, dim) of the frames of bodies."""
-    positions, turned = system.poses(system.structure, q, params)
-    return positions, rotations.planar_matrix(turned) if system.structure.dim == 2 else turned
-
-
-def tangent_jacobian(system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array) -> jax.Array:
-    """(df/dq) N(q): the derivative of `function(q)` by tangent directions, last axis (nv,)."""
-
-    def along(v: jax.Array) -> jax.Array:
-        return jax.jvp(function, (q,), (position_rate(system, q, v),))[1]
-
-    return jax.vmap(along, out_axes=-1)(jnp.eye(system.structure.num_velocities, dtype=q.dtype))
-
-
-def _body_jacobians(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Linear (nb, dim, nv) world and angular (nb, 1 or 3, nv) body-axis velocity Jacobians."""
-    structure = system.structure
-    linear = tangent_jacobian(system, lambda x: system.poses(structure, x, params)[0], q)
-    angular = tangent_jacobian(system, lambda x: system.poses(structure, x, params)[1], q)
-    if structure.dim == 2:
-        return linear, angular[:, None, :]
-    rotation = system.poses(structure, q, params)[1]
-    skew = jnp.einsum("bji,bjkv->bvik", rotation, angular)
-    return linear, jnp.moveaxis(jax.vmap(jax.vmap(rotations.vee))(skew), 1, 2)
-
-
-def _inertia(system: System, params: Params) -> jax.Array:
-    return params.inertia[:, None] if system.structure.dim == 2 else params.inertia
-
-
-def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
-    """M(q) (nv, nv): sum over bodies of m J_p^T J_p + J_r^T I J_r.
-
-    Derivative: exact, any order, by q and params.
-    """
-    check_type("system", system, System)
-    check_type("params", params, Params)
-    if system.mechanics is not None:
-        return system.mechanics.mass_matrix(system.structure, q, params)
-    if system.poses is free_poses:
-        return jnp.diag(free_masses(system, params).ravel())
-    linear, angular = _body_jacobians(system, params, q)
-    inertia = _inertia(system, params)
-    return jnp.einsum("b,bdi,bdj->ij", params.mass, linear, linear) + jnp.einsum(
-        "br,bri,brj->ij", inertia, angular, angular
-    )
-
-
-def bias(system: System, params: Params, state: State) -> jax.Array:
-    """The force b(q, v) (nv,) in M vdot + b = tau + J^T lam: Coriolis, gyroscopic, gravity, `forces`.
-
-    By Kane's equations: b = sum J_p^T m (Jdot_p v - g) + J_r^T (I Jdot_r v + w x I w) - forces - drive.
-
-    Derivative: exact, any order, by q, v and params.
-    """
-    check_mechanism(system, params, state)
-    q, v = state.q, state.v
-    total = _inertial_bias(system, params, q, v)
-    if system.forces is not None:
-        total = total - system.forces(system.structure, q, v, params)
-    if system.drive is not None:
-        total = total - system.drive(system.structure, state, params)
-    return total
-
-
-def _inertial_bias(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Coriolis, gyroscopic and gravity force (nv,)."""
-    if system.mechanics is not None:
-        return system.mechanics.bias(system.structure, q, v, params)
-    if system.poses is free_poses:
-        return _free_bias(system, params, v)
-    linear, angular = _body_jacobians(system, params, q)
-
-    def velocities(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        j_p, j_r = _body_jacobians(system, params, x)
-        return j_p @ v, j_r @ v
-
-    _, (acceleration, spin_rate) = jax.jvp(velocities, (q,), (velocity_map(system, q) @ v,))
-    inertia = _inertia(system, params)
-    torque = inertia * spin_rate
-    if system.structure.dim == 3:
-        spin = angular @ v
-        torque = torque + jnp.cross(spin, inertia * spin)
-    force = params.mass[:, None] * (acceleration - params.gravity[None, :])
-    return jnp.einsum("bd,bdi->i", force, linear) + jnp.einsum("br,bri->i", torque, angular)
-
-
-def free_masses(system: System, params: Params) -> jax.Array:
-    """Mass and inertia (nb, 3 or 6) along each velocity of free bodies."""
-    dim = system.structure.dim
-    mass = jnp.broadcast_to(params.mass[:, None], (*params.mass.shape, dim))
-    return jnp.concatenate([mass, _inertia(system, params)], axis=1)
-
-
-def free_rates(system: System, orientations: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rates of the positions (nb, dim) and of the rotation matrices (nb, dim, dim) of free bodies.
-
-    R' = R [w]x with w in body axes; without the derivative of the poses, which is dear to derive again.
-    """
-    dim = system.structure.dim
-    bodies = v.reshape(orientations.shape[0], -1)
-    spin = bodies[:, None, dim:]
-    if dim == 3:
-        return bodies[:, :dim], jnp.cross(orientations, spin)
-    return bodies[:, :dim], spin * jnp.stack([orientations[:, :, 1], -orientations[:, :, 0]], axis=2)
-
-
-def _free_bias(system: System, params: Params, v: jax.Array) -> jax.Array:
-    """Gravity and w x I w of free bodies (nv,)."""
-    dim = system.structure.dim
-    force = -params.mass[:, None] * params.gravity[None, :]
-    spin = v.reshape(force.shape[0], -1)[:, dim:]
-    torque = jnp.cross(spin, params.inertia * spin) if dim == 3 else jnp.zeros_like(spin)
-    return jnp.concatenate([force, torque], axis=1).ravel()

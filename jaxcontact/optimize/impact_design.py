@@ -18,7 +18,8 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism, retract
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 

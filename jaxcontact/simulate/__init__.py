@@ -4,6 +4,7 @@ from jaxcontact.simulate.compare import momentum_difference as momentum_differen
 from jaxcontact.simulate.stepper import Stepper as Stepper
 from jaxcontact.simulate.stepper import StepperInfo as StepperInfo
 from jaxcontact.simulate.steppers.compliant import Compliant as Compliant
+from jaxcontact.simulate.steppers.variational import Variational as Variational
 from jaxcontact.simulate.stepping import rollout as rollout
 from jaxcontact.simulate.stepping import run as run
 from jaxcontact.simulate.trajectory import Impacts as Impacts

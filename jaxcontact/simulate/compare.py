@@ -7,7 +7,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.mechanics.system import Params, System, mass_matrix
+from jaxcontact.mechanics.motion_equations import mass_matrix
+from jaxcontact.mechanics.system import Params, System
 from jaxcontact.simulate.trajectory import Trajectory
 
 

@@ -26,6 +26,7 @@ class StepperInfo(Record):
         num_iters: int32, iterations of its solver.
         impulse: (nc, dim) impulses of the contacts during the step, (n, t1[, t2]), N s.
         contacts: (nc,) bool, the contacts that are closed at its end, as the stepper decides.
+        impacts: `Impacts` of the step, with rows that were not needed; None where the method has none.
         details: what the stepper says beside that, or None.
     """
 
@@ -34,6 +35,7 @@ class StepperInfo(Record):
     num_iters: jax.Array
     impulse: jax.Array
     contacts: jax.Array
+    impacts: Any = None
     details: Any = None
 
 

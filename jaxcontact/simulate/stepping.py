@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.arguments import check_array, check_number
+from jaxcontact._pytree import callable_as_pytree
+from jaxcontact.arguments import check_array, check_count, check_number
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.simulate.stepper import Policy, Stepper
-from jaxcontact.simulate.trajectory import Trajectory
+from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
 from jaxcontact.status import raise_if_failed
 
 CHUNK = 1024  # steps of one call of the program of `run`
@@ -58,27 +59,12 @@ def rollout(
 
     Derivative: that of the stepper, by state, params, controls and the numbers of stepper and policy.
     """
-    check_mechanism(system, params, state)
-    _check_stepper(stepper)
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
-    if callable(controls):
-        steps = _count("num_steps", num_steps, "a policy says nothing about how long it goes on")
-        policy: Any = controls if _is_pytree(controls) else jax.tree_util.Partial(controls)
-        inputs = None
-    else:
-        check_array("controls", controls)
-        nu = system.num_controls
-        if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != nu:
-            raise ValueError(f"controls: expected shape (T, {nu}), got {jnp.shape(controls)}")
-        steps, policy, inputs = jnp.shape(controls)[0], None, controls
-        if num_steps is not None and num_steps != steps:
-            raise ValueError(f"num_steps: controls have {steps} rows, got {num_steps}")
-    stepper_key = policy_key = None
-    if key is not None:
-        stepper_key, policy_key = jax.random.split(key)
-    carry = state, stepper.init(system, params, state, stepper_key), policy_memory
-    rows, _ = _steps(system, params, carry, inputs, policy, stepper, dt, policy_key, jnp.int32(0), steps)
+    setup, steps = _set_up(
+        "controls", system, params, state, stepper, controls, num_steps, key, policy_memory
+    )
+    rows, _ = _steps(system, params, setup, stepper, dt, jnp.int32(0), steps)
     return _trajectory(rows, state, stepper.closed(system, params, state))
 
 
@@ -115,77 +101,92 @@ def run(
 
     Derivative: none; a driver for the host.
     """
-    check_mechanism(system, params, state)
-    _check_stepper(stepper)
     for name, value in (("dt", dt), ("duration", duration)):
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
     steps = max(1, round(duration / dt))
-    nu = system.num_controls
-    policy: Any = None
-    if callable(control):
-        policy = control if _is_pytree(control) else jax.tree_util.Partial(control)
-    elif control is not None and jnp.shape(control) != (steps, nu):
-        raise ValueError(f"control: expected shape ({steps}, {nu}), got {jnp.shape(control)}")
-    stepper_key = policy_key = None
-    if key is not None:
-        stepper_key, policy_key = jax.random.split(key)
-    carry = state, stepper.init(system, params, state, stepper_key), policy_memory
-    inputs = jnp.zeros((steps, nu), state.v.dtype) if control is None else control
+    setup, _ = _set_up("control", system, params, state, stepper, control, steps, key, policy_memory)
     parts = []
-    for begin in range(0, steps, CHUNK):
-        size = min(CHUNK, steps - begin)
-        some = None if policy is not None else jnp.asarray(inputs)[begin : begin + size]
-        rows, carry = _steps(
-            system, params, carry, some, policy, stepper, dt, policy_key, jnp.int32(begin), size
-        )
+    for first in range(0, steps, CHUNK):
+        size = min(CHUNK, steps - first)
+        some = None if setup.inputs is None else setup.inputs[first : first + size]
+        rows, carry = _steps(system, params, setup._replace(inputs=some), stepper, dt, jnp.int32(first), size)
+        setup = setup._replace(carry=carry)
         parts.append(rows)
         if check:
             raise_if_failed(jnp.concatenate([part[2].status for part in parts]), "step")
         if progress is not None:
-            progress(begin + size, steps)
+            progress(first + size, steps)
     whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
     return _trajectory(whole, state, stepper.closed(system, params, state))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 9))
+class _Setup(NamedTuple):
+    """What the steps of a motion start from and what drives them."""
+
+    carry: Any  # the state, what the stepper remembers, what the policy remembers
+    inputs: jax.Array | None  # (T, nu), or None with a policy
+    policy: Any
+    key: jax.Array | None  # of the policy
+
+
+def _set_up(
+    name: str, system: System, params: Params, state: State, stepper: Stepper, control: Any,
+    num_steps: Any, key: jax.Array | None, policy_memory: Any,
+) -> tuple[_Setup, int]:  # fmt: skip
+    """The setup of a motion under what its caller calls `name`, and its number of steps."""
+    check_mechanism(system, params, state)
+    _check_stepper(stepper)
+    if callable(control):
+        policy, inputs = callable_as_pytree(control), None
+        check_count("num_steps", num_steps)  # a policy says nothing about how long it goes on
+    else:
+        policy, inputs = None, _inputs(name, system.num_controls, state, control, num_steps)
+        num_steps = inputs.shape[0]
+    stepper_key = policy_key = None
+    if key is not None:
+        stepper_key, policy_key = jax.random.split(key)
+    carry = state, stepper.init(system, params, state, stepper_key), policy_memory
+    return _Setup(carry, inputs, policy, policy_key), num_steps
+
+
+def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | None) -> jax.Array:
+    """(T, nu) controls, zeros for None."""
+    if control is None and num_steps is not None:
+        return jnp.zeros((num_steps, nu), state.v.dtype)
+    check_array(name, control)
+    shape = jnp.shape(control)
+    if shape != (*(shape[:1] if num_steps is None else (num_steps,)), nu):
+        steps = "T" if num_steps is None else num_steps
+        raise ValueError(f"{name}: expected shape ({steps}, {nu}), got {shape}")
+    return jnp.asarray(control)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 6))
 def _steps(
-    system: System, params: Params, carry: Any, inputs: jax.Array | None, policy: Any, stepper: Any, dt: Any,
-    key: jax.Array | None, first: jax.Array, num_steps: int,
-) -> tuple[Any, Any]:  # fmt: skip
-    """(states, inputs, info) of the steps, and the last carry (state, stepper's memory, policy's)."""
-    dt = jnp.asarray(dt, carry[0].q.dtype)
+    system: System, params: Params, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int
+) -> tuple[Any, Any]:
+    """(states, inputs, info) of the steps, and the last carry."""
+    dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
     def one(carry: Any, row: tuple[jax.Array, Any]) -> tuple[Any, Any]:
         state, memory, policy_memory = carry
         number, u = row
-        if policy is not None:
-            own = None if key is None else jax.random.fold_in(key, number)
-            u, policy_memory = policy(params, state, state.t, policy_memory, own)
+        if setup.policy is not None:
+            key = None if setup.key is None else jax.random.fold_in(setup.key, number)
+            u, policy_memory = setup.policy(params, state, state.t, policy_memory, key)
         then, memory, info = stepper.step(system, params, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
     numbers = first + jnp.arange(num_steps, dtype=jnp.int32)
-    carry, rows = lax.scan(one, carry, (numbers, inputs))
+    carry, rows = lax.scan(one, setup.carry, (numbers, setup.inputs))
     return rows, carry
 
 
 def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
     states, inputs, info = rows
-    return Trajectory(
-        states=jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), start, states),
-        contacts=jnp.concatenate([closed[None], info.contacts]),
-        impulse=info.impulse,
-        impacts=None,
-        status=info.status,
-        inputs=inputs,
-        info=info,
-    )
-
-
-def _is_pytree(policy: Any) -> bool:
-    """Whether a callable is a node of a pytree, whose numbers count."""
-    return not jax.tree_util.all_leaves([policy])
+    impacts = None if info.impacts is None else in_one_list(info.impacts)
+    return motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)
 
 
 def _check_stepper(stepper: Any) -> None:
@@ -195,9 +196,3 @@ def _check_stepper(stepper: Any) -> None:
                 f"stepper: expected one such as jc.simulate.Compliant(), got {type(stepper).__name__} "
                 f"without `{name}`"
             )
-
-
-def _count(name: str, value: Any, why: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}: expected an integer >= 1, for {why}; got {value!r}")
-    return value

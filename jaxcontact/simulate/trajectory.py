@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
@@ -102,3 +103,28 @@ class Trajectory(Record):
                 f"t = {float(self.states.t[first]):.6g} s, step {first}: {Status.describe(bad[first])}"
             )
         return found
+
+
+def motion_record(
+    start: State, closed: jax.Array, states: State, info: Any, impacts: Any, inputs: Any = None
+) -> Trajectory:
+    """The record of a motion: a row for its start before those of T steps."""
+    return Trajectory(
+        states=jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), start, states),
+        contacts=jnp.concatenate([closed[None], info.contacts]),
+        impulse=info.impulse,
+        impacts=impacts,
+        status=info.status,
+        inputs=inputs,
+        info=info,
+    )
+
+
+def in_one_list(impacts: Impacts) -> Impacts:
+    """The impacts of T steps with rows (T, k), as one list with rows (T k,); those on record come first."""
+    steps, rows = impacts.t.shape
+    unused = jnp.arange(rows, dtype=impacts.count.dtype)[None] >= impacts.count[:, None]
+    order = jnp.argsort(unused.ravel(), stable=True)
+    return jax.tree.map(
+        lambda x: jnp.sum(x) if x.ndim == 1 else x.reshape(steps * rows, *x.shape[2:])[order], impacts
+    )

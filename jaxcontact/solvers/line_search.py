@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.solvers.cone_program import ConeProgram, Response, respond, yielding
+from jaxcontact.solvers.roots import safeguarded_newton
 
 SEARCH_STEPS = 12
 SEARCH_SHARE = 0.1  # slope left, relative to the slope at its start, that ends a line search
@@ -35,10 +36,7 @@ def line_search(
 
     def search(carry: tuple) -> tuple:
         k, a, low, high, slope, bend, _, _ = carry
-        low, high = jnp.where(slope < 0, a, low), jnp.where(slope > 0, a, high)
-        newton = a - slope / jnp.where(bend > 0, bend, 1.0)
-        inside = (newton > low) & (newton < high)
-        a = jnp.where(inside, newton, 0.5 * (low + high))
+        a, low, high = safeguarded_newton(a, slope, bend, low, high)
         slope, response = respond_at(a)
         bend = curvature + du @ yielding(response, du)
         return k + 1, a, low, high, slope, bend, response.p, jnp.abs(slope) > enough

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.mechanics.system import Params, State, System, bias
+from jaxcontact.mechanics.motion_equations import bias
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.terms import contact_terms
 
 MAX_CONTACTS = 3

@@ -10,7 +10,7 @@ import numpy as np
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.check import Certificate, LyapunovFunction, gaps_hold, proves
 from jaxcontact.stability.impact_conditions import Conditions, conditions
-from jaxcontact.stability.lyapunov_basis import Family, family, reduced
+from jaxcontact.stability.lyapunov_basis import ConditionFamily, family, reduced
 from jaxcontact.stability.paper_program import paper_function
 from jaxcontact.stability.program import (
     Candidate,
@@ -135,7 +135,7 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
     return proof.replace(verdict="undecided", report=reason)
 
 
-def _from_paper(body: Exact, found: Family, degree: int, solver: Solver) -> Candidate | None:
+def _from_paper(body: Exact, found: ConditionFamily, degree: int, solver: Solver) -> Candidate | None:
     """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
     space = reduced(found).space
     if not len(space):

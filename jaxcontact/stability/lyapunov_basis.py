@@ -124,8 +124,8 @@ class Numbers:
     Attributes:
         force: (nv,).
         lead: `Basis.lead`.
-        table: `Family.table`, each row up to a positive factor.
-        at_most: `Family.at_most`, likewise.
+        table: `ConditionFamily.table`, each row up to a positive factor.
+        at_most: `ConditionFamily.at_most`, likewise.
         space: basis of the coefficients that satisfy the equalities, likewise; none before they are known.
     """
 
@@ -137,7 +137,7 @@ class Numbers:
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class ConditionFamily:
     """Conditions over the coefficients of a basis.
 
     Attributes:
@@ -182,7 +182,7 @@ def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
 
 def family(
     body: Exact, conditions: Conditions, lead: Rational, *, drift: bool = False, one_function: bool = False
-) -> Family:
+) -> ConditionFamily:
     """All conditions as rows over the basis. With `drift`, only the coefficient of `lead` is positive."""
     basis = function_basis(body, lead, one_function=one_function)
     rates, jumps = conditions
@@ -208,7 +208,7 @@ def family(
         directions(most),
         np.zeros((0, len(basis))),
     )
-    return Family(basis, equals, most, table, pairs, rays, numbers, 1 if drift else 1 + body.nc)
+    return ConditionFamily(basis, equals, most, table, pairs, rays, numbers, 1 if drift else 1 + body.nc)
 
 
 def _distinct(rows: Ints) -> Ints:
@@ -239,7 +239,7 @@ class Reduced:
     Attributes:
         space: basis of the coefficients.
         order: of the columns in its elimination.
-        taken: `Family.rows` that are equalities because their opposites are conditions too.
+        taken: `ConditionFamily.rows` that are equalities because their opposites are conditions too.
         linear: those that must be <= 0.
         forms: those that are the entries of forms (k, k), minus which must be copositive.
     """
@@ -251,7 +251,7 @@ class Reduced:
     forms: list[np.ndarray]
 
 
-def reduced(found: Family) -> Reduced:
+def reduced(found: ConditionFamily) -> Reduced:
     """Solve the equalities, all of them.
 
     A ray without a square (its form vanishes on it for every V) must have its products >= 0: those join the
@@ -281,7 +281,9 @@ def reduced(found: Family) -> Reduced:
         equal = stack([equal, *(found.exact_row(i) for i in more)], len(found.basis))
 
 
-def _sorted_out(found: Family, lengths: np.ndarray, over: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
+def _sorted_out(
+    found: ConditionFamily, lengths: np.ndarray, over: np.ndarray
+) -> tuple[list[int], list[np.ndarray]]:
     """Rows that are linear conditions, and forms; from the lengths of rows before and over the space."""
     at = len(found.at_most)
     linear = [i for i in range(at) if over[i] > SAME * lengths[i]]

@@ -18,7 +18,7 @@ from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.check import check
 from jaxcontact.stability.impact_conditions import conditions
-from jaxcontact.stability.lyapunov_basis import Family, Numbers, family, solutions
+from jaxcontact.stability.lyapunov_basis import ConditionFamily, Numbers, family, solutions
 from jaxcontact.stability.program import (
     PRECISION,
     MarginProgram,
@@ -98,7 +98,7 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
     return slopes
 
 
-def _families(body: Exact) -> list[tuple[Family, bool]]:
+def _families(body: Exact) -> list[tuple[ConditionFamily, bool]]:
     """The conditions of the programs behind the margin, and whether Q + s M is positive in them."""
     every = conditions(body, "homogeneous")
     if rank(joined([body.normal, body.force[None]]).num) == body.nv:
@@ -120,7 +120,11 @@ def _moved(body: PlanarBiped, terms: LocalTerms, name: str) -> Exact:
 
 
 def _slope(
-    here: Family, there: Family, program: MarginProgram, solution: Solution, positive_quadratic: bool
+    here: ConditionFamily,
+    there: ConditionFamily,
+    program: MarginProgram,
+    solution: Solution,
+    positive_quadratic: bool,
 ) -> float:
     """Of the optimum of one program, from the same conditions at the moved body."""
     known = program.conditions

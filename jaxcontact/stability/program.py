@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.stability.lyapunov_basis import Family, Numbers, Reduced, reduced
+from jaxcontact.stability.lyapunov_basis import ConditionFamily, Numbers, Reduced, reduced
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 from jaxcontact.stability.rational_modes import Exact
 
@@ -176,7 +176,7 @@ class MarginProgram:
         return -np.eye(1, self.cone.size, self.cone.size - 1)[0]
 
 
-def margin_program(found: Family, *, positive_quadratic: bool) -> MarginProgram | None:
+def margin_program(found: ConditionFamily, *, positive_quadratic: bool) -> MarginProgram | None:
     """The program of the V of largest margin; None where the equalities leave nothing.
 
     The margin t of the coefficients, each within 1 in units of the body: every linear condition holds by t
@@ -192,7 +192,7 @@ def margin_program(found: Family, *, positive_quadratic: bool) -> MarginProgram 
 
 
 def cone_program(
-    found: Family, conditions: Reduced, numbers: Numbers, *, positive_quadratic: bool
+    found: ConditionFamily, conditions: Reduced, numbers: Numbers, *, positive_quadratic: bool
 ) -> tuple[ConicProgram, np.ndarray]:
     """Its data from the numbers, and w from x; analytic, so that imaginary parts of numbers are tangents."""
     unit, whitened = _units(found, numbers)
@@ -236,7 +236,7 @@ def _orthonormal(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return q + 1j * (q @ turn + change - q @ inner), back - 1j * back @ (inner - turn)
 
 
-def best_function(found: Family, solver: Solver, *, positive_quadratic: bool) -> Candidate | None:
+def best_function(found: ConditionFamily, solver: Solver, *, positive_quadratic: bool) -> Candidate | None:
     """The V of largest margin; None where the equalities leave nothing, or no margin is positive."""
     program = margin_program(found, positive_quadratic=positive_quadratic)
     if program is None:
@@ -250,7 +250,7 @@ def best_function(found: Family, solver: Solver, *, positive_quadratic: bool) ->
 
 
 def rounded_candidate(
-    found: Family, space: Ints, w: np.ndarray, *, margin: float, solution: Solution
+    found: ConditionFamily, space: Ints, w: np.ndarray, *, margin: float, solution: Solution
 ) -> Candidate:
     """The function of rounded coefficients of `directions(space)`; so it satisfies every equality."""
     size, bits = float(np.max(np.abs(w))), sizes(space)
@@ -262,7 +262,7 @@ def rounded_candidate(
     )
 
 
-def _units(found: Family, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _units(found: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """The natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
     back = np.linalg.inv(np.linalg.cholesky(found.basis.body.M.floats()))
     linear, quadratic = found.basis.functions(numbers.lead)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxcontact.mechanics.system import Params, State, System, body_frames
+from jaxcontact.mechanics.motion_equations import body_frames
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.viz.spatial import View, draw_bodies, look
 
 if TYPE_CHECKING:

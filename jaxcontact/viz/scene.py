@@ -14,7 +14,9 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact.geometry import Box, Disc, Point
-from jaxcontact.mechanics.system import Params, State, Structure, System, body_frames, tangent_jacobian
+from jaxcontact.mechanics.configuration import tangent_jacobian
+from jaxcontact.mechanics.motion_equations import body_frames
+from jaxcontact.mechanics.system import Params, State, Structure, System
 from jaxcontact.terms import contact_terms
 from jaxcontact.viz import outline as outlines
 from jaxcontact.viz.palette import ARROW, STILL

@@ -11,7 +11,8 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact.geometry import Box, HalfSpace, Point, Points, Sphere
-from jaxcontact.mechanics.system import Params, State, System, body_frames
+from jaxcontact.mechanics.motion_equations import body_frames
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.terms import contact_terms
 from jaxcontact.viz import outline as outlines
 from jaxcontact.viz.palette import (

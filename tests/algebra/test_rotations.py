@@ -7,6 +7,7 @@ import pytest
 from helpers import reference
 
 from jaxcontact.algebra import rotations as rot
+from jaxcontact.mechanics import spatial
 
 
 def unit(rng):
@@ -147,3 +148,14 @@ def test_jacobian_of_the_exponential_and_its_inverse(size):
     jacobian = rot.exp_jacobian(d)
     np.testing.assert_allclose(jacobian, jnp.stack(columns, axis=1), atol=1e-12)
     np.testing.assert_allclose(rot.exp_jacobian_inverse(d) @ jacobian, np.eye(3), atol=1e-12)
+
+
+def test_quaternions_in_rows_turn_like_single_ones(rng):
+    """The kernel of trees against the one of free bodies, at any length; a turn and the turn back cancel."""
+    q = jnp.asarray(rng.normal(size=(20, 4)))
+    expected = jax.vmap(rot.quaternion_matrix)(q)
+    np.testing.assert_allclose(spatial.matrices(q), expected, atol=1e-15)
+    one = jnp.asarray(unit(rng))
+    np.testing.assert_allclose(
+        rot.quaternion_product(one, rot.quaternion_conjugate(one)), [1.0, 0.0, 0.0, 0.0], atol=1e-15
+    )

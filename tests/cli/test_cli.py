@@ -13,8 +13,8 @@ import pytest
 
 from jaxcontact import impact, models, stability, viz
 from jaxcontact.cli import catalogue, gait
-from jaxcontact.cli.impact import _reporter
 from jaxcontact.cli.main import main
+from jaxcontact.cli.progress import rate_of_samples
 from jaxcontact.impact.analysis.coverage import LEAST
 from jaxcontact.impact.sampling import driver
 from jaxcontact.mechanics.system import Model, System
@@ -226,7 +226,7 @@ def test_the_catalogue_names_every_model() -> None:
 def test_the_catalogue_knows_the_models(name: str) -> None:
     model = getattr(models, name)()
     if not isinstance(model.system, System):
-        assert catalogue.KINDS[name] == catalogue.Kind()
+        assert catalogue.KINDS[name] == catalogue.ModelKind()
         return
     structure = model.system.structure
     has_impact = None not in (model.step, model.max_steps)
@@ -308,8 +308,8 @@ def test_progress_has_a_rate_without_what_was_stored(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter([0.0, 1.0, 3.0, 5.0, 6.0, 15.0])
-    monkeypatch.setattr("jaxcontact.cli.impact.time.perf_counter", lambda: next(clock))
-    report = _reporter(500)
+    monkeypatch.setattr("jaxcontact.cli.progress.time.perf_counter", lambda: next(clock))
+    report = rate_of_samples(500)
     for done in (400, 500, 600, 700, 1600):
         report(done, 2600)
     lines = [line.strip() for line in capsys.readouterr().err.split("\r") if line.strip()]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.mechanics.system import retract
+from jaxcontact.mechanics.configuration import retract
 from jaxcontact.terms import NORMAL, TANGENT
 
 MODES = {

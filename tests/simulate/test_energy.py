@@ -84,7 +84,7 @@ def a_move(lam, w, gain=1.0):
     force = jnp.array([0.0, -G * h, 0.0])
     w = jnp.linalg.solve(terms.M, push + 0.5 * force) if w is None else w
     end, p = q + h * w, (push + force) * gain
-    step = MidpointStep(w, impulse, end, p, terms.phi, jnp.array(True))
+    step = MidpointStep(w, impulse, end, p, terms.phi, jnp.array(True), jnp.zeros(()))
     after = arrive(here(end, jnp.array(h)), end, p, jnp.array(h))
     return bool(
         energy.move_gains(model.system, model.params, node, step, after, jnp.zeros((2, 2)), jnp.array(h))

@@ -1,13 +1,16 @@
 """One statement of the contact problem: closed forms, units, and every kernel that has a layout of its own."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.impact.laws.contact_space import contact_space
+from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
+from jaxcontact.impact.laws.energetic_restitution import give_back
+from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers import contact_modes, mode_tree
 from jaxcontact.solvers.contact_problem import (
     SEPARATE,
     SLIDE,
@@ -161,3 +164,97 @@ def test_modes_at_rest_are_those_of_accelerations():
             np.testing.assert_allclose(forces.reshape(-1), np.linalg.solve(matrix, rhs), atol=1e-9)
             compared += 1
     assert compared >= 8
+
+
+def test_the_modes_of_the_tree_that_are_valid_are_those_that_solve_this_problem(rng):
+    """Of all 343 capped modes of three contacts, at random velocities and caps."""
+    terms, _ = random_terms(rng, 3, 1)
+    space, table = tabulate(terms)
+    tree = mode_tree.leaves(table, space.delassus, space.mu)
+    limit = contact_modes.feasibility_tolerance(space.mu.dtype)
+    kind, capped, sign = (
+        jnp.asarray([[CODES[int(code)][part] for code in codes] for codes in np.asarray(table.codes).T])
+        for part in range(3)
+    )
+
+    @jax.jit
+    def each_mode(x):
+        problem = ContactProblem(
+            delassus=space.delassus, velocity=x[:6], mu=space.mu, cap=x[6:], mask=space.active
+        )
+
+        def one(kind, capped, sign):
+            modes = ContactModes(kind=kind, capped=capped, direction=sign[:, None])
+            return residual(problem, jnp.linalg.solve(*mode_equations(problem, modes)))
+
+        return jax.vmap(one)(kind, capped, sign), mode_tree.valid(tree, x[:, None], limit)[:, 0]
+
+    assert bool(jnp.all(table.regular))
+    found = 0
+    for _ in range(20):
+        x = rng.normal(size=9)
+        x[6:] = np.abs(x[6:])
+        misfit, valid = each_mode(jnp.asarray(x))
+        np.testing.assert_array_equal(np.asarray(misfit) < 1e-9, valid)
+        found += int(jnp.sum(valid))
+    assert found >= 20
+
+
+def test_a_push_of_restitution_has_the_friction_of_this_problem(rng):
+    """One contact with much in store takes all its impulse; at most two pieces, before and after u_t = 0."""
+    kinds = set()
+    for _ in range(60):
+        root = rng.normal(size=(2, 2))
+        delassus = root @ root.T + 0.1 * np.eye(2)
+        u = np.array([abs(rng.normal()), rng.normal()])
+        mu, cap = 0.6, abs(rng.normal())
+        problem = ContactProblem(
+            delassus=jnp.asarray(delassus), velocity=jnp.asarray(u), mu=jnp.array([mu]),
+            cap=jnp.array([cap]), mask=jnp.array([True]),
+        )  # fmt: skip
+        pushed = pushes(problem)
+        if pushed[0] < (1.0 - 1e-9) * cap:  # friction wedges it, or its normal velocity falls to zero, before
+            continue
+        sign = np.sign(u[1])
+        rate = delassus[1, 0] - sign * mu * delassus[1, 1]
+        until = min(cap, -u[1] / rate) if sign * rate < 0 else cap
+        total = np.zeros(2)
+        for part in (until, cap - until):
+            now = problem.replace(velocity=jnp.asarray(u + delassus @ total), cap=jnp.array([part]))
+            each = [
+                mode(now, STICK, 0.0),
+                *(mode(now, SLIDE, way) for way in ([sign] if part == until else [1.0, -1.0])),
+            ]
+            right = [lam for lam in each if friction_residual(now, lam) < 1e-9]
+            assert right
+            total = total + right[0]
+        np.testing.assert_allclose(pushed, total, rtol=1e-9, atol=1e-9)
+        end = (u + delassus @ pushed)[1]
+        kinds.add("stick" if abs(end) < 1e-9 else "slide" if end * sign > 0 else "back")
+    assert kinds == {"stick", "slide", "back"}
+
+
+def mode(problem, kind, way):
+    """Impulses of one capped mode of one contact."""
+    modes = ContactModes(kind=jnp.array([kind]), capped=jnp.array([True]), direction=jnp.array([[way]]))
+    return np.linalg.solve(*mode_equations(problem, modes))
+
+
+def friction_residual(problem, lam):
+    """Of the law of friction alone: the normal row is made to hold."""
+    u = problem.velocity + problem.delassus @ lam
+    return residual(problem.replace(velocity=problem.velocity.at[0].add(-u[0])), jnp.asarray(lam))
+
+
+@jax.jit
+def pushes(problem):
+    """The impulse of the push of a contact that has all the energy it wants in store."""
+    space = ContactSpace(
+        mass=jnp.eye(2), jacobian=jnp.eye(2), response=jnp.eye(2), delassus=problem.delassus, mu=problem.mu,
+        scale=jnp.ones(2), active=problem.mask,
+    )  # fmt: skip
+    impulse, _ = give_back(
+        space, jnp.ones(1), problem.cap, problem.velocity, problem.velocity, jnp.zeros(2),
+        jnp.array([1e6]), jnp.array(1.0), jnp.array([1e-9]),
+    )  # fmt: skip
+    return impulse

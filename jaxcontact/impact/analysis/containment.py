@@ -74,21 +74,10 @@ def contains(
 
     Derivative: none; a host-level function.
     """
-    check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
-    v_plus = np.asarray(samples.v_plus)
-    if v_plus.ndim != 2:
-        raise ValueError(f"samples.v_plus: expected shape (n, nv), got {v_plus.shape}")
-    nv = v_plus.shape[1]
-    check_number("v_measured", v_measured)
-    measured = np.asarray(v_measured, float)
-    if measured.ndim not in (1, 2) or measured.shape[-1] != nv:
-        raise ValueError(f"v_measured: expected shape ({nv},) or (k, {nv}), got {measured.shape}")
+    v_plus, good, measured = _checked(samples, v_measured)
     if tolerance is not None:
         check_number("tolerance", tolerance, 0.0)
-    good = np.flatnonzero(np.asarray(samples.status) == 0)
-    if not good.size:
-        raise ValueError(f"samples: expected at least one with status 0, all {v_plus.shape[0]} failed")
-    root = mass_root(terms, nv)
+    root = mass_root(terms, v_plus.shape[1])
 
     # |dv|_M = |R dv| with M = R^T R; relative to the velocity before, so that no digits are lost.
     start = np.asarray(samples.v_minus, float)
@@ -121,6 +110,23 @@ def contains(
         tolerance=of(limit, deciding, dtype),
         unknown=of(thin & ~member[None], closest, bool),
     )
+
+
+def _checked(samples: ImpactSamples, v_measured: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Outcomes (n, nv), the indices of those that did not fail, and measured velocities (nv,) or (k, nv)."""
+    check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
+    v_plus = np.asarray(samples.v_plus)
+    if v_plus.ndim != 2:
+        raise ValueError(f"samples.v_plus: expected shape (n, nv), got {v_plus.shape}")
+    nv = v_plus.shape[1]
+    check_number("v_measured", v_measured)
+    measured = np.asarray(v_measured, float)
+    if measured.ndim not in (1, 2) or measured.shape[-1] != nv:
+        raise ValueError(f"v_measured: expected shape ({nv},) or (k, {nv}), got {measured.shape}")
+    good = np.flatnonzero(np.asarray(samples.status) == 0)
+    if not good.size:
+        raise ValueError(f"samples: expected at least one with status 0, all {v_plus.shape[0]} failed")
+    return v_plus, good, measured
 
 
 def mass_root(terms: ContactTerms | None, nv: int) -> np.ndarray:

@@ -6,18 +6,20 @@ here are such callables and pytrees: their numbers can be differentiated by, the
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import Record, callable_as_pytree, static
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
 from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order
-from jaxcontact.impact.laws.routh import resolve
+from jaxcontact.impact.laws.routh import resolve, routh_step
+from jaxcontact.impact.laws.routh_path import routh_path
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
@@ -142,14 +144,36 @@ class Plastic(Record):
         return plastic(terms, v, unilateral=self.unilateral)
 
 
+# Functions with settings of their own behind (terms, v), as the records that stand for them.
+RECORDS: tuple[tuple[Law, Callable[[], Law]], ...] = (
+    (anitescu_potra, AnitescuPotra),
+    (sequential, Sequential),
+    (propagate, Propagative),
+    (plastic, Plastic),
+)
+NEED_SETTINGS = (resolve, routh_step, routh_path)
+
+
 def law_as_pytree(law: Law) -> Any:
     """The law as a pytree that one can hand to a jitted function; a plain function becomes static.
 
+    The functions `anitescu_potra`, `sequential`, `propagate` and `plastic` become their records.
+
     Raises:
-        TypeError: no callable.
+        TypeError: no callable, or one that does not take (terms, v, key).
     """
+    expected = "law: expected a callable (terms, v, key) -> (v_plus, info), got"
     if not callable(law):
-        raise TypeError(
-            f"law: expected a callable (terms, v, key) -> (v_plus, info), got {type(law).__name__}"
-        )
-    return law if isinstance(law, Record) else jax.tree_util.Partial(law)
+        raise TypeError(f"{expected} {type(law).__name__}")
+    for function, record in RECORDS:
+        if law is function:
+            return record()
+    if any(law is function for function in NEED_SETTINGS):
+        raise TypeError(f"{expected} {law.__name__}; use jc.impact.Routh(step=, max_steps=)")
+    try:
+        inspect.signature(law).bind(None, None, None)
+    except TypeError as error:
+        raise TypeError(f"{expected} one for which {error}") from None
+    except ValueError:  # a callable without a signature that Python knows
+        pass
+    return callable_as_pytree(law)

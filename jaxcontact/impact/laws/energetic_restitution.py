@@ -10,7 +10,7 @@ name. Contact c keeps a store S_c of energy that it can give back, 0 before the 
    most the impulse that was drawn for it, and at most until its store is empty. One contact after the other,
    the largest draw first. Its path in the plane then has two pieces, known in closed form, and Coulomb's law
    holds all along: it slides with full friction against u_t; once u_t = 0 it sticks, or slides back. In space
-   it has more, see `rebound_in_space.py`.
+   it has more, see `spatial_restitution`.
 
 A contact that is driven in again compresses again, and its store grows. The impact ends when nothing
 approaches and every store is empty (less than what the slowest approach that counts would store). Draws of 0

@@ -17,7 +17,9 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.impact import inputs
-from jaxcontact.mechanics.system import Params, State, System, bias, velocity_map
+from jaxcontact.mechanics.configuration import velocity_map
+from jaxcontact.mechanics.motion_equations import bias
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 

@@ -14,7 +14,14 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import mass_norm
-from jaxcontact.impact.laws.reflections import Normals, normals, normals_gram, reflect, tolerance
+from jaxcontact.impact.laws.reflections import (
+    Normals,
+    normals,
+    normals_gram,
+    reflect,
+    repeat_reflections,
+    tolerance,
+)
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -95,11 +102,7 @@ def _propagate_all(
     front = _follow(fixed, speed, k, length)
 
     def replay(order: jax.Array) -> jax.Array:
-        def one(x: jax.Array, i: jax.Array) -> tuple[jax.Array, None]:
-            at = jnp.maximum(i, 0)
-            return x.at[at].add(jnp.where(i >= 0, -2.0 * (these.rate + these.gram @ x)[at], 0.0)), None
-
-        return v + these.response @ lax.scan(one, jnp.zeros_like(these.rate), order)[0]
+        return v + these.response @ repeat_reflections(these, order)
 
     v_plus = jax.vmap(replay)(front.found_order)
     status |= flag(front.full, Status.MAX_ITERS) | flag(jnp.any(front.alive), Status.UNTERMINATED)

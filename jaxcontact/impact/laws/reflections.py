@@ -155,6 +155,48 @@ def reflect(
     return impulse, sequence
 
 
+def reflect_while_any(
+    these: Normals, least: jax.Array, order: str | jax.Array, most: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """As `reflect`, in a loop that ends with the last reflection, and whether any contact still approaches.
+
+    Args:
+        least: (nc,) rate of approach that counts.
+
+    Derivative: none in reverse; see `repeat_reflections`.
+    """
+    next_one = reflection(these, least, order)
+
+    def going(carry: tuple) -> jax.Array:
+        *_, more, count = carry
+        return more & (count < most)
+
+    def one(carry: tuple) -> tuple:
+        impulse, sequence, place, _, count = carry
+        impulse, place, contact = next_one(impulse, place)
+        return impulse, sequence.at[count].set(contact), place, contact >= 0, count + 1
+
+    none = jnp.full(most, -1, jnp.int32)
+    start = (jnp.zeros_like(these.rate), none, jnp.int32(0), jnp.bool_(True), jnp.int32(0))
+    impulse, sequence, *_ = lax.while_loop(going, one, start)
+    left = these.active & (these.rate + these.gram @ impulse < -least)
+    return impulse, sequence, jnp.any(left)
+
+
+def repeat_reflections(these: Normals, sequence: jax.Array) -> jax.Array:
+    """Impulses x (nc,) of a sequence (k,) of reflections, -1 behind the last one.
+
+    Derivative: exact, forward and reverse.
+    """
+
+    def one(impulse: jax.Array, contact: jax.Array) -> tuple[jax.Array, None]:
+        at = jnp.maximum(contact, 0)
+        rate = these.rate[at] + these.gram[at] @ impulse
+        return impulse.at[at].add(jnp.where(contact >= 0, -2.0 * rate, 0.0)), None
+
+    return lax.scan(one, jnp.zeros_like(these.rate), sequence)[0]
+
+
 def stop(these: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax.Array, jax.Array]:
     """Impulses x (nc,) of the plastic impact, and status bits; see `plastic`."""
     if unilateral:

@@ -216,8 +216,8 @@ def resolve(
     Steps (`routh_step`) until no active contact approaches faster than 1e-8 of the fastest approach
     before, at most N of them. With
     restitution a step also lets contacts push that have energy in store, each by at most its impulse_max, and
-    steps go on until the stores are empty; `rebound.py` and `rebound_in_space.py` say how, what is proven and
-    what is observed.
+    steps go on until the stores are empty; `energetic_restitution` and `spatial_restitution` say how, what is
+    proven and what is observed.
 
     Args:
         terms: contact terms, nc contacts.

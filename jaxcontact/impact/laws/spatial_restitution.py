@@ -1,12 +1,13 @@
 """Restitution per contact in space: how a contact with two tangents gives back what it has in store.
 
-Owns the push of `rebound.py` for a friction cone with k sides, that of Algorithm 1. The normal impulse grows
-from 0. Of the friction f that the cone allows per unit of it, a point of mu P with the polygon P, the contact
-takes what opposes u_t most: Coulomb's law. That is a vertex while one direction is best, an edge while two
-tie, all of mu P at u_t = 0; of those the f that minimises f^T D_tt f / 2 + D_nt f, for then no other one is
-better a moment later. So u_t goes along straight pieces: each ends where another direction comes to tie.
+Owns the push of `energetic_restitution` for a friction cone with k sides, that of Algorithm 1. The normal
+impulse grows from 0. Of the friction f that the cone allows per unit of it, a point of mu P with the polygon
+P, the contact takes what opposes u_t most: Coulomb's law. That is a vertex while one direction is best, an
+edge while two tie, all of mu P at u_t = 0; of those the f that minimises f^T D_tt f / 2 + D_nt f, for then no
+other one is better a moment later. So u_t goes along straight pieces: each ends where another direction comes
+to tie.
 
-Proven, in exact arithmetic, beside what `rebound.py` says of energy, which holds here too:
+Proven, in exact arithmetic, beside what `energetic_restitution` says of energy, which holds here too:
 
 - There is one such path. With h(x) = max of d x over d in P it is u_t' in D_nt - mu D_tt dh(u_t), a maximal
   monotone inclusion in the metric of D_tt^-1, whose solution moves by its least element (Brezis).
@@ -31,7 +32,7 @@ from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.impact.laws.energetic_restitution import gain, least_of, loaded, reach
 
 
-class _Push(NamedTuple):
+class _SpatialPush(NamedTuple):
     """One push under way: velocity, what is left of the cap and of the store, impulse (n, t1, t2)."""
 
     u_n: jax.Array
@@ -64,7 +65,7 @@ def give_back_in_space(
     slowest: jax.Array,
     directions: np.ndarray,
 ) -> tuple[jax.Array, jax.Array]:
-    """What a step of compression stores, and the pushes behind it: `rebound.give_back` for two tangents.
+    """What a step of compression stores, and the pushes behind it, as `energetic_restitution.give_back`.
 
     Args:
         elastic: (m,) e^2.
@@ -95,7 +96,7 @@ def give_back_in_space(
         own = blocks[c, :, c]
         contact = _Contact(own[0, 0], own[0, 1:], own[1:, 1:], space.mu[c], elastic[c])
         goes = ready[c] & (velocity[0] >= -slowest[c])
-        push = _Push(velocity[0], velocity[1:], cap[c], stored[c], jnp.zeros(3, u.dtype), goes)
+        push = _SpatialPush(velocity[0], velocity[1:], cap[c], stored[c], jnp.zeros(3, u.dtype), goes)
         end, _ = lax.scan(lambda p, _: (_piece(p, contact, fan, noise), None), push, length=pieces)
         return (impulse.at[c].set(end.impulse), stored.at[c].set(end.stored)), None
 
@@ -104,7 +105,7 @@ def give_back_in_space(
     return impulse.reshape(-1), stored
 
 
-def _piece(p: _Push, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _Push:
+def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _SpatialPush:
     """The next straight piece of a push, if it goes on."""
     friction, first, tied, still, sticks = _friction(p.u_t, contact, fan, noise)
     rate_n, rate_t = contact.nn + contact.nt @ friction, contact.nt + contact.tt @ friction
@@ -123,7 +124,7 @@ def _piece(p: _Push, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _Pu
     # What sticks has u_t within `noise` of 0: from now on it is 0.
     hold = jnp.where(moves & sticks & (length > 0), _solve(contact.tt, p.u_t), 0.0)
     tangential = length * friction - hold
-    return _Push(
+    return _SpatialPush(
         u_n=p.u_n + rate_n * length - contact.nt @ hold,
         u_t=p.u_t + length * rate_t - contact.tt @ hold,
         room=p.room - length,

@@ -96,7 +96,7 @@ def run_lanes(
         pieces: the validity of the modes of the table by stems and leaves, or by a sieve, which is faster;
             or None.
         begun: what was done of each sample before; default nothing.
-        elastic: (nc,) squared coefficients of restitution, see `rebound.py`; or None.
+        elastic: (nc,) squared coefficients of restitution, see `energetic_restitution`; or None.
         once: take one step of each sample only.
     """
     dtype = v.dtype

@@ -12,7 +12,10 @@ import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.mechanics.configuration import position_rate
+from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.robot import actuator_forces
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts
 from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
@@ -78,13 +81,14 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
 
 
 def loads(
-    system: System, params: Params, node: Node, closed: jax.Array, tau: jax.Array, guess: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    system: System, params: Params, node: Node, closed: jax.Array, after: jax.Array, guess: jax.Array,
+    controls: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """How hard the closed contacts push at a node (nc,), m/s^2, negative where they would have to pull.
 
     With M a + b = J^T f and gaps accelerating by J a + Jdot v = c + D f, the forces f obey the law of
     `contact_impulses`; of each contact the normal part of D_ii f_i - (c + D f)_i, which goes through zero as
-    it opens. Friction opposes the sliding velocity after a time tau.
+    it opens. Friction opposes the sliding velocity `after` so many seconds.
 
     Returns:
         These (nc,), and the size of accelerations that they are differences of.
@@ -93,7 +97,10 @@ def loads(
     """
     nc, dim, nv = guess.shape[0], guess.shape[1], node.v.shape[0]
     rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, nv)
-    force = -bias(system, params, State(q=node.q, v=node.v, t=node.t))
+    state = State(q=node.q, v=node.v, t=node.t)
+    force = -bias(system, params, state)
+    if controls is not None:
+        force = force + actuator_forces(system, params, state, controls)
     response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
     slip, turning = jax.jvp(
         lambda q: contact_velocities(system, params, q, node.v),
@@ -101,7 +108,7 @@ def loads(
         (position_rate(system, node.q, node.v),),
     )
     free = turning + (rows @ response[:, -1]).reshape(nc, dim)
-    free = free.at[:, 1:].add(slip[:, 1:] / tau)
+    free = free.at[:, 1:].add(slip[:, 1:] / after)
     delassus = rows @ response[:, :-1]
     found, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + (delassus @ found.reshape(-1)).reshape(nc, dim)[:, 0]

@@ -18,7 +18,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit, rotations, small_dense
-from jaxcontact.mechanics.system import Params, State, System, position_rate, retract
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.motion_equations import energies
+from jaxcontact.mechanics.robot import actuator_forces
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.terms import contact_gaps, contact_velocities
 
@@ -40,8 +43,20 @@ class Contacts(NamedTuple):
     closed: jax.Array  # (nc,) bool, contacts that stay closed unless they are pulled open
 
 
+class Start(NamedTuple):
+    """Where a step starts, and the controls (nu,) that act during it, None for none."""
+
+    q: jax.Array
+    p: jax.Array
+    t: jax.Array
+    controls: jax.Array | None = None
+
+
 class MidpointStep(NamedTuple):
-    """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome."""
+    """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome.
+
+    The residual is what one more iteration of Newton's method adds to w, relative.
+    """
 
     w: jax.Array
     impulse: jax.Array
@@ -49,6 +64,7 @@ class MidpointStep(NamedTuple):
     p: jax.Array
     phi: jax.Array
     solved: jax.Array
+    residual: jax.Array
 
 
 def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
@@ -79,34 +95,17 @@ def mean_velocities(system: System, params: Params, q: jax.Array, w: jax.Array, 
     return jnp.tensordot(share, each, 1)
 
 
-def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Kinetic energy and that of gravity, J."""
-    structure = system.structure
-    if system.mechanics is not None:
-        kinetic = 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v
-        return kinetic, system.mechanics.gravity_energy(structure, q, params)
-    (x, turned), (x_dot, turning) = jax.jvp(
-        lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
-    )
-    if structure.dim == 2:
-        spin = turning[:, None]
-        inertia = params.inertia[:, None]
-    else:
-        spin = jax.vmap(rotations.vee)(jnp.einsum("bji,bjk->bik", turned, turning))
-        inertia = params.inertia
-    kinetic = jnp.sum(params.mass * jnp.sum(x_dot**2, axis=1)) + jnp.sum(inertia * spin**2)
-    return 0.5 * kinetic, -jnp.sum(params.mass * (x @ params.gravity))
-
-
 def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Kinetic energy less that of gravity, J."""
-    kinetic, potential = energies(system, params, q, v)
-    return kinetic - potential
+    kinetic, gravity = energies(system, params, q, v)
+    return kinetic - gravity
 
 
-def applied_force(system: System, params: Params, state: State) -> jax.Array:
-    """The generalized force (nv,) of `forces` and `drive`."""
+def applied_force(system: System, params: Params, state: State, controls: jax.Array | None) -> jax.Array:
+    """The generalized force (nv,) of `forces`, `drive` and controls."""
     force = jnp.zeros_like(state.v)
+    if controls is not None:
+        force = force + actuator_forces(system, params, state, controls)
     if system.forces is not None:
         force = force + system.forces(system.structure, state.q, state.v, params)
     if system.drive is not None:
@@ -115,15 +114,15 @@ def applied_force(system: System, params: Params, state: State) -> jax.Array:
 
 
 def _at_midpoint(
-    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+    system: System, params: Params, start: Start, w: jax.Array, h: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """dL/dv and dL/dq + forces (nv,) at the midpoint of a step from (q, t)."""
-    middle = retract(system, q, 0.5 * h * w)
+    """dL/dv and dL/dq + forces (nv,) at the midpoint of a step."""
+    middle = retract(system, start.q, 0.5 * h * w)
     force, momentum = jax.grad(
         lambda delta, v: lagrangian(system, params, retract(system, middle, delta), v), argnums=(0, 1)
     )(jnp.zeros_like(w), w)
-    force = force + applied_force(system, params, State(q=middle, v=w, t=t + 0.5 * h))
-    return momentum, force
+    midpoint = State(q=middle, v=w, t=start.t + 0.5 * h)
+    return momentum, force + applied_force(system, params, midpoint, start.controls)
 
 
 def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
@@ -141,18 +140,17 @@ def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Arra
 
 
 def discrete_momenta(
-    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
+    system: System, params: Params, start: Start, w: jax.Array, h: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The momenta -D_1 L_d - F^- at the start and D_2 L_d + F^+ at the end of a step, (nv,) each."""
-    momentum, force = _at_midpoint(system, params, q, t, w, h)
+    momentum, force = _at_midpoint(system, params, start, w, h)
     return _at_end(system, -h * w, momentum, -h * force), _at_end(system, h * w, momentum, h * force)
 
 
 def take_step(
-    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, v: jax.Array,
-    contacts: Contacts, h: jax.Array,
-) -> tuple[MidpointStep, jax.Array]:  # fmt: skip
-    """The step of length h from configuration q and momentum p, and the rates dphi/dh (nc,) at its end.
+    system: System, params: Params, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array
+) -> tuple[MidpointStep, jax.Array]:
+    """The step of length h, and the rates dphi/dh (nc,) at its end.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
     pushing; friction opposes the mean sliding velocity as far as mu lam_n allows.
@@ -162,7 +160,8 @@ def take_step(
 
     Derivative: none; see `repeat_step`.
     """
-    small = float(jnp.finfo(q.dtype).eps) ** 0.5
+    dtype = start.q.dtype
+    small = float(jnp.finfo(dtype).eps) ** 0.5
 
     def unsolved(carry: tuple[jax.Array, ...]) -> jax.Array:
         *_, change, fresh, count = carry
@@ -171,19 +170,17 @@ def take_step(
     def iterate(carry: tuple) -> tuple:
         w, impulse, inverse, change, _, count = carry
         fresh = (count % FRESH == 0) | (change <= small)
-        inverse = lax.cond(fresh, lambda: step_inverse(system, params, q, t, w, h), lambda: inverse)
-        new, impulse, _, free = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
-        # Of bodies at rest only the velocity that they would have without contacts sets a scale.
-        size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(free))) + float(jnp.finfo(w.dtype).tiny)
-        return new, impulse, inverse, jnp.max(jnp.abs(new - w)) / size, fresh, count + 1
+        inverse = lax.cond(fresh, lambda: step_inverse(system, params, start, w, h), lambda: inverse)
+        new, impulse, _, free = _newton(system, params, start, w, impulse, inverse, contacts, h)
+        return new, impulse, inverse, _change(w, new, free), fresh, count + 1
 
-    none = jnp.zeros(contacts.rows.shape[:2], q.dtype)
-    zeros, far = jnp.zeros((v.shape[0], v.shape[0]), q.dtype), jnp.asarray(jnp.inf, q.dtype)
-    start = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
-    w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, start)
+    none = jnp.zeros(contacts.rows.shape[:2], dtype)
+    zeros, far = jnp.zeros((v.shape[0], v.shape[0]), dtype), jnp.asarray(jnp.inf, dtype)
+    first = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
+    w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, first)
 
     def last(h: jax.Array) -> tuple[jax.Array, MidpointStep]:
-        step = repeat_step(system, params, q, p, t, w, impulse, inverse, contacts, h)
+        step = repeat_step(system, params, start, w, impulse, inverse, contacts, h)
         return step.phi, step
 
     _, rate, step = jax.jvp(last, (h,), (jnp.ones_like(h),), has_aux=True)
@@ -191,9 +188,18 @@ def take_step(
     return step._replace(solved=solved), rate
 
 
+def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
+    """How much an iteration changes the velocity w, relative.
+
+    Of bodies at rest only the velocity that they would have without contacts sets a scale.
+    """
+    size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(free))) + float(jnp.finfo(w.dtype).tiny)
+    return jnp.max(jnp.abs(new - w)) / size
+
+
 def repeat_step(
-    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
-    impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
+    system: System, params: Params, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
+    contacts: Contacts, h: jax.Array,
 ) -> MidpointStep:  # fmt: skip
     """The step again from its mean velocity w: one more iteration, for the last digits and the derivative.
 
@@ -204,32 +210,31 @@ def repeat_step(
     Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `inverse`
         and the modes of contact.
     """
-    exact, lam, fine, _ = _newton(system, params, q, p, t, w, impulse, inverse, contacts, h)
-    q_end = retract(system, q, h * exact + closing(contacts, inverse))
-    p_end = discrete_momenta(system, params, q, t, exact, h)[1]
-    return MidpointStep(exact, lam, q_end, p_end, gaps(system, params, q_end), fine)
+    exact, lam, fine, free = _newton(system, params, start, w, impulse, inverse, contacts, h)
+    q_end = retract(system, start.q, h * exact + closing(contacts, inverse))
+    p_end = discrete_momenta(system, params, start, exact, h)[1]
+    residual = lax.stop_gradient(_change(w, exact, free))
+    return MidpointStep(exact, lam, q_end, p_end, gaps(system, params, q_end), fine, residual)
 
 
-def step_inverse(
-    system: System, params: Params, q: jax.Array, t: jax.Array, w: jax.Array, h: jax.Array
-) -> jax.Array:
+def step_inverse(system: System, params: Params, start: Start, w: jax.Array, h: jax.Array) -> jax.Array:
     """Inverse (nv, nv) of the derivative of the start momentum by w, which is M up to terms of order h."""
-    derivative = jax.jacfwd(lambda w: discrete_momenta(system, params, q, t, w, h)[0])(w)
+    derivative = jax.jacfwd(lambda w: discrete_momenta(system, params, start, w, h)[0])(w)
     return small_dense.generalized_inverse(derivative)[0]
 
 
 def _newton(
-    system: System, params: Params, q: jax.Array, p: jax.Array, t: jax.Array, w: jax.Array,
-    impulse: jax.Array, inverse: jax.Array, contacts: Contacts, h: jax.Array,
+    system: System, params: Params, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
+    contacts: Contacts, h: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
     """One iteration: w (nv,), impulses (nc, dim), whether these were found, and w without contacts."""
-    fixed_params, fixed_q, fixed_h = lax.stop_gradient((params, q, h))
-    free = w + inverse @ (p - discrete_momenta(system, params, q, t, w, h)[0])
+    fixed_params, fixed_q, fixed_h = lax.stop_gradient((params, start.q, h))
+    free = w + inverse @ (start.p - discrete_momenta(system, params, start, w, h)[0])
 
     def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
-        mean = mean_velocities(system, params, q, w, h)
+        mean = mean_velocities(system, params, start.q, w, h)
         slope = jax.jacfwd(lambda w: mean_velocities(system, fixed_params, fixed_q, w, fixed_h))(w)
         velocity = mean + slope @ (free - w)
         rows = slope.reshape(nc * dim, nv)

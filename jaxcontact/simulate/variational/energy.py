@@ -18,14 +18,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
-from jaxcontact.mechanics.system import Params, State, System, retract
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.motion_equations import energies
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of
-from jaxcontact.simulate.variational.discrete_mechanics import (
-    MidpointStep,
-    applied_force,
-    energies,
-    mean_velocities,
-)
+from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, applied_force, mean_velocities
 
 ROUNDING = 1024.0  # units of the last place of the energies that are compared
 
@@ -38,6 +35,7 @@ def move_gains(
     arrived: Node,
     second: jax.Array,
     h: jax.Array,
+    controls: jax.Array | None = None,
 ) -> jax.Array:
     """Whether a move of length h from `node` gains energy that is not explained.
 
@@ -57,7 +55,7 @@ def move_gains(
     # Where the move would lead from its start and its middle, whatever its end says.
     ahead = 2.0 * w - v_plus
     plus, minus = 0.5 * v_plus @ p_plus, 0.5 * ahead @ arrived.terms.M @ ahead
-    work = h * w @ applied_force(system, params, State(q=middle, v=w, t=node.t + 0.5 * h))
+    work = h * w @ applied_force(system, params, State(q=middle, v=w, t=node.t + 0.5 * h), controls)
     change = ahead - v_plus
     explained = 0.5 * change @ arrived.terms.M @ change + jnp.abs(v_0 + v_1 - 2.0 * v_m)
     explained = explained + jnp.abs(plus + minus - 2.0 * kinetic)

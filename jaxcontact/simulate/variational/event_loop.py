@@ -1,6 +1,7 @@
-"""The loop over time: trial steps, the search for the time of an event, impacts, contacts that stay closed.
+"""The loop over time: trial steps, impacts, contacts that stay closed.
 
-Owns what happens within one time step. The step itself is in `discrete.py`, the impact in `strike.py`.
+Owns what happens within one time step. The step itself is in `discrete_mechanics`, the search for the time of
+an event in `event_search`, the impact in `impact_event`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from jax import lax
 from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Params, State, System
-from jaxcontact.simulate.trajectory import Impacts, Trajectory
+from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
 from jaxcontact.simulate.variational.contact_state import (
     Node,
     approaching,
@@ -25,50 +27,74 @@ from jaxcontact.simulate.variational.contact_state import (
     terms_at,
     touching,
 )
-from jaxcontact.simulate.variational.discrete_mechanics import onto_closed_contacts, take_step
+from jaxcontact.simulate.variational.discrete_mechanics import Start, onto_closed_contacts, take_step
 from jaxcontact.simulate.variational.energy import impact_gains, move_gains
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, WHOLE, Pieces, kept, no_pieces
-from jaxcontact.simulate.variational.impact_event import Law, Strike, strike
+from jaxcontact.simulate.variational.event_search import EventSearch, events, narrowed, whole_step
+from jaxcontact.simulate.variational.impact_event import Strike, strike
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE
 
 MAX_TURNS = 1000  # of the loop within one step: trial steps and impacts
 
 
-class _Search(NamedTuple):
-    """The search for the time of an event within a step: an open gap closes, or a closed contact lets go."""
-
-    low: jax.Array  # no event has happened after this long
-    high: jax.Array  # one has
-    h: jax.Array  # the next trial
-    suspects: jax.Array  # (nc,) bool, contacts whose events are in between
-    near: jax.Array  # whether the last trial ended on an event
-    tries: jax.Array
-    before: jax.Array  # the last trial
-    load: jax.Array  # (nc,) loads of closed contacts there
-
-
-class _Carry(NamedTuple):
+class _StepCarry(NamedTuple):
     node: Node
-    search: _Search
+    search: EventSearch
     last: jax.Array  # (nc,) time of the last impact
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts in this step
     status: jax.Array
-    turns: jax.Array
+    residual: jax.Array  # the largest of the moves
+    turns: jax.Array  # trial steps and impacts
     let_go: jax.Array  # (nc,) bool, contacts that let go in this step; once is enough
     pieces: Pieces
     num_pieces: jax.Array
 
 
-class MotionSetting(NamedTuple):
-    """How a motion goes: arguments of `variational`, static but for the first three."""
+class MotionNumbers(NamedTuple):
+    """What a motion starts from and obeys; it can be differentiated by all of these but `zeno`."""
+
+    params: Params
+    state: State
+    dt: jax.Array
+    restitution: jax.Array
+    zeno: jax.Array
+    law: Any  # an impact law as a pytree, or None for reflections
+    controls: jax.Array | None  # (T, nu)
+
+
+class Memory(NamedTuple):
+    """What a motion remembers of its impacts.
+
+    Attributes:
+        key: of all of them, for laws that draw.
+        last: (nc,) time of the last one of each contact, s.
+        number: how many there were.
+    """
+
+    key: jax.Array | None
+    last: jax.Array
+    number: jax.Array
+
+
+class MotionChoice(NamedTuple):
+    """What is fixed when a motion is compiled; see `variational`."""
+
+    order: str | tuple[int, ...]
+    num_steps: int
+    max_impacts: int
+
+
+class ImpactSetting(NamedTuple):
+    """How the impacts of a motion go."""
 
     restitution: jax.Array
     zeno: jax.Array
     key: jax.Array | None
+    first: jax.Array  # number of the first one
     order: str | tuple[int, ...]
-    law: Law | None
+    law: Any
 
 
 class Run(NamedTuple):
@@ -76,53 +102,76 @@ class Run(NamedTuple):
 
     Attributes:
         trajectory: the motion.
+        memory: of its impacts, after it.
         pieces: its pieces, with a first axis of `max_pieces`.
         num_pieces: how many there are, also of those beyond that.
         ends: (T,) index of the last piece of each time step.
     """
 
     trajectory: Trajectory
+    memory: Memory
     pieces: Pieces
     num_pieces: jax.Array
     ends: jax.Array
 
 
-@functools.partial(jax.jit, static_argnums=(0, 7, 8, 9, 10, 11))
-def run(
-    system: System, params: Params, state: State, dt: jax.Array, restitution: jax.Array, zeno: jax.Array,
-    key: jax.Array | None, order: str | tuple[int, ...], law: Law | None, num_steps: int, max_impacts: int,
-    max_pieces: int,
-) -> Run:  # fmt: skip
-    """The motion over `num_steps` steps of dt from `state`; arguments as `variational`.
+class _TimeStep(NamedTuple):
+    """What stays as it is during one time step."""
+
+    system: System
+    params: Params
+    setting: ImpactSetting
+    controls: jax.Array | None
+    dt: jax.Array
+    t_end: jax.Array
+    unused: Pieces
+
+
+def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: Memory) -> ImpactSetting:
+    """How the impacts of a motion go that remembers the ones before."""
+    return ImpactSetting(
+        numbers.restitution, numbers.zeno, memory.key, memory.number, choice.order, numbers.law
+    )
+
+
+def start_of(system: System, params: Params, state: State) -> Node:
+    """The node that a motion starts from."""
+    terms = terms_at(system, params, state.q, state.t)
+    return arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def run(system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: Memory) -> Run:
+    """The motion over `num_steps` steps of dt.
 
     Derivative: none; see `replay`.
     """
-    setting = MotionSetting(restitution, zeno, key, order, law)
-    terms = terms_at(system, params, state.q, state.t)
-    start = arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
-    nc, dim = terms.phi.shape[0], system.structure.dim
-    deep = flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
-    bad = _bad_numbers(params, state, start, setting)
-    impacts, unused = _no_impacts(system, setting, start, max_impacts)
+    setting = impact_setting(choice, numbers, memory)
+    start = start_of(system, numbers.params, numbers.state)
+    nc, dim = start.terms.phi.shape[0], system.structure.dim
+    deep = flag(jnp.any(start.terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    bad = _bad_numbers(numbers, start)
+    impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
-    last = jnp.full(nc, -jnp.inf, start.q.dtype)
 
-    def body(carry: tuple[Any, ...], k: jax.Array) -> tuple[Any, Any]:
+    def body(carry: tuple[Any, ...], given: tuple[jax.Array, Any]) -> tuple[Any, Any]:
         node, last, impacts, pieces, count = carry
-        t_end = start.t + (k + 1) * dt
-        none = jnp.zeros((nc, dim), node.q.dtype)
-        search = _whole(t_end - node.t, nc)
-        begin = _Carry(
-            node, search, last, impacts, none, jnp.uint32(0), jnp.int32(0), node.closed & False, pieces, count
-        )
+        k, controls = given
+        t_end = start.t + (k + 1) * numbers.dt
+        here = _TimeStep(system, numbers.params, setting, controls, numbers.dt, t_end, unused)
+        none, zero = jnp.zeros((nc, dim), node.q.dtype), jnp.zeros((), node.q.dtype)
+        begin = _StepCarry(
+            node, whole_step(t_end - node.t, nc), last, impacts, none, jnp.uint32(0), zero, jnp.int32(0),
+            node.closed & False, pieces, count,
+        )  # fmt: skip
 
-        def moving(c: _Carry) -> jax.Array:
+        def moving(c: _StepCarry) -> jax.Array:
             unfinished = (c.node.t < t_end) | jnp.any(approaching(c.node))
             goes_on = (bad == 0) & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
             return unfinished & goes_on
 
-        def turn(c: _Carry) -> _Carry:
-            c, piece = _turn(system, params, setting, t_end, dt, unused, c)
+        def turn(c: _StepCarry) -> _StepCarry:
+            c, piece = _turn(here, c)
             pieces, count = kept(c.pieces, c.num_pieces, piece._replace(step=k, closed=c.node.closed))
             return c._replace(pieces=pieces, num_pieces=count, turns=c.turns + 1)
 
@@ -130,79 +179,66 @@ def run(
         status = end.status | flag(end.turns >= MAX_TURNS, Status.MAX_ITERS)
         status = status | flag(~jnp.all(jnp.isfinite(end.node.p)), Status.NONFINITE)
         status = status | bad | jnp.where(k == 0, deep, 0)
-        row = (end.node.q, end.node.v, end.node.t, end.node.closed, end.impulse, status, end.num_pieces - 1)
+        info = StepperInfo(
+            status=status, residual=end.residual, num_iters=end.turns, impulse=end.impulse,
+            contacts=end.node.closed,
+        )  # fmt: skip
+        row = (State(q=end.node.q, v=end.node.v, t=end.node.t), info, end.num_pieces - 1)
         return (end.node, end.last, end.impacts, end.pieces, end.num_pieces), row
 
-    steps = jnp.arange(num_steps, dtype=jnp.int32)
-    (_, _, impacts, pieces, count), rows = lax.scan(body, (start, last, impacts, pieces, jnp.int32(0)), steps)
-    first = (start.q, start.v, start.t, start.closed)
-    q, v, t, closed = (jnp.concatenate([a[None], b]) for a, b in zip(first, rows[:4], strict=True))
-    trajectory = Trajectory(
-        states=State(q=q, v=v, t=t), contacts=closed, impulse=rows[4], impacts=impacts, status=rows[5]
-    )
-    return Run(trajectory, pieces, count, rows[6])
+    steps = jnp.arange(choice.num_steps, dtype=jnp.int32)
+    begin = (start, memory.last, impacts, pieces, jnp.int32(0))
+    (_, last, impacts, pieces, count), rows = lax.scan(body, begin, (steps, numbers.controls))
+    states, info, ends = rows
+    trajectory = motion_record(State(q=start.q, v=start.v, t=start.t), start.closed, states, info, impacts)
+    return Run(trajectory, Memory(memory.key, last, memory.number + impacts.count), pieces, count, ends)
 
 
-def _bad_numbers(params: Params, state: State, start: Node, setting: MotionSetting) -> jax.Array:
+def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     """Bits of numbers that no motion has."""
-    numbers = [x for x in jax.tree.leaves((params, state)) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in numbers]).all()
+    params, restitution, zeno = numbers.params, numbers.restitution, numbers.zeno
+    leaves = jax.tree.leaves((params, numbers.state))
+    floats = [x for x in leaves if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]).all()
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
-    restitution, zeno = setting[:2]
     share = (restitution >= 0) & (restitution <= 1)
     good = mass & jnp.all(params.inertia >= 0) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
-def _whole(remaining: jax.Array, nc: int) -> _Search:
-    """A first trial: all that remains of the step."""
-    zero = jnp.zeros_like(remaining)
-    none = jnp.zeros(nc, bool)
-    return _Search(
-        zero, remaining, remaining, none, jnp.array(False), jnp.int32(0), zero, jnp.zeros(nc, zero.dtype)
-    )
-
-
-def _turn(
-    system: System, params: Params, setting: MotionSetting, t_end: jax.Array, dt: jax.Array, unused: Pieces,
-    carry: _Carry,
-) -> tuple[_Carry, Pieces]:  # fmt: skip
+def _turn(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """An impact where one is due, else a trial step."""
     if carry.last.shape[0] == 0:
-        return _move(system, params, t_end, dt, unused, carry)
+        return _move(here, carry)
     return lax.cond(
-        jnp.any(approaching(carry.node)),
-        lambda c: _collide(setting, t_end, unused, c),
-        lambda c: _move(system, params, t_end, dt, unused, c),
-        carry,
+        jnp.any(approaching(carry.node)), lambda c: _collide(here, c), lambda c: _move(here, c), carry
     )
 
 
-def _collide(
-    setting: MotionSetting, t_end: jax.Array, unused: Pieces, carry: _Carry
-) -> tuple[_Carry, Pieces]:
+def _collide(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """The impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = touching(node.terms), approaching(node)
-    soon = jnp.any(striking & (node.t - carry.last < setting.zeno))
+    soon = jnp.any(striking & (node.t - carry.last < here.setting.zeno))
+    number = here.setting.first + impacts.count
     # In a batch worlds without an impact come along; they ask no law.
-    after, hit = impact(setting, node, near, soon | ~jnp.any(striking), impacts.count)
+    after, hit = impact(here.setting, node, near, soon | ~jnp.any(striking), number)
     status = (
         carry.status | hit.status | flag(soon, Status.ZENO) | flag(impact_gains(node, after), Status.ENERGY)
     )
     carry = carry._replace(
         node=after,
-        search=_whole(t_end - node.t, near.shape[0]),
+        search=whole_step(here.t_end - node.t, near.shape[0]),
         last=jnp.where(striking, node.t, carry.last),
         impacts=_recorded(impacts, node, after, near, striking, soon, hit),
         status=status | flag(jnp.sum(near) > 1, Status.SIMULTANEOUS),
     )
-    piece = unused._replace(kind=jnp.int32(IMPACT), who=near, plastic=soon, order=hit.order)
+    piece = here.unused._replace(kind=jnp.int32(IMPACT), who=near, plastic=soon, order=hit.order)
     return carry, piece
 
 
 def impact(
-    setting: MotionSetting, node: Node, near: jax.Array, plastic: jax.Array, number: jax.Array,
+    setting: ImpactSetting, node: Node, near: jax.Array, plastic: jax.Array, number: jax.Array,
     sequence: jax.Array | None = None,
 ) -> tuple[Node, Strike]:  # fmt: skip
     """The node behind impact `number` of the contacts `near`, in the order on record if there is one."""
@@ -213,7 +249,7 @@ def impact(
     return arrive(node.terms, node.q, p, node.t), hit
 
 
-def _no_impacts(system: System, setting: MotionSetting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
+def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
     """Room for impacts, and an unused piece."""
     nc, nv, dtype = node.terms.phi.shape[0], node.v.shape[0], node.v.dtype
     length = 1
@@ -255,24 +291,23 @@ def _recorded(
     )
 
 
-def _move(
-    system: System, params: Params, t_end: jax.Array, dt: jax.Array, unused: Pieces, carry: _Carry
-) -> tuple[_Carry, Pieces]:
+def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """A trial step: to the end of the time step if nothing happens, else nearer to the first event."""
+    system, params, t_end = here.system, here.params, here.t_end
     node, search = carry.node, carry.search
     nc = carry.last.shape[0]
-    step, rate = take_step(
-        system, params, node.q, node.p, node.t, node.v, contacts_of(node.terms, node.closed), search.h
-    )
+    start = Start(node.q, node.p, node.t, here.controls)
+    contacts = contacts_of(node.terms, node.closed)
+    step, rate = take_step(system, params, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     t = jnp.where(search.h == t_end - node.t, t_end, node.t + search.h)
     arrived, second, fine = land(system, params, node, step.q, step.p, t, step.impulse)
-    load, load_0, size = _loads(system, params, node, arrived, dt, step.impulse / search.h, search.tries > 0)
+    load, load_0, size = _loads(here, node, arrived, step.impulse / search.h, search.tries > 0)
     # A contact that changes no velocity by more than what counts as approaching carries nothing.
-    least = collision_tolerance(size.dtype) / (dt * size)
-    value, rate, fell = _events(node, search, step.phi, rate, load, load_0, least)
+    least = collision_tolerance(size.dtype) / (here.dt * size)
+    value, rate, fell = events(node, search, step.phi, rate, load, load_0, least)
     fell = fell & ~(node.closed & carry.let_go)
-    following, whole, found = _narrowed(search, value, rate, fell & finite, node.closed, t_end)
+    following, whole, found = narrowed(search, value, rate, fell & finite, node.closed, t_end)
     accept = whole | found | ~finite
 
     # Whose event it is: that which the last trial is nearest to, in time.
@@ -280,32 +315,36 @@ def _move(
     suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
     apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
     who = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
-    piece = unused._replace(
+    piece = here.unused._replace(
         kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
         h=search.h, w=step.w, impulse=step.impulse, second=second, who=who,
     )  # fmt: skip
-    gains = move_gains(system, params, node, step, arrived, second, search.h)
+    gains = move_gains(system, params, node, step, arrived, second, search.h, here.controls)
     status = flag(~(step.solved & fine), Status.STALLED) | flag(gains, Status.ENERGY)
-    taken = (arrived, _whole(t_end - t, nc), carry.impulse + step.impulse + second, status, piece)
-    refused = (node, following, carry.impulse, jnp.uint32(0), unused)
-    new, search, impulse, status, piece = jax.tree.map(
+    taken = (
+        arrived, whole_step(t_end - t, nc), carry.impulse + step.impulse + second, carry.status | status,
+        jnp.maximum(carry.residual, step.residual), piece,
+    )  # fmt: skip
+    refused = (node, following, carry.impulse, carry.status, carry.residual, here.unused)
+    node, search, impulse, status, residual, piece = jax.tree.map(
         lambda one, other: jnp.where(accept, one, other), taken, refused
     )
-    let_go = carry.let_go | (accept & ~whole & following.suspects & node.closed)
-    status = carry.status | status
-    return carry._replace(node=new, search=search, impulse=impulse, status=status, let_go=let_go), piece
+    let_go = carry.let_go | (accept & ~whole & following.suspects & carry.node.closed)
+    moved = carry._replace(
+        node=node, search=search, impulse=impulse, status=status, residual=residual, let_go=let_go
+    )
+    return moved, piece
 
 
 def _loads(
-    system: System, params: Params, node: Node, arrived: Node, dt: jax.Array, guess: jax.Array,
-    searching: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:  # fmt: skip
+    here: _TimeStep, node: Node, arrived: Node, guess: jax.Array, searching: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Loads (nc,) of the contacts that are closed at `node`, where the step arrived and at its start.
 
     In parts of the size of accelerations at the start, m/s^2, which comes third. Where nothing is being
     searched for and no contact has to pull at the end, the start is not looked at.
     """
-    none = jnp.zeros_like(node.terms.phi)
+    none, dt = jnp.zeros_like(node.terms.phi), here.dt
     start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))
     if none.shape[0] == 0:
         return none, none, start[1][0]
@@ -320,65 +359,12 @@ def _loads(
     def find(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         found, size, k = carry
         each = jax.tree.map(lambda x: x[k], both)
-        load, gross = loads(system, params, each, node.closed, dt, guess)
+        load, gross = loads(here.system, here.params, each, node.closed, dt, guess, here.controls)
         return found.at[k].set(load), size.at[k].set(gross), k + 1
 
     found, sizes, _ = lax.while_loop(wanted, find, start)
     size = jnp.where(sizes[1] > 0, sizes[1], 1.0)
     return found[0] / size, found[1] / size, size
-
-
-def _events(
-    node: Node,
-    search: _Search,
-    phi: jax.Array,
-    rate: jax.Array,
-    load: jax.Array,
-    load_0: jax.Array,
-    least: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What each contact's event is a zero of (nc,), its rate, and whether it has gone through.
-
-    Args:
-        load, load_0: (nc,) loads at the end and at the start, in parts of their size.
-        least: load that counts.
-    """
-    eps = float(jnp.finfo(phi.dtype).eps)
-    # A gap that starts a little below zero, by round-off, closes when it comes back to where it was.
-    gap = phi - jnp.minimum(node.terms.phi, 0.0)
-    # Contacts that carry nothing, as redundant ones may, open without an event.
-    first = search.tries == 0
-    opens = (load_0 > least) & (load < jnp.where(first, -least, -512.0 * eps))
-    fell = jnp.where(node.closed, opens, gap < -512.0 * eps)
-    span = search.h - search.before
-    secant = (load - jnp.where(first, load_0, search.load)) / jnp.where(span != 0, span, 1.0)
-    return jnp.where(node.closed, load, gap), jnp.where(node.closed, secant, rate), fell
-
-
-def _narrowed(
-    search: _Search, value: jax.Array, rate: jax.Array, fell: jax.Array, closed: jax.Array, t_end: jax.Array
-) -> tuple[_Search, jax.Array, jax.Array]:
-    """The search behind a trial; whether the trial is a whole step, and whether it ends on an event."""
-    eps = float(jnp.finfo(value.dtype).eps)
-    crossed = jnp.any(fell)
-    whole = (search.tries == 0) & ~crossed
-    suspects = jnp.where(crossed, fell, search.suspects)
-    # On an event: within 450 eps seconds, 1e-13 in float64, or as near as round-off lets one see.
-    allowed = 450.0 * eps * jnp.abs(rate) + jnp.where(closed, 64.0, 16.0) * eps
-    early = jnp.any(suspects & (value < -allowed))
-    near = jnp.any(suspects & (jnp.abs(value) <= allowed)) & ~early
-    low = jnp.where(crossed, search.low, search.h)
-    high = jnp.where(crossed, search.h, search.high)
-    shut = (high - low <= 4.0 * eps * (jnp.abs(t_end) + high)) & ~crossed
-    # One more step of Newton's method from a point on the event, for the last digits of the time.
-    found = (near & search.near) | shut
-    falls = suspects & (rate < 0)
-    ahead = jnp.where(falls, search.h - value / jnp.where(falls, rate, -1.0), jnp.inf)
-    newton = jnp.min(ahead, initial=jnp.inf)
-    inside = (newton >= low) & (newton <= high) & (search.tries % 8 != 7)
-    trial = jnp.where(inside | near, newton, 0.5 * (low + high))
-    load = jnp.where(closed, value, 0.0)
-    return _Search(low, high, trial, suspects, near, search.tries + 1, search.h, load), whole, found
 
 
 def land(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,14 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.impact.laws.reflections import Normals, normals, reflection, share
+from jaxcontact.impact.laws.reflections import normals, reflect_while_any, repeat_reflections, share
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-# law(terms, v, key) -> (v_plus, info); info has `status` and `impulse`
-Law = Callable[[ContactTerms, jax.Array, Any], tuple[jax.Array, Any]]
 MAX_REFLECTIONS = 64
 
 
@@ -32,11 +30,12 @@ class Strike(NamedTuple):
 
 def strike(
     terms: ContactTerms, v: jax.Array, key: Any, plastic: jax.Array, restitution: jax.Array,
-    order: str | tuple[int, ...], law: Law | None, sequence: jax.Array | None = None,
+    order: str | tuple[int, ...], law: Any, sequence: jax.Array | None = None,
 ) -> Strike:  # fmt: skip
     """The impact of the active contacts: plastic where that is asked for, else by `law` or by reflections.
 
     Args:
+        law: a law as a pytree, see `law_as_pytree`; None for reflections.
         sequence: (k,) order on record of an impact that is repeated, nothing with `law`; None for `order`.
 
     Derivative: with a `sequence` of first order, forward and reverse, as far as `law` has one.
@@ -47,8 +46,8 @@ def strike(
     stops = found[:, 0]
     status = flag(~fine, Status.STALLED)
     if law is not None:
-        struck = functools.partial(_struck, law)
-        v_plus, impulse, said = (_in_turn(struck) if sequence is None else struck)(~plastic, terms, v, key)
+        struck = _in_turn(_struck) if sequence is None else _struck
+        v_plus, impulse, said = struck(law, ~plastic, terms, v, key)
         dead = v + these.response @ stops
         none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
         return Strike(
@@ -58,9 +57,12 @@ def strike(
             status | jnp.where(plastic, 0, said),
         )
     if sequence is None:
-        bounces, sequence, left = _reflections(these, order)
+        # Resting contacts chatter at the level of round-off; one that a neighbour's blow leaves is faster.
+        least = 1e-2 * collision_tolerance(v.dtype) / these.size
+        chosen = order if isinstance(order, str) else jnp.asarray(order, jnp.int32)
+        bounces, sequence, left = reflect_while_any(these, least, chosen, MAX_REFLECTIONS)
     else:
-        bounces, left = _repeated(these, sequence), jnp.array(False)
+        bounces, left = repeat_reflections(these, sequence), jnp.array(False)
     alpha = share(these, bounces, stops, jnp.where(plastic, 0.0, restitution))
     impulse = alpha * bounces + (1.0 - alpha) * stops
     status = status | flag(left & ~plastic, Status.UNTERMINATED)
@@ -100,39 +102,3 @@ def _in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
         return out, jax.tree.map(lambda _: True, out)
 
     return call
-
-
-def _reflections(these: Normals, order: str | tuple[int, ...]) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Impulses (nc,) of elastic single impacts, their sequence, and whether any contact still approaches.
-
-    As `reflections.reflect`, in a loop that ends with the last impact, and has no reverse derivative.
-    """
-    chosen = order if isinstance(order, str) else jnp.asarray(order, jnp.int32)
-    # Resting contacts chatter at the level of round-off; one that a neighbour's blow leaves is faster.
-    least = 1e-2 * collision_tolerance(these.rate.dtype) / these.size
-    next_one = reflection(these, least, chosen)
-
-    def going(carry: tuple) -> jax.Array:
-        *_, more, count = carry
-        return more & (count < MAX_REFLECTIONS)
-
-    def reflect(carry: tuple) -> tuple:
-        impulse, sequence, place, _, count = carry
-        impulse, place, contact = next_one(impulse, place)
-        return impulse, sequence.at[count].set(contact), place, contact >= 0, count + 1
-
-    none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
-    start = (jnp.zeros_like(these.rate), none, jnp.int32(0), jnp.bool_(True), jnp.int32(0))
-    impulse, sequence, *_ = lax.while_loop(going, reflect, start)
-    left = these.active & (these.rate + these.gram @ impulse < -least)
-    return impulse, sequence, jnp.any(left)
-
-
-def _repeated(these: Normals, sequence: jax.Array) -> jax.Array:
-    """Impulses (nc,) of the elastic single impacts of a sequence (k,), -1 behind the last one."""
-
-    def one(impulse: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
-        rate = these.rate[k] + these.gram[k] @ impulse
-        return impulse.at[k].add(jnp.where(k >= 0, -2.0 * rate, 0.0)), None
-
-    return lax.scan(one, jnp.zeros_like(these.rate), sequence)[0]

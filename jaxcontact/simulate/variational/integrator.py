@@ -1,6 +1,6 @@
 """`variational`: motion by a momentum-keeping integrator, with impacts at their time.
 
-Owns the public call and its checks; the step is in `discrete.py`, the loop over time in `events.py`.
+Owns the public call and its checks; the step is in `discrete_mechanics`, the loop over time in `event_loop`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 
 from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
-from jaxcontact.mechanics.system import Params, State, System, mass_matrix
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.mechanics.motion_equations import mass_matrix
+from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.impact_event import Law
+from jaxcontact.simulate.variational.event_loop import Memory, MotionChoice, MotionNumbers
 from jaxcontact.simulate.variational.replay import motion
 
 
@@ -30,7 +32,7 @@ def variational(
     duration: float,
     restitution: Any = 1.0,
     order: str | tuple[int, ...] = "most_violated",
-    law: Law | None = None,
+    law: Any = None,
     zeno: Any = None,
     key: jax.Array | None = None,
     max_impacts: int = 1024,
@@ -64,8 +66,8 @@ def variational(
         order: of the single elastic impacts: "most_violated" or "least_violated", by approach speed in the
             metric of the kinetic energy, or contact indices as a cycle that skips contacts not approaching.
             No meaning with `law`.
-        law: (terms, v, key) -> (v_plus, info) in place of these impacts, a module-level function; info has
-            `status` and `impulse`.
+        law: (terms, v, key) -> (v_plus, info) in place of these impacts, info having `status` and `impulse`:
+            a record such as `jc.impact.AnitescuPotra()`, or a module-level function.
         zeno: shortest time between two impacts of a contact, s; default dt, 0 for never.
         key: handed on to `law`, folded with the number of the impact.
         max_impacts: number of impacts that are kept on record, and that a derivative goes through.
@@ -90,23 +92,37 @@ def variational(
         along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more
         than `max_impacts` impacts, for then a motion cannot be repeated.
     """
-    if system.constraints is not None:
-        raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
-    if is_concrete(dt) and not float(dt) > 0:
-        raise ValueError(f"dt: expected a number > 0, got {dt}")
     if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
         raise ValueError(f"duration: expected a number > 0, got {duration!r}")
     if not is_concrete(dt):
         raise ValueError("dt: expected a number that is known, for it sets the number of steps")
-    _check_order(order, system.structure.num_contacts)
+    if not float(dt) > 0:
+        raise ValueError(f"dt: expected a number > 0, got {dt}")
     wait = dt if zeno is None else zeno
-    _check_numbers(system, params, state, restitution, wait)
-    warn_if_single(state.q.dtype, "`variational`")
-    num_steps = max(1, round(float(duration) / float(dt)))
+    check_motion(system, params, state, order, restitution, wait)
     dtype = state.q.dtype
-    numbers = tuple(jnp.asarray(x, dtype) for x in (dt, restitution, wait))
-    choice = (order, law, num_steps, int(max_impacts))
-    return motion(system, *choice, params, state, *numbers, key)
+    dt, restitution, wait = (jnp.asarray(x, dtype) for x in (dt, restitution, wait))
+    choice = MotionChoice(order, max(1, round(float(duration) / float(dt))), int(max_impacts))
+    as_pytree = None if law is None else law_as_pytree(law)
+    numbers = MotionNumbers(params, state, dt, restitution, wait, as_pytree, None)
+    return motion(system, choice, numbers, no_memory(system, state, key))[0]
+
+
+def check_motion(
+    system: System, params: Params, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
+) -> None:
+    """Raise ValueError for what no motion has, and warn of single precision."""
+    if system.constraints is not None:
+        raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
+    _check_order(order, system.structure.num_contacts)
+    _check_numbers(system, params, state, restitution, zeno)
+    warn_if_single(state.q.dtype, "`variational`")
+
+
+def no_memory(system: System, state: State, key: jax.Array | None) -> Memory:
+    """What is remembered before the first impact."""
+    never = jnp.full(system.structure.num_contacts, -jnp.inf, state.q.dtype)
+    return Memory(key=key, last=never, number=jnp.int32(0))
 
 
 def _check_numbers(system: System, params: Params, state: State, restitution: Any, zeno: Any) -> None:

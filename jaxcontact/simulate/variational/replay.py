@@ -15,53 +15,58 @@ from jax import lax
 
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of, loads, terms_at
-from jaxcontact.simulate.variational.discrete_mechanics import repeat_step, step_inverse
+from jaxcontact.simulate.variational.contact_state import Node, contacts_of, loads
+from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step, step_inverse
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, UNUSED, Pieces
-from jaxcontact.simulate.variational.event_loop import MotionSetting, Run, impact, land, run
-from jaxcontact.simulate.variational.impact_event import Law
+from jaxcontact.simulate.variational.event_loop import (
+    ImpactSetting,
+    Memory,
+    MotionChoice,
+    MotionNumbers,
+    Run,
+    impact,
+    impact_setting,
+    land,
+    run,
+    start_of,
+)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3, 4))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def motion(
-    system: System, order: str | tuple[int, ...], law: Law | None, num_steps: int, max_impacts: int,
-    params: Params, state: State, dt: jax.Array, restitution: jax.Array, zeno: jax.Array,
-    key: jax.Array | None,
-) -> Trajectory:  # fmt: skip
-    """The motion over `num_steps` steps of dt from `state`; arguments as `variational`.
+    system: System, choice: MotionChoice, numbers: MotionNumbers, memory: Memory
+) -> tuple[Trajectory, Memory]:
+    """The motion over `num_steps` steps of dt, and what it remembers of its impacts.
 
     Derivative: that of `replay`; NaN where there are more than `max_impacts` impacts.
     """
-    numbers = (dt, restitution, zeno, key)
-    return run(system, params, state, *numbers, order, law, num_steps, max_impacts, 0).trajectory
+    found = run(system, choice, 0, numbers, memory)
+    return found.trajectory, found.memory
 
 
 @motion.defjvp
 def _motion_jvp(
-    system: System, order: str | tuple[int, ...], law: Law | None, num_steps: int, max_impacts: int,
-    primals: tuple[Any, ...], tangents: tuple[Any, ...],
-) -> tuple[Any, Any]:  # fmt: skip
-    params, state, dt, restitution, zeno, key = primals
-    max_pieces = num_steps + 2 * max_impacts
-    numbers = (dt, restitution, zeno, key)
-    found = run(system, params, state, *numbers, order, law, num_steps, max_impacts, max_pieces)
+    system: System, choice: MotionChoice, primals: tuple[Any, ...], tangents: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    numbers, memory = primals
+    found = run(system, choice, choice.num_steps + 2 * choice.max_impacts, numbers, memory)
 
-    def again(params: Params, state: State, dt: jax.Array, restitution: jax.Array) -> Trajectory:
-        return replay(system, params, state, dt, MotionSetting(restitution, zeno, key, order, law), found)
+    def again(numbers: MotionNumbers) -> Trajectory:
+        return replay(system, numbers, impact_setting(choice, numbers, memory), found)
 
-    _, tangent = jax.jvp(again, primals[:4], tangents[:4])
-    return found.trajectory, tangent
+    _, tangent = jax.jvp(again, (numbers,), tangents[:1])
+    # What is remembered decides only which impacts are plastic.
+    remembered = tangents[1]._replace(last=jnp.zeros_like(found.memory.last))
+    return (found.trajectory, found.memory), (tangent, remembered)
 
 
-def replay(
-    system: System, params: Params, state: State, dt: jax.Array, setting: MotionSetting, found: Run
-) -> Trajectory:
+def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, found: Run) -> Trajectory:
     """The motion that `run` found, with the same values and a derivative.
 
-    Derivative: first order, forward and reverse, by params, state, dt and restitution.
+    Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
-    terms = terms_at(system, params, state.q, state.t)
-    start = arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
+    params, dt = numbers.params, numbers.dt
+    start = start_of(system, params, numbers.state)
     pieces, known = found.pieces, found.trajectory
 
     def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
@@ -76,7 +81,8 @@ def replay(
             return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
         def move(_: None) -> tuple[Any, ...]:
-            after, pushed = _move(system, params, node, piece, t_end, dt)
+            controls = None if numbers.controls is None else numbers.controls[piece.step]
+            after, pushed = _move(system, params, node, piece, t_end, dt, controls)
             return after, jnp.zeros_like(node.terms.phi), pushed
 
         branches = (rest, move) if node.terms.phi.shape[0] == 0 else (rest, move, collide)
@@ -86,7 +92,7 @@ def replay(
         row = (after.q, after.v, after.t, pushed, node.t, node.v, after.v, blow)
         return (after, number + (piece.kind == IMPACT)), row
 
-    _, rows = lax.scan(one, (start, jnp.int32(0)), pieces)
+    _, rows = lax.scan(one, (start, setting.first), pieces)
     room = pieces.kind.shape[0]
     # Where pieces are missing, numbers are no longer known, nor are their derivatives.
     trust = jnp.where(found.num_pieces > room, jnp.nan, 1.0).astype(start.q.dtype)
@@ -98,37 +104,40 @@ def replay(
     (at,) = jnp.nonzero(pieces.kind == IMPACT, size=known.impacts.t.shape[0], fill_value=room)
     names = ("t", "v_minus", "v_plus", "impulse")
     records = {n: row.at[at].get(mode="fill", fill_value=0) for n, row in zip(names, blows, strict=True)}
+    impulse = jnp.zeros_like(known.impulse).at[pieces.step].add(pushed)
     return known.replace(
         states=State(**dict(zip(("q", "v", "t"), ends, strict=True))),
-        impulse=jnp.zeros_like(known.impulse).at[pieces.step].add(pushed),
+        impulse=impulse,
+        info=known.info.replace(impulse=impulse),
         impacts=known.impacts.replace(**records),
     )
 
 
 def _move(
-    system: System, params: Params, node: Node, piece: Pieces, t_end: jax.Array, dt: jax.Array
-) -> tuple[Node, jax.Array]:
+    system: System, params: Params, node: Node, piece: Pieces, t_end: jax.Array, dt: jax.Array,
+    controls: jax.Array | None,
+) -> tuple[Node, jax.Array]:  # fmt: skip
     """The node behind a move, and the impulses (nc, dim) of its contacts.
 
     A move that ends on an event is known with its length; the length that keeps the gap, or the load of a
     closed contact, at zero moves the node along the rates of the step.
     """
     contacts = contacts_of(node.terms, node.closed)
-    fixed = lax.stop_gradient((params, node.q, node.t))
-    inverse = step_inverse(system, *fixed, piece.w, piece.h)
+    start = Start(node.q, node.p, node.t, controls)
+    inverse = step_inverse(system, *lax.stop_gradient((params, start)), piece.w, piece.h)
     lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
 
     def step(h: jax.Array) -> tuple[Any, ...]:
-        found = repeat_step(
-            system, params, node.q, node.p, node.t, piece.w, piece.impulse, inverse, contacts, h
-        )
+        found = repeat_step(system, params, start, piece.w, piece.impulse, inverse, contacts, h)
         after, second, _ = land(system, params, node, found.q, found.p, node.t + h, piece.second)
         value = found.phi
         if value.shape[0]:
             guess = piece.impulse / piece.h
-            value = lax.cond(
-                lets_go, lambda: loads(system, params, after, node.closed, dt, guess)[0], lambda: value
-            )
+
+            def load() -> jax.Array:
+                return loads(system, params, after, node.closed, dt, guess, controls)[0]
+
+            value = lax.cond(lets_go, load, lambda: value)
         return (after, found.impulse + second), value
 
     found, rates, value, rate = _with_rates(step, piece.h)

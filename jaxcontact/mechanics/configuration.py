@@ -1,0 +1,98 @@
+"""Calculus on configurations: N(q), steps along tangents and derivatives by them, with quaternions in q."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.algebra import rotations
+from jaxcontact.arguments import check_array, is_concrete
+from jaxcontact.mechanics.system import Structure, System
+
+
+def velocity_map(system: System, q: jax.Array) -> jax.Array:
+    """N(q) (nq, nv) with qdot = N(q) v."""
+    structure = system.structure
+    blocks, index = [], 0
+    while index < structure.num_positions:
+        if index in structure.quaternions:
+            blocks.append(rotations.quaternion_rate_map(q[index : index + 4]))
+            index += 4
+        else:
+            blocks.append(jnp.ones((1, 1), q.dtype))
+            index += 1
+    return jax.scipy.linalg.block_diag(*blocks)
+
+
+def position_rate(system: System, q: jax.Array, v: jax.Array) -> jax.Array:
+    """Qdot = N(q) v (nq,), without forming N."""
+    return _by_quaternion(
+        system.structure, q, v, lambda _, speed: speed, lambda x, w: rotations.quaternion_rate_map(x) @ w
+    )
+
+
+def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
+    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
+
+    Quaternions need not be of length one; they are afterwards. One of length zero is no pose: it gives NaN,
+    as does one whose squares leave the range of floats, for there is no status to say so.
+
+    Raises:
+        TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
+
+    Derivative: exact, any order.
+    """
+    _check_tangent(system.structure, q, delta)
+
+    def turn(quaternion: jax.Array, angle: jax.Array) -> jax.Array:
+        turned = rotations.quaternion_product(quaternion, rotations.quaternion_exp(angle))
+        square = jnp.sum(turned**2)
+        return turned / jnp.sqrt(jnp.where((square > 0) & jnp.isfinite(square), square, jnp.nan))
+
+    return _by_quaternion(system.structure, q, delta, jnp.add, turn)
+
+
+def _check_tangent(structure: Structure, q: jax.Array, delta: jax.Array) -> None:
+    check_array("q", q, (structure.num_positions,))
+    check_array("delta", delta, (structure.num_velocities,))
+    for start in structure.quaternions if is_concrete(q) else ():
+        if not np.any(np.asarray(q)[start : start + 4]):
+            raise ValueError(f"q: expected a quaternion at index {start}, got four zeros")
+
+
+def _by_quaternion(
+    structure: Structure,
+    q: jax.Array,
+    delta: jax.Array,
+    plain: Callable[[jax.Array, jax.Array], jax.Array],
+    turn: Callable[[jax.Array, jax.Array], jax.Array],
+) -> jax.Array:
+    """(nq,): `turn`(quaternion (4,), its delta (3,)) for quaternions, `plain`(q, delta) for the rest."""
+    starts = sorted(structure.quaternions)
+    if not starts:
+        return plain(q, delta)
+    period = structure.num_positions // len(starts)
+    if starts == list(range(starts[0], structure.num_positions, period)) and starts[0] + 4 <= period:
+        # Every body alike, one row each: a hundred of them compile like one.
+        x, d, i = q.reshape(-1, period), delta.reshape(-1, period - 1), starts[0]
+        turned = jax.vmap(turn)(x[:, i : i + 4], d[:, i : i + 3])
+        parts = [plain(x[:, :i], d[:, :i]), turned, plain(x[:, i + 4 :], d[:, i + 3 :])]
+        return jnp.concatenate(parts, axis=1).ravel()
+    pieces, i, j = [], 0, 0
+    for k, start in enumerate(starts):  # each quaternion makes delta one shorter than q
+        pieces.append(plain(q[i:start], delta[j : start - k]))
+        pieces.append(turn(q[start : start + 4], delta[start - k : start - k + 3]))
+        i, j = start + 4, start - k + 3
+    return jnp.concatenate([*pieces, plain(q[i:], delta[j:])])
+
+
+def tangent_jacobian(system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array) -> jax.Array:
+    """(df/dq) N(q): the derivative of `function(q)` by tangent directions, last axis (nv,)."""
+
+    def along(v: jax.Array) -> jax.Array:
+        return jax.jvp(function, (q,), (position_rate(system, q, v),))[1]
+
+    return jax.vmap(along, out_axes=-1)(jnp.eye(system.structure.num_velocities, dtype=q.dtype))

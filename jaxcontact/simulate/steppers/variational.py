@@ -1,0 +1,85 @@
+"""`Variational`: midpoint discrete mechanics with impacts at their time, under any impact law."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.variational.event_loop import Memory, MotionChoice, MotionNumbers, start_of
+from jaxcontact.simulate.variational.integrator import check_motion, no_memory
+from jaxcontact.simulate.variational.replay import motion
+
+
+class Variational(Record):
+    """Steps of `jc.simulate.variational`, with controls that stay as they are during a step.
+
+    A contact is closed where it touches and neither approaches nor leaves. Controls act at the midpoint of
+    every move. With a key, impact k of a motion gives its law the key folded with k.
+
+    Attributes:
+        impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function; None reflects.
+        restitution, order, zeno: as `variational`.
+        max_impacts: number of impacts of a step that are kept on record, and that a derivative goes through.
+
+    Raises:
+        TypeError: a law that is no callable.
+        ValueError: `max_impacts` is no integer >= 1.
+
+    Status: as `variational`, and PENETRATION for every step that starts too deep.
+
+    Derivative: as `variational`, also by controls and the numbers of the law; NaN from a step on that has more
+        impacts than are kept.
+    """
+
+    impact: Any = None
+    restitution: Any = 1.0
+    order: str | tuple[int, ...] = static(default="most_violated")
+    zeno: Any = None
+    max_impacts: int = static(default=16)
+
+    def __post_init__(self) -> None:
+        check_count("max_impacts", self.max_impacts)
+        if self.impact is not None:
+            object.__setattr__(self, "impact", law_as_pytree(self.impact))
+
+    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> Memory:
+        """What the stepper remembers of impacts: none.
+
+        Raises:
+            ValueError: as `variational`.
+        """
+        zeno = 0.0 if self.zeno is None else self.zeno
+        check_motion(system, params, state, self.order, self.restitution, zeno)
+        return no_memory(system, state, key)
+
+    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+        """(nc,) bool, contacts that touch and neither approach nor leave."""
+        return start_of(system, params, state).closed
+
+    def step(
+        self,
+        system: System,
+        params: Params,
+        state: State,
+        tau: jax.Array,
+        memory: Memory,
+        *,
+        dt: jax.Array,
+    ) -> tuple[State, Memory, StepperInfo]:
+        """One step; the residual is how much another iteration of Newton's method changes a velocity."""
+        dtype = state.q.dtype
+        dt, restitution, zeno = (
+            jnp.asarray(x, dtype) for x in (dt, self.restitution, dt if self.zeno is None else self.zeno)
+        )
+        numbers = MotionNumbers(params, state, dt, restitution, zeno, self.impact, tau[None])
+        choice = MotionChoice(self.order, 1, self.max_impacts)
+        found, memory = motion(system, choice, numbers, memory)
+        then, info = (jax.tree.map(lambda rows: rows[-1], x) for x in (found.states, found.info))
+        return then, memory, info.replace(impacts=found.impacts)

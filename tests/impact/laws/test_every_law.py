@@ -1,0 +1,143 @@
+"""Every impact law, function or record, through everything that takes a law."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact._pytree import Record
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
+from jaxcontact.simulate.variational.impact_event import strike
+
+MODEL = jc.models.rocking_block()
+FLAT = MODEL.state.replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.array([0.3, -1.0, 0.0]))
+TERMS = jc.contact_terms(MODEL.system, MODEL.params, FLAT)
+START = FLAT.replace(q=jnp.array([0.0, 1.012, 0.0]))  # lands on both corners within the first step of 0.02 s
+KEY = jax.random.key(2)
+DT, STEPS = 0.02, 2
+
+
+def drawn(terms, v, key):
+    nc = terms.phi.shape[0]
+    draws = jax.random.uniform(key, (8, nc + 1), v.dtype)
+    return jc.impact.resolve(terms, v, 0.5 * draws[:, :nc], draws[:, nc])
+
+
+def one_step(terms, v, key):
+    return jc.impact.routh_step(terms, v, jnp.full(2, 10.0), pick=jax.random.uniform(key))
+
+
+def along_a_path(terms, v, key):
+    return jc.impact.routh_path(terms, v, jnp.array([1.0, 0.5]))
+
+
+def in_turn(terms, v, key):
+    return jc.impact.sequential(terms, v, (1, 0), max_impacts=32)
+
+
+LAWS = {
+    "AnitescuPotra": jc.impact.AnitescuPotra(),
+    "Routh": jc.impact.Routh(step=0.4, max_steps=8),
+    "Routh with restitution": jc.impact.Routh(step=0.4, max_steps=12, restitution=0.5),
+    "Sequential": jc.impact.Sequential(order=(1, 0)),
+    "Propagative": jc.impact.Propagative(order=(1, 0), restitution=0.5),
+    "Plastic": jc.impact.Plastic(),
+    "anitescu_potra": jc.impact.anitescu_potra,
+    "sequential": jc.impact.sequential,
+    "propagate": jc.impact.propagate,
+    "plastic": jc.impact.plastic,
+    "by resolve": drawn,
+    "by routh_step": one_step,
+    "by routh_path": along_a_path,
+    "by sequential": in_turn,
+}
+NAMES = tuple(LAWS)
+
+
+class Told(NamedTuple):
+    status: jax.Array
+    impulse: jax.Array
+
+
+class Chosen(Record):
+    """One of all laws, by its number: one program for all of them."""
+
+    number: jax.Array
+
+    def __call__(self, terms, v, key=None):
+        def ask(law):
+            v_plus, info = law_as_pytree(law)(terms, v, key)
+            return v_plus, Told(jnp.asarray(info.status, jnp.uint32), info.impulse)
+
+        return jax.lax.switch(self.number, [lambda law=law: ask(law) for law in LAWS.values()])
+
+
+@jax.jit
+def directly(number, v, key):
+    return Chosen(number=number)(TERMS, v, key)
+
+
+@jax.jit
+def struck(number, v, key):
+    law = Chosen(number=number)
+    return strike(TERMS, v, key, jnp.array(False), jnp.array(1.0), "most_violated", law)
+
+
+@jax.jit
+def rolled(number, key):
+    stepper = jc.simulate.Variational(impact=Chosen(number=number))
+    controls = jnp.zeros((STEPS, 3))
+    return jc.simulate.rollout(
+        MODEL.system, MODEL.params, START, controls, stepper=stepper, dt=DT, key=key
+    ), jc.simulate.variational(
+        MODEL.system, MODEL.params, START, dt=DT, duration=STEPS * DT, law=Chosen(number=number),
+        key=jax.random.split(key)[0],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_law_is_one_of_a_motion(name):
+    """The same outcome alone, as an impact of a motion, in a motion, and in its steps."""
+    number = NAMES.index(name)
+    found, motion = rolled(number, KEY)
+    v = motion.impacts.v_minus[0]
+    assert int(motion.impacts.count) >= 1 and np.all(motion.impacts.touching[0])
+    own = jax.random.fold_in(jax.random.split(KEY)[0], 0)
+    expected, info = directly(number, v, own)
+    assert not jc.Status.failed(info.status)
+    np.testing.assert_allclose(motion.impacts.v_plus[0], expected, atol=1e-9)
+    np.testing.assert_allclose(motion.impacts.impulse[0], info.impulse[:, 0], atol=1e-9)
+    np.testing.assert_allclose(struck(number, v, own).v_plus, expected, atol=1e-9)
+    np.testing.assert_allclose(found.states.q, motion.states.q, atol=1e-12)
+    np.testing.assert_allclose(found.states.v, motion.states.v, atol=1e-12)
+    assert int(found.impacts.count) == int(motion.impacts.count)
+    assert np.min(TERMS.J_n @ expected) > -1e-8  # no corner goes on into the floor
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_law_goes_in_as_it_is(name):
+    """Into `variational`, and into the stepper of `run`."""
+    expected, _ = rolled(NAMES.index(name), KEY)
+    place = MODEL.system, MODEL.params, START
+    motion = jc.simulate.variational(
+        *place, dt=DT, duration=STEPS * DT, law=LAWS[name], key=jax.random.split(KEY)[0]
+    )
+    stepper = jc.simulate.Variational(impact=LAWS[name])
+    found = jc.simulate.run(*place, stepper=stepper, duration=STEPS * DT, dt=DT, key=KEY)
+    for each in (motion, found):
+        np.testing.assert_allclose(each.states.v, expected.states.v, atol=1e-12)
+
+
+def test_functions_with_settings_of_their_own_become_records_or_are_named():
+    assert isinstance(law_as_pytree(jc.impact.anitescu_potra), jc.impact.AnitescuPotra)
+    for law in (jc.impact.resolve, jc.impact.routh_step, jc.impact.routh_path):
+        with pytest.raises(TypeError, match=rf"law: .*got {law.__name__}; use jc.impact.Routh"):
+            jc.simulate.Variational(impact=law)
+    with pytest.raises(TypeError, match="law: expected a callable .* too many positional arguments"):
+        jc.simulate.variational(
+            MODEL.system, MODEL.params, START, dt=DT, duration=DT, law=lambda terms, v: (v, None)
+        )
