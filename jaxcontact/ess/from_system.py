@@ -17,6 +17,7 @@ from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Params, State, System, bias, mass_matrix, position_rate
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
 
 
@@ -45,7 +46,8 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
 
     Raises:
         TypeError: `system` is no mechanism, `law` no Material.
-        ValueError: it has no candidate contacts, or neither `law` nor `params.law` is there.
+        ValueError: it has no candidate contacts, closed loops or dry friction, or neither `law` nor
+            `params.law` is there.
     """
     if not isinstance(system, System):
         raise TypeError(f"system: expected a System, got {type(system).__name__}")
@@ -54,6 +56,7 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
     nc = system.structure.num_contacts
     if nc == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
+    check_no_held_joints(system, "ess.from_system")
     none, every = np.zeros((nc, nc), bool), np.eye(nc, dtype=bool)
     sprung = _Sprung(system, None if law is None else _Numbers.of(law), drag)
     return EventSystem(_Field(sprung), _Guards(sprung), rearm=np.block([[none, every], [every, none]]))

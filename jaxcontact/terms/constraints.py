@@ -21,16 +21,13 @@ from jaxcontact.mechanics.system import (
     body_frames,
     check_mechanism,
     mass_matrix,
-    position_rate,
-    tangent_jacobian,
 )
 from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.contacts import Places
+from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.owners import Bodies
 from jaxcontact.terms.records import (
-    BILATERAL,
     CONTACT_TOLERANCE,
-    LIMIT,
     NORMAL,
     TANGENT,
     ConstraintTerms,
@@ -79,6 +76,10 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
 def _contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     if system.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
+    if system.structure.tree is not None and system.structure.tree.loops:
+        raise ValueError(
+            "system: contact_terms knows no closed loops; they are rows of compliant steps alone"
+        )
     _check_sizes(system, params, state)
     found = contacts.place(system, params, *body_frames(system, params, state.q))
     rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), found)
@@ -137,9 +138,8 @@ def _constraint_terms(
 ) -> tuple[ConstraintTerms, Nearest | None]:
     structure, dtype = system.structure, state.q.dtype
     _check_sizes(system, params, state)
-    nb, nl = _count_constraints(system, params, state.q)
-    G, phi, gdot_v = _holonomic_rows(system, params, state) if nb + nl else _no_rows(structure, dtype)
-    kind, taken, mu = (BILATERAL,) * nb + (LIMIT,) * nl, None, jnp.zeros(0, dtype)
+    (G, phi, gdot_v), kind, dry = joint_rows(system, params, state)
+    taken, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
         moving = _moving_contacts(system, params, state)
         mu = contacts.friction(system, params, dtype)
@@ -152,27 +152,7 @@ def _constraint_terms(
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi, gdot_v = (jnp.concatenate(pair) for pair in ((phi, columns["phi"]), (gdot_v, columns["gdot_v"])))
         kind += columns["kind"]
-    return ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind), taken
-
-
-def _no_rows(structure: Any, dtype: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-    nothing = jnp.zeros(0, dtype)
-    return jnp.zeros((0, structure.num_velocities), dtype), nothing, nothing
-
-
-def _holonomic_rows(system: System, params: Params, state: State) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """G, phi and Gdot v of the deviations of joints and of the limits."""
-    q, v = state.q, state.v
-
-    def holonomic(x: jax.Array) -> jax.Array:
-        assert system.constraints is not None
-        return jnp.concatenate(system.constraints(system.structure, x, params))
-
-    def rate(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jax.jvp(holonomic, (x,), (position_rate(system, x, v),))
-
-    (phi, _), (_, drift) = jax.jvp(rate, (q,), (position_rate(system, q, v),))
-    return tangent_jacobian(system, holonomic, q), phi, drift
+    return ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry), taken
 
 
 class _Moving(NamedTuple):
@@ -213,19 +193,6 @@ def _contact_columns(dim: int, moving: _Moving) -> dict[str, Any]:
         "gdot_v": drift.ravel(),
         "kind": (NORMAL, *(TANGENT,) * (dim - 1)) * gap.shape[0],
     }
-
-
-def _count_constraints(system: System, params: Params, q: jax.Array) -> tuple[int, int]:
-    """Number of joint and of limit rows, found without computing them."""
-    if system.constraints is None:
-        return 0, 0
-    found = jax.eval_shape(functools.partial(system.constraints, system.structure), q, params)
-    shapes = [each.shape for each in found] if isinstance(found, tuple) else []
-    if len(shapes) != 2 or any(len(shape) != 1 for shape in shapes):
-        raise ValueError(
-            f"system.constraints: expected two vectors (deviations, limits), got shapes {shapes or found}"
-        )
-    return shapes[0][0], shapes[1][0]
 
 
 @functools.partial(jax.jit, static_argnums=0)

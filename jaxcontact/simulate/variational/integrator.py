@@ -15,6 +15,7 @@ import numpy as np
 from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.mechanics.system import Params, State, System, mass_matrix
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.impact_event import Law
@@ -92,6 +93,7 @@ def variational(
     """
     if system.constraints is not None:
         raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
+    check_no_held_joints(system, "variational")
     if is_concrete(dt) and not float(dt) > 0:
         raise ValueError(f"dt: expected a number > 0, got {dt}")
     if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
