@@ -14,7 +14,7 @@ from jaxcontact.compliant.problem import count_rows
 from jaxcontact.compliant.solve import StepInfo
 from jaxcontact.mechanics.material import Material
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE, DRY, Kind, Nearest
+from jaxcontact.terms import DRY, Kind, Nearest
 
 
 class Selection(Record):
@@ -83,10 +83,9 @@ def info_of_all(info: StepInfo, taken: Selection) -> StepInfo:
     index, phi = taken.nearest.index, taken.nearest.phi
     candidates = phi.shape[0]
     singles = taken.equalities + taken.limits
-    touching = jnp.sum(phi <= CONTACT_TOLERANCE)
     before = jnp.concatenate([jnp.zeros(singles - taken.dry, phi.dtype), phi])
     return info.replace(
-        status=info.status | flag(touching > index.shape[0], Status.OVERFLOW),
+        status=info.status | flag(taken.nearest.overflow, Status.OVERFLOW),
         lam=jnp.zeros(taken.num_rows, phi.dtype).at[taken.rows].set(info.lam),
         gap=before.at[taken.constraints].set(info.gap),
         slip=jnp.zeros((candidates, taken.axes - 1), phi.dtype).at[index].set(info.slip),

@@ -172,11 +172,12 @@ def _step(
     max_contacts: int | None,
 ) -> tuple[State, StepInfo]:
     whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
-    few = max_contacts is not None and max_contacts < system.structure.num_contacts
-    by_body = not whole and not few and kept_by_body(system)
+    if max_contacts is not None and max_contacts >= system.structure.num_contacts:
+        max_contacts = None
+    by_body = not whole and max_contacts is None and kept_by_body(system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
-    if few:
+    if max_contacts is not None:
         make = functools.partial(assemble_nearest, system, max_contacts=max_contacts)
         problem, taken = again(make)(params, state, tau, dt)
         if warm_start is not None:

@@ -25,7 +25,6 @@ from jaxcontact.mechanics.system import (
 from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
-from jaxcontact.terms.owners import Bodies
 from jaxcontact.terms.records import (
     CONTACT_TOLERANCE,
     NORMAL,
@@ -41,10 +40,12 @@ class Nearest(Record):
     Attributes:
         index: (k,) places of theirs in the list of candidates, ascending.
         phi: (nc,) gaps of all candidates, m.
+        overflow: bool, others touch as well.
     """
 
     index: jax.Array
     phi: jax.Array
+    overflow: jax.Array
 
 
 def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
@@ -81,7 +82,7 @@ def _contact_terms(system: System, params: Params, state: State) -> ContactTerms
             "system: contact_terms knows no closed loops; they are rows of compliant steps alone"
         )
     _check_sizes(system, params, state)
-    found = contacts.place(system, params, *body_frames(system, params, state.q))
+    found, _ = contacts.place(system, params, *body_frames(system, params, state.q))
     rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), found)
     return ContactTerms(
         M=mass_matrix(system, params, state.q),
@@ -141,11 +142,10 @@ def _constraint_terms(
     (G, phi, gdot_v), kind, dry = joint_rows(system, params, state)
     taken, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
-        moving = _moving_contacts(system, params, state)
+        moving, left_out = _moving_contacts(system, params, state, max_contacts)
         mu = contacts.friction(system, params, dtype)
         if max_contacts is not None:
-            gap = moving.found.phi
-            taken = Nearest(index=_nearest(gap, max_contacts), phi=gap)
+            taken = _nearest(moving.found.phi, max_contacts, left_out)
             moving, mu = _take(moving, taken.index), mu[taken.index]
         rows = contacts.rows_of(system, params, state.q, moving.bodies, moving.found)
         columns = _contact_columns(structure.dim, moving)
@@ -158,24 +158,33 @@ def _constraint_terms(
 class _Moving(NamedTuple):
     """Contacts with their rates: bodies and places, how places move, and the motion of all bodies."""
 
-    bodies: tuple[Bodies, Bodies]
+    bodies: tuple[Any, Any]
     found: Places
     moved: Places
     now: Motion
     rate: Motion
 
 
-def _moving_contacts(system: System, params: Params, state: State) -> _Moving:
-    """All candidates; their geometry is evaluated once."""
+def _moving_contacts(
+    system: System, params: Params, state: State, max_contacts: int | None = None
+) -> tuple[_Moving, jax.Array]:
+    """All candidates, and whether a pair that touches is left out; their geometry is evaluated once.
+
+    Two polytopes that meet mostly make two contacts or more: half of `max_contacts` pairs are enough.
+    """
     now, rate = contacts.motion_and_rate(system, params, state.q, state.v)
-    place = functools.partial(contacts.place, system, params)
-    return _Moving(contacts.bodies_of(system), *jax.jvp(place, now[:2], rate[:2]), now, rate)
+    pairs = None if max_contacts is None else max(1, max_contacts // 2)
+    place = functools.partial(contacts.place, system, params, max_pairs=pairs)
+    found, moved, left_out = jax.jvp(place, now[:2], rate[:2], has_aux=True)
+    return _Moving(contacts.bodies_of(system), found, moved, now, rate), left_out
 
 
-def _nearest(phi: jax.Array, count: int) -> jax.Array:
-    """Places (count,) of the smallest gaps, ascending."""
-    _, index = lax.top_k(-lax.stop_gradient(phi), min(count, phi.shape[0]))
-    return jnp.sort(index)
+def _nearest(phi: jax.Array, count: int, left_out: jax.Array) -> Nearest:
+    """The candidates with the smallest gaps."""
+    count = min(count, phi.shape[0])
+    _, index = lax.top_k(-lax.stop_gradient(phi), count)
+    touching = jnp.sum(phi <= CONTACT_TOLERANCE)
+    return Nearest(index=jnp.sort(index), phi=phi, overflow=left_out | (touching > count))
 
 
 def _take(moving: _Moving, index: jax.Array) -> _Moving:
@@ -203,7 +212,7 @@ def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerm
     """
     _check_sizes(system, params, state)
     structure = system.structure
-    moving = _moving_contacts(system, params, state)
+    moving, _ = _moving_contacts(system, params, state)
     bodies, found = moving.bodies, moving.found
     frames = moving.now.position, moving.now.rotation
     blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, found, *frames), axis=1)

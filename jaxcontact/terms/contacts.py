@@ -32,7 +32,11 @@ class Places(NamedTuple):
     point_b: jax.Array
     phi: jax.Array
     normal: jax.Array
-    tangents: jax.Array
+
+    @property
+    def tangents(self) -> jax.Array:
+        """(nc, dim - 1, dim), which complete the normals to frames."""
+        return jax.vmap(geometry.tangent_frame)(self.normal)
 
     @property
     def axes(self) -> jax.Array:
@@ -46,14 +50,20 @@ def bodies_of(system: System) -> tuple[Bodies, Bodies]:
     return geometry.contact_bodies(structure.dim, structure.bodies, structure.shape_table, structure.pairs)
 
 
-def place(system: System, params: Params, positions: jax.Array, orientations: jax.Array) -> Places:
-    """All candidates of bodies in these frames."""
+def place(
+    system: System,
+    params: Params,
+    positions: jax.Array,
+    orientations: jax.Array,
+    max_pairs: int | None = None,
+) -> tuple[Places, jax.Array]:
+    """All candidates of bodies in these frames, and whether `max_pairs` left out a pair that touches."""
     structure = system.structure
     found = geometry.candidates(
         structure.dim, structure.bodies, structure.shape_table, structure.pairs,
-        positions, orientations, params.constants,
+        positions, orientations, params.constants, max_pairs,
     )  # fmt: skip
-    return Places(found.point, found.point_b, found.phi, found.normal, found.tangents)
+    return Places(found.point, found.point_b, found.phi, found.normal), found.left_out
 
 
 def motion(system: System, params: Params, q: jax.Array, v: jax.Array) -> Motion:
@@ -123,10 +133,10 @@ def friction(system: System, params: Params, dtype: Any) -> jax.Array:
 
 def contact_gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
     """Gaps (nc,) of all candidate contacts, m."""
-    return place(system, params, *body_frames(system, params, q)).phi
+    return place(system, params, *body_frames(system, params, q))[0].phi
 
 
 def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
     moving = motion(system, params, q, v)
-    return slip(bodies_of(system), place(system, params, *moving[:2]), moving)
+    return slip(bodies_of(system), place(system, params, *moving[:2])[0], moving)

@@ -54,7 +54,8 @@ def _closure_rows(system: System, params: Params, state: State) -> Rows:
     def speed(motion: Motion) -> tuple[jax.Array, jax.Array]:
         return jax.jvp(deviation, motion[:2], motion[2:])
 
-    (phi, _), (_, drift) = jax.jvp(speed, *((each,) for each in moving(state.v)))
+    now, rate = moving(state.v)
+    (phi, _), (_, drift) = jax.jvp(speed, (now,), (rate,))
     basis = jnp.eye(structure.num_velocities, dtype=state.q.dtype)
     return jax.vmap(lambda v: speed(moving(v)[0])[1], out_axes=-1)(basis), phi, drift
 
