@@ -28,6 +28,7 @@ class Status(enum.IntFlag):
     RAY = 1 << 7  # Lemke's method ended on a secondary ray: no solution found
     ENERGY = 1 << 8  # energy rose by more than the work done and the order of the step explain
     INACCURATE = 1 << 9  # an estimated error is above the tolerance asked for
+    OVERFLOW = 1 << 10  # more contacts touch than `max_contacts` lets a step see
     GRAZING = 1 << 16  # a guard is touched without being crossed
     SIMULTANEOUS = 1 << 17  # several events at once whose order matters
     ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
@@ -36,7 +37,7 @@ class Status(enum.IntFlag):
     NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND
     FAILURES = (
         MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | ENERGY
-        | INACCURATE
+        | INACCURATE | OVERFLOW
     )  # fmt: skip
 
     @classmethod

@@ -19,7 +19,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.compliant.problem import Problem, by_axis, count_rows, spread
+from jaxcontact.compliant.problem import Problem, by_axis, count_rows, spread_heads
 from jaxcontact.solvers import row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
@@ -40,7 +40,7 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     given = work[:heads].at[nb + nl :].add(tangent)
     pushes = p[:heads] > 0
     answers = jnp.where(pushes, given / jnp.where(pushes, p[:heads], 1.0), u[:heads])
-    stiffness = spread("law.stiffness", law.stiffness, heads, x.dtype)
+    stiffness = spread_heads("law.stiffness", law.stiffness, terms.kind, x.dtype)
     depth = -by_axis(terms.phi, terms.kind)[:heads]
 
     def elastic(depth: jax.Array) -> jax.Array:

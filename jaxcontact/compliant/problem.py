@@ -18,7 +18,7 @@ from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.mechanics.material import Material
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.row_algebra import diagonal, row_mobility
-from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
+from jaxcontact.terms import BILATERAL, DRY, LIMIT, NORMAL, TANGENT, ConstraintTerms, Kind
 
 
 class Problem(Record):
@@ -56,19 +56,20 @@ class RowMaterial(Record):
 
 
 def count_rows(kind: tuple[Kind, ...]) -> tuple[int, int, int, int]:
-    """Numbers of bilateral rows, limits and contacts, and of rows per contact.
+    """Numbers of rows of either sign (bilateral, then dry), of limits and contacts, and of rows per contact.
 
     Raises:
         ValueError: the rows are not in the order of `ConstraintTerms`.
     """
-    nb, nl, nc = kind.count(BILATERAL), kind.count(LIMIT), kind.count(NORMAL)
-    axes = (len(kind) - nb - nl) // nc if nc else 2
-    if kind != (BILATERAL,) * nb + (LIMIT,) * nl + (NORMAL, *(TANGENT,) * (axes - 1)) * nc or axes == 1:
+    joints, nd, nl, nc = (kind.count(each) for each in (BILATERAL, DRY, LIMIT, NORMAL))
+    axes = (len(kind) - joints - nd - nl) // nc if nc else 2
+    contacts = (NORMAL, *(TANGENT,) * (axes - 1)) * nc
+    if kind != (BILATERAL,) * joints + (DRY,) * nd + (LIMIT,) * nl + contacts or axes == 1:
         raise ValueError(
-            "terms.kind: expected all bilateral rows, all limits, then contacts as (n, t1) or (n, t1, t2), "
-            f"got {tuple(Kind(k).name for k in kind)}"
+            "terms.kind: expected all bilateral rows, all dry ones, all limits, then contacts as (n, t1) or "
+            f"(n, t1, t2), got {tuple(Kind(k).name for k in kind)}"
         )
-    return nb, nl, nc, axes
+    return joints + nd, nl, nc, axes
 
 
 def by_axis(rows: jax.Array, kind: tuple[Kind, ...]) -> jax.Array:
@@ -109,17 +110,30 @@ def spread(name: str, value: Any, count: int, dtype: Any) -> jax.Array:
     return jnp.broadcast_to(array, (count,))
 
 
+def spread_heads(name: str, value: Any, kind: tuple[Kind, ...], dtype: Any) -> jax.Array:
+    """`value` of every constraint, a number or (nk,), on every row but tangents; 0 on dry ones.
+
+    Raises:
+        ValueError: it has another shape.
+    """
+    nb, nl, nc, _ = count_rows(kind)
+    nd = kind.count(DRY)
+    given = spread(name, value, nb - nd + nl + nc, dtype)
+    return jnp.insert(given, nb - nd, jnp.zeros(nd, dtype)) if nd else given
+
+
 def row_material(problem: Problem) -> RowMaterial:
     """The springs and dampers of the law on every row; not its elastic potential."""
     terms, law, h = problem.terms, problem.law, problem.dt
-    nb, nl, nc, axes = count_rows(terms.kind)
-    dtype, singles = terms.phi.dtype, nb + nl
-    stiffness = spread("law.stiffness", law.stiffness, singles + nc, dtype)
-    damping = spread("law.damping", law.damping, singles + nc, dtype)
-    rubbing = spread("law.friction_damping", law.friction_damping, nc, dtype)
+    nb, _, nc, axes = count_rows(terms.kind)
+    dtype, nd = terms.phi.dtype, terms.kind.count(DRY)
+    stiffness = spread_heads("law.stiffness", law.stiffness, terms.kind, dtype)
+    damping = spread_heads("law.damping", law.damping, terms.kind, dtype)
+    rubbing = spread("law.friction_damping", law.friction_damping, nd + nc, dtype)
     mu = terms.mu if law.friction is None else spread("law.friction", law.friction, nc, dtype)
     springs = jnp.concatenate([stiffness, jnp.zeros(nc * (axes - 1), dtype)])
-    rate = jnp.concatenate([h * stiffness + damping, *[rubbing] * (axes - 1)])
+    rate = jnp.concatenate([h * stiffness + damping, *[rubbing[nd:]] * (axes - 1)])
+    rate = rate.at[nb - nd : nb].set(rubbing[:nd]) if nd else rate
     phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
     return RowMaterial(base=-springs * phi - rate * drift, rate=rate, mu=mu)
@@ -140,10 +154,13 @@ def convex_program(problem: Problem, row: RowMaterial, *, pyramid: bool = False)
     product = lax.stop_gradient(stiff * mobility)
     cap = slope_cap(terms.phi.dtype)
     share = jnp.where(product > cap, cap / jnp.where(product > cap, product, 1.0), 1.0)
-    elastic: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if problem.law.potential is not None:
         future = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[nb : nb + nl + nc]
-        elastic = {"potential": problem.law.potential, "depth": -future, "dt": h}
+        extra = {"potential": problem.law.potential, "depth": -future, "dt": h}
+    if terms.dry is not None:
+        free = jnp.full(nb - terms.dry.shape[0], jnp.inf, terms.phi.dtype)
+        extra["most"] = jnp.concatenate([free, h * terms.dry])
     return ConeProgram(
         M=problem.M,
         v=problem.v,
@@ -153,7 +170,7 @@ def convex_program(problem: Problem, row: RowMaterial, *, pyramid: bool = False)
         slope=share * stiff,
         keep=1.0 - share,
         mu=row.mu,
-        **elastic,
+        **extra,
         num_equalities=nb,
         num_limits=nl,
         pyramid=pyramid,

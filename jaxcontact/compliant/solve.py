@@ -29,6 +29,7 @@ from jaxcontact.compliant.problem import (
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.status import Status, flag
+from jaxcontact.terms import DRY
 
 CONES = ("associated", "staggered", "pyramid", "coupled")
 FORMULATIONS = ("complementary", "min_norm")
@@ -63,11 +64,13 @@ class StepInfo(Record):
         gap: (nk,) predicted deviation, slack or gap at the end of the step, m.
         slip: (nc, nt) tangential velocity of each contact at the end of the step, m/s.
         signorini: worst violation of 0 <= lam_n, complementary to the normal law, N.
-        joint: worst violation of the law of a bilateral row, N.
+        joint: worst violation of the law of a bilateral or dry row, N.
         cone: worst |lam_t| - mu lam_n where positive, N.
         dissipation: worst violation of the friction law (maximal dissipation), N.
         residual: |M (v+ - v) - h (f + G^T lam)| relative to the momenta in the step.
         iterations: Newton steps.
+        taken: (nc,) bool, the contacts that the step saw: all of them without `max_contacts`. The others have
+            no force and no slip, and as `gap` that at the start of the step.
     """
 
     status: jax.Array
@@ -80,6 +83,7 @@ class StepInfo(Record):
     dissipation: jax.Array
     residual: jax.Array
     iterations: jax.Array
+    taken: jax.Array
 
 
 def program_of(problem: Problem, cone: str) -> ConeProgram:
@@ -143,6 +147,7 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
     by_body = isinstance(problem.terms.G, BodyRows)  # made for a mechanism, not by hand
     nr, nv = (len(problem.terms.kind), problem.v.size) if by_body else jnp.shape(problem.terms.G)
     _, _, nc, _ = count_rows(problem.terms.kind)
+    nd = problem.terms.kind.count(DRY)
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
         **({} if by_body else {"M": (problem.M, (nv, nv))}),
         "v": (problem.v, (nv,)),
@@ -150,6 +155,7 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
         "terms.phi": (problem.terms.phi, (nr,)),
         "terms.gdot_v": (problem.terms.gdot_v, (nr,)),
         "terms.mu": (problem.terms.mu, (nc,)),
+        "terms.dry": (np.zeros(0) if problem.terms.dry is None else problem.terms.dry, (nd,)),
         "terms.kind": (np.zeros(len(problem.terms.kind)), (nr,)),
         "warm_start": (problem.terms.phi if warm_start is None else warm_start, (nr,)),
     }
@@ -162,7 +168,7 @@ def _bad_numbers(problem: Problem) -> jax.Array:
     """Whether a stiffness, damping or friction is not >= 0, a mass or the time step not > 0, NaN neither."""
     law = problem.law
     given = [law.stiffness, law.damping, law.friction_damping, problem.terms.mu]
-    given += [] if law.friction is None else [law.friction]
+    given += [each for each in (law.friction, problem.terms.dry) if each is not None]
     bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
     for each in given:
         bad = bad | ~jnp.all(jnp.asarray(each) >= 0)
@@ -176,6 +182,8 @@ def solve_velocity(
     check_type("problem", problem, Problem)
     _check_problem(problem, warm_start)
     check_names(cone, formulation, problem.terms.mu.shape[0])
+    if formulation == "min_norm" and DRY in problem.terms.kind:
+        raise ValueError("formulation: 'min_norm' has no dry friction of joints; use 'complementary'")
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
     start = by_axis(start, problem.terms.kind)
     if formulation == "min_norm":
@@ -197,7 +205,7 @@ def _info(
 ) -> StepInfo:
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
-    heads = slice(nb + nl, nb + nl + nc)
+    heads, nd = slice(nb + nl, nb + nl + nc), terms.kind.count(DRY)
     program = _conditions(problem, cone)
     momentum, misfit, _ = cone_program.residuals(program, x, p)
     u = row_algebra.apply_rows(program.columns, x)
@@ -225,7 +233,7 @@ def _info(
     return StepInfo(
         status=status,
         lam=by_contact(p, terms.kind) / h,
-        gap=future,
+        gap=jnp.concatenate([future[: nb - nd], future[nb:]]) if nd else future,
         slip=slip.T,
         signorini=worst(misfit[nb : heads.stop]),
         joint=worst(misfit[:nb]),
@@ -233,6 +241,7 @@ def _info(
         dissipation=worst(misfit[heads.stop :]),
         residual=lax.stop_gradient(jnp.max(jnp.abs(momentum)) / scale),
         iterations=iterations,
+        taken=jnp.ones(nc, bool),
     )
 
 
@@ -249,6 +258,7 @@ def solve(
 
     With A = G M^-1 G^T, D = h^2 K + h B and c as in `Problem`: bilateral rows (I + D A) lam = c; limits and
     normals 0 <= lam, (I + D A) lam - c >= 0, complementary (Drumwright's law (68), not his program (83-85));
+    dry joints -B u held within |lam| <= their bound;
     friction -B_t u_t inside the cone |lam_t| <= mu lam_n:
 
     - "associated": one convex problem, unique. Friction is right, but sliding lifts the normal law by

@@ -38,7 +38,8 @@ def misfit_size(program: ConeProgram, x: jax.Array, p: jax.Array) -> jax.Array:
     """Largest violation of the coupled conditions and of the momentum balance, relative to the impulses."""
     momentum, misfit, _ = cone_program.residuals(program, x, p)
     scale = jnp.max(jnp.abs(row_algebra.multiply(program.M, program.v))) + jnp.max(jnp.abs(program.push))
-    scale = scale + jnp.max(jnp.abs(p), initial=0.0) + jnp.finfo(x.dtype).tiny
+    precision = jnp.finfo(x.dtype)  # momenta next to the smallest number have few digits
+    scale = scale + jnp.max(jnp.abs(p), initial=0.0) + precision.tiny / precision.eps
     return (jnp.max(jnp.abs(momentum)) + jnp.max(jnp.abs(misfit), initial=0.0)) / scale
 
 

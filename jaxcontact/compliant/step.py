@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra.body_rows import Diagonal
-from jaxcontact.arguments import check_array, check_positive, check_type
+from jaxcontact.arguments import check_array, check_count, check_positive, check_type
+from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selection_of
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
 from jaxcontact.mechanics.configuration import retract
@@ -18,7 +19,7 @@ from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
 from jaxcontact.mechanics.motion_equations import bias, free_masses, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import constraint_terms, kept_by_body, rows_by_body
+from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, nearest_terms, rows_by_body
 
 
 def assemble(
@@ -29,13 +30,29 @@ def assemble(
     Raises:
         ValueError: params carry no law.
     """
-    if params.law is None:
-        raise ValueError("params.law: expected a compliant.Law, got None")
     M: Any
     if by_body:
         M, terms = Diagonal(values=free_masses(system, params).ravel()), rows_by_body(system, params, state)
     else:
         M, terms = mass_matrix(system, params, state.q), constraint_terms(system, params, state)
+    return _problem(system, params, state, tau, dt, M, terms)
+
+
+def assemble_nearest(
+    system: System, params: Params, state: State, tau: jax.Array, dt: Any, max_contacts: int
+) -> tuple[Problem, Selection]:
+    """The algebra of a step that sees the nearest contacts alone, and which those are."""
+    terms, nearest = nearest_terms(system, params, state, max_contacts)
+    problem = _problem(system, params, state, tau, dt, mass_matrix(system, params, state.q), terms)
+    taken = selection_of(terms.kind, nearest)
+    return problem.replace(law=law_of(problem.law, taken)), taken
+
+
+def _problem(
+    system: System, params: Params, state: State, tau: jax.Array, dt: Any, M: Any, terms: ConstraintTerms
+) -> Problem:
+    if params.law is None:
+        raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
     turned, gyroscopic = turned_by_gyroscopes(system, params, state, h)
     if system.mechanics is not None:
@@ -76,6 +93,7 @@ def step(
     formulation: str = "complementary",
     solver: Newton = NEWTON,
     warm_start: jax.Array | None = None,
+    max_contacts: int | None = None,
 ) -> tuple[State, StepInfo]:
     """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
 
@@ -98,6 +116,8 @@ def step(
         formulation: "complementary", or "min_norm" for the paper's programs.
         solver: limits of the search.
         warm_start: (nr,) forces of the last step, `info.lam`.
+        max_contacts: the step sees so many contacts, those of least gap; the others have no force. One that
+            closes within a step is seen at the next. None is all candidates.
 
     Returns:
         The next State, and StepInfo.
@@ -107,26 +127,31 @@ def step(
         ValueError: params carry no law, tau has another shape, dt is a number that is not positive and
             finite; what `solve` raises.
 
-    Status: that of `solve`; NONFINITE also for q or t at the end.
+    Status: that of `solve`; NONFINITE also for q or t at the end; OVERFLOW where more than `max_contacts`
+        touch at the start (gap <= 1e-6 m).
 
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
         the states and forces and computes the mechanics of a step again.
     """
-    _check(system, params, state, solver, formulation, dt)
+    _check(system, params, state, solver, formulation, dt, max_contacts)
     check_array("tau", tau, (system.num_controls,))
-    return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start)
+    return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start, max_contacts)
 
 
-def _check(system: System, params: Params, state: State, solver: Newton, formulation: str, dt: Any) -> None:
+def _check(
+    system: System, params: Params, state: State, solver: Newton, formulation: str, dt: Any, max_contacts: Any
+) -> None:
     check_mechanism(system, params, state)
     check_type("solver", solver, Newton)
+    if max_contacts is not None:
+        check_count("max_contacts", max_contacts)
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_positive("dt", dt)
     if formulation == "min_norm" and params.law is not None and params.law.potential is not None:
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
 
-@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
+@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
 def _step(
     system: System,
     params: Params,
@@ -137,13 +162,25 @@ def _step(
     formulation: str,
     solver: Newton,
     warm_start: jax.Array | None,
+    max_contacts: int | None,
 ) -> tuple[State, StepInfo]:
     whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
-    by_body = not whole and kept_by_body(system)
+    if max_contacts is not None and max_contacts >= system.structure.num_contacts:
+        max_contacts = None
+    by_body = not whole and max_contacts is None and kept_by_body(system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
-    problem = again(functools.partial(assemble, system, by_body=by_body))(params, state, tau, dt)
-    v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
+    if max_contacts is not None:
+        make = functools.partial(assemble_nearest, system, max_contacts=max_contacts)
+        problem, taken = again(make)(params, state, tau, dt)
+        if warm_start is not None:
+            check_array("warm_start", warm_start, (taken.num_rows,))
+            warm_start = warm_start[taken.rows]
+        v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
+        info = info_of_all(info, taken)
+    else:
+        problem = again(functools.partial(assemble, system, by_body=by_body))(params, state, tau, dt)
+        v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     q = again(functools.partial(retract, system))(state.q, problem.dt * v)
     t = state.t + problem.dt
     moved = jnp.all(jnp.isfinite(q)) & jnp.isfinite(t)  # v is finite, and dt v may not be
@@ -161,6 +198,7 @@ def rollout(
     formulation: str = "complementary",
     solver: Newton = NEWTON,
     warm_start: jax.Array | None = None,
+    max_contacts: int | None = None,
 ) -> tuple[State, StepInfo]:
     """Steps under the controls (T, nu), each started from the forces of the one before.
 
@@ -174,6 +212,7 @@ def rollout(
         formulation: see `solve`.
         solver: limits of the search.
         warm_start: (nr,) forces before the first step.
+        max_contacts: see `step`.
 
     Returns:
         States and StepInfos after each step, time first: T rows, the last is the final state.
@@ -185,15 +224,15 @@ def rollout(
 
     Derivative: as `step`; memory grows with T.
     """
-    _check(system, params, state, solver, formulation, dt)
+    _check(system, params, state, solver, formulation, dt, max_contacts)
     check_array("controls", controls)
     width = system.num_controls
     if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
         raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
-    return _rollout(system, params, state, controls, dt, cone, formulation, solver, warm_start)
+    return _rollout(system, params, state, controls, dt, cone, formulation, solver, warm_start, max_contacts)
 
 
-@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver"))
+@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
 def _rollout(
     system: System,
     params: Params,
@@ -204,8 +243,11 @@ def _rollout(
     formulation: str,
     solver: Newton,
     warm_start: jax.Array | None,
+    max_contacts: int | None,
 ) -> tuple[State, StepInfo]:
-    options: dict[str, Any] = {"dt": dt, "cone": cone, "formulation": formulation, "solver": solver}
+    options: dict[str, Any] = {
+        "dt": dt, "cone": cone, "formulation": formulation, "solver": solver, "max_contacts": max_contacts
+    }  # fmt: skip
 
     def advance(carry: tuple[State, jax.Array], tau: jax.Array) -> tuple:
         now, forces = carry

@@ -19,6 +19,7 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
 
 
@@ -47,7 +48,8 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
 
     Raises:
         TypeError: `system` is no mechanism, `law` no Material.
-        ValueError: it has no candidate contacts, or neither `law` nor `params.law` is there.
+        ValueError: it has no candidate contacts, closed loops or dry friction, or neither `law` nor
+            `params.law` is there.
     """
     if not isinstance(system, System):
         raise TypeError(f"system: expected a System, got {type(system).__name__}")
@@ -56,6 +58,7 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
     nc = system.structure.num_contacts
     if nc == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
+    check_no_held_joints(system, "ess.from_system")
     none, every = np.zeros((nc, nc), bool), np.eye(nc, dtype=bool)
     sprung = _Sprung(system, None if law is None else _Numbers.of(law), drag)
     return EventSystem(_Field(sprung), _Guards(sprung), rearm=np.block([[none, every], [every, none]]))

@@ -13,8 +13,14 @@ from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
 from jaxcontact.geometry.convex import capsule_on_cylinder, capsule_on_ellipsoid
 from jaxcontact.geometry.frames import frames_of, owners, pose_in_body, products, rows, turned
-from jaxcontact.geometry.polytopes import Polytope, Topology, place_polytopes, signed_distance
-from jaxcontact.geometry.separation import touch_polytopes
+from jaxcontact.geometry.polytopes import (
+    Polytope,
+    Topology,
+    place_polytopes,
+    signed_distance,
+    touching_within,
+)
+from jaxcontact.geometry.separation import reach, separate, touch_polytopes
 from jaxcontact.geometry.shapes import Capsule, Cylinder, Ellipsoid, HalfSpace, Shape
 
 
@@ -74,11 +80,40 @@ def polytopes_on_polytopes(
     return _flat(jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(a, b))
 
 
+def nearest_polytopes(
+    world: World,
+    first: Sequence[Shape],
+    second: Sequence[Shape],
+    kind_a: Topology,
+    kind_b: Topology,
+    count: int,
+) -> tuple[Rows, jax.Array]:
+    """`polytopes_on_polytopes` of the `count` nearest pairs, and whether another one touches.
+
+    The contacts of the others have as gap how far the two are apart; overlapping ones the size of both.
+    """
+    a, b = world.polytopes(first), world.polytopes(second)
+    _, apart = jax.vmap(lambda x, y: separate(x, y, kind_a, kind_b))(a, b)
+    apart = apart - jax.lax.stop_gradient(a.radius + b.radius)
+    _, index = jax.lax.top_k(-apart, count)
+    near = jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(
+        *jax.tree.map(lambda each: each[index], (a, b))
+    )
+    touches = apart <= jnp.max(jax.vmap(touching_within)(a, b))
+    gap = jnp.where(touches, jax.lax.stop_gradient(jax.vmap(reach)(a, b)), apart)
+    number, dim = near[2].shape[1], world.dim
+    upward = jnp.zeros((len(first), number, dim), gap.dtype).at[:, :, -1].set(1.0)
+    centre = jnp.broadcast_to(a.vertices[:, :1], upward.shape)
+    every = centre, centre, jnp.broadcast_to(gap[:, None], upward.shape[:2]), upward
+    found = tuple(old.at[index].set(new) for old, new in zip(every, near, strict=True))
+    return _flat(found), jnp.any(touches.at[index].set(False))
+
+
 def _swap(found: Rows) -> Rows:
     return found[1], found[0], found[2], -found[3]
 
 
-def _flat(found: Rows) -> Rows:
+def _flat(found: Any) -> Rows:
     """(pairs, contacts, ...) as (pairs * contacts, ...)."""
     point, point_b, phi, normal = (each.reshape(-1, *each.shape[2:]) for each in found)
     return point, point_b, phi, normal

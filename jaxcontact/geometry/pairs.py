@@ -53,7 +53,12 @@ class Candidates(NamedTuple):
     point_b: jax.Array  # (nc, dim) the same on b's surface
     phi: jax.Array  # (nc,) gap in m
     normal: jax.Array  # (nc, dim)
-    tangents: jax.Array  # (nc, dim - 1, dim)
+    left_out: jax.Array  # bool, `max_pairs` left out a pair that touches
+
+    @property
+    def tangents(self) -> jax.Array:
+        """(nc, dim - 1, dim), which complete the normals to frames."""
+        return jax.vmap(tangent_frame)(self.normal)
 
 
 class Family(enum.Enum):
@@ -249,6 +254,7 @@ def candidates(
     positions: jax.Array,
     orientations: jax.Array,
     constants: Mapping[str, Any],
+    max_pairs: int | None = None,
 ) -> Candidates:
     """Gaps and frames of every candidate contact, in the order of `pairs`.
 
@@ -260,6 +266,8 @@ def candidates(
     Args:
         positions: (nb, dim) world positions of the body origins, m.
         orientations: (nb, dim, dim) body-to-world rotation matrices.
+        max_pairs: of pairs of polytopes of the same two kinds only so many, the nearest, get their contacts;
+            those of the others have the distance of the two as their gap, and anything as their place.
     """
     used: dict[str, None] = {}
     for a, b in pairs:
@@ -270,10 +278,16 @@ def candidates(
     if used:
         balls = place_balls(dim, bodies, shapes, tuple(used), positions, orientations, constants)
     world = groups.World(dim, bodies, positions, orientations, constants, balls)
-    parts, places = [], []
+    parts, places, left_out = [], [], jnp.asarray(False)
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
-        parts.append(_COMPUTE[family](world, first, second, *kind))
+        capsules = isinstance(first[0], Capsule) and isinstance(second[0], Capsule)  # have few contacts
+        if family is Family.POLYTOPES and max_pairs and len(members) > max_pairs and not capsules:
+            part, missed = groups.nearest_polytopes(world, first, second, kind[0], kind[1], max_pairs)
+            left_out = left_out | missed
+        else:
+            part = _COMPUTE[family](world, first, second, *kind)
+        parts.append(part)
         each = parts[-1][2].shape[0] // len(members)
         places += [start + k for start in starts for k in range(each)]
     order = np.argsort(places)
@@ -288,5 +302,5 @@ def candidates(
         point_b=point_b,
         phi=phi,
         normal=normal,
-        tangents=jax.vmap(tangent_frame)(normal),
+        left_out=left_out,
     )

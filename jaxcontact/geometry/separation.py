@@ -44,7 +44,7 @@ def touch_polytopes(
     if kind_a.crossing and kind_b.crossing:
         parts.append(_edges(a, b, kind_a, kind_b, towards_a, apart, tolerance))
     core = CoreContacts(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
-    far = _reach(a, b)
+    far = reach(a, b)
     return (
         core.point_a - a.radius * core.normal,
         core.point_b + b.radius * core.normal,
@@ -53,7 +53,7 @@ def touch_polytopes(
     )
 
 
-def _reach(a: Polytope, b: Polytope) -> jax.Array:
+def reach(a: Polytope, b: Polytope) -> jax.Array:
     """More than the distance of any two points of two polytopes, m; no derivative."""
     both = jnp.concatenate([a.vertices, b.vertices])
     size = jnp.sum(jnp.max(both, axis=0) - jnp.min(both, axis=0)) + 2.0 * (a.radius + b.radius)

@@ -147,6 +147,8 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
             raise ValueError(f"planar: joint {joint.name!r} ({joint.kind}) leaves the x-z plane")
     if abs(params.gravity[1]) > 0.0:
         raise ValueError(f"planar: gravity leaves the x-z plane, got {np.asarray(params.gravity)}")
+    if any(loop.kind == "weld" for loop in tree.loops):
+        raise ValueError("planar: a weld (equality) has no counterpart in the plane here; load it in space")
     above = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
 
     def turned(by: np.ndarray, x: Any) -> Any:
@@ -162,6 +164,17 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
             orientation=jnp.asarray(np.tile([1.0, 0.0, 0.0, 0.0], (len(turns), 1))),
             com=turned(turns, numbers.com),
             anchor=turned(turns[owners], numbers.anchor),
+            loop_anchor=_anchors_in_plane(tree, numbers, turns),
             axis=jnp.asarray(np.where(np.abs(axis) < EXACT, 0.0, axis)),
         ),
     )
+
+
+def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:
+    """The points that loops make coincide, in the axes of the bodies in the plane."""
+    anchors = np.array(numbers.loop_anchor)
+    for k, loop in enumerate(tree.loops):
+        for side, body in enumerate((loop.first, loop.second)):
+            if loop.kind == "connect" and body >= 0:
+                anchors[k, side] = turns[body] @ anchors[k, side]
+    return jnp.asarray(anchors)

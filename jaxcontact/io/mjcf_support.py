@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxcontact.io.mjcf_loops import LOOPS, active_loops, loop_kind
 from jaxcontact.io.mujoco_package import mujoco_package
 
 # Of `<option>`: what MuJoCo's solver reads and our methods do not.
@@ -17,7 +18,6 @@ SOLVER_OPTIONS = (
 )  # fmt: skip
 # (field, element, attribute): numbers of physics that is not there; MuJoCo before 4 lacks some of the fields.
 ABSENT = (
-    ("dof_frictionloss", "joint", "frictionloss"),
     ("dof_dampingpoly", "joint", "a polynomial damping"),
     ("jnt_stiffnesspoly", "joint", "a polynomial stiffness"),
     ("jnt_plasticadr", "joint", "plasticity"),
@@ -29,21 +29,24 @@ ABSENT = (
     ("actuator_damping", "actuator", "damping"),
     ("actuator_armature", "actuator", "armature"),
     ("actuator_delay", "actuator", "delay"),
-    ("tendon_stiffness", "tendon", "stiffness"),
-    ("tendon_damping", "tendon", "damping"),
-    ("tendon_frictionloss", "tendon", "frictionloss"),
     ("tendon_armature", "tendon", "armature"),
-    ("tendon_limited", "tendon", "limits"),
+    ("tendon_stiffnesspoly", "tendon", "a polynomial stiffness"),
+    ("tendon_dampingpoly", "tendon", "a polynomial damping"),
+    ("tendon_actfrclimited", "tendon", "actuatorfrcrange"),
+    ("tendon_plasticadr", "tendon", "plasticity"),
 )
+
+
+OWNERS = {"jnt": "joints", "eq": "equalities"}
 
 
 def refused(mj: Any) -> list[str]:
     """The elements of a compiled model that the mechanics lacks, each by its name."""
-    return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_actuators(mj)]
+    return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_loops(mj), *_actuators(mj)]
 
 
 def _whole_elements(mj: Any) -> Iterator[str]:
-    counts = {"flex": mj.nflex, "plugin": mj.nplugin, "equality": mj.neq}
+    counts = {"flex": mj.nflex, "plugin": mj.nplugin}
     for element, count in counts.items():
         if count:
             yield f"{element} ({count} of them)"
@@ -71,6 +74,16 @@ def _tendons(mj: Any) -> Iterator[str]:
         first = int(mj.tendon_adr[tendon])
         if np.any(mj.wrap_type[first : first + int(mj.tendon_num[tendon])] != joint):
             yield f"tendon {_name(mj, 'tendon', tendon)!r}: spatial"
+
+
+def _loops(mj: Any) -> Iterator[str]:
+    site = int(mujoco_package("load_mjcf").mjtObj.mjOBJ_SITE)
+    for e in active_loops(mj):
+        kind, name = loop_kind(mj, e), mj.equality(e).name or f"equality_{e}"
+        if kind not in LOOPS:
+            yield f"equality {name!r}: {kind}"
+        elif kind in ("connect", "weld") and mj.eq_objtype[e] == site:
+            yield f"equality {name!r}: {kind} of sites; name bodies and an anchor"
 
 
 def _actuators(mj: Any) -> Iterator[str]:
@@ -109,7 +122,7 @@ def ignored(mj: Any) -> list[str]:
     changed = [name for name in SOLVER_OPTIONS if getattr(mj.opt, name, 0) != getattr(usual, name, 0)]
     if changed:
         found.append(f"option {', '.join(changed)}")
-    for kind in ("geom", "jnt", "pair"):
+    for kind in ("geom", "jnt", "pair", "eq"):
         reference = np.asarray(getattr(mj, f"{kind}_solref"))
         impedance = np.asarray(getattr(mj, f"{kind}_solimp"))
         own = [name for name, values, default in (
@@ -117,11 +130,13 @@ def ignored(mj: Any) -> list[str]:
         ) if values.size and np.any(values != np.array(default))]  # fmt: skip
         own += [name for name in ("margin", "gap") if np.any(getattr(mj, f"{kind}_{name}", 0.0))]
         if own:
-            found.append(f"{', '.join(own)} of {'joint' if kind == 'jnt' else kind}s")
+            found.append(f"{', '.join(own)} of {OWNERS.get(kind, kind + 's')}")
     if np.any(mj.geom_condim[(mj.geom_contype | mj.geom_conaffinity) > 0] > 3) or np.any(mj.pair_dim > 3):
         found.append("torsional and rolling friction (condim 4, 6)")
     if mj.npair and not np.array_equal(mj.pair_friction[:, 0], mj.pair_friction[:, 1]):
         found.append("the second tangent's friction of pairs")
+    if len(active_loops(mj)) < mj.neq:
+        found.append("equalities that are not active")
     if mj.nmocap:
         found.append("mocap: such bodies stand still")
     return found

@@ -7,6 +7,14 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.io.mjcf_loops import (
+    dry_frictions,
+    loop_numbers,
+    loops_of,
+    tendon_moments,
+    tendon_numbers,
+    tendons_of,
+)
 from jaxcontact.mechanics.tree import Joint, Tree, TreeParams
 
 KINDS = ("free", "ball", "slide", "hinge")  # in the order of MuJoCo's mjtJoint
@@ -41,6 +49,9 @@ def tree_of(mj: Any) -> Tree:
         ),
         actuators=() if _actuation_off(mj) else names_of(mj, mj.nu, mj.actuator, "actuator"),
         springs=any(mj.jnt_stiffness[j] != 0.0 for j in turning),
+        dry=tuple(int(i) for i in np.flatnonzero(dry_frictions(mj)[0])),
+        loops=loops_of(mj),
+        tendons=tendons_of(mj),
     )
 
 
@@ -71,6 +82,9 @@ def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
         "control_range": control[active],
         "force_range": _ranges(mj.actuator_forcelimited, mj.actuator_forcerange)[active],
         "joint_force_range": _ranges(mj.jnt_actfrclimited, mj.jnt_actfrcrange)[of_dof],
+        "dry_friction": dry_frictions(mj)[0],
+        **loop_numbers(mj),
+        **tendon_numbers(mj, springs, dampers),
     }
     return TreeParams(**{name: jnp.asarray(np.array(value, float)) for name, value in numbers.items()})
 
@@ -94,13 +108,11 @@ def transmission(mj: Any) -> np.ndarray:
     """Generalized force (nu, nv) of each actuator at unit force; joints and fixed tendons."""
     import mujoco
 
-    moment = np.zeros((mj.nu, mj.nv))
+    moment, tendons = np.zeros((mj.nu, mj.nv)), tendon_moments(mj)
     for a in range(mj.nu):
         target, gear = int(mj.actuator_trnid[a, 0]), mj.actuator_gear[a]
         if mj.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_TENDON:
-            first = int(mj.tendon_adr[target])
-            for k in range(first, first + int(mj.tendon_num[target])):
-                moment[a, mj.jnt_dofadr[mj.wrap_objid[k]]] += gear[0] * mj.wrap_prm[k]
+            moment[a] = gear[0] * tendons[target]
         else:
             first, kind = int(mj.jnt_dofadr[target]), KINDS[int(mj.jnt_type[target])]
             width = {"free": 6, "ball": 3}.get(kind, 1)

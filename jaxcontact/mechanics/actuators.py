@@ -1,4 +1,4 @@
-"""Forces at the joints of a tree: springs, dampers, actuators, and the limits of joints.
+"""Forces at the joints of a tree: springs, dampers, tendons, actuators.
 
 An actuator pushes with gain u + b_0 + b_1 length + b_2 velocity along its gears, its length the sum of gear
 times joint position (MuJoCo: motor, position, velocity, general with fixed gain and affine bias). Controls,
@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.algebra import rotations
+from jaxcontact.mechanics import tendons
 from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import VELOCITIES, Tree, TreeParams, dofs, of_kind, scalar_places
 
 
-def _turns(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarray) -> jax.Array:
+def turns_from(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarray) -> jax.Array:
     """Rotation vectors (k, 3) of ball and free joints from their place at `reference`, in body axes."""
     shift = {"free": 3, "ball": 0}
     starts = [tree.position_starts[j] + shift[tree.joints[j].kind] for j in joints]
@@ -38,37 +39,24 @@ def extensions(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
     turning, free = of_kind(tree, "ball", "free"), of_kind(tree, "free")
     starts = np.array(tree.velocity_starts)
     last = starts[turning] + np.array([VELOCITIES[tree.joints[j].kind] - 3 for j in turning])
-    moved = moved.at[last[:, None] + np.arange(3)].set(_turns(tree, q, numbers.rest, turning))
+    moved = moved.at[last[:, None] + np.arange(3)].set(turns_from(tree, q, numbers.rest, turning))
     places = np.array(tree.position_starts)[free][:, None] + np.arange(3)
     return moved.at[starts[free][:, None] + np.arange(3)].set(q[places] - numbers.rest[places])
 
 
 def passive_forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
-    """Generalized forces (nv,) of the springs and dampers of joints."""
+    """Generalized forces (nv,) of the springs and dampers of joints and tendons."""
     tree, numbers = structure.tree, params.tree
     stiffness = numbers.stiffness[dofs(tree).joint]
-    return -stiffness * extensions(tree, q, numbers) - numbers.damping * v
+    force = -stiffness * extensions(tree, q, numbers) - numbers.damping * v
+    return force + tendons.passive_forces(tree, q, v, numbers) if tree.tendons else force
 
 
 def spring_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
-    """Potential energy of the springs of joints, J."""
-    stretch = extensions(structure.tree, q, params.tree)
-    return 0.5 * jnp.sum(params.tree.stiffness[dofs(structure.tree).joint] * stretch**2)
-
-
-def limits(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """No deviations, and how far joints are from their lower, then from their upper bounds (nl,)."""
-    tree, bounds = structure.tree, params.tree.limits
-    kept = [j for j, joint in enumerate(tree.joints) if joint.limited]
-    scalar = np.array([j for j in kept if tree.joints[j].kind != "ball"], int)
-    ball = np.array([j for j in kept if tree.joints[j].kind == "ball"], int)
-    at = q[np.array(tree.position_starts, int)[scalar]]
-    rows = [at - bounds[scalar, 0], bounds[scalar, 1] - at]
-    if ball.size:
-        square = jnp.sum(_turns(tree, q, params.tree.reference, ball) ** 2, axis=1)
-        turned = square > 0.0
-        rows.append(bounds[ball, 1] - jnp.where(turned, jnp.sqrt(jnp.where(turned, square, 1.0)), 0.0))
-    return jnp.zeros(0, q.dtype), jnp.concatenate(rows)
+    """Potential energy of the springs of joints and tendons, J."""
+    tree, numbers = structure.tree, params.tree
+    energy = 0.5 * jnp.sum(numbers.stiffness[dofs(tree).joint] * extensions(tree, q, numbers) ** 2)
+    return energy + tendons.spring_energy(tree, q, numbers) if tree.tendons else energy
 
 
 def _actuator_forces(
@@ -105,6 +93,9 @@ def yielding(
     tree, numbers = structure.tree, params.tree
     stiffness = jnp.diag(numbers.stiffness[dofs(tree).joint])
     damping = jnp.diag(numbers.damping)
+    if tree.tendons:
+        pulled, damped = tendons.yielding(tree, q, numbers)
+        stiffness, damping = stiffness + pulled, damping + damped
     if not tree.actuators:
         return stiffness, damping
     force, total = _actuator_forces(tree, q, v, numbers, controls)

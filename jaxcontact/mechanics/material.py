@@ -1,7 +1,8 @@
 """How constraints yield: stiffness, damping, friction and elastic potentials, per constraint.
 
 Constraints count in the order of `ConstraintTerms`: every bilateral row, every limit, then each contact
-(whose normal and tangents share one entry). A law is a pytree; any of its numbers may be differentiated by.
+(whose normal and tangents share one entry); dry friction of joints is not among them. A law is a pytree; any
+of its numbers may be differentiated by.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Material(Record):
         stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
         damping: B >= 0 of each constraint, a number or (nk,), N s/m.
         friction: mu of each contact, a number or (nc,); None, the default, reads `Params.mu`.
-        friction_damping: of each contact, a number or (nc,), N s/m. It stands for stiction: as large as it
-            can be, so that the cone and not the damper limits friction.
+        friction_damping: of each dry joint and then of each contact, a number or (nd + nc,), N s/m. It
+            stands for stiction: as large as it can be, so that the bound and not the damper limits friction.
         potential: energy (J) of each limit and contact at depth (nu,), convex, any callable pytree; None is
             none. It acts beside the spring.
     """

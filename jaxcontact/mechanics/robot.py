@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_array, check_type
-from jaxcontact.mechanics import actuators, dynamics, kinematics
+from jaxcontact.mechanics import actuators, dynamics, kinematics, tree_constraints
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import bias, body_frames, energies, mass_matrix
 from jaxcontact.mechanics.system import Mechanics, Params, State, Structure, System, check_mechanism
@@ -27,6 +27,8 @@ TREE = Mechanics(
     drive=actuators.drive,
     yielding=actuators.yielding,
     num_controls=_count_controls,
+    closures=tree_constraints.closures,
+    dry_friction=tree_constraints.dry_friction,
 )
 
 
@@ -45,12 +47,13 @@ def tree_system(structure: Structure) -> System:
         raise ValueError(
             f"structure: expected (bodies, positions, quaternions) {expected} of its tree, got {found}"
         )
-    limited = any(joint.limited for joint in tree.joints)
+    held = any(each.limited for each in (*tree.joints, *tree.tendons))
+    coupled = any(loop.kind in ("joint", "tendon") for loop in tree.loops)
     return System(
         structure,
         poses=kinematics.poses,
         forces=actuators.passive_forces,
-        constraints=actuators.limits if limited else None,
+        constraints=tree_constraints.constraints if held or coupled else None,
         mechanics=TREE,
     )
 

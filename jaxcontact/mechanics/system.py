@@ -161,6 +161,9 @@ class Mechanics:
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
             part of all springs, dampers and actuators that a step takes implicitly; positive semidefinite.
         num_controls: (structure) -> nu.
+        closures: (structure, positions, rotations, params) -> deviations (nb,) of loops between bodies, which
+            come before those of `System.constraints`.
+        dry_friction: (structure, params) -> sliding (nd, nv) by velocities, and the most of friction (nd,).
     """
 
     mass_matrix: Callable[..., jax.Array]
@@ -172,6 +175,8 @@ class Mechanics:
     drive: Callable[..., jax.Array]
     yielding: Callable[..., tuple[jax.Array, jax.Array]]
     num_controls: Callable[[Structure], int]
+    closures: Callable[..., jax.Array]
+    dry_friction: Callable[..., tuple[jax.Array, jax.Array]]
 
 
 @dataclasses.dataclass(frozen=True)

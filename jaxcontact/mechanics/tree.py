@@ -33,6 +33,28 @@ class Joint:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Loop:
+    """What ties two parts of a tree together; its numbers are in `TreeParams`.
+
+    `kind` is connect or weld, of two bodies by index; joint or tendon, of two of those: the first follows
+    the second. The second may be -1, the world, or nothing to follow.
+    """
+
+    kind: str
+    first: int
+    second: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tendon:
+    """A fixed tendon, whose length is a sum of joint positions; `limited` by bounds, `dry` by friction."""
+
+    name: str
+    limited: bool = False
+    dry: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tree:
     """Which body hangs on which, by which joints; hashable, compared by value.
 
@@ -41,12 +63,18 @@ class Tree:
         joints: in the order of q: of the first body, from its parent outwards, then of the next.
         actuators: names of the actuators.
         springs: whether a ball or free joint has a spring; those of hinges and slides are always there.
+        dry: velocities with dry friction, ascending.
+        loops: what closes loops.
+        tendons: fixed tendons.
     """
 
     parents: tuple[int, ...]
     joints: tuple[Joint, ...]
     actuators: tuple[str, ...] = ()
     springs: bool = False
+    dry: tuple[int, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    tendons: tuple[Tendon, ...] = ()
 
     def __post_init__(self) -> None:
         if any(not WORLD <= parent < body for body, parent in enumerate(self.parents)):
@@ -66,6 +94,16 @@ class Tree:
                 raise ValueError(
                     f"joints: {joint.name!r} is free; its body must hang on the world by it alone"
                 )
+
+    @property
+    def closes(self) -> bool:
+        """Whether loops are closed between bodies."""
+        return any(loop.kind in ("connect", "weld") for loop in self.loops)
+
+    @property
+    def rubs(self) -> bool:
+        """Whether a joint or a tendon has dry friction."""
+        return bool(self.dry) or any(tendon.dry for tendon in self.tendons)
 
     @property
     def num_positions(self) -> int:
@@ -129,6 +167,15 @@ class TreeParams(Record):
         control_range: (nu, 2) bounds of the controls, infinite where there are none.
         force_range: (nu, 2) bounds of the forces of actuators, N or N m.
         joint_force_range: (nv, 2) bounds of the sum of all actuators at a joint.
+        dry_friction: (nv,) most of the dry friction of each velocity that has it, N m or N.
+        loop_anchor: (ne, 2, 3) the points of both bodies that a loop makes coincide, in body axes, m.
+        loop_turn: (ne, 4) quaternion of the second body of a weld in the axes of the first.
+        loop_polynomial: (ne, 5) of joints and tendons: position of the first, counted from the reference,
+            by powers of that of the second.
+        tendon_moment: (nt, nv) length of each tendon per position of each joint.
+        tendon_stiffness, tendon_damping, tendon_dry_friction: (nt,) as of joints, per length.
+        tendon_rest: (nt, 2) interval of lengths in which the spring is relaxed.
+        tendon_limits: (nt, 2) bounds of lengths that are limited.
     """
 
     position: jax.Array
@@ -148,6 +195,16 @@ class TreeParams(Record):
     control_range: jax.Array
     force_range: jax.Array
     joint_force_range: jax.Array
+    dry_friction: jax.Array
+    loop_anchor: jax.Array
+    loop_turn: jax.Array
+    loop_polynomial: jax.Array
+    tendon_moment: jax.Array
+    tendon_stiffness: jax.Array
+    tendon_damping: jax.Array
+    tendon_dry_friction: jax.Array
+    tendon_rest: jax.Array
+    tendon_limits: jax.Array
 
 
 class Nodes(NamedTuple):

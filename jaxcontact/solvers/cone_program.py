@@ -1,8 +1,9 @@
 """Convex programs of springs and friction cones, solved in velocity space.
 
 Minimises 1/2 |x - v|_M^2 - push . x + sum_i psi_i(G_i x) over x (nv,), where every psi is the potential of a
-spring that pulls (equality rows), only pushes (limit rows), or pushes and rubs within a friction cone
-(contacts). However many rows there are, a step of Newton's method solves one nv x nv system.
+spring that pulls up to a bound, if any (equality rows), only pushes (limit rows), or pushes and rubs within a
+friction cone (contacts). However many rows there are, a step of Newton's method solves one nv x nv
+system.
 
 Stiff springs are the method of multipliers: the impulse of row i is the projection of
 
@@ -46,6 +47,7 @@ class ConeProgram(Record):
             impulse; None for a cone.
         potential: convex energy of the depth of every limit and contact (nu,), beside their springs; a
             callable pytree or None. It adds the impulse dt potential'(depth - dt u).
+        most: (ne,) largest impulse of each equality row, inf where there is none; None for no bounds at all.
         depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
         num_equalities, num_limits: number of such rows (static).
         pyramid: bounds |p_t1| and |p_t2| apart instead of |p_t|, where there is no `bound` (static).
@@ -62,6 +64,7 @@ class ConeProgram(Record):
     keep: jax.Array
     mu: jax.Array
     bound: jax.Array | None = None
+    most: jax.Array | None = None
     potential: Any = None
     depth: jax.Array | None = None
     dt: jax.Array | None = None
@@ -132,9 +135,12 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
     slope = program.slope
     if program.potential is not None:
         z, slope = _linearise(program, z, u)
-    pushes = z[equalities:singles] > 0
-    p = [z[:equalities], jnp.where(pushes, z[equalities:singles], 0.0)]
-    scalar = jnp.concatenate([slope[:equalities], jnp.where(pushes, slope[equalities:singles], 0.0)])
+    held, give, pushes = z[:equalities], slope[:equalities], z[equalities:singles] > 0
+    if program.most is not None:
+        give = jnp.where(jnp.abs(held) < program.most, give, 0.0)
+        held = jnp.clip(held, -program.most, program.most)
+    p = [held, jnp.where(pushes, z[equalities:singles], 0.0)]
+    scalar = jnp.concatenate([give, jnp.where(pushes, slope[equalities:singles], 0.0)])
     nc = program.mu.shape[0]
     if nc == 0:
         return Response(jnp.concatenate(p), slope, scalar, [])

@@ -90,11 +90,10 @@ def test_pairs_are_those_of_mujoco(rng):
 
 
 REFUSED = {
-    "frictionloss": (robot(joint='frictionloss="0.1"'), "joint 'knee': frictionloss"),
     "gravcomp": (robot(body='gravcomp="1"'), "body 'shank': gravcomp"),
-    "connect": (
-        robot(more='<equality><connect body1="shank" body2="thigh" anchor="0 0 0"/></equality>'),
-        "equality",
+    "connect of sites": (
+        robot(more='<equality><connect site1="a" site2="b"/></equality>'),
+        "equality 'equality_0': connect of sites; name bodies and an anchor",
     ),
     "fluid": (robot(more='<option density="1"/>'), "fluid: option density or viscosity"),
     "spatial tendon": (
@@ -103,11 +102,9 @@ REFUSED = {
         ),
         "tendon 'rope': spatial",
     ),
-    "stiff tendon": (
-        robot(
-            more='<tendon><fixed name="band" stiffness="3"><joint joint="knee" coef="1"/></fixed></tendon>'
-        ),
-        "tendon 'band': stiffness",
+    "heavy tendon": (
+        robot(more='<tendon><fixed name="band" armature="3"><joint joint="knee" coef="1"/></fixed></tendon>'),
+        "tendon 'band': armature",
     ),
     "muscle": (
         robot(more='<actuator><muscle name="calf" joint="knee" lengthrange="0 1"/></actuator>'),

@@ -22,12 +22,13 @@ class Compliant(Record):
     A contact is closed where it pushes at the end of the step; at the start, where its gap is not positive.
 
     Attributes:
-        cone, formulation, solver: as `compliant.step`.
+        cone, formulation, solver, max_contacts: as `compliant.step`.
     """
 
     cone: str = static(default="associated")
     formulation: str = static(default="complementary")
     solver: Newton = static(default=NEWTON)
+    max_contacts: int | None = static(default=None)
 
     def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> jax.Array:
         """(nr,) forces to start from: none."""
@@ -54,7 +55,7 @@ class Compliant(Record):
         """One step; `info.details` is the `StepInfo` of `compliant.step`."""
         then, info = step(
             system, params, state, tau, dt=dt, cone=self.cone, formulation=self.formulation,
-            solver=self.solver, warm_start=memory,
+            solver=self.solver, warm_start=memory, max_contacts=self.max_contacts,
         )  # fmt: skip
         nc, dim = system.structure.num_contacts, system.structure.dim
         force = info.lam[info.lam.shape[0] - nc * dim :].reshape(nc, dim)

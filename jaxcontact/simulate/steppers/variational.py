@@ -34,8 +34,8 @@ class Variational(Record):
 
     Status: as `variational`, and PENETRATION for every step that starts too deep.
 
-    Derivative: as `variational`, also by controls and the numbers of the law; NaN from a step on that has more
-        impacts than are kept.
+    Derivative: as `variational`, also by controls and the numbers of the law; NaN from a step on
+        that has more impacts than are kept.
     """
 
     impact: Any = None

@@ -17,6 +17,7 @@ from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.event_loop import Memory, MotionChoice, MotionNumbers
@@ -114,6 +115,7 @@ def check_motion(
     """Raise ValueError for what no motion has, and warn of single precision."""
     if system.constraints is not None:
         raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
+    check_no_held_joints(system, "variational")
     _check_order(order, system.structure.num_contacts)
     _check_numbers(system, params, state, restitution, zeno)
     warn_if_single(state.q.dtype, "`variational`")

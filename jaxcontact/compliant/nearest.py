@@ -1,0 +1,93 @@
+"""What a step sees of many contacts, and its answer for all of them.
+
+A step with `max_contacts` solves for the nearest contacts alone. Every number keeps its place in the list of
+candidates: those that the step starts from are gathered, those that it finds are scattered.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.compliant.problem import count_rows
+from jaxcontact.compliant.solve import StepInfo
+from jaxcontact.mechanics.material import Material
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import DRY, Kind, Nearest
+
+
+class Selection(Record):
+    """Where the contacts that a step sees are among the candidates.
+
+    Attributes:
+        nearest: their places, and the gaps of all candidates.
+        equalities: number of rows of either sign, and of those of dry friction `dry` (static).
+        limits: number of limits (static).
+        axes: rows of a contact (static).
+    """
+
+    nearest: Nearest
+    equalities: int = static()
+    dry: int = static()
+    limits: int = static()
+    axes: int = static()
+
+    def after(self, first: int, width: int = 1) -> jax.Array:
+        """Places of the contacts in a list of `first` other entries and then `width` of each candidate."""
+        own = first + width * self.nearest.index[:, None] + jnp.arange(width)
+        return jnp.concatenate([jnp.arange(first), own.ravel()])
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows with those of every candidate, nr."""
+        return self.equalities + self.limits + self.axes * self.nearest.phi.shape[0]
+
+    @property
+    def rows(self) -> jax.Array:
+        """Places in the list of all rows (nr,)."""
+        return self.after(self.equalities + self.limits, self.axes)
+
+    @property
+    def constraints(self) -> jax.Array:
+        """Places in the list of all constraints (nk,)."""
+        return self.after(self.equalities - self.dry + self.limits)
+
+
+def selection_of(kind: tuple[Kind, ...], nearest: Nearest) -> Selection:
+    """The selection that made rows of these kinds."""
+    equalities, limits, _, axes = count_rows(kind)
+    return Selection(nearest=nearest, equalities=equalities, dry=kind.count(DRY), limits=limits, axes=axes)
+
+
+def law_of(law: Material, taken: Selection) -> Material:
+    """The law of what a step sees; of a potential, leaves (nu,) have one entry per limit and contact."""
+    candidates = taken.nearest.phi.shape[0]
+
+    def own(value: jax.Array, first: int) -> jax.Array:
+        whole = jnp.shape(value) == (first + candidates,)
+        return jnp.asarray(value)[taken.after(first)] if whole else value
+
+    constraints = taken.equalities - taken.dry + taken.limits
+    return law.replace(
+        stiffness=own(law.stiffness, constraints),
+        damping=own(law.damping, constraints),
+        friction=None if law.friction is None else own(law.friction, 0),
+        friction_damping=own(law.friction_damping, taken.dry),
+        potential=jax.tree.map(lambda leaf: own(leaf, taken.limits), law.potential),
+    )
+
+
+def info_of_all(info: StepInfo, taken: Selection) -> StepInfo:
+    """The answer with entries for every candidate."""
+    index, phi = taken.nearest.index, taken.nearest.phi
+    candidates = phi.shape[0]
+    singles = taken.equalities + taken.limits
+    before = jnp.concatenate([jnp.zeros(singles - taken.dry, phi.dtype), phi])
+    return info.replace(
+        status=info.status | flag(taken.nearest.overflow, Status.OVERFLOW),
+        lam=jnp.zeros(taken.num_rows, phi.dtype).at[taken.rows].set(info.lam),
+        gap=before.at[taken.constraints].set(info.gap),
+        slip=jnp.zeros((candidates, taken.axes - 1), phi.dtype).at[index].set(info.slip),
+        taken=jnp.zeros(candidates, bool).at[index].set(True),
+    )

@@ -1,0 +1,44 @@
+"""Fixed tendons: lengths that are sums of joint positions, with a spring, a damper, bounds.
+
+A spring acts where a length leaves the interval in which it is relaxed; the interval may be one number.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.mechanics.tree import Tree, TreeParams, scalar_places
+
+
+def lengths(tree: Tree, positions: jax.Array, numbers: TreeParams) -> jax.Array:
+    """Length (nt,) of each tendon, from the positions of all hinges and slides, rad or m."""
+    _, _, at_v = scalar_places(tree)
+    return numbers.tendon_moment[:, at_v] @ positions
+
+
+def stretches(tree: Tree, q: jax.Array, numbers: TreeParams) -> tuple[jax.Array, jax.Array]:
+    """How far each tendon (nt,) is outside of the interval where its spring is relaxed, and whether it is."""
+    length = lengths(tree, q[scalar_places(tree)[1]], numbers)
+    low, high = numbers.tendon_rest[:, 0], numbers.tendon_rest[:, 1]
+    beyond = jnp.where(length > high, length - high, jnp.where(length < low, length - low, 0.0))
+    return beyond, (length > high) | (length < low) | (low == high)
+
+
+def passive_forces(tree: Tree, q: jax.Array, v: jax.Array, numbers: TreeParams) -> jax.Array:
+    """Generalized forces (nv,) of the springs and dampers of tendons."""
+    moment = numbers.tendon_moment
+    pull = numbers.tendon_stiffness * stretches(tree, q, numbers)[0] + numbers.tendon_damping * (moment @ v)
+    return -moment.T @ pull
+
+
+def spring_energy(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
+    """Potential energy of the springs of tendons, J."""
+    return 0.5 * jnp.sum(numbers.tendon_stiffness * stretches(tree, q, numbers)[0] ** 2)
+
+
+def yielding(tree: Tree, q: jax.Array, numbers: TreeParams) -> tuple[jax.Array, jax.Array]:
+    """Stiffness and damping matrices (nv, nv) of tendons."""
+    moment, stretched = numbers.tendon_moment, stretches(tree, q, numbers)[1]
+    stiffness = jnp.where(stretched, numbers.tendon_stiffness, 0.0)
+    return moment.T @ (stiffness[:, None] * moment), moment.T @ (numbers.tendon_damping[:, None] * moment)

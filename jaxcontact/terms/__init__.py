@@ -1,0 +1,23 @@
+"""The only door from mechanics and geometry to algebra: (System, Params, State) -> Contact/ConstraintTerms.
+
+Everything below this room (impact laws, solvers) sees matrices only, so a record built by hand serves
+as well as one from a mechanism.
+"""
+
+from jaxcontact.terms.constraints import Nearest as Nearest
+from jaxcontact.terms.constraints import constraint_terms as constraint_terms
+from jaxcontact.terms.constraints import contact_terms as contact_terms
+from jaxcontact.terms.constraints import nearest_terms as nearest_terms
+from jaxcontact.terms.constraints import rows_by_body as rows_by_body
+from jaxcontact.terms.contacts import contact_gaps as contact_gaps
+from jaxcontact.terms.contacts import contact_velocities as contact_velocities
+from jaxcontact.terms.free_bodies import kept_by_body as kept_by_body
+from jaxcontact.terms.records import BILATERAL as BILATERAL
+from jaxcontact.terms.records import CONTACT_TOLERANCE as CONTACT_TOLERANCE
+from jaxcontact.terms.records import DRY as DRY
+from jaxcontact.terms.records import LIMIT as LIMIT
+from jaxcontact.terms.records import NORMAL as NORMAL
+from jaxcontact.terms.records import TANGENT as TANGENT
+from jaxcontact.terms.records import ConstraintTerms as ConstraintTerms
+from jaxcontact.terms.records import ContactTerms as ContactTerms
+from jaxcontact.terms.records import Kind as Kind

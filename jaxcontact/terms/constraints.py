@@ -1,0 +1,235 @@
+"""Mass matrix, contacts, joints and limits of a mechanism at a state, as matrices."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact import geometry
+from jaxcontact._pytree import Record
+from jaxcontact.algebra.body_rows import BodyRows
+from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
+from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
+from jaxcontact.terms import contacts, free_bodies
+from jaxcontact.terms.contacts import Places
+from jaxcontact.terms.joints import joint_rows
+from jaxcontact.terms.records import (
+    CONTACT_TOLERANCE,
+    NORMAL,
+    TANGENT,
+    ConstraintTerms,
+    ContactTerms,
+)
+
+
+class Nearest(Record):
+    """The contacts that a step sees.
+
+    Attributes:
+        index: (k,) places of theirs in the list of candidates, ascending.
+        phi: (nc,) gaps of all candidates, m.
+        overflow: bool, others touch as well.
+    """
+
+    index: jax.Array
+    phi: jax.Array
+    overflow: jax.Array
+
+
+def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
+    """Mass matrix, gaps and contact Jacobians of a mechanism at a state.
+
+    J_n = (dphi/dq) N(q); J_t v is the tangential velocity of the material point of a in contact
+    relative to that of b. A contact is active where phi <= 1e-6 m: a physical length, whatever the size of
+    the bodies, so lengths are in metres here. Impact laws, which take the terms, have no other such number.
+
+    Args:
+        system: the mechanism (static).
+        params: its numbers.
+        state: configuration and velocity; only q matters here.
+
+    Returns:
+        ContactTerms with nc candidate contacts in the order of `system.structure.pairs`.
+
+    Raises:
+        TypeError: arguments in another order, or a Model.
+        ValueError: q or v has the wrong length, params do not fit the structure.
+
+    Derivative: exact by q and params, any order; `active` is piecewise constant.
+    """
+    check_mechanism(system, params, state)
+    return _contact_terms(system, params, state)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _contact_terms(system: System, params: Params, state: State) -> ContactTerms:
+    if system.structure.num_contacts == 0:
+        raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
+    if system.structure.tree is not None and system.structure.tree.loops:
+        raise ValueError(
+            "system: contact_terms knows no closed loops; they are rows of compliant steps alone"
+        )
+    _check_sizes(system, params, state)
+    found, _ = contacts.place(system, params, *body_frames(system, params, state.q))
+    rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), found)
+    return ContactTerms(
+        M=mass_matrix(system, params, state.q),
+        J_n=rows[:, 0],
+        J_t=rows[:, 1:],
+        phi=found.phi,
+        mu=contacts.friction(system, params, found.phi.dtype),
+        active=found.phi <= CONTACT_TOLERANCE,
+    )
+
+
+def constraint_terms(system: System, params: Params, state: State) -> ConstraintTerms:
+    """Joints, limits and contacts of a mechanism at a state, as rows of one matrix.
+
+    With phi the deviation of a joint, the slack of a limit or the gap of a contact, G = (dphi/dq) N(q) and
+    phidot = G v, phiddot = G vdot + Gdot v (Drumwright, eqs 29-31). Tangent rows have phi = 0 and the sliding
+    velocity of the material points in contact. All candidate contacts are there, however far away.
+
+    Args:
+        system: the mechanism (static).
+        params: its numbers.
+        state: configuration and velocity.
+
+    Returns:
+        ConstraintTerms with the rows of joints, then of limits, then of each contact as (n, t1[, t2]) in the
+        order of `system.structure.pairs`.
+
+    Raises:
+        TypeError: arguments in another order, or a Model.
+        ValueError: q or v has the wrong length, params do not fit the structure, `constraints` returns
+            something else than two vectors.
+
+    Derivative: exact by q, v and params, any order.
+    """
+    check_mechanism(system, params, state)
+    return _constraint_terms(system, params, state, None)[0]
+
+
+def nearest_terms(
+    system: System, params: Params, state: State, max_contacts: int
+) -> tuple[ConstraintTerms, Nearest]:
+    """`constraint_terms` with the contacts of least gap alone, in the order of the candidates; and which.
+
+    Derivative: as `constraint_terms`, of the contacts that are taken.
+    """
+    terms, taken = _constraint_terms(system, params, state, max_contacts)
+    assert taken is not None
+    return terms, taken
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def _constraint_terms(
+    system: System, params: Params, state: State, max_contacts: int | None
+) -> tuple[ConstraintTerms, Nearest | None]:
+    structure, dtype = system.structure, state.q.dtype
+    _check_sizes(system, params, state)
+    (G, phi, gdot_v), kind, dry = joint_rows(system, params, state)
+    taken, mu = None, jnp.zeros(0, dtype)
+    if structure.num_contacts:
+        moving, left_out = _moving_contacts(system, params, state, max_contacts)
+        mu = contacts.friction(system, params, dtype)
+        if max_contacts is not None:
+            taken = _nearest(moving.found.phi, max_contacts, left_out)
+            moving, mu = _take(moving, taken.index), mu[taken.index]
+        rows = contacts.rows_of(system, params, state.q, moving.bodies, moving.found)
+        columns = _contact_columns(structure.dim, moving)
+        G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
+        phi, gdot_v = (jnp.concatenate(pair) for pair in ((phi, columns["phi"]), (gdot_v, columns["gdot_v"])))
+        kind += columns["kind"]
+    return ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry), taken
+
+
+class _Moving(NamedTuple):
+    """Contacts with their rates: bodies and places, how places move, and the motion of all bodies."""
+
+    bodies: tuple[Any, Any]
+    found: Places
+    moved: Places
+    now: FrameMotion
+    rate: FrameMotion
+
+
+def _moving_contacts(
+    system: System, params: Params, state: State, max_contacts: int | None = None
+) -> tuple[_Moving, jax.Array]:
+    """All candidates, and whether a pair that touches is left out; their geometry is evaluated once.
+
+    Two polytopes that meet mostly make two contacts or more: half of `max_contacts` pairs are enough.
+    """
+    now, rate = contacts.motion_and_rate(system, params, state.q, state.v)
+    pairs = None if max_contacts is None else max(1, max_contacts // 2)
+    place = functools.partial(contacts.place, system, params, max_pairs=pairs)
+    found, moved, left_out = jax.jvp(place, now[:2], rate[:2], has_aux=True)
+    return _Moving(contacts.bodies_of(system), found, moved, now, rate), left_out
+
+
+def _nearest(phi: jax.Array, count: int, left_out: jax.Array) -> Nearest:
+    """The candidates with the smallest gaps."""
+    count = min(count, phi.shape[0])
+    _, index = lax.top_k(-lax.stop_gradient(phi), count)
+    touching = jnp.sum(phi <= CONTACT_TOLERANCE)
+    return Nearest(index=jnp.sort(index), phi=phi, overflow=left_out | (touching > count))
+
+
+def _take(moving: _Moving, index: jax.Array) -> _Moving:
+    """These contacts alone."""
+    first, second = (jnp.asarray(np.array(each, np.int32))[index] for each in moving.bodies)
+    found, moved = jax.tree.map(lambda each: each[index], (moving.found, moving.moved))
+    return moving._replace(bodies=(first, second), found=found, moved=moved)
+
+
+def _contact_columns(dim: int, moving: _Moving) -> dict[str, Any]:
+    """What the rows of contacts have beside G and mu: phi, gdot_v and kind."""
+    gap, drift = moving.found.phi, contacts.slip_rate(*moving)
+    return {
+        "phi": jnp.zeros((*gap.shape, dim), gap.dtype).at[:, 0].set(gap).ravel(),
+        "gdot_v": drift.ravel(),
+        "kind": (NORMAL, *(TANGENT,) * (dim - 1)) * gap.shape[0],
+    }
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerms:
+    """`constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
+
+    Derivative: exact by q, v and params, any order.
+    """
+    _check_sizes(system, params, state)
+    structure = system.structure
+    moving, _ = _moving_contacts(system, params, state)
+    bodies, found = moving.bodies, moving.found
+    frames = moving.now.position, moving.now.rotation
+    blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, found, *frames), axis=1)
+    return ConstraintTerms(
+        G=BodyRows(values=blocks, first=bodies[0], second=bodies[1], count=len(structure.bodies)),
+        mu=contacts.friction(system, params, found.phi.dtype),
+        **_contact_columns(structure.dim, moving),
+    )
+
+
+def _check_sizes(system: System, params: Params, state: State) -> None:
+    structure = system.structure
+    nb, nc = len(structure.bodies), structure.num_contacts
+    inertia = (nb,) if structure.dim == 2 else (nb, 3) if structure.tree is None else (nb, 3, 3)
+    expected: list[tuple[str, tuple[int, ...], list[tuple[int, ...]]]] = [
+        ("state.q", jnp.shape(state.q), [(structure.num_positions,)]),
+        ("state.v", jnp.shape(state.v), [(structure.num_velocities,)]),
+        ("params.mass", jnp.shape(params.mass), [(nb,)]),
+        ("params.inertia", jnp.shape(params.inertia), [inertia]),
+        ("params.mu", jnp.shape(params.mu), [(), (nc,)]),
+        ("params.gravity", jnp.shape(params.gravity), [(structure.dim,)]),
+    ]
+    for name, found, allowed in expected:
+        if found not in allowed:
+            wanted = " or ".join(str(each) for each in allowed)
+            raise ValueError(f"{name}: expected shape {wanted}, got {found}")
+    geometry.check_constants(structure.dim, structure.shapes, params.constants)
