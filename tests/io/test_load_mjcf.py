@@ -43,9 +43,13 @@ def test_a_keyframe_by_name_by_number_or_none():
     np.testing.assert_array_equal(by_name.q, by_number.q)
     np.testing.assert_array_equal(by_name.v[:3], [0.5, -1.0, 0.3])
     np.testing.assert_array_equal(jc.load_mjcf(text).state.q, 0.0)
-    for wrong in ("flying", 2):
+    for wrong in ("flying", 2, -1, 0.0, True, ["landing"]):
         with pytest.raises(ValueError, match=r"keyframe: expected one of \['landing', 'crouched'\]"):
             jc.load_mjcf(text, keyframe=wrong)
+    with pytest.raises(
+        ValueError, match="keyframe: expected None, for the file has no keyframes, got 'home'"
+    ):
+        jc.load_mjcf(file_of("ant"), keyframe="home")
 
 
 def test_the_same_file_twice_is_the_same_system(tmp_path):
