@@ -27,13 +27,18 @@ ABSENT = (
     ("pair_adhesion", "pair", "adhesion"),
     ("geom_surfacevel", "geom", "a surface velocity"),
     ("actuator_damping", "actuator", "damping"),
+    ("actuator_dampingpoly", "actuator", "a polynomial damping"),
     ("actuator_armature", "actuator", "armature"),
     ("actuator_delay", "actuator", "delay"),
     ("tendon_stiffness", "tendon", "stiffness"),
+    ("tendon_stiffnesspoly", "tendon", "a polynomial stiffness"),
+    ("tendon_plasticadr", "tendon", "plasticity"),
     ("tendon_damping", "tendon", "damping"),
+    ("tendon_dampingpoly", "tendon", "a polynomial damping"),
     ("tendon_frictionloss", "tendon", "frictionloss"),
     ("tendon_armature", "tendon", "armature"),
     ("tendon_limited", "tendon", "limits"),
+    ("tendon_actfrclimited", "tendon", "actuatorfrcrange"),
 )
 
 
@@ -74,7 +79,7 @@ def _tendons(mj: Any) -> Iterator[str]:
 
 
 def _actuators(mj: Any) -> Iterator[str]:
-    for a in range(mj.nu):
+    for a in range(len(mj.actuator_trntype)):  # since MuJoCo 4 one may have several controls
         transmission, joint = _word("Trn", mj.actuator_trntype[a]), int(mj.actuator_trnid[a, 0])
         reasons = []
         if transmission not in ("joint", "tendon"):
