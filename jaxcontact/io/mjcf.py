@@ -128,9 +128,10 @@ def _state(mj: Any, keyframe: str | int | None) -> State:
         q, v, t = mj.qpos0, np.zeros(mj.nv), 0.0
     else:
         names = [mj.key(k).name for k in range(mj.nkey)]
-        known = keyframe in names if isinstance(keyframe, str) else keyframe in range(mj.nkey)
-        if not known:
-            raise ValueError(f"keyframe: expected one of {names} or its number, got {keyframe!r}")
+        number = isinstance(keyframe, int | np.integer) and not isinstance(keyframe, bool)
+        if keyframe not in (range(mj.nkey) if number else [name for name in names if name]):
+            choices = f"one of {names} or its number" if names else "None, for the file has no keyframes"
+            raise ValueError(f"keyframe: expected {choices}, got {keyframe!r}")
         k = names.index(keyframe) if isinstance(keyframe, str) else keyframe
         q, v, t = mj.key_qpos[k], mj.key_qvel[k], float(mj.key_time[k])
     return State(q=jnp.asarray(np.array(q)), v=jnp.asarray(np.array(v)), t=jnp.asarray(t))

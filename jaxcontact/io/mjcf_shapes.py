@@ -162,7 +162,7 @@ def candidate_pairs(mj: Any) -> list[Pair]:
     higher priority, else the larger; 0 for condim 1.
     """
     flags = mujoco_package("load_mjcf").mjtDisableBit
-    if mj.opt.disableflags & int(flags.mjDSBL_CONTACT):
+    if mj.opt.disableflags & int(flags.mjDSBL_CONTACT | flags.mjDSBL_CONSTRAINT):
         return []
     explicit = [
         Pair(int(a), int(b), float(friction[0]) if dim > 1 else 0.0)

@@ -27,6 +27,7 @@ ABSENT = (
     ("pair_adhesion", "pair", "adhesion"),
     ("geom_surfacevel", "geom", "a surface velocity"),
     ("actuator_damping", "actuator", "damping"),
+    ("actuator_dampingpoly", "actuator", "a polynomial damping"),
     ("actuator_armature", "actuator", "armature"),
     ("actuator_delay", "actuator", "delay"),
     ("tendon_armature", "tendon", "armature"),
@@ -35,6 +36,12 @@ ABSENT = (
     ("tendon_actfrclimited", "tendon", "actuatorfrcrange"),
     ("tendon_plasticadr", "tendon", "plasticity"),
 )
+
+# Whole elements that are not there, with what counts them.
+WITHOUT = {"flex": "nflex", "plugin": "nplugin"}
+# What an actuator may be: its transmission, and MuJoCo's words for dynamics, gain and bias.
+TRANSMISSIONS = ("joint", "tendon")
+ACTUATORS = {"dyntype": ("none",), "gaintype": ("fixed",), "biastype": ("none", "affine")}
 
 
 OWNERS = {"jnt": "joints", "eq": "equalities"}
@@ -46,8 +53,8 @@ def refused(mj: Any) -> list[str]:
 
 
 def _whole_elements(mj: Any) -> Iterator[str]:
-    counts = {"flex": mj.nflex, "plugin": mj.nplugin}
-    for element, count in counts.items():
+    for element, number in WITHOUT.items():
+        count = getattr(mj, number)
         if count:
             yield f"{element} ({count} of them)"
     if mj.opt.density or mj.opt.viscosity:
@@ -87,10 +94,10 @@ def _loops(mj: Any) -> Iterator[str]:
 
 
 def _actuators(mj: Any) -> Iterator[str]:
-    for a in range(mj.nu):
+    for a in range(len(mj.actuator_trntype)):  # since MuJoCo 4 one may have several controls
         transmission, joint = _word("Trn", mj.actuator_trntype[a]), int(mj.actuator_trnid[a, 0])
         reasons = []
-        if transmission not in ("joint", "tendon"):
+        if transmission not in TRANSMISSIONS:
             reasons.append(f"transmission {transmission!r}")
         elif (
             transmission == "joint"
@@ -98,11 +105,8 @@ def _actuators(mj: Any) -> Iterator[str]:
             and _word("Joint", mj.jnt_type[joint]) in ("free", "ball")
         ):
             reasons.append("a position gain on a free or ball joint")
-        for kind, found, there in (
-            ("dyntype", _word("Dyn", mj.actuator_dyntype[a]), ("none",)),
-            ("gaintype", _word("Gain", mj.actuator_gaintype[a]), ("fixed",)),
-            ("biastype", _word("Bias", mj.actuator_biastype[a]), ("none", "affine")),
-        ):
+        for kind, there in ACTUATORS.items():
+            found = _word(kind.removesuffix("type").title(), getattr(mj, f"actuator_{kind}")[a])
             if found not in there:
                 reasons.append(f"{kind} {found!r}")
         if reasons:
@@ -111,8 +115,17 @@ def _actuators(mj: Any) -> Iterator[str]:
 
 def _word(kind: str, value: Any) -> str:
     """MuJoCo's word for a value of one of its enumerations."""
-    members = getattr(mujoco_package("load_mjcf"), f"mjt{kind}")
-    return members(int(value)).name.partition("_")[2].lower()
+    return _as_word(getattr(mujoco_package("load_mjcf"), f"mjt{kind}")(int(value)))
+
+
+def _as_word(member: Any) -> str:
+    return str(member.name.partition("_")[2].lower())
+
+
+def words(kind: str) -> list[str]:
+    """All of MuJoCo's words of one of its enumerations."""
+    members = getattr(mujoco_package("load_mjcf"), f"mjt{kind}").__members__.values()
+    return [_as_word(member) for member in members]
 
 
 def ignored(mj: Any) -> list[str]:

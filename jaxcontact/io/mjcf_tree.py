@@ -32,7 +32,7 @@ def body_names(mj: Any) -> tuple[str, ...]:
 
 def tree_of(mj: Any) -> Tree:
     """The topology of a model; body 0 of MuJoCo is the world."""
-    limits_off = bool(mj.opt.disableflags & _bit("mjDSBL_LIMIT"))
+    limits_off = bool(mj.opt.disableflags & (_bit("mjDSBL_LIMIT") | _bit("mjDSBL_CONSTRAINT")))
     joints = names_of(mj, mj.njnt, mj.joint, "joint")
     kinds = [KINDS[int(kind)] for kind in mj.jnt_type]
     turning = [j for j, kind in enumerate(kinds) if kind in ("free", "ball")]
@@ -64,6 +64,7 @@ def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
     if mj.opt.disableflags & _bit("mjDSBL_CLAMPCTRL"):
         control = np.full_like(control, np.inf) * np.array([-1.0, 1.0])
     of_dof = mj.dof_jntid
+    on = _in_use(mj)[active, None]
     numbers = {
         "position": mj.body_pos[1:],
         "orientation": mj.body_quat[1:],
@@ -77,8 +78,10 @@ def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
         "rest": mj.qpos_spring,
         "limits": mj.jnt_range,
         "moment": moment[active],
-        "gain": mj.actuator_gainprm[active, 0],
-        "bias": np.where(mj.actuator_biastype[active, None] == 1, mj.actuator_biasprm[active, :3], 0.0),
+        "gain": np.where(on, mj.actuator_gainprm[active, :1], 0.0)[:, 0],
+        "bias": np.where(
+            on & (mj.actuator_biastype[active, None] == 1), mj.actuator_biasprm[active, :3], 0.0
+        ),
         "control_range": control[active],
         "force_range": _ranges(mj.actuator_forcelimited, mj.actuator_forcerange)[active],
         "joint_force_range": _ranges(mj.jnt_actfrclimited, mj.jnt_actfrcrange)[of_dof],
@@ -133,6 +136,12 @@ def _bit(name: str) -> int:
     import mujoco
 
     return int(getattr(mujoco.mjtDisableBit, name, 0))
+
+
+def _in_use(mj: Any) -> np.ndarray:
+    """Which actuators (nu,) are in groups that `option actuatorgroupdisable` leaves on."""
+    off = [group for group in range(31) if mj.opt.disableactuator >> group & 1]
+    return ~np.isin(mj.actuator_group, off)
 
 
 def _actuation_off(mj: Any) -> bool:

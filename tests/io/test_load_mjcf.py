@@ -43,9 +43,13 @@ def test_a_keyframe_by_name_by_number_or_none():
     np.testing.assert_array_equal(by_name.q, by_number.q)
     np.testing.assert_array_equal(by_name.v[:3], [0.5, -1.0, 0.3])
     np.testing.assert_array_equal(jc.load_mjcf(text).state.q, 0.0)
-    for wrong in ("flying", 2):
+    for wrong in ("flying", 2, -1, 0.0, True, ["landing"]):
         with pytest.raises(ValueError, match=r"keyframe: expected one of \['landing', 'crouched'\]"):
             jc.load_mjcf(text, keyframe=wrong)
+    with pytest.raises(
+        ValueError, match="keyframe: expected None, for the file has no keyframes, got 'home'"
+    ):
+        jc.load_mjcf(file_of("ant"), keyframe="home")
 
 
 def test_the_same_file_twice_is_the_same_system(tmp_path):
@@ -106,6 +110,12 @@ REFUSED = {
         robot(more='<tendon><fixed name="band" armature="3"><joint joint="knee" coef="1"/></fixed></tendon>'),
         "tendon 'band': armature",
     ),
+    "clipped tendon": (
+        robot(
+            more='<tendon><fixed name="belt" actuatorfrcrange="-1 1"><joint joint="knee" coef="1"/></fixed></tendon>'
+        ),
+        "tendon 'belt': actuatorfrcrange",
+    ),
     "muscle": (
         robot(more='<actuator><muscle name="calf" joint="knee" lengthrange="0 1"/></actuator>'),
         "actuator 'calf': dyntype 'muscle', gaintype 'muscle', biastype 'muscle'",
@@ -121,6 +131,17 @@ REFUSED = {
     "servo on a ball": (
         robot(more='<actuator><position name="gimbal" joint="ball" kp="2"/></actuator>'),
         "actuator 'gimbal': a position gain on a free or ball joint",
+    ),
+    "polynomial springs": (  # of MuJoCo 4
+        robot(
+            more='<tendon><fixed name="band" stiffness="0 3" damping="0 1"><joint joint="knee" coef="1"/></fixed>'
+            "</tendon>"
+        ),
+        "tendon 'band': a polynomial stiffness; tendon 'band': a polynomial damping",
+    ),
+    "three controls": (  # of MuJoCo 4
+        robot(more='<actuator><orientation name="gaze" joint="ball" kp="3"/></actuator>'),
+        "actuator 'gaze': transmission 'so3'",
     ),
     "no joints": (f"<mujoco><worldbody>{FLOOR}</worldbody></mujoco>", "no joints: nothing moves"),
     "cylinders": (
@@ -141,12 +162,39 @@ REFUSED = {
 }
 
 
+OF_MUJOCO_4 = {"polynomial springs", "three controls"}
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_is_named(name):
+    if name in OF_MUJOCO_4 and int(mujoco.__version__.partition(".")[0]) < 4:
+        pytest.skip("of MuJoCo 4")
     text, message = REFUSED[name]
     with pytest.raises(ValueError, match=message) as error:
         jc.load_mjcf(text)
     assert "\n" not in str(error.value)
+
+
+def test_flags_and_groups_switch_off_as_in_mujoco():
+    servos = '<actuator><motor joint="knee" group="1"/><position joint="heel" kp="3" group="2"/></actuator>'
+    ranged = robot(joint='range="-1 1" limited="true"', more=servos)
+    all_on = jc.load_mjcf(ranged)
+    assert all_on.system.structure.num_contacts and all_on.system.constraints is not None
+    without = jc.load_mjcf(
+        ranged.replace("<worldbody>", '<option><flag constraint="disable"/></option><worldbody>')
+    )
+    assert without.system.structure.num_contacts == 0
+    assert without.system.constraints is None
+    mj = mujoco.MjModel.from_xml_string(
+        ranged.replace("<worldbody>", '<option actuatorgroupdisable="2"/><worldbody>')
+    )
+    model, data = jc.load_mjcf(mj), mujoco.MjData(mj)
+    data.qpos[-3:], data.ctrl[:] = 0.3, 1.0
+    mujoco.mj_forward(mj, data)
+    state = model.state.replace(q=jnp.asarray(data.qpos.copy()))
+    found = jc.actuator_forces(model.system, model.params, state, jnp.ones(2))
+    np.testing.assert_allclose(found, data.qfrc_actuator, atol=1e-15)
+    assert np.count_nonzero(found) == 1
 
 
 def test_what_cannot_be_found_or_is_no_source():

@@ -1,0 +1,119 @@
+"""The page docs/mjcf.md: what of an MJCF file is read, left out or refused, told by what decides it.
+
+`python -m jaxcontact.io.support_page > docs/mjcf.md` writes it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+from jaxcontact.io.mjcf import load_mjcf
+from jaxcontact.io.mjcf_loops import LOOPS
+from jaxcontact.io.mjcf_support import ABSENT, ACTUATORS, SOLVER_OPTIONS, TRANSMISSIONS, WITHOUT, words
+from jaxcontact.io.mjcf_tree import KINDS
+
+GEOMS = {
+    "plane": 'type="plane" size="1 1 1"',
+    "sphere": 'type="sphere" size="1"',
+    "capsule": 'type="capsule" size="1 1"',
+    "box": 'type="box" size="1 1 1"',
+    "cylinder": 'type="cylinder" size="1 1"',
+    "ellipsoid": 'type="ellipsoid" size="1 2 3"',
+    "mesh": 'type="mesh" mesh="tetrahedron"',
+    "hfield": 'type="hfield" hfield="field"',
+}
+ASSETS = (
+    '<mesh name="tetrahedron" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/>'
+    '<hfield name="field" nrow="2" ncol="2" size="1 1 1 1" elevation="0 0 1 1"/>'
+)
+AXES = (("slide", "1 0 0"), ("slide", "0 0 1"), ("hinge", "0 1 0"))
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield from (
+        "# What is read of an MJCF or URDF file",
+        "",
+        "This page is generated from the code that decides:",
+        "`python -m jaxcontact.io.support_page > docs/mjcf.md`.",
+        "MuJoCo parses and compiles the file, so defaults, classes, frames, includes and every way to write",
+        "an orientation or an inertia are MuJoCo's. `jaxcontact inspect FILE` tells of one file what follows.",
+        "",
+        "## Refused, by the name of the element",
+        "",
+        "| element | what of it is refused |",
+        "|---|---|",
+    )
+    yield from (f"| {element} | all |" for element in WITHOUT)
+    yield "| option | density, viscosity (fluids) |"
+    for element in dict.fromkeys(element for _, element, _ in ABSENT):
+        parts = [attribute for _, name, attribute in ABSENT if name == element]
+        if element == "tendon":
+            parts.append("spatial ones")
+        yield f"| {element} | {', '.join(parts)} |"
+    yield "| file | no joints |"
+    yield from ("", "## Joints and actuators", "", "| | read | refused |", "|---|---|---|")
+    rows = {"joint": KINDS, "actuator: transmission": TRANSMISSIONS}
+    rows["equality"] = LOOPS
+    rows |= {f"actuator: {kind}": there for kind, there in ACTUATORS.items()}
+    for what, there in rows.items():
+        kind = what.rpartition(" ")[2].removesuffix("type").title()
+        every = words({"Transmission": "Trn", "Equality": "Eq"}.get(kind, kind))
+        lacking = [word for word in every if word not in there and word not in ("undefined", "user")]
+        yield f"| {what} | {', '.join(there)} | {', '.join(lacking) or 'none'} |"
+    yield from (
+        "",
+        "A position gain on a free or ball joint is refused, and so is an equality of sites. Fixed tendons are",
+        "read, and so are ranges of controls, forces, joints and tendons, frictionloss and",
+        "`actuatorgroupdisable`.",
+        "",
+        "## Left out, said once by `IgnoredOptionWarning`",
+        "",
+        f"- option: {', '.join(SOLVER_OPTIONS)}",
+        "- solref, solimp, margin and gap of geoms, joints and pairs",
+        "- torsional and rolling friction (condim 4, 6); the second tangent's friction of pairs",
+        "- motion of mocap bodies, which stand still",
+        "",
+        "What is seen, sensed or kept for the user (visuals, sites, cameras, lights, sensors, texts,",
+        "numbers) changes no motion and is not looked at.",
+        "",
+        "## Contacts",
+        "",
+        "Candidate contacts per pair of geoms; a pair with - is refused, where contype, conaffinity, bodies",
+        "and excludes let it touch. A mesh is its convex hull, here a tetrahedron.",
+    )
+    for planar in (False, True):
+        kinds = [
+            kind for kind in GEOMS if not planar or _candidates("plane", kind, planar) or kind == "plane"
+        ]
+        yield from ("", f"### {'In the plane (`planar=True`)' if planar else 'In space'}", "")
+        yield f"| | {' | '.join(kinds)} |"
+        yield "|---" * (len(kinds) + 1) + "|"
+        for row, first in enumerate(kinds):
+            cells = [str(_candidates(first, second, planar) or "-") for second in kinds[row:]]
+            yield f"| {first} | {' | '.join([''] * row + cells)} |"
+
+
+def _candidates(first: str, second: str, planar: bool) -> int:
+    """How many candidate contacts a geom of the world and one of a moving body have; 0 where refused."""
+    joints = "".join(f'<joint type="{kind}" axis="{axis}"/>' for kind, axis in AXES)
+    text = (
+        f"<mujoco><asset>{ASSETS}</asset><worldbody><geom {GEOMS[first]}/><body>{joints}"
+        f'<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><geom {GEOMS[second]}/>'
+        "</body></worldbody></mujoco>"
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return load_mjcf(text, planar=planar).system.structure.num_contacts
+        except ValueError:
+            return 0
+
+
+if __name__ == "__main__":
+    print(page(), end="")

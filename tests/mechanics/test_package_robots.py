@@ -1,0 +1,43 @@
+"""Robots that others have made, from files of their packages: mechanics against MuJoCo C, or refused by name."""
+
+import warnings
+
+import pytest
+from helpers import package_robots
+from helpers.mujoco_mechanics import worst_errors
+from helpers.package_robots import REFUSED, WHOLE, WITHOUT_DRY_FRICTION
+
+import jaxcontact as jc
+from jaxcontact.io.mjcf import IgnoredOptionWarning
+
+pytestmark = pytest.mark.slow
+STATES = 100
+
+
+def loaded(mj):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredOptionWarning)
+        return jc.load_mjcf(mj)
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *WITHOUT_DRY_FRICTION])
+def test_mechanics_equal_those_of_mujoco(name, rng):
+    if name in WHOLE:
+        mj = package_robots.compiled(WHOLE[name])
+    else:
+        mj = package_robots.without_dry_friction(package_robots.compiled(WITHOUT_DRY_FRICTION[name]))
+    model = loaded(mj)
+    assert model.system.structure.num_velocities == mj.nv
+    assert model.system.num_controls == mj.nu or mj.nu == 0
+    errors = worst_errors(mj, model, rng, STATES)
+    print(name, f"nv {mj.nv}", {what: f"{error:.1e}" for what, error in errors.items()})
+    assert max(errors.values()) < 1e-10, errors
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_named(name):
+    file, message = REFUSED[name]
+    mj = package_robots.compiled(file)
+    with pytest.raises(ValueError, match=message) as error:
+        loaded(mj)
+    assert "\n" not in str(error.value)
