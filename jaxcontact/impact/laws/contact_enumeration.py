@@ -33,7 +33,7 @@ def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> No
             case += "; num_directions=4 allows them"
     raise ValueError(
         f"{what}: contact modes are enumerated for {offer}, got {case}; "
-        'use selection="lemke" (one solution per step, by pivoting), or leave out contacts'
+        'use selection="lemke" (one solution per step, by pivoting), or leave contacts out'
     )
 
 

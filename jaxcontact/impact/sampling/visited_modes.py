@@ -16,6 +16,7 @@ from jaxcontact.solvers import contact_modes, mode_filter
 SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
 
 _TOGETHER = 2**12  # modes whose telling forms are found together
+_LARGE = 2**15  # modes of a table for which fewer samples must do
 _TYPICAL = 96  # samples whose steps tell which forms are telling
 
 
@@ -109,10 +110,11 @@ class Memory:
     def _typical(self, table: contact_modes.ModeMaps) -> np.ndarray:
         """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
         rng = np.random.default_rng(0)
-        u = np.broadcast_to(self.u[:, None], (self.u.size, _TYPICAL))
+        count = _TYPICAL if table.regular.shape[0] < _LARGE else _TYPICAL // 8
+        u = np.broadcast_to(self.u[:, None], (self.u.size, count))
         met = []
         for _ in range(3):  # as if all impacts had so many
-            x = np.concatenate([u, rng.uniform(size=(self.cap.size, _TYPICAL)) * self.cap[:, None]])
+            x = np.concatenate([u, rng.uniform(size=(self.cap.size, count)) * self.cap[:, None]])
             x = x.astype(self.delassus.dtype)
             starts = range(0, table.regular.shape[0], _TOGETHER)
             worst = [_worst_form(table.margin[..., begin : begin + _TOGETHER], x) for begin in starts]
