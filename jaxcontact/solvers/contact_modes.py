@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
+from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import small_dense
 
 SEPARATE, REST_STICK, REST_PLUS, REST_MINUS, CAP_STICK, CAP_PLUS, CAP_MINUS = range(7)
@@ -34,10 +34,11 @@ class ModeMaps(Record):
 
     Attributes:
         codes: (m, K) mode of each contact.
-        impulse: (2m, L, K) with lam = impulse x, contact-major rows (n_0, t_0, n_1, ...).
-        margin: (3m, L, K) forms that are >= 0 where the mode is valid.
+        impulse: (2m, L, K) with lam = impulse x, contact-major rows (n_0, t_0, n_1, ...); (3m, L, K) in space.
+        margin: (3m, L, K) forms that are >= 0 where the mode is valid; more in space.
         score: (L, K) a generic form of the outgoing contact velocity, equal for equal outcomes.
         regular: (K,) False for modes without a unique impulse, and for modes of inactive contacts.
+        kinds: a number above every code.
     """
 
     codes: jax.Array
@@ -45,6 +46,7 @@ class ModeMaps(Record):
     margin: jax.Array
     score: jax.Array
     regular: jax.Array
+    kinds: int = static(default=7)
 
     def take(self, index: np.ndarray) -> ModeMaps:
         """The table of the listed modes only."""
@@ -227,3 +229,21 @@ def choose(
 
 
 _SWEEPS = 4  # distinct outcomes found without a loop
+
+
+def distinct(valid: jax.Array, score: jax.Array, scale: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
+    """One mode (most,) of every distinct valid outcome, in the order of their score, and how many there are.
+
+    Of one x: valid and score (K,), scale () as in `choose`. Behind the last outcome modes repeat.
+    """
+    keyed = jnp.where(valid, score, jnp.inf)
+    merge = 100.0 * feasibility_tolerance(score.dtype) * scale
+
+    def body(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        modes, count, above = carry
+        mode = jnp.argmin(jnp.where(keyed > above, keyed, jnp.inf)).astype(jnp.int32)
+        return modes.at[count].set(mode, mode="drop"), count + 1, keyed[mode] + merge
+
+    start = (jnp.zeros(most, jnp.int32), jnp.int32(0), jnp.array(-jnp.inf, score.dtype))
+    modes, count, _ = lax.while_loop(lambda c: jnp.any((keyed > c[2]) & jnp.isfinite(keyed)), body, start)
+    return modes, count

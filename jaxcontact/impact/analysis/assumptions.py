@@ -61,6 +61,7 @@ def unique_steps(
     num_samples: int = 4096,
     seed: int = 0,
     confidence: float = 0.99,
+    num_directions: int = 8,
 ) -> UniqueSteps:
     """Test Assumption 6 of Halm & Posa: every solution of a step leads to the same velocity.
 
@@ -74,12 +75,13 @@ def unique_steps(
     steps of the disk stack 25 %.
 
     Args:
-        terms: planar contact terms, nc <= 5.
+        terms: contact terms, of as many contacts as `anitescu_potra_all` takes.
         v: (nv,) velocity before the impact; a contact approaches.
         step, max_steps: as in `sample`.
         num_samples: impacts, and so steps.
         seed: of the draws.
         confidence: in (0, 1).
+        num_directions: sides of the friction cone in space; no effect in the plane.
 
     Returns:
         UniqueSteps.
@@ -94,7 +96,14 @@ def unique_steps(
     inputs.check_count("seed + 1", seed + 1)
     draw, place = jax.random.split(jax.random.key(seed))
     samples = sample(
-        terms, v, step=step, max_steps=max_steps, num_samples=num_samples, key=draw, keep_path=True
+        terms,
+        v,
+        step=step,
+        max_steps=max_steps,
+        num_samples=num_samples,
+        key=draw,
+        keep_path=True,
+        num_directions=num_directions,
     )
     taken = np.asarray(samples.num_solves)
     if not np.any(taken):
@@ -108,7 +117,7 @@ def unique_steps(
     drawn = Iid(key=draw).uniform(index, jnp.asarray(steps * (nc + 1)), nc, velocities.dtype)
     caps = np.asarray(drawn).T * np.broadcast_to(np.asarray(step, velocities.dtype), (nc,))
 
-    space, table = tabulate(terms)
+    space, table = tabulate(terms, num_directions)
     counts = []
     size = int(np.clip(CELLS // table.regular.shape[0], 1, 1024))
     for begin in range(0, len(steps), size):
@@ -124,14 +133,16 @@ def unique_steps(
         share_low=float(binomial_lower(several, len(count), confidence)),
         share_high=float(binomial_upper(several, len(count), confidence)),
         most=int(np.max(count)),
-        example=_example(terms, velocities, caps, int(np.argmax(count))) if several else None,
+        example=_example(terms, velocities, caps, int(np.argmax(count)), num_directions) if several else None,
         confidence=float(confidence),
     )
 
 
-def _example(terms: ContactTerms, velocities: np.ndarray, caps: np.ndarray, row: int) -> StepExample:
+def _example(
+    terms: ContactTerms, velocities: np.ndarray, caps: np.ndarray, row: int, num_directions: int
+) -> StepExample:
     v, cap = jnp.asarray(velocities[row]), jnp.asarray(caps[row])
-    outcomes, valid = routh_step_all(terms, v, cap)
+    outcomes, valid = routh_step_all(terms, v, cap, num_directions=num_directions)
     return StepExample(v=v, impulse_max=cap, outcomes=outcomes[: int(jnp.sum(valid))])
 
 
@@ -141,7 +152,7 @@ def _count_outcomes(
 ) -> jax.Array:
     """How many outcomes each step has: (n,), from v (n, nv) and impulse_max (n, nc)."""
     u = contact_modes.apply(space.jacobian.T, v.T)
-    cap = jnp.where(space.active[:, None], caps.T / space.scale[::2, None], 0.0)
+    cap = jnp.where(space.active[:, None], caps.T / space.scale[:: 1 + space.num_tangents, None], 0.0)
     x = jnp.concatenate([u, cap])
     speed = jax.vmap(lambda one: mass_norm(space.mass, one))(v)
     tolerance = contact_modes.feasibility_tolerance(v.dtype) * speed

@@ -90,7 +90,7 @@ def extreme(
         inputs.check_count(name, number)
     if not (np.isfinite(step) and step > 0):
         raise ValueError(f"step: expected a finite number > 0, got {step}")
-    routh.check_selection(terms, selection, routh.SELECTIONS)
+    routh.check_selection(terms, selection, routh.SELECTIONS, 8)
     nc = terms.phi.shape[0]
     draws = sobol(max_steps * (nc + 1), seed)
     index = jnp.arange(num_starts, dtype=jnp.uint32)

@@ -15,6 +15,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration, mode_table
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -105,72 +106,89 @@ class OutcomesInfo(Record):
 
 @overload
 def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, with_info: Literal[False] = False
+    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: Literal[False] = False
 ) -> tuple[jax.Array, jax.Array]: ...
 
 
 @overload
 def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, with_info: Literal[True]
+    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: Literal[True]
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
 
 
-def anitescu_potra_all(terms: ContactTerms, v: jax.Array, *, with_info: bool = False) -> Any:
+def anitescu_potra_all(
+    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: bool = False
+) -> Any:
     """Every distinct post-impact velocity of the simultaneous law, by enumerating contact modes.
 
-    Exhaustive for planar systems of up to five contacts. Outcomes closer than 1e-7 |v|_M are one.
+    Exhaustive for up to five contacts in the plane; in space for up to four whose friction cone has four
+    sides, three with eight. Outcomes closer than 1e-7 |v|_M are one.
 
     Args:
-        terms: planar contact terms, nc <= 5.
+        terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
+        num_directions: sides of the friction cone in space; no effect in the plane.
         with_info: whether to return the `OutcomesInfo`, too.
 
     Returns:
-        v_plus (k, nv) and valid (k,), k = 4^nc: the valid outcomes come first, in a fixed order; and with
-        `with_info` an OutcomesInfo.
+        v_plus (k, nv) and valid (k,), k = 4^nc, in space 64 or less: the valid outcomes come first, in a
+        fixed order; and with `with_info` an OutcomesInfo.
 
     Raises:
-        ValueError, TypeError: as `anitescu_potra`; spatial terms or more than five contacts.
+        ValueError, TypeError: as `anitescu_potra`; more contacts than modes can be enumerated of.
 
-    Status: STALLED where no outcome meets the law within the residual of `anitescu_potra`; inside jit
-        NONFINITE, INVALID, PENETRATION for bad numbers. No outcome is valid then.
+    Status: STALLED where no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS where
+        there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. No outcome is valid
+        then, but for MAX_ITERS.
 
     Derivative: as `anitescu_potra`, of each outcome.
     """
     inputs.check(terms, v)
-    inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, "anitescu_potra_all")
-    found = _anitescu_potra_all(terms, v)
+    check_enumeration(terms, num_directions, "anitescu_potra_all")
+    found = _anitescu_potra_all(terms, v, num_directions)
     return found if with_info else found[:2]
 
 
-@jax.jit
-def _anitescu_potra_all(terms: ContactTerms, v: jax.Array) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
+@functools.partial(jax.jit, static_argnums=2)
+def _anitescu_potra_all(
+    terms: ContactTerms, v: jax.Array, num_directions: int
+) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     terms, v, status = inputs.prepare(terms, v)
-    space = contact_space(terms)
-    return all_outcomes(space, v, None, status)
+    return all_outcomes(contact_space(terms), v, None, status, num_directions)
+
+
+MOST_OUTCOMES = 64  # of a step in space
 
 
 def all_outcomes(
-    space: ContactSpace, v: jax.Array, impulse_max: jax.Array | None, status: jax.Array
+    space: ContactSpace,
+    v: jax.Array,
+    impulse_max: jax.Array | None,
+    status: jax.Array,
+    num_directions: int,
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
-    """Distinct outcomes (K, nv) of all contact modes, the `valid` (K,) ones first."""
+    """Distinct outcomes (K, nv) of all contact modes, the `valid` (K,) ones first; in space of at most 64."""
     fixed, v_fixed = lax.stop_gradient((space, v))
-    capped = impulse_max is not None
-    table = contact_modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=capped)
+    directions = friction_directions(space.num_tangents, num_directions)
+    table = mode_table(fixed, directions, capped=impulse_max is not None)
     u = fixed.jacobian @ v_fixed
     x = u if impulse_max is None else jnp.concatenate([u, lax.stop_gradient(impulse_max)])
     speed = mass_norm(space.mass, v)
     violation = contact_modes.evaluate(table, x)
     feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
+    if space.num_tangents == 2:  # so many modes that only what is distinct is looked at closely
+        most = min(MOST_OUTCOMES, table.regular.shape[0])
+        modes, count = contact_modes.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
+        table, feasible = table.take(modes), jnp.arange(most) < count
+        status = status | flag((status == 0) & (count > most), Status.MAX_ITERS)
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
-    directions = friction_directions(1, 2)
     velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)
     )
     feasible &= residual_status(misfit) == 0
     # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
     found = lax.stop_gradient(velocities)
-    generic = jnp.cos(jnp.arange(2 * space.mu.shape[0]) * 1.7 + 0.3).astype(v.dtype)
+    generic = jnp.cos(jnp.arange(space.scale.shape[0]) * 1.7 + 0.3).astype(v.dtype)
     order = jnp.argsort(jnp.where(feasible, (found @ fixed.jacobian.T) @ generic, jnp.inf))
     velocities, found, feasible = velocities[order], found[order], feasible[order]
     apart = found - jnp.roll(found, 1, axis=0)
@@ -178,10 +196,11 @@ def all_outcomes(
     same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
     new = feasible & ~same
     first = jnp.argsort(~new, stable=True)
-    valid = new[first] & (status == 0)
+    good = (status & ~jnp.uint32(int(Status.MAX_ITERS))) == 0
+    valid = new[first] & good
     info = OutcomesInfo(
         status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
-        residual=jnp.max(jnp.where(feasible & (status == 0), misfit[order], 0.0)),
+        residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
     )
     return velocities[first], valid, info
 

@@ -19,6 +19,7 @@ from jax import lax
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.anitescu_potra import OutcomesInfo, all_outcomes
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration, mode_table
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -40,19 +41,14 @@ from jaxcontact.terms import ContactTerms
 SELECTIONS = ("all", "lemke")
 
 
-def check_selection(terms: ContactTerms, selection: str, allowed: tuple[str, ...]) -> None:
+def check_selection(
+    terms: ContactTerms, selection: str, allowed: tuple[str, ...], num_directions: int
+) -> None:
     """Raise ValueError for an unknown selection, or one that these terms do not allow."""
     if selection not in allowed:
         raise ValueError(f"selection: expected one of {', '.join(allowed)}, got {selection!r}")
     if selection != "lemke":
-        inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, f'selection="{selection}"')
-
-
-def _mode_table(space: ContactSpace, selection: str) -> contact_modes.ModeMaps | None:
-    if selection == "lemke":
-        return None
-    fixed = lax.stop_gradient(space)
-    return contact_modes.mode_table(fixed.delassus, fixed.mu, fixed.active, capped=True)
+        check_enumeration(terms, num_directions, f'selection="{selection}"')
 
 
 def _step(
@@ -106,7 +102,7 @@ def routh_step(
         v: (nv,) velocity.
         impulse_max: (nc,) largest normal impulse, N s.
         pick: in [0, 1), chooses among the distinct solutions of the step.
-        selection: "all" enumerates contact modes (planar, nc <= 5), so that every solution is a
+        selection: "all" enumerates contact modes (as `anitescu_potra_all`), so that every solution is a
             candidate; "lemke" takes the one that pivoting finds. For spatial contacts `pick` then seeds
             the covering vector of Lemke's method (0: all ones), and so finds others in part of the steps.
         num_directions: sides of the friction cone in space; no effect in the plane.
@@ -116,7 +112,7 @@ def routh_step(
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; impulse_max of the wrong shape or negative; "all" for
-            spatial terms or more than five contacts.
+            more contacts than modes can be enumerated of.
 
     Status: STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE, INVALID, PENETRATION for
         bad numbers, with v returned as it came.
@@ -126,7 +122,7 @@ def routh_step(
     """
     inputs.check(terms, v)
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
-    check_selection(terms, selection, SELECTIONS)
+    check_selection(terms, selection, SELECTIONS, num_directions)
     inputs.check_pick(pick, ())
     picks = jnp.reshape(jnp.asarray(pick, v.dtype), (1,))
     v_next, info, _ = _resolve(
@@ -137,32 +133,48 @@ def routh_step(
 
 @overload
 def routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, *, with_info: Literal[False] = False
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    *,
+    num_directions: int = 8,
+    with_info: Literal[False] = False,
 ) -> tuple[jax.Array, jax.Array]: ...
 
 
 @overload
 def routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, *, with_info: Literal[True]
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    *,
+    num_directions: int = 8,
+    with_info: Literal[True],
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
 
 
 def routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, *, with_info: bool = False
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    *,
+    num_directions: int = 8,
+    with_info: bool = False,
 ) -> Any:
     """Every distinct solution of one step (`routh_step`), by enumerating contact modes.
 
-    Exhaustive for planar systems of up to five contacts. Outcomes closer than 1e-7 |v|_M are one.
+    As exhaustive as `anitescu_potra_all`. Outcomes closer than 1e-7 |v|_M are one.
 
     Args:
-        terms: planar contact terms, nc <= 5.
+        terms: contact terms, nc contacts.
         v: (nv,) velocity.
         impulse_max: (nc,) largest normal impulse, N s.
+        num_directions: sides of the friction cone in space; no effect in the plane.
         with_info: whether to return the `OutcomesInfo`, too.
 
     Returns:
-        v_next (k, nv) and valid (k,), k = 7^nc: the valid outcomes come first, in a fixed order; and with
-        `with_info` an OutcomesInfo.
+        v_next (k, nv) and valid (k,), k = 7^nc, in space 64 or less: the valid outcomes come first, in a
+        fixed order; and with `with_info` an OutcomesInfo.
 
     Raises:
         ValueError, TypeError: as `routh_step`.
@@ -173,20 +185,21 @@ def routh_step_all(
     """
     inputs.check(terms, v)
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
-    inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, "routh_step_all")
-    found = _routh_step_all(terms, v, impulse_max)
+    check_enumeration(terms, num_directions, "routh_step_all")
+    found = _routh_step_all(terms, v, impulse_max, num_directions)
     return found if with_info else found[:2]
 
 
-@jax.jit
+@functools.partial(jax.jit, static_argnums=3)
 def _routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, num_directions: int
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     terms, v, status = inputs.prepare(terms, v)
     status = status | _impulse_status(impulse_max)
     space = contact_space(terms)
-    cap = jnp.where(space.active & (status == 0), impulse_max / space.scale[::2], 0.0)
-    return all_outcomes(space, v, cap, status)
+    scale = space.scale[:: 1 + space.num_tangents]
+    cap = jnp.where(space.active & (status == 0), impulse_max / scale, 0.0)
+    return all_outcomes(space, v, cap, status, num_directions)
 
 
 def _impulse_status(impulse_max: jax.Array) -> jax.Array:
@@ -248,7 +261,7 @@ def resolve(
     steps = jnp.shape(impulse_max)[0]
     inputs.check_impulse_max(impulse_max, (steps, jnp.shape(terms.phi)[0]))
     inputs.check_pick(pick, (steps,))
-    check_selection(terms, selection, SELECTIONS)
+    check_selection(terms, selection, SELECTIONS, num_directions)
     e = energetic_restitution.check(terms, restitution)
     v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, num_directions, restitution=e)
     return v_plus, info
@@ -304,7 +317,8 @@ def _resolve(
     pick = jnp.where(status == 0, pick, 0.0)
     directions = friction_directions(terms.J_t.shape[1], num_directions)
     space = contact_space(terms)
-    table = _mode_table(space, selection)
+    fixed = lax.stop_gradient(space)
+    table = None if selection == "lemke" else mode_table(fixed, directions, capped=True)
     speed, slowest = mass_norm(space.mass, v), slowest_approach(space, v)
     elastic = None if restitution is None else jnp.where(status == 0, restitution, 0.0) ** 2
 

@@ -105,6 +105,30 @@ def give_back_in_space(
     return impulse.reshape(-1), stored
 
 
+def give_back_in_lanes(
+    space: ContactSpace,
+    elastic: jax.Array,
+    cap: jax.Array,
+    u: jax.Array,
+    u_next: jax.Array,
+    change: jax.Array,
+    stored: jax.Array,
+    speed: jax.Array,
+    slowest: jax.Array,
+    directions: np.ndarray,
+) -> tuple[jax.Array, jax.Array]:
+    """`give_back_in_space` of many lanes: cap, u, u_next, change, stored and the results have a last axis."""
+
+    def one(
+        cap: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, stored: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        return give_back_in_space(
+            space, elastic, cap, u, u_next, change, stored, speed, slowest, directions
+        )
+
+    return jax.vmap(one, in_axes=-1, out_axes=-1)(cap, u, u_next, change, stored)
+
+
 def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _SpatialPush:
     """The next straight piece of a push, if it goes on."""
     friction, first, tied, still, sticks = _friction(p.u_t, contact, fan, noise)

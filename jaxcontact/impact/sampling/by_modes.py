@@ -13,14 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.batching import all_cores
-from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
+from jaxcontact.impact.laws.contact_enumeration import mode_table
+from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions, mass_norm
 from jaxcontact.impact.sampling import mode_selection
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
 from jaxcontact.impact.sampling.mode_selection import FEW
 from jaxcontact.impact.sampling.sampling_kernel import Begun, LaneResults, first_places, run_lanes
 from jaxcontact.impact.sampling.visited_modes import Known, Memory, sets_of
-from jaxcontact.solvers import contact_modes, mode_tree
+from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
 from jaxcontact.terms import ContactTerms
 
 PIECE = 2**14  # samples per call of the kernel, at most
@@ -40,18 +41,24 @@ class ByModes:
         keep_path: bool,
         learns: bool,
         restitution: jax.Array | None,
+        num_directions: int = 8,
     ) -> None:
         self.v, self.step, self.max_steps = v, step, max_steps
         self.keep_path, self.learns, self.restitution = keep_path, learns, restitution
-        self.space, self.table = tabulate(terms)
-        self.stems = None
-        if self.table.regular.shape[0] > FEW:
-            self.stems = jax.tree.map(
-                jnp.asarray, mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
-            )
+        self.num_directions = num_directions
+        self.space, self.table = tabulate(terms, num_directions)
+        if self.space.num_tangents == 2:
+            self.table = regular_modes(self.table)
         u, cap = self.space.jacobian @ v, mode_selection.largest(self.space, step)
         limit = contact_modes.feasibility_tolerance(v.dtype) * float(mass_norm(self.space.mass, v))
         self.memory = Memory(self.table, self.space.delassus, u, cap, limit)
+        self.pieces: mode_tree.Leaves | mode_filter.Sieve | None = None
+        if self.table.regular.shape[0] > FEW:
+            if self.space.num_tangents == 1:
+                made: Any = mode_tree.leaves(self.table, self.space.delassus, self.space.mu)
+            else:
+                made = self.memory.sieve_of_all()
+            self.pieces = jax.tree.map(jnp.asarray, made)
 
     def resolve(
         self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, known: Known | None, device: jax.Device
@@ -97,7 +104,7 @@ class ByModes:
         once: bool = False,
     ) -> tuple[LaneResults, np.ndarray]:
         learns = known is None and self.learns
-        table, complete, pieces, _ = known or (self.table, None, self.stems, None)
+        table, complete, pieces, _ = known or (self.table, None, self.pieces, None)
         if learns and begun is None:
             begun = self._nothing_begun(numbers.size)
         num_modes = table.regular.shape[0]
@@ -128,6 +135,7 @@ class ByModes:
                 keep_sets=learns,
                 elastic=elastic,
                 once=once,
+                num_directions=self.num_directions,
             )
             if part.sets is not None:
                 facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
@@ -163,11 +171,22 @@ def _first(leaf: jax.Array, size: int) -> np.ndarray:
     return np.array(np.asarray(leaf)[..., :size])
 
 
-@functools.partial(jax.jit, compiler_options=all_cores.WIDE)
-def tabulate(terms: ContactTerms) -> tuple[ContactSpace, contact_modes.ModeMaps]:
+@functools.partial(jax.jit, static_argnums=1, compiler_options=all_cores.WIDE)
+def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace, contact_modes.ModeMaps]:
     """Scaled contact matrices, and all contact modes of a step."""
     space = contact_space(terms)
-    return space, contact_modes.mode_table(space.delassus, space.mu, space.active, capped=True)
+    directions = friction_directions(space.num_tangents, num_directions)
+    return space, mode_table(space, directions, capped=True)
+
+
+def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
+    """Of many modes those that are regular, and so many others that their number is a multiple of 128."""
+    if table.regular.shape[0] <= FEW:
+        return table
+    kept = np.flatnonzero(np.asarray(table.regular))
+    taken = jax.tree.map(np.asarray, table).take(np.pad(kept, (0, -kept.size % mode_filter.BLOCK)))
+    regular = taken.regular & (np.arange(taken.regular.shape[0]) < kept.size)
+    return jax.tree.map(jnp.asarray, taken.replace(regular=regular))
 
 
 def tile_size(num_modes: int, platform: str) -> int:

@@ -17,12 +17,12 @@ import numpy as np
 
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
 from jaxcontact.impact.sampling.density import Density, shaped
 from jaxcontact.impact.sampling.draws import Iid, sobol
 from jaxcontact.impact.sampling.stream import PIECE, Chunk, ImpactSamples, Stream
-from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
 SELECTIONS = ("all", "visited", "lemke")
@@ -173,7 +173,7 @@ def sample(
     steps = jnp.broadcast_to(jnp.asarray(sizes, v.dtype), (nc,))
     e = energetic_restitution.check(terms, restitution)
     if selection != "lemke":
-        inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, f'selection="{selection}"')
+        check_enumeration(terms, num_directions, f'selection="{selection}"')
     if chunk is not None:
         inputs.check_count("chunk", chunk)
     share = processes.share()

@@ -6,8 +6,11 @@ elementwise over the lanes, with sums in a fixed order: a lane has the same bits
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.impact.laws.contact_space import ContactSpace
@@ -101,12 +104,12 @@ def select(
 
 def largest(space: ContactSpace, step: jax.Array) -> jax.Array:
     """(m,) the largest normal impulses of a step, N s, scaled; zero for inactive contacts."""
-    return jnp.where(space.active, step / space.scale[0::2], 0.0)
+    return jnp.where(space.active, step / space.scale[:: 1 + space.num_tangents], 0.0)
 
 
 def approaches(u: jax.Array, slowest: jax.Array) -> jax.Array:
-    """(tile,) bool, whether a contact approaches faster than (m,) at u (2m, tile); all scaled."""
-    return jnp.any(u[0::2] < -slowest[:, None], axis=0)
+    """(tile,) bool, whether a contact approaches faster than (m,) at u (2m or 3m, tile); all scaled."""
+    return jnp.any(u[:: u.shape[0] // slowest.shape[0]] < -slowest[:, None], axis=0)
 
 
 def least_bad(table: contact_modes.ModeMaps, x: jax.Array) -> jax.Array:
@@ -122,7 +125,7 @@ def signatures(table: contact_modes.ModeMaps) -> jax.Array:
     """(K,) uint32 numbers of the modes whose sums tell sets of modes apart, but for one pair in 2^32."""
     number = jnp.ones((), jnp.uint32)
     for code in table.codes:
-        number = number * 7 + code.astype(jnp.uint32)
+        number = number * table.kinds + code.astype(jnp.uint32)
     for factor in (0x7FEB352D, 0x846CA68B):  # a bijection that mixes the bits well
         number = (number ^ (number >> 16)) * jnp.uint32(factor)
     return number ^ (number >> 16)
@@ -139,7 +142,7 @@ def in_blocks(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
 
 
 def impulse_of(table: contact_modes.ModeMaps, mode: jax.Array, x: jax.Array) -> jax.Array:
-    """impulse[:, :, mode] x of each lane: (2m, tile)."""
+    """impulse[:, :, mode] x of each lane: (2m, tile), in space (3m, tile)."""
     maps = table.impulse[:, :, mode]  # (2m, L, tile)
     total = jnp.zeros((), x.dtype)
     for j in range(x.shape[0]):
@@ -153,13 +156,40 @@ def misfit(
     impulse: jax.Array,
     cap: jax.Array,
     speed: jax.Array,
+    directions: np.ndarray,
 ) -> jax.Array:
-    """The residual of `ImpactInfo` for planar contacts, per lane: (tile,)."""
+    """The residual of `ImpactInfo`, per lane: (tile,)."""
+    if space.num_tangents == 2:
+        return _misfit_in_space(space, u, impulse, cap, speed, directions)
     u_n, u_t, lam_n, lam_t = u[0::2], u[1::2], impulse[0::2], impulse[1::2]
     limit = space.mu[:, None] * lam_n
     complementarity = jnp.abs(lam_n - jnp.clip(lam_n - u_n, 0.0, cap)) / speed
     unit = jnp.maximum(limit, 0.0) + speed
     cone = jnp.maximum(jnp.abs(lam_t) - limit, 0.0) / unit
     dissipation = jnp.abs(lam_t * u_t + limit * jnp.abs(u_t)) / speed / unit
+    worst = jnp.maximum(jnp.maximum(complementarity, cone), dissipation)
+    return jnp.max(jnp.where(space.active[:, None], worst, 0.0), axis=0)
+
+
+def _misfit_in_space(
+    space: ContactSpace,
+    u: jax.Array,
+    impulse: jax.Array,
+    cap: jax.Array,
+    speed: jax.Array,
+    directions: np.ndarray,
+) -> jax.Array:
+    """As `contact_space.residual`, for lanes; the sums are written out, so that all tiles have the same bits."""
+    u_n, lam_n = u[0::3], impulse[0::3]
+    u_t, lam_t = (u[1::3], u[2::3]), (impulse[1::3], impulse[2::3])
+    limit = space.mu[:, None] * lam_n
+    complementarity = jnp.abs(lam_n - jnp.clip(lam_n - u_n, 0.0, cap)) / speed
+    unit = jnp.maximum(limit, 0.0) + speed
+    facets = directions + np.roll(directions, -1, axis=0)
+    facets = facets / np.sum(facets[0] * directions[0])  # facet . corner is 1
+    used = functools.reduce(jnp.maximum, [float(x) * lam_t[0] + float(y) * lam_t[1] for x, y in facets])
+    best = functools.reduce(jnp.maximum, [-float(x) * u_t[0] - float(y) * u_t[1] for x, y in directions])
+    cone = jnp.maximum(used - limit, 0.0) / unit
+    dissipation = jnp.abs(lam_t[0] * u_t[0] + lam_t[1] * u_t[1] + limit * best) / speed / unit
     worst = jnp.maximum(jnp.maximum(complementarity, cone), dissipation)
     return jnp.max(jnp.where(space.active[:, None], worst, 0.0), axis=0)

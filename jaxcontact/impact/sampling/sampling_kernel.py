@@ -19,7 +19,14 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.batching import all_cores
 from jaxcontact.impact.laws import energetic_restitution
-from jaxcontact.impact.laws.contact_space import ContactSpace, mass_norm, residual_limit, slowest_approach
+from jaxcontact.impact.laws.contact_space import (
+    ContactSpace,
+    friction_directions,
+    mass_norm,
+    residual_limit,
+    slowest_approach,
+)
+from jaxcontact.impact.laws.spatial_restitution import give_back_in_lanes
 from jaxcontact.impact.sampling import mode_selection
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
@@ -64,7 +71,7 @@ class Begun(Record):
 
 @functools.partial(
     jax.jit,
-    static_argnames=("max_steps", "tile", "keep_path", "keep_sets", "once"),
+    static_argnames=("max_steps", "tile", "keep_path", "keep_sets", "once", "num_directions"),
     compiler_options=all_cores.WIDE,
 )
 def run_lanes(
@@ -85,6 +92,7 @@ def run_lanes(
     keep_sets: bool = False,
     elastic: jax.Array | None = None,
     once: bool = False,
+    num_directions: int = 8,
 ) -> LaneResults:
     """Resolve the first `count` of the samples numbered `indices` (n,).
 
@@ -98,6 +106,7 @@ def run_lanes(
         begun: what was done of each sample before; default nothing.
         elastic: (nc,) squared coefficients of restitution, see `energetic_restitution`; or None.
         once: take one step of each sample only.
+        num_directions: sides of the friction cone in space.
     """
     dtype = v.dtype
     n = indices.shape[0]
@@ -105,6 +114,7 @@ def run_lanes(
     u_start = space.jacobian @ v
     speed = mass_norm(space.mass, v)
     slowest = slowest_approach(space, v)
+    directions = friction_directions(space.num_tangents, num_directions)
     cap_scale = mode_selection.largest(space, step)
     looked_at = mode_selection.in_blocks(table) if pieces is None else pieces
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
@@ -141,12 +151,14 @@ def run_lanes(
         if elastic is not None:
             change = jnp.where(presses[None], change, 0.0)
         u_next = u + contact_modes.apply(space.delassus.T, change)
-        misfit = mode_selection.misfit(space, u_next, change, cap, speed)
+        misfit = mode_selection.misfit(space, u_next, change, cap, speed, directions)
         worst = jnp.maximum(worst, misfit if elastic is None else jnp.where(presses, misfit, 0.0))
         if elastic is not None:
-            push, stored = energetic_restitution.give_back(
-                space, elastic, cap, u, u_next, change, stored, speed, slowest
-            )
+            passage = (space, elastic, cap, u, u_next, change, stored, speed, slowest)
+            if space.num_tangents == 1:
+                push, stored = energetic_restitution.give_back(*passage)
+            else:
+                push, stored = give_back_in_lanes(*passage, directions)
             u_next = u_next + contact_modes.apply(space.delassus.T, push)
             change = change + push
         impulse = impulse + change
@@ -208,8 +220,8 @@ def run_lanes(
     start = (
         slots,
         jnp.broadcast_to(jnp.asarray(first[0], jnp.int32), tile),
-        jnp.broadcast_to(first[1], (2 * m, tile)),
-        jnp.broadcast_to(jnp.asarray(first[2], dtype), (2 * m, tile)),
+        jnp.broadcast_to(first[1], (u_start.size, tile)),
+        jnp.broadcast_to(jnp.asarray(first[2], dtype), (u_start.size, tile)),
         jnp.broadcast_to(jnp.asarray(first[3], dtype), tile),
         jnp.zeros(tile, bool),
         None if elastic is None else jnp.zeros((m, tile), dtype),

@@ -114,6 +114,7 @@ class Stream:
                 keep_path=keep_path,
                 learns=selection == "visited",
                 restitution=restitution,
+                num_directions=num_directions,
             )
 
     def chunks(
@@ -301,7 +302,7 @@ def _physical(
 ) -> ImpactSamples:
     """Physical units, samples first. In NumPy, elementwise: the same bits for any number of samples."""
     response, scale, start = (np.asarray(a) for a in (space.response, space.scale, v))
-    nc = terms.phi.shape[0]
+    nc, nt = terms.J_t.shape[:2]
 
     def velocities(impulse: Any) -> Any:
         total = np.broadcast_to(start, (*impulse.shape[1:], start.size)).copy()
@@ -323,7 +324,7 @@ def _physical(
     return ImpactSamples(
         v_minus=v,
         v_plus=v_plus,
-        impulse=(results.impulse * scale[:, None]).T.reshape(-1, nc, 2),
+        impulse=(results.impulse * scale[:, None]).T.reshape(-1, nc, 1 + nt),
         status=lane_status(results),
         num_solves=results.num_solves,
         energy_ratio=energy / (start @ mass @ start),

@@ -15,6 +15,8 @@ from jaxcontact.solvers import contact_modes, mode_filter
 
 SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
 
+_TOGETHER = 2**12  # modes whose telling forms are found together
+_LARGE = 2**15  # modes of a table for which fewer samples must do
 _TYPICAL = 96  # samples whose steps tell which forms are telling
 
 
@@ -68,8 +70,7 @@ class Memory:
             return Known(table, complete)
         if self.x is None:
             self.x = self._typical(table.take(np.arange(met.size)))
-        fresh = met[self.rows[0, met] < 0]
-        self.rows[:, fresh] = mode_filter.telling_rows(np.asarray(self.table.margin)[..., fresh], self.x)
+        self._find_rows(met)
         possible = self._possible_first(np.asarray(table.margin)[..., : met.size])
         size_first = _room(max(possible.size, number // 20, mode_filter.BLOCK))
         first = _padded(table, possible, size_first)
@@ -81,6 +82,21 @@ class Memory:
                 first, complete, mode_filter.sieve(first, self.rows[:, np.resize(met[possible], size_first)])
             ),
         )
+
+    def sieve_of_all(self) -> mode_filter.Sieve:
+        """The sieve of the whole table."""
+        if self.x is None:
+            self.x = self._typical(self.table)
+        number = self.table.regular.shape[0]
+        self._find_rows(np.arange(number))
+        return mode_filter.sieve(self.table, self.rows)
+
+    def _find_rows(self, modes: np.ndarray) -> None:
+        """The telling forms of modes for which they are not known yet, some at a time."""
+        fresh = modes[self.rows[0, modes] < 0]
+        for begin in range(0, fresh.size, _TOGETHER):
+            some = fresh[begin : begin + _TOGETHER]
+            self.rows[:, some] = mode_filter.telling_rows(self.table.margin[..., some], self.x)
 
     def _possible_first(self, margin: np.ndarray) -> np.ndarray:
         """Which modes bounds over all largest impulses do not rule out in a first step."""
@@ -94,16 +110,24 @@ class Memory:
     def _typical(self, table: contact_modes.ModeMaps) -> np.ndarray:
         """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
         rng = np.random.default_rng(0)
-        u = np.broadcast_to(self.u[:, None], (self.u.size, _TYPICAL))
+        count = _TYPICAL if table.regular.shape[0] < _LARGE else _TYPICAL // 8
+        u = np.broadcast_to(self.u[:, None], (self.u.size, count))
         met = []
         for _ in range(3):  # as if all impacts had so many
-            x = np.concatenate([u, rng.uniform(size=(self.cap.size, _TYPICAL)) * self.cap[:, None]])
+            x = np.concatenate([u, rng.uniform(size=(self.cap.size, count)) * self.cap[:, None]])
             x = x.astype(self.delassus.dtype)
-            forms = table.margin.transpose(0, 2, 1) @ x  # (3m, K, n)
-            mode = np.argmax(forms.min(axis=0), axis=0)
+            starts = range(0, table.regular.shape[0], _TOGETHER)
+            worst = [_worst_form(table.margin[..., begin : begin + _TOGETHER], x) for begin in starts]
+            mode = np.argmax(np.concatenate(worst), axis=0)
             u = u + self.delassus @ np.einsum("rln,ln->rn", table.impulse[:, :, mode], x)
             met.append(x)
         return np.concatenate(met, axis=1)
+
+
+def _worst_form(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """(K, n) the least form of each mode, of margin (F, L, K) at x (L, n)."""
+    worst: np.ndarray = (margin.transpose(0, 2, 1) @ x).min(axis=0)
+    return worst
 
 
 def fits(facts: np.ndarray, room: tuple[int, int]) -> bool:

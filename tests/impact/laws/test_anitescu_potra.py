@@ -230,8 +230,10 @@ def test_duplicated_contacts_add_no_outcome():
 
 def test_what_is_not_enumerated_is_refused_with_an_alternative():
     six = make(np.eye(2), np.tile([0.0, 1.0], (6, 1)), np.tile([1.0, 0.0], (6, 1)), np.ones(6))
-    for terms, what in ((sphere(0.3), "spatial contacts"), (six, "6 contacts")):
-        with pytest.raises(ValueError, match=f'{what}.*selection="lemke".*deactivate'):
+    ball = sphere(0.3)
+    four = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 4), ball).replace(M=ball.M)
+    for terms, what in ((four, "4 spatial contacts.*num_directions=4"), (six, "6 contacts")):
+        with pytest.raises(ValueError, match=f'{what}.*selection="lemke".*leave contacts out'):
             anitescu_potra_all(terms, jnp.zeros(terms.M.shape[0]))
     assert int(anitescu_potra(six, jnp.array([0.0, -1.0]))[1].status) == 0
 

@@ -295,7 +295,12 @@ def six_contacts():
     )
 
 
-@pytest.mark.parametrize("terms", [point(0.3, 3), six_contacts()], ids=["space", "six"])
+def four_in_space():
+    one = point(0.3, 3)
+    return jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 4), one).replace(M=one.M)
+
+
+@pytest.mark.parametrize("terms", [four_in_space(), six_contacts()], ids=["space", "six"])
 def test_what_is_not_enumerated_is_refused_with_an_alternative(terms):
     nc, nv = terms.J_n.shape
     v, caps, picks = jnp.zeros(nv), jnp.ones((2, nc)), jnp.zeros(2)

@@ -1,0 +1,44 @@
+"""Which contact modes a law enumerates: those of the plane, or in space those of a cone with k sides."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.impact.laws.contact_space import ContactSpace, friction_directions
+from jaxcontact.solvers import contact_modes, polyhedral_modes
+from jaxcontact.terms import ContactTerms
+
+
+def enumerable(num_contacts: int, num_tangents: int, num_directions: int) -> bool:
+    """Whether the modes of so many contacts can be enumerated."""
+    if num_tangents == 1:
+        return num_contacts <= contact_modes.MAX_ENUMERATED
+    return num_contacts <= polyhedral_modes.most_contacts(num_directions)
+
+
+def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> None:
+    """Raise ValueError where exhaustive enumeration of contact modes is not offered."""
+    nc, nt = jnp.shape(terms.J_t)[:2]
+    friction_directions(nt, num_directions)
+    if enumerable(nc, nt, num_directions):
+        return
+    if nt == 1:
+        offer, case = f"planar systems of up to {contact_modes.MAX_ENUMERATED} contacts", f"{nc} contacts"
+    else:
+        most = polyhedral_modes.most_contacts(num_directions)
+        offer = f"up to {most} spatial contacts with num_directions={num_directions}"
+        case = f"{nc} spatial contacts (nt = 2)"
+        if enumerable(nc, nt, 4):
+            case += "; num_directions=4 allows them"
+    raise ValueError(
+        f"{what}: contact modes are enumerated for {offer}, got {case}; "
+        'use selection="lemke" (one solution per step, by pivoting), or leave contacts out'
+    )
+
+
+def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:
+    """All contact modes of a step, in the plane or in space."""
+    if space.num_tangents == 1:
+        return contact_modes.mode_table(space.delassus, space.mu, space.active, capped=capped)
+    return polyhedral_modes.mode_table(space.delassus, space.mu, space.active, directions, capped=capped)
