@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.batching import platforms
+
 # Compiler options of programs that are long sums over lanes: vectors as wide as the CPU has, where XLA's
 # default is half of AVX-512. A fifth of the time less, the same bits.
 WIDE = {"xla_cpu_prefer_vector_width": 512}
@@ -21,7 +23,7 @@ WIDE = {"xla_cpu_prefer_vector_width": 512}
 def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
     """One entry per worker thread: a program keeps a GPU busy, but only one CPU core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    per_device = max(1, cores // len(devices)) if devices[0].platform == "cpu" else 1
+    per_device = max(1, cores // len(devices)) if platforms.is_cpu(devices[0].platform) else 1
     return list(devices) * per_device
 
 

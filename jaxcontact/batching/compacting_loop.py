@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching import platforms
+
 _TILE = 64  # lanes at a time
 _FEW = 4  # lanes for which a tile of `while_lanes` does not go on
 _LEFT = 16  # lanes for which a tile does not go on while others could join them
@@ -76,7 +78,7 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
 
     if count <= _TILE:
         return together(lanes)
-    return lax.platform_dependent(lanes, cpu=tiled, default=together)
+    return platforms.choose(lanes, cpu=tiled, other=together)
 
 
 def while_lanes(
@@ -130,7 +132,7 @@ def while_lanes(
 
     if count <= wide:
         return finish(fixed, loop(fixed, start, 0))
-    return lax.platform_dependent(start, cpu=tiled(wide, _FEW), default=tiled(count, wide // 2))
+    return platforms.choose(start, cpu=tiled(wide, _FEW), other=tiled(count, wide // 2))
 
 
 def _number(mask: jax.Array) -> jax.Array:

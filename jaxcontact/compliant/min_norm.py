@@ -17,7 +17,7 @@ from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
 
-def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
+def solve_min_norm(problem: Problem, max_iters: int, early_exit: bool) -> tuple[jax.Array, ...]:
     """(v+, h lam, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198), zeta = 1/h.
 
     minimise zeta |lam_u,n|^2 / 2 + |lam_t|^2 / 2 + |beta|^2 / 2, beta = (I + D A) lam - c on tangents,
@@ -64,6 +64,6 @@ def solve_min_norm(problem: Problem, max_iters: int) -> tuple[jax.Array, ...]:
         mu=jnp.ones(nc, G.dtype),
         num_limits=2 * bound,
     )
-    found = cone_newton.solve_cone_program(program, jnp.zeros_like(slope), max_iters)
+    found = cone_newton.solve_cone_program(program, jnp.zeros_like(slope), max_iters, early_exit)
     lam = known + lift @ found.x
     return free + h * (inverse @ (G.T @ lam)), h * lam, found.iterations, found.converged

@@ -42,9 +42,13 @@ class Newton:
 
     Attributes:
         max_iters: most steps of one convex problem, at least 1.
+        early_exit: stop when the problem is solved. False does the same steps in loops of static length,
+            `max_iters` each. The answer and its derivative are the same. The default is True on every device:
+            a batch needs as many steps as its hardest problem, a small part of the limit.
     """
 
     max_iters: int = 100
+    early_exit: bool = True
 
     def __post_init__(self) -> None:
         check_count("max_iters", self.max_iters)
@@ -96,8 +100,8 @@ def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tu
     problem, start = lax.stop_gradient((problem, start))
     program = program_of(problem, cone)
     if cone == "staggered":
-        return staggered.solve_staggered(program, start, solver.max_iters)
-    found = cone_newton.solve_cone_program(program, start, solver.max_iters)
+        return staggered.solve_staggered(program, start, solver.max_iters, solver.early_exit)
+    found = cone_newton.solve_cone_program(program, start, solver.max_iters, solver.early_exit)
     return found.x, found.p, found.iterations, found.converged
 
 
@@ -187,7 +191,7 @@ def solve_velocity(
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
     start = by_axis(start, problem.terms.kind)
     if formulation == "min_norm":
-        x, p, iterations, converged = min_norm.solve_min_norm(problem, solver.max_iters)
+        x, p, iterations, converged = min_norm.solve_min_norm(problem, solver.max_iters, solver.early_exit)
     else:
         x, p, iterations, converged = _search(problem, start, cone, solver)
         x, p = _attach(problem, x, p, cone)

@@ -6,9 +6,9 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxcontact.algebra import small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
@@ -43,7 +43,9 @@ def misfit_size(program: ConeProgram, x: jax.Array, p: jax.Array) -> jax.Array:
     return (jnp.max(jnp.abs(momentum)) + jnp.max(jnp.abs(misfit), initial=0.0)) / scale
 
 
-def solve_staggered(program: ConeProgram, start: jax.Array, max_iters: int) -> tuple[jax.Array, ...]:
+def solve_staggered(
+    program: ConeProgram, start: jax.Array, max_iters: int, early_exit: bool
+) -> tuple[jax.Array, ...]:
     """(v+, p, iterations, converged): friction bounds held, a convex problem solved, bounds renewed.
 
     Each problem is the normal law with friction under given bounds (Tresca friction); its normal impulses
@@ -59,13 +61,16 @@ def solve_staggered(program: ConeProgram, start: jax.Array, max_iters: int) -> t
 
     def sweep(carry: tuple) -> tuple:
         k, _, p, used, _ = carry
-        found = cone_newton.solve_cone_program(program.replace(bound=bounds(p)), p, max_iters)
+        bounded = program.replace(bound=bounds(p))
+        found = cone_newton.solve_cone_program(bounded, p, max_iters, early_exit)
         change = jnp.max(jnp.abs(bounds(found.p) - bounds(p)), initial=0.0)
         settled = change <= eps**0.5 * jnp.max(jnp.abs(found.p), initial=0.0)
         return k + 1, found.x, found.p, used + found.iterations, settled
 
     begin = (jnp.int32(0), program.v, start, jnp.int32(0), jnp.asarray(False))
-    _, x, p, used, _ = lax.while_loop(lambda c: (c[0] < SWEEPS) & ~c[4], sweep, begin)
+    _, x, p, used, _ = bounded_loop(
+        lambda c: (c[0] < SWEEPS) & ~c[4], sweep, begin, most=SWEEPS, early_exit=early_exit
+    )
     exact = coupled(program)
     size = misfit_size(exact, x, p)
     for _ in range(POLISH):

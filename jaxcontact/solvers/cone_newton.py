@@ -15,6 +15,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     hessian,
@@ -116,7 +117,7 @@ def _fix(program: ConeProgram) -> _Fixed:
     )
 
 
-def _newton(fixed: _Fixed, now: _Search) -> _Search:
+def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     """One step of Newton's method."""
     program, stiffest = fixed.program, fixed.stiffest
     eps = jnp.finfo(program.v.dtype).eps
@@ -136,7 +137,8 @@ def _newton(fixed: _Fixed, now: _Search) -> _Search:
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
     linear, curvature = momentum @ dx, dx @ moved
-    a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, ~(settled | done))
+    searches = ~(settled | done)
+    a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
@@ -190,11 +192,17 @@ def _solution(now: _Search) -> ConeSolution:
     return ConeSolution(x=now.x, p=now.p, iterations=now.steps, converged=converged)
 
 
-def _minimise(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
+def _minimise(
+    program: ConeProgram, start: jax.Array, max_iters: int, early_exit: bool = True
+) -> ConeSolution:
     """Newton's method for one program."""
     fixed, now = _begin(program, start)
-    now = lax.while_loop(
-        lambda now: ~now.done & (now.steps < max_iters), functools.partial(_newton, fixed), now
+    now = bounded_loop(
+        lambda now: ~now.done & (now.steps < max_iters),
+        functools.partial(_newton, fixed, early_exit=early_exit),
+        now,
+        most=max_iters,
+        early_exit=early_exit,
     )
     return _solution(_polish(fixed, now))
 
@@ -229,8 +237,10 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     return now._replace(x=jnp.where(better, now.x + dx, now.x), p=jnp.where(better, now.p + dp, now.p))
 
 
-@functools.partial(jax.jit, static_argnames="max_iters")
-def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 100) -> ConeSolution:
+@functools.partial(jax.jit, static_argnames=("max_iters", "early_exit"))
+def solve_cone_program(
+    program: ConeProgram, start: jax.Array, max_iters: int = 100, early_exit: bool = True
+) -> ConeSolution:
     """The minimiser of a `ConeProgram`, by Newton's method with line search.
 
     Batches made by `vmap` run in tiles, each until its slowest have converged. A result whose `converged` is
@@ -240,10 +250,12 @@ def solve_cone_program(program: ConeProgram, start: jax.Array, max_iters: int = 
         program: the data.
         start: (nr,) impulses to start from; zeros if nothing is known.
         max_iters: most Newton steps.
+        early_exit: stop when all have converged. False does the same steps in loops of static length.
 
     Derivative: none here; the callers differentiate the equations of the solution.
     """
     program, start = lax.stop_gradient((program, start))
-    one, many = (functools.partial(each, max_iters=max_iters) for each in (_minimise, _minimise_many))
+    one = functools.partial(_minimise, max_iters=max_iters, early_exit=early_exit)
+    many = functools.partial(_minimise_many, max_iters=max_iters) if early_exit else jax.vmap(one)
     found: ConeSolution = batch_first(one, many, program, start)
     return found

@@ -172,7 +172,7 @@ def evaluate(table: ModeMaps, x: jax.Array, skip: jax.Array | None = None) -> ja
 
 
 def choose(
-    valid: jax.Array, score: jax.Array, pick: jax.Array, scale: jax.Array
+    valid: jax.Array, score: jax.Array, pick: jax.Array, scale: jax.Array, early_exit: bool = True
 ) -> tuple[jax.Array, jax.Array]:
     """Pick uniformly among the distinct valid outcomes, in the order of their score.
 
@@ -181,6 +181,8 @@ def choose(
         score: (K, *batch); outcomes whose scores differ by less than 1e-8 scale are one.
         pick: (*batch) in [0, 1).
         scale: (*batch) size of the velocities, |v|_M.
+        early_exit: sweep over the modes until all outcomes are found. False sorts them, in one pass of static
+            length.
 
     Returns:
         mode (*batch) int32, the first mode of the chosen outcome (K if none is valid), and count (*batch)
@@ -189,6 +191,33 @@ def choose(
     number = valid.shape[0]
     merge = 100.0 * feasibility_tolerance(score.dtype) * scale
     keyed = jnp.where(valid, score, jnp.inf)
+    chosen, count = (_by_sweeps if early_exit else _by_sorting)(keyed, merge, pick)
+    iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
+    member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None]) & valid
+    return jnp.min(jnp.where(member, iota, number), axis=0), count
+
+
+def _rank(pick: jax.Array, count: jax.Array) -> jax.Array:
+    return jnp.clip((pick * count).astype(jnp.int32), 0, jnp.maximum(count - 1, 0))
+
+
+def _by_sorting(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """As `_by_sweeps`, in one pass over the scores in their order."""
+
+    def visit(low: jax.Array, score: jax.Array) -> tuple[jax.Array, jax.Array]:
+        begins = (score > low + merge) & jnp.isfinite(score)
+        return jnp.where(begins, score, low), begins
+
+    scores = jnp.sort(keyed, axis=0)
+    _, begins = lax.scan(visit, jnp.full_like(merge, -jnp.inf), scores)
+    place = jnp.cumsum(begins, axis=0, dtype=jnp.int32) - 1
+    count = place[-1] + 1
+    chosen = begins & (place == _rank(pick, count)[None])
+    return jnp.min(jnp.where(chosen, scores, jnp.inf), axis=0), count
+
+
+def _by_sweeps(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The lowest score of the outcome picked, inf if there is none, and the number of distinct outcomes."""
 
     def next_outcome(after: jax.Array) -> jax.Array:
         # The barrier keeps the compiler from repeating one sweep inside the next.
@@ -209,7 +238,7 @@ def choose(
 
     many = jnp.any(jnp.isfinite(lowest[-1]))
     count = lax.cond(many, count_on, lambda: count)
-    rank = jnp.clip((pick * count).astype(jnp.int32), 0, jnp.maximum(count - 1, 0))
+    rank = _rank(pick, count)
     chosen = lowest[-1]
     for place in range(_SWEEPS):
         chosen = jnp.where(rank == place, lowest[place], chosen)
@@ -223,9 +252,7 @@ def choose(
         lambda: lax.while_loop(lambda c: jnp.any(c[1] > 0), advance, (chosen, rank - _SWEEPS))[0],
         lambda: chosen,
     )
-    iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
-    member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None]) & valid
-    return jnp.min(jnp.where(member, iota, number), axis=0), count
+    return chosen, count
 
 
 _SWEEPS = 4  # distinct outcomes found without a loop

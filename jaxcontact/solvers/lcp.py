@@ -18,6 +18,7 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching import compacting_loop
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
 
@@ -141,12 +142,17 @@ class Lemke(Record):
             whose answer is not good enough.
         scaling_sweeps: sweeps of the equilibration.
         tolerance: residual up to which an answer is good; None means eps^0.6 of the dtype.
+        early_exit: stop when the answer is good. False does the same pivots in loops of static length,
+            (retries + 1) times max_pivots turns; lower both for that. The answer is the same, and so is its
+            derivative, which does not go through the pivots. The default is True on every device: a batch
+            needs as many turns as its hardest problem, a small part of the limits.
     """
 
     max_pivots: int | None = static(default=None)
     retries: int = static(default=5)
     scaling_sweeps: int = static(default=3)
     tolerance: float | None = static(default=None)
+    early_exit: bool = static(default=True)
 
     def __call__(
         self, W: jax.Array, w: jax.Array, cover: jax.Array | None = None
@@ -233,8 +239,12 @@ class Lemke(Record):
             attempt=jnp.int32(0),
             pivots=jnp.int32(0),
         )
-        return lax.while_loop(
-            lambda best: (best.residual > tolerance) & (best.attempt < attempts), body, start
+        return bounded_loop(
+            lambda best: (best.residual > tolerance) & (best.attempt < attempts),
+            body,
+            start,
+            most=attempts,
+            early_exit=self.early_exit,
         )
 
     def _pivots(
@@ -275,7 +285,12 @@ class Lemke(Record):
             after = _pivot(d, _argmin(ties, key), column, going & jnp.any(falls))
             return after._replace(outcome=jnp.where(going & ~jnp.any(falls), jnp.int32(_RAY), after.outcome))
 
-        return compacting_loop.while_loop(lambda d: (d.outcome == _RUNNING) & (d.pivots < limit), body, start)
+        def running(d: _Dictionary) -> jax.Array:
+            return (d.outcome == _RUNNING) & (d.pivots < limit)
+
+        if self.early_exit:
+            return compacting_loop.while_loop(running, body, start)
+        return bounded_loop(running, body, start, most=limit, early_exit=False)
 
 
 def _residual(scaled: _Scaled, z: jax.Array) -> jax.Array:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers.cone_program import ConeProgram, Response, respond, yielding
 from jaxcontact.solvers.roots import safeguarded_newton
 
@@ -22,6 +22,7 @@ def line_search(
     linear: jax.Array,
     curvature: jax.Array,
     live: jax.Array,
+    early_exit: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
     """The length in (0, 1] at which the objective stops falling, for a direction with rates du (nr,).
 
@@ -48,5 +49,11 @@ def line_search(
     searching = live & (slope > enough)
     first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, response.p, searching)
 
-    found = lax.while_loop(lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1], search, first)
+    found = bounded_loop(
+        lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1],
+        search,
+        first,
+        most=SEARCH_STEPS,
+        early_exit=early_exit,
+    )
     return found[1], found[-2]

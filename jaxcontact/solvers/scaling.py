@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching import platforms
+
 _TILE = 64  # matrices at a time on a CPU, which stay in its cache
 
 
@@ -28,9 +30,7 @@ def _entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
         together = functools.partial(_tile, sweeps=sweeps)
         if matrices.shape[0] <= _TILE:
             return together(matrices)
-        return lax.platform_dependent(
-            matrices, cpu=functools.partial(_tiles, sweeps=sweeps), default=together
-        )
+        return platforms.choose(matrices, cpu=functools.partial(_tiles, sweeps=sweeps), other=together)
 
     @entry.def_vmap
     def many(

@@ -35,6 +35,7 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.impact.laws.pivoting import random_cover, solve_by_pivoting
 from jaxcontact.impact.laws.spatial_restitution import give_back_in_space
 from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -59,22 +60,30 @@ def _step(
     impulse_max: jax.Array,
     pick: jax.Array,
     needed: jax.Array,
+    known: jax.Array | None,
+    early_exit: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """v_next, scaled impulse (r,), residual and solver status of one step; zero impulse if not needed."""
+    """v_next, scaled impulse (r,), residual and solver status of one step; zero impulse if not needed.
+
+    `known` (r,) is the scaled impulse where another solver has found it.
+    """
     rows = 1 + space.num_tangents
     cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
     fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
-    if table is None:
+    if known is not None:
+        guess, status = known, jnp.uint32(0)
+    elif table is None:
         # In the plane variety is what "all" is for; "lemke" is the one solver with its bias.
         cover = random_cover(space, directions, pick) if space.num_tangents == 2 else None
-        guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, cover=cover)
+        solver = Lemke(early_exit=early_exit)
+        guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, solver, cover)
     else:
         x = jnp.concatenate([fixed.jacobian @ v_fixed, cap_fixed])
         speed = mass_norm(space.mass, v)
         violation = contact_modes.evaluate(table, x)
         score = jnp.sum(table.score * x[:, None], axis=0)
         valid = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
-        mode, count = contact_modes.choose(valid, score, pick, speed)
+        mode, count = contact_modes.choose(valid, score, pick, speed, early_exit)
         mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the least bad
         guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
     # At rest contacts may press against each other with any impulse; none is the one to take.
@@ -207,7 +216,8 @@ def _impulse_status(impulse_max: jax.Array) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(jnp.any(impulse_max < 0), Status.INVALID)
 
 
-def _draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array | None) -> jax.Array:
+def draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array | None) -> jax.Array:
+    """Status bits of largest impulses, choices and coefficients that are not what they should be."""
     good = jnp.all((pick >= 0) & (pick < 1))
     if restitution is not None:
         good &= jnp.all((restitution >= 0) & (restitution <= 1))
@@ -223,6 +233,7 @@ def resolve(
     restitution: jax.Array | float | None = None,
     selection: str = "all",
     num_directions: int = 8,
+    early_exit: bool = True,
 ) -> tuple[jax.Array, ImpactInfo]:
     """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
 
@@ -241,6 +252,8 @@ def resolve(
             of compression that restitution gives back. 0 or None: inelastic.
         selection: "all" or "lemke", as in `routh_step`.
         num_directions: sides of the friction cone in space; no effect in the plane.
+        early_exit: let the loops within a step end when their work is done. False does the same in loops of
+            static length, see `Lemke`. Steps are always N, in a loop of static length.
 
     Returns:
         v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
@@ -263,7 +276,9 @@ def resolve(
     inputs.check_pick(pick, (steps,))
     check_selection(terms, selection, SELECTIONS, num_directions)
     e = energetic_restitution.check(terms, restitution)
-    v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, num_directions, restitution=e)
+    v_plus, info, _ = _resolve(
+        terms, v, impulse_max, pick, selection, num_directions, restitution=e, early_exit=early_exit
+    )
     return v_plus, info
 
 
@@ -285,21 +300,26 @@ def resolve_many(
     keep_path: bool,
     pick: jax.Array | None = None,
     restitution: jax.Array | None = None,
+    known: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-    """`resolve` for v (n, nv), caps (n, N, nc), pick (n, N) or 0; unchecked, with the path if asked."""
+    """`resolve` for v (n, nv), caps (n, N, nc), pick (n, N) or 0; unchecked, with the path if asked.
+
+    `known` (n, N, r) are the scaled impulses of the steps where they have been found, without their pushes.
+    """
 
     def one(
-        v: jax.Array, caps: jax.Array, picks: jax.Array
+        v: jax.Array, caps: jax.Array, picks: jax.Array, known: jax.Array | None
     ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
         v_plus, info, path = _resolve(
-            terms, v, caps, picks, selection, num_directions, restitution=restitution
+            terms, v, caps, picks, selection, num_directions, restitution=restitution, known=known
         )
         return v_plus, info, path if keep_path else None
 
-    return jax.vmap(one)(v, impulse_max, jnp.zeros(impulse_max.shape[:2], v.dtype) if pick is None else pick)
+    picks = jnp.zeros(impulse_max.shape[:2], v.dtype) if pick is None else pick
+    return jax.vmap(one)(v, impulse_max, picks, known)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5), static_argnames=("until_separated",))
+@functools.partial(jax.jit, static_argnums=(4, 5), static_argnames=("until_separated", "early_exit"))
 def _resolve(
     terms: ContactTerms,
     v: jax.Array,
@@ -309,23 +329,27 @@ def _resolve(
     num_directions: int,
     until_separated: bool = True,
     restitution: jax.Array | None = None,
+    known: jax.Array | None = None,
+    early_exit: bool = True,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
-    status = status | _draw_status(impulse_max, pick, restitution)
+    status = status | draw_status(impulse_max, pick, restitution)
     impulse_max = jnp.where(status == 0, impulse_max, 0.0)
     pick = jnp.where(status == 0, pick, 0.0)
     directions = friction_directions(terms.J_t.shape[1], num_directions)
     space = contact_space(terms)
-    fixed = lax.stop_gradient(space)
-    table = None if selection == "lemke" else mode_table(fixed, directions, capped=True)
+    tabulated = selection != "lemke" and known is None
+    table = mode_table(lax.stop_gradient(space), directions, capped=True) if tabulated else None
     speed, slowest = mass_norm(space.mass, v), slowest_approach(space, v)
     elastic = None if restitution is None else jnp.where(status == 0, restitution, 0.0) ** 2
 
-    def step(carry: Any, draw: tuple[jax.Array, jax.Array]) -> tuple[Any, jax.Array]:
+    def step(carry: Any, draw: tuple[jax.Array, jax.Array, jax.Array | None]) -> tuple[Any, jax.Array]:
         v, impulse, status, worst, count, stored = carry
         needed = jnp.any(approaching(space, v, slowest)) if until_separated else jnp.array(True)
-        v_next, change, misfit, solver = _step(space, table, directions, v, *draw, needed)
+        cap, pick, known = draw
+        found = _step(space, table, directions, v, cap, pick, needed, known, early_exit)
+        v_next, change, misfit, solver = found
         solver = solver | residual_status(misfit)
         # If no contact approaches at all, v stays, but what rests stays at rest to first order.
         held = v_next - v
@@ -335,7 +359,7 @@ def _resolve(
         if elastic is not None:
             moved |= jnp.any(energetic_restitution.loaded(stored, slowest))
             change = jnp.where(needed, change, 0.0)
-            cap = jnp.where(space.active, draw[0] / space.scale[:: 1 + space.num_tangents], 0.0)
+            cap = jnp.where(space.active, cap / space.scale[:: 1 + space.num_tangents], 0.0)
             u, u_next = space.jacobian @ v, space.jacobian @ v_next
             passage = (space, elastic, cap, u, u_next, change, stored, speed, slowest)
             if space.num_tangents == 1:
@@ -354,7 +378,7 @@ def _resolve(
 
     nothing = None if elastic is None else jnp.zeros_like(space.mu)
     start = (v, jnp.zeros_like(space.scale), status, jnp.zeros((), v.dtype), jnp.int32(0), nothing)
-    (v_plus, impulse, total, worst, count, stored), path = lax.scan(step, start, (impulse_max, pick))
+    (v_plus, impulse, total, worst, count, stored), path = lax.scan(step, start, (impulse_max, pick, known))
     left = jnp.any(approaching(space, v_plus, slowest)) & until_separated
     if stored is not None:
         left |= jnp.any(energetic_restitution.loaded(stored, slowest))
@@ -364,7 +388,7 @@ def _resolve(
         impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
         num_solves=count,
-        complete=table is not None,
+        complete=selection == "all",
     )
     path = jnp.concatenate([v[None], path])
     return jnp.where(status != 0, v_in, v_plus), info, path

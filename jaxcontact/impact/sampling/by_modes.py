@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.batching import all_cores
+from jaxcontact.batching import all_cores, platforms
 from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions, mass_norm
 from jaxcontact.impact.sampling import mode_selection
@@ -191,6 +191,6 @@ def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
 
 def tile_size(num_modes: int, platform: str) -> int:
     """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
-    if platform != "cpu":
+    if not platforms.is_cpu(platform):
         return int(np.clip(2**24 // num_modes, 2**10, 2**14))
     return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64 if num_modes <= 4096 else 32

@@ -160,7 +160,7 @@ def sample(
     if not inputs.is_concrete(terms, v):
         raise ValueError("sample: a driver for the host, not traceable; use resolve inside jit or vmap")
     nc = terms.phi.shape[0]
-    sizes = _step_sizes(step, nc)
+    sizes = step_sizes(step, nc)
     inputs.check_count("max_steps", max_steps)
     inputs.check_count("num_samples", num_samples)
     if selection not in SELECTIONS:
@@ -213,7 +213,8 @@ def sample(
     return checkpoints.load_samples(checkpoint)
 
 
-def _step_sizes(step: Any, num_contacts: int) -> np.ndarray:
+def step_sizes(step: Any, num_contacts: int) -> np.ndarray:
+    """`step` as () or (nc,), or ValueError for what is not finite and positive."""
     try:
         sizes = np.asarray(step, float)
     except (TypeError, ValueError):

@@ -49,6 +49,7 @@ class LaneResults(Record):
         visited: (K,) bool, modes valid in some step of some sample.
         sets: (N, n) uint32, the signature of the set of valid modes of each step, 0 after the last; or None.
         path: (N + 1, 2m, n) scaled impulse so far after each step, or None.
+        changes: (N, 2m, n) scaled impulse of the compression of each step, 0 after the last; or None.
     """
 
     impulse: jax.Array
@@ -59,6 +60,7 @@ class LaneResults(Record):
     visited: jax.Array
     sets: jax.Array | None
     path: jax.Array | None
+    changes: jax.Array | None
 
 
 class Begun(Record):
@@ -69,12 +71,7 @@ class Begun(Record):
     residual: jax.Array
 
 
-@functools.partial(
-    jax.jit,
-    static_argnames=("max_steps", "tile", "keep_path", "keep_sets", "once", "num_directions"),
-    compiler_options=all_cores.WIDE,
-)
-def run_lanes(
+def resolve_lanes(
     space: ContactSpace,
     table: contact_modes.ModeMaps,
     draws: Sobol | Iid | Shaped,
@@ -90,6 +87,7 @@ def run_lanes(
     tile: int,
     keep_path: bool,
     keep_sets: bool = False,
+    keep_changes: bool = False,
     elastic: jax.Array | None = None,
     once: bool = False,
     num_directions: int = 8,
@@ -150,6 +148,10 @@ def run_lanes(
         change = mode_selection.impulse_of(table, mode, x)
         if elastic is not None:
             change = jnp.where(presses[None], change, 0.0)
+        if out.changes is not None:
+            at = jnp.where(live, slot, nowhere)
+            kept = out.changes.at[steps, :, at].set(change.T, mode="drop", unique_indices=True)
+            out = out.replace(changes=kept)
         u_next = u + contact_modes.apply(space.delassus.T, change)
         misfit = mode_selection.misfit(space, u_next, change, cap, speed, directions)
         worst = jnp.maximum(worst, misfit if elastic is None else jnp.where(presses, misfit, 0.0))
@@ -214,7 +216,7 @@ def run_lanes(
             out,
         )
 
-    out = _nothing_yet(table, n, max_steps, keep_path, keep_sets, dtype)
+    out = _nothing_yet(table, n, max_steps, keep_path, keep_sets, keep_changes, dtype)
     slots = jnp.arange(tile, dtype=jnp.int32)
     first = entering(slots)
     start = (
@@ -232,6 +234,13 @@ def run_lanes(
     return final
 
 
+run_lanes = jax.jit(
+    resolve_lanes,
+    static_argnames=("max_steps", "tile", "keep_path", "keep_sets", "keep_changes", "once", "num_directions"),
+    compiler_options=all_cores.WIDE,
+)
+
+
 @functools.partial(jax.jit, static_argnames="num_contacts")
 def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: int) -> jax.Array:
     """(n,) uint32, close for samples whose first draws are: their leading bits, in turn."""
@@ -245,7 +254,13 @@ def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: 
 
 
 def _nothing_yet(
-    table: contact_modes.ModeMaps, n: int, max_steps: int, keep_path: bool, keep_sets: bool, dtype: Any
+    table: contact_modes.ModeMaps,
+    n: int,
+    max_steps: int,
+    keep_path: bool,
+    keep_sets: bool,
+    keep_changes: bool,
+    dtype: Any,
 ) -> LaneResults:
     """Results of n samples, before any is known."""
     rows = table.impulse.shape[0]
@@ -258,6 +273,7 @@ def _nothing_yet(
         visited=jnp.zeros(table.regular.shape, bool),
         sets=jnp.zeros((max_steps, n), jnp.uint32) if keep_sets else None,
         path=jnp.zeros((max_steps + 1, rows, n), dtype) if keep_path else None,
+        changes=jnp.zeros((max_steps, rows, n), dtype) if keep_changes else None,
     )
 
 
