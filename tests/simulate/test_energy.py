@@ -70,31 +70,34 @@ def test_a_block_that_chatters_makes_no_energy(tolerance):
     assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
 
 
-def a_move(lam, w, gain=1.0):
-    """Whether a move of 1e-4 s from rest on the left corner gains energy: impulse lam (N s), velocity w."""
+@jax.jit
+def a_move(lam, gain):
+    """Whether a move of 1e-4 s from rest on the left corner gains energy: impulse lam (N s), momentum x gain."""
     model, h = block(), 1e-4
     tilt = 0.2
     q = jnp.array([*-rotated(tilt, CORNER * np.array([-1.0, 1.0])), tilt])
     here = functools.partial(terms_at, model.system, model.params)
     terms = here(q, jnp.zeros(()))
     node = arrive(terms, q, jnp.zeros(3), jnp.zeros(()))
-    assert node.closed.tolist() == [True, False]
     impulse = jnp.zeros((2, 2)).at[0, 0].set(lam)
     push = contacts_of(terms, node.closed).rows[0, 0] * lam
     force = jnp.array([0.0, -G * h, 0.0])
-    w = jnp.linalg.solve(terms.M, push + 0.5 * force) if w is None else w
+    w = jnp.linalg.solve(terms.M, push + 0.5 * force)
     end, p = q + h * w, (push + force) * gain
     step = MidpointStep(w, impulse, end, p, terms.phi, jnp.array(True), jnp.zeros(()))
     after = arrive(here(end, jnp.array(h)), end, p, jnp.array(h))
-    return bool(
-        energy.move_gains(model.system, model.params, node, step, after, jnp.zeros((2, 2)), jnp.array(h))
-    )
+    gains = energy.move_gains(model.system, model.params, node, step, after, jnp.zeros((2, 2)), jnp.array(h))
+    return node.closed, gains
 
 
 def test_a_move_that_makes_energy_says_so():
-    assert not a_move(0.0, None)
-    assert a_move(1.0, None)  # thrown off the floor by a push that nothing asked for
-    assert a_move(0.0, None, gain=-300.0)  # falling, and flung up
+    for lam, gain, gains in (
+        (0.0, 1.0, False),
+        (1.0, 1.0, True),  # thrown off the floor by a push that nothing asked for
+        (0.0, -300.0, True),  # falling, and flung up
+    ):
+        closed, found = a_move(lam, gain)
+        assert closed.tolist() == [True, False] and bool(found) == gains
 
 
 def test_an_impact_that_makes_energy_says_so():
@@ -132,6 +135,6 @@ def test_a_batch_asks_a_law_only_where_there_is_an_impact():
     v_plus = jax.jit(jax.vmap(one))(speeds, quiet)
     np.testing.assert_allclose(v_plus, 0.0, atol=1e-12)
     assert asked == [-3.0]
-    twice = jax.vmap(jax.vmap(one))(speeds.reshape(2, 2), quiet.reshape(2, 2))
+    twice = jax.jit(jax.vmap(jax.vmap(one)))(speeds.reshape(2, 2), quiet.reshape(2, 2))
     np.testing.assert_allclose(twice, 0.0, atol=1e-12)
     assert asked == [-3.0, -3.0]

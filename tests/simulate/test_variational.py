@@ -217,12 +217,14 @@ def test_bad_numbers_and_starts_are_named():
 
 
 def test_bad_numbers_in_a_batch_are_those_of_their_lane():
-    system, params, state = ball()
+    system, params, state = ball(height=0.01)  # lands after 0.045 s
 
     def status(x, mass, mu, restitution, zeno):
         begin = state.replace(q=state.q.at[0].set(x))
         given = params.replace(mass=mass[None], mu=mu)
-        found = run((system, given, begin), restitution=restitution, zeno=zeno)
+        found = jc.simulate.variational(
+            system, given, begin, dt=0.01, duration=0.1, restitution=restitution, zeno=zeno, max_impacts=4
+        )
         return found.status[0], found.status[-1]
 
     good = np.array([0.0, MASS, MU, 1.0, 0.01])
@@ -379,30 +381,40 @@ def test_angular_momentum_and_energy_over_100000_steps():
 
 
 @functools.cache
-def cradle(*masses):
+def cradle(masses, duration):
     model = jc.models.swinging_cradle(masses)
-    settings = {"dt": 0.2, "duration": 5600.0, "max_impacts": 64}
+    settings = {"dt": 0.2, "duration": duration, "max_impacts": 64}
     found = jc.simulate.variational(model.system, model.params, model.state, **settings)
     x = np.asarray(found.states.q) - 0.1 * np.arange(3)
     energy = 0.5 * (np.asarray(found.states.v) ** 2 + 4 * np.pi**2 * x**2) @ np.asarray(masses)
     return found, energy
 
 
-@pytest.mark.parametrize("masses", [pytest.param((1.0, 1.0, 1.0), marks=pytest.mark.slow), (1.0, 2.0, 3.0)])
-def test_elastic_cradle_keeps_its_energy_over_ten_thousand_impacts(masses):
-    found, energy = cradle(*masses)
-    assert int(found.impacts.count) > 10_000
+EQUAL, UNEQUAL = (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("masses", "impacts"),
+    [
+        (UNEQUAL, 1_000),
+        pytest.param(UNEQUAL, 10_000, marks=pytest.mark.slow),
+        pytest.param(EQUAL, 10_000, marks=pytest.mark.slow),
+    ],
+)
+def test_elastic_cradle_keeps_its_energy_over_thousands_of_impacts(masses, impacts):
+    found, energy = cradle(masses, 0.56 * impacts)
+    assert int(found.impacts.count) > impacts
     np.testing.assert_allclose(energy, energy[0], rtol=1e-9)
     assert jc.Status.describe(found.status) == "SIMULTANEOUS"
-    if masses == (1.0, 1.0, 1.0):  # the balls at the ends take turns, the one between stays
+    if masses == EQUAL:  # the balls at the ends take turns, the one between stays
         plus = np.asarray(found.impacts.v_plus)
         assert np.max(np.abs(plus[::2, :2])) < 1e-11 < 1.0 < plus[::2, 2].min()
 
 
 def test_momentum_goes_through_the_reset_maps_in_the_order_on_record():
     """Equation (30): p_plus = p_minus times the reset maps, with M and normals at the configuration of impact."""
-    masses = np.array([1.0, 2.0, 3.0])
-    found, _ = cradle(*masses)
+    masses = np.array(UNEQUAL)
+    found, _ = cradle(UNEQUAL, 560.0)
     normals = np.array([[-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
     impacts = found.impacts
     assert int(impacts.count) > 50

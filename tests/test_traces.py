@@ -1,0 +1,198 @@
+"""Public functions are traced once: other numbers of the same shapes compile nothing, with jit or without."""
+
+import functools
+import inspect
+
+import chex
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import ess_systems
+from helpers.signatures import public_names, rooms
+
+import jaxcontact as jc
+from jaxcontact import compliant, ess, geometry, impact, joints, mechanics, optimize, rotations, stability
+from jaxcontact.compliant.step import assemble
+
+BLOCK, CHEETAH = jc.models.rocking_block(), jc.models.half_cheetah()
+GAIT, GAIT_PARAMS, GAIT_FREE = jc.gaits.hopper()
+EVENTS = ess_systems.HOPPER
+COMPLIANT = jc.simulate.Compliant()
+
+
+@functools.cache
+def numbers():
+    """All that the calls below take, by name."""
+    params = BLOCK.params.replace(law=compliant.Law(stiffness=jnp.array(1e4), damping=jnp.array(30.0)))
+    terms = jc.contact_terms(BLOCK.system, BLOCK.params, BLOCK.state)
+    return {
+        "params": params,
+        "state": BLOCK.state,
+        "terms": terms,
+        "caps": jnp.full((4, 2), 0.3),
+        "controls": jnp.ones((2, 3)),
+        "states": jax.tree.map(lambda leaf: jnp.stack([leaf, 1.01 * leaf, 1.02 * leaf]), BLOCK.state),
+        "robot": (CHEETAH.params, CHEETAH.state),
+        "scalar": 0.3,
+        "vector": jnp.array([0.1, 0.2, 0.3]),
+        "side": jnp.array([0.3, -0.2, 0.5]),
+        "quaternion": jnp.array([1.0, 0.1, 0.2, 0.3]),
+        "pose": (jnp.array([0.1, 0.2, 0.3]), jnp.eye(3)),
+        "matrix": jnp.eye(3) + 0.1,
+        "biped": stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6),
+        "gait": (GAIT_PARAMS, GAIT_FREE),
+        "events": (ess_systems.HOPPER_PARAMS, jnp.array([1.0, -1.0])),
+        "crossed": jnp.array([False, True]),
+    }
+
+
+def changed(leaf):
+    """Another number of the same type; counts and truths stay."""
+    return 1.01 * leaf if jnp.issubdtype(jnp.result_type(leaf), jnp.floating) else leaf
+
+
+def law(function, *names, **options):
+    """A call with the terms and velocity of the block, then the numbers of these names."""
+    return lambda n: function(n["terms"], n["state"].v, *(n[name] for name in names), **options)
+
+
+def block(function, *names, **options):
+    return lambda n: function(BLOCK.system, n["params"], n["state"], *(n[name] for name in names), **options)
+
+
+def plain(function, *names, **options):
+    return lambda n: function(*(n[name] for name in names), **options)
+
+
+def robot(function, *more):
+    return lambda n: function(CHEETAH.system, *n["robot"], *more)
+
+
+def placed(function, *more):
+    """A call with the positions of the robot."""
+    return lambda n: function(CHEETAH.system, n["robot"][0], n["robot"][1].q, *more)
+
+
+def events(function, *more, **options):
+    return lambda n: function(EVENTS, *n["events"], *more, **options)
+
+
+CALLS = {
+    jc.actuator_forces: robot(jc.actuator_forces, jnp.ones(6)),
+    jc.bias: robot(jc.bias),
+    jc.constraint_terms: block(jc.constraint_terms),
+    jc.contact_terms: robot(jc.contact_terms),
+    jc.forward_dynamics: robot(jc.forward_dynamics, jnp.ones(9)),
+    jc.forward_kinematics: placed(jc.forward_kinematics),
+    jc.free_poses: lambda n: jc.free_poses(BLOCK.system.structure, n["state"].q, n["params"]),
+    jc.inverse_dynamics: robot(jc.inverse_dynamics, jnp.ones(9)),
+    jc.kinetic_energy: robot(jc.kinetic_energy),
+    jc.mass_matrix: placed(jc.mass_matrix),
+    jc.point_jacobian: placed(jc.point_jacobian, 1, jnp.ones(2)),
+    jc.potential_energy: robot(jc.potential_energy),
+    jc.retract: lambda n: jc.retract(CHEETAH.system, n["robot"][1].q, n["robot"][1].v),
+    jc.solve_lcp: plain(jc.solve_lcp, "matrix", "vector"),
+    jc.velocity_map: lambda n: jc.velocity_map(CHEETAH.system, n["robot"][1].q),
+    compliant.estimate_forces: lambda n: compliant.estimate_forces(
+        BLOCK.system, n["params"], n["states"], n["controls"], dt=n["scalar"]
+    ),
+    compliant.foundation_stiffness: plain(compliant.foundation_stiffness, "scalar", "scalar", "scalar"),
+    compliant.solve: lambda n: compliant.solve(assemble(BLOCK.system, n["params"], n["state"], n["vector"], 0.01)),
+    compliant.rollout: block(compliant.rollout, "controls", dt=0.01),
+    compliant.step: lambda n: compliant.step(
+        BLOCK.system, n["params"], n["state"], n["vector"], dt=0.01 * n["scalar"]
+    ),
+    ess.b_derivative: events(ess.b_derivative, jnp.ones(2), 0.0, 0.5, eps=0.1),
+    ess.flow: events(ess.flow, 0.0, 0.5, eps=0.1),
+    ess.integrate: events(ess.integrate, 0.0, 0.5, eps=0.1),
+    ess.ordering_map: events(ess.ordering_map, jnp.array([0, 1])),
+    ess.pack: plain(ess.pack, "state"),
+    ess.saltation_matrix: lambda n: ess.saltation_matrix(EVENTS, *n["events"], 0, n["crossed"]),
+    ess.unpack: lambda n: ess.unpack(BLOCK.system, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]),
+    geometry.candidates: lambda n: geometry.candidates(
+        2, BLOCK.system.structure.bodies, BLOCK.system.structure.shape_table, BLOCK.system.structure.pairs,
+        *jc.forward_kinematics(BLOCK.system, n["params"], n["state"].q), n["params"].constants
+    ),
+    geometry.products: lambda n: geometry.products(n["matrix"][None], n["vector"][None]),
+    geometry.rows: lambda n: geometry.rows(n["matrix"], (0, 2)),
+    geometry.tangent_frame: plain(geometry.tangent_frame, "vector"),
+    impact.anitescu_potra: law(impact.anitescu_potra),
+    impact.anitescu_potra_all: law(impact.anitescu_potra_all),
+    impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
+    impact.normals_gram: plain(impact.normals_gram, "terms"),
+    impact.plastic: law(impact.plastic),
+    impact.propagate: law(impact.propagate, restitution=0.5),
+    impact.propagate_all: law(impact.propagate_all, max_outcomes=4, max_reflections=8),
+    impact.reset_map: plain(impact.reset_map, "matrix", "vector"),
+    impact.resolve: lambda n: impact.resolve(
+        n["terms"], n["state"].v, n["caps"], n["caps"][:, 0], restitution=n["scalar"]
+    ),
+    impact.routh_path: lambda n: impact.routh_path(n["terms"], n["state"].v, n["caps"][0]),
+    impact.routh_step: lambda n: impact.routh_step(
+        n["terms"], n["state"].v, n["caps"][0], pick=n["scalar"]
+    ),
+    impact.routh_step_all: lambda n: impact.routh_step_all(n["terms"], n["state"].v, n["caps"][0]),
+    impact.sequential: law(impact.sequential, order=(0, 1), max_impacts=4),
+    joints.ball: plain(joints.ball, "pose", "vector", "pose", "vector"),
+    joints.distance: plain(joints.distance, "pose", "vector", "pose", "side", "scalar"),
+    joints.hinge: plain(joints.hinge, "pose", "vector", "vector", "pose", "vector", "vector"),
+    joints.point: plain(joints.point, "pose", "vector"),
+    joints.weld: plain(joints.weld, "pose", "vector", "pose", "vector"),
+    optimize.gait_outcome: lambda n: optimize.gait_outcome(GAIT, *n["gait"], n["scalar"]),
+    optimize.gait_outcome_rate: lambda n: optimize.gait_outcome_rate(
+        GAIT, *n["gait"], n["gait"][1], n["scalar"]
+    ),
+    rotations.exp_jacobian: plain(rotations.exp_jacobian, "vector"),
+    rotations.exp_jacobian_inverse: plain(rotations.exp_jacobian_inverse, "vector"),
+    rotations.planar_matrix: plain(rotations.planar_matrix, "scalar"),
+    rotations.quaternion_exp: plain(rotations.quaternion_exp, "vector"),
+    rotations.quaternion_log: plain(rotations.quaternion_log, "quaternion"),
+    rotations.quaternion_matrix: plain(rotations.quaternion_matrix, "quaternion"),
+    rotations.quaternion_product: plain(rotations.quaternion_product, "quaternion", "quaternion"),
+    rotations.quaternion_rate_map: plain(rotations.quaternion_rate_map, "quaternion"),
+    rotations.vee: plain(rotations.vee, "matrix"),
+    jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
+        BLOCK.system, n["params"], *(jc.simulate.Trajectory(states=n["states"], contacts=None, impulse=None, impacts=None, status=None),) * 2
+    ),
+    jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
+    jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
+    stability.contact_modes: plain(stability.contact_modes, "biped"),
+    stability.impact: lambda n: stability.impact(n["biped"], n["vector"], 0),
+    stability.is_ambiguous: plain(stability.is_ambiguous, "biped"),
+    stability.is_equilibrium: plain(stability.is_equilibrium, "biped"),
+}  # fmt: skip
+NAMES = {f"{function.__module__}.{function.__name__}": function for function in CALLS}
+# Functions of the host: they draw, read or write files, run until a test of theirs passes, or take no numbers.
+ROOMS_OF_THE_HOST = ("models", "peers", "viz")
+HOST = {
+    jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.to_mujoco,
+    ess.from_system, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
+    geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
+    geometry.num_contacts,
+    impact.approximate_set, impact.contains, impact.coverage, impact.dense_sampling, impact.extreme,
+    impact.kelvin_voigt, impact.load_samples, impact.mirrored, impact.net_bound, impact.pointed_cone,
+    impact.sample, impact.step_bound, impact.unique_order, impact.unique_steps,
+    optimize.gait, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
+    jc.simulate.run, stability.certified_end, stability.certify, stability.chart, stability.check,
+    stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient, stability.motion_path,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_numbers_are_not_traced_again(name):
+    chex.clear_trace_counter()
+    traced = jax.jit(chex.assert_max_traces(CALLS[NAMES[name]], n=1))
+    for given in (numbers(), jax.tree.map(changed, numbers())):
+        traced.trace(given)
+
+
+def test_every_public_function_is_traced_above_or_belongs_to_the_host():
+    public = {
+        value
+        for room, module in rooms().items()
+        if not room.endswith(ROOMS_OF_THE_HOST)
+        for value in public_names(module).values()
+        if inspect.isfunction(value) or type(value).__name__ == "PjitFunction"
+    }
+    assert public - HOST - set(CALLS) == set()
+    assert not HOST & set(CALLS)
