@@ -49,3 +49,18 @@ def rng():
 def tolerance():
     """`tolerance(double, single)`: the first in double precision, the second in single."""
     return lambda double, single: single if FLOAT32 else double
+
+
+@pytest.fixture
+def saved(monkeypatch):
+    """Figures by the name of the file that they were saved to: a test looks at what they draw."""
+    from matplotlib.figure import Figure
+
+    figures, save = {}, Figure.savefig
+
+    def keep(figure, path, **options):
+        figures[Path(path).name] = figure
+        return save(figure, path, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures
