@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import pytest
+from absl.testing import parameterized
 from helpers import ess_systems
 from helpers.signatures import public_names, rooms
 
@@ -196,3 +197,26 @@ def test_every_public_function_is_traced_above_or_belongs_to_the_host():
     }
     assert public - HOST - set(CALLS) == set()
     assert not HOST & set(CALLS)
+
+
+REPRESENTATIVE = (
+    rotations.quaternion_exp, jc.contact_terms, jc.solve_lcp, impact.plastic, impact.resolve, compliant.step
+)  # fmt: skip
+
+
+@functools.cache
+def found_without_jit(function):
+    return CALLS[function](numbers())
+
+
+class WithAndWithoutJit(chex.TestCase):
+    """Called op by op a function gives what its program gives, and has compiled what other numbers need."""
+
+    @chex.variants(with_jit=True, without_jit=True)
+    @parameterized.named_parameters((function.__name__, function) for function in REPRESENTATIVE)
+    def test_the_same_records_and_nothing_compiled_again(self, function):
+        call = self.variant(CALLS[function])
+        chex.assert_trees_all_close(call(numbers()), found_without_jit(function), rtol=1e-9, atol=1e-11)
+        other = jax.tree.map(changed, numbers())
+        with jax.log_compiles(), self.assertNoLogs("jax", "WARNING"):
+            call(other)
