@@ -20,6 +20,13 @@ settings.register_profile("jaxcontact", derandomize=True, deadline=None, databas
 settings.load_profile("jaxcontact")
 
 
+def pytest_ignore_collect(collection_path):
+    """In single precision only files with such tests are imported."""
+    if FLOAT32 and collection_path.suffix == ".py" and "mark.float32" not in collection_path.read_text():
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     if not FLOAT32:
         return
