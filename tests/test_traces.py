@@ -78,6 +78,11 @@ def events(function, *more, **options):
     return lambda n: function(EVENTS, *n["events"], *more, **options)
 
 
+def motion(n):
+    """A trajectory of states alone."""
+    return jc.simulate.Trajectory(states=n["states"], contacts=None, impulse=None, impacts=None, status=None)
+
+
 CALLS = {
     jc.actuator_forces: robot(jc.actuator_forces, jnp.ones(6)),
     jc.bias: robot(jc.bias),
@@ -98,7 +103,9 @@ CALLS = {
         BLOCK.system, n["params"], n["states"], n["controls"], dt=n["scalar"]
     ),
     compliant.foundation_stiffness: plain(compliant.foundation_stiffness, "scalar", "scalar", "scalar"),
-    compliant.solve: lambda n: compliant.solve(assemble(BLOCK.system, n["params"], n["state"], n["vector"], 0.01)),
+    compliant.solve: lambda n: compliant.solve(
+        assemble(BLOCK.system, n["params"], n["state"], n["vector"], 0.01)
+    ),
     compliant.rollout: block(compliant.rollout, "controls", dt=0.01),
     compliant.step: lambda n: compliant.step(
         BLOCK.system, n["params"], n["state"], n["vector"], dt=0.01 * n["scalar"]
@@ -109,7 +116,9 @@ CALLS = {
     ess.ordering_map: events(ess.ordering_map, jnp.array([0, 1])),
     ess.pack: plain(ess.pack, "state"),
     ess.saltation_matrix: lambda n: ess.saltation_matrix(EVENTS, *n["events"], 0, n["crossed"]),
-    ess.unpack: lambda n: ess.unpack(BLOCK.system, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]),
+    ess.unpack: lambda n: ess.unpack(
+        BLOCK.system, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]
+    ),
     geometry.candidates: lambda n: geometry.candidates(
         2, BLOCK.system.structure.bodies, BLOCK.system.structure.shape_table, BLOCK.system.structure.pairs,
         *jc.forward_kinematics(BLOCK.system, n["params"], n["state"].q), n["params"].constants
@@ -153,7 +162,7 @@ CALLS = {
     rotations.quaternion_rate_map: plain(rotations.quaternion_rate_map, "quaternion"),
     rotations.vee: plain(rotations.vee, "matrix"),
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
-        BLOCK.system, n["params"], *(jc.simulate.Trajectory(states=n["states"], contacts=None, impulse=None, impacts=None, status=None),) * 2
+        BLOCK.system, n["params"], motion(n), motion(n)
     ),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
@@ -163,7 +172,7 @@ CALLS = {
     stability.is_equilibrium: plain(stability.is_equilibrium, "biped"),
 }  # fmt: skip
 NAMES = {f"{function.__module__}.{function.__name__}": function for function in CALLS}
-# Functions of the host: they draw, read or write files, run until a test of theirs passes, or take no numbers.
+# Functions of the host: they draw, read or write files, loop until a tolerance is met, or take no numbers.
 ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
     jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.to_mujoco,
