@@ -184,7 +184,8 @@ HOST = {
     impact.sample, impact.step_bound, impact.unique_order, impact.unique_steps,
     optimize.gait, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
     jc.simulate.run, stability.certified_end, stability.certify, stability.chart, stability.check,
-    stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient, stability.motion_path,
+    stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient,
+    stability.motion_path,
 }  # fmt: skip
 
 
