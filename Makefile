@@ -18,7 +18,7 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
-	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 -m "float32 and not slow"
+	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile -m "float32 and not slow"
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0

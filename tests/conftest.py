@@ -20,6 +20,13 @@ settings.register_profile("jaxcontact", derandomize=True, deadline=None, databas
 settings.load_profile("jaxcontact")
 
 
+def pytest_ignore_collect(collection_path):
+    """In single precision only files with such tests are imported."""
+    if FLOAT32 and collection_path.suffix == ".py" and "mark.float32" not in collection_path.read_text():
+        return True
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     if not FLOAT32:
         return
@@ -49,3 +56,18 @@ def rng():
 def tolerance():
     """`tolerance(double, single)`: the first in double precision, the second in single."""
     return lambda double, single: single if FLOAT32 else double
+
+
+@pytest.fixture
+def saved(monkeypatch):
+    """Figures by the name of the file that they were saved to: a test looks at what they draw."""
+    from matplotlib.figure import Figure
+
+    figures, save = {}, Figure.savefig
+
+    def keep(figure, path, **options):
+        figures[Path(path).name] = figure
+        return save(figure, path, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures

@@ -46,7 +46,8 @@ def apply(mutant: Mutant, folder: Path) -> None:
 def run_tests(folder: Path, tests: list[str]) -> tuple[int, str]:
     """Exit code of pytest and the end of what it said. Programs are shared: a mutant's have other names."""
     environment = os.environ | {
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_backend_optimization_level=0",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")
+        + " --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
         "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "programs"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3",
         "PYTHONPATH": str(folder),

@@ -85,7 +85,7 @@ def calls(function, arguments):
     return set(re.findall(r"custom_call @([\w.]+)", lowered.mlir_module()))
 
 
-@pytest.mark.parametrize("batched", [False, True], ids=["one", "batch"])
+@pytest.mark.parametrize("batched", [pytest.param(False, marks=pytest.mark.slow), True], ids=["one", "batch"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_function_lowers_for_a_gpu(name, batched):
     function, arguments = CASES[name]

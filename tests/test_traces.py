@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import pytest
+from absl.testing import parameterized
 from helpers import ess_systems
 from helpers.signatures import public_names, rooms
 
@@ -77,6 +78,11 @@ def events(function, *more, **options):
     return lambda n: function(EVENTS, *n["events"], *more, **options)
 
 
+def motion(n):
+    """A trajectory of states alone."""
+    return jc.simulate.Trajectory(states=n["states"], contacts=None, impulse=None, impacts=None, status=None)
+
+
 CALLS = {
     jc.actuator_forces: robot(jc.actuator_forces, jnp.ones(6)),
     jc.bias: robot(jc.bias),
@@ -97,7 +103,9 @@ CALLS = {
         BLOCK.system, n["params"], n["states"], n["controls"], dt=n["scalar"]
     ),
     compliant.foundation_stiffness: plain(compliant.foundation_stiffness, "scalar", "scalar", "scalar"),
-    compliant.solve: lambda n: compliant.solve(assemble(BLOCK.system, n["params"], n["state"], n["vector"], 0.01)),
+    compliant.solve: lambda n: compliant.solve(
+        assemble(BLOCK.system, n["params"], n["state"], n["vector"], 0.01)
+    ),
     compliant.rollout: block(compliant.rollout, "controls", dt=0.01),
     compliant.step: lambda n: compliant.step(
         BLOCK.system, n["params"], n["state"], n["vector"], dt=0.01 * n["scalar"]
@@ -108,7 +116,9 @@ CALLS = {
     ess.ordering_map: events(ess.ordering_map, jnp.array([0, 1])),
     ess.pack: plain(ess.pack, "state"),
     ess.saltation_matrix: lambda n: ess.saltation_matrix(EVENTS, *n["events"], 0, n["crossed"]),
-    ess.unpack: lambda n: ess.unpack(BLOCK.system, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]),
+    ess.unpack: lambda n: ess.unpack(
+        BLOCK.system, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]
+    ),
     geometry.candidates: lambda n: geometry.candidates(
         2, BLOCK.system.structure.bodies, BLOCK.system.structure.shape_table, BLOCK.system.structure.pairs,
         *jc.forward_kinematics(BLOCK.system, n["params"], n["state"].q), n["params"].constants
@@ -152,7 +162,7 @@ CALLS = {
     rotations.quaternion_rate_map: plain(rotations.quaternion_rate_map, "quaternion"),
     rotations.vee: plain(rotations.vee, "matrix"),
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
-        BLOCK.system, n["params"], *(jc.simulate.Trajectory(states=n["states"], contacts=None, impulse=None, impacts=None, status=None),) * 2
+        BLOCK.system, n["params"], motion(n), motion(n)
     ),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
@@ -162,7 +172,7 @@ CALLS = {
     stability.is_equilibrium: plain(stability.is_equilibrium, "biped"),
 }  # fmt: skip
 NAMES = {f"{function.__module__}.{function.__name__}": function for function in CALLS}
-# Functions of the host: they draw, read or write files, run until a test of theirs passes, or take no numbers.
+# Functions of the host: they draw, read or write files, loop until a tolerance is met, or take no numbers.
 ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
     jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.to_mujoco,
@@ -174,7 +184,8 @@ HOST = {
     impact.sample, impact.step_bound, impact.unique_order, impact.unique_steps,
     optimize.gait, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
     jc.simulate.run, stability.certified_end, stability.certify, stability.chart, stability.check,
-    stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient, stability.motion_path,
+    stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient,
+    stability.motion_path,
 }  # fmt: skip
 
 
@@ -196,3 +207,26 @@ def test_every_public_function_is_traced_above_or_belongs_to_the_host():
     }
     assert public - HOST - set(CALLS) == set()
     assert not HOST & set(CALLS)
+
+
+REPRESENTATIVE = (
+    rotations.quaternion_exp, jc.contact_terms, jc.solve_lcp, impact.plastic, impact.resolve, compliant.step
+)  # fmt: skip
+
+
+@functools.cache
+def found_without_jit(function):
+    return CALLS[function](numbers())
+
+
+class WithAndWithoutJit(chex.TestCase):
+    """Called op by op a function gives what its program gives, and has compiled what other numbers need."""
+
+    @chex.variants(with_jit=True, without_jit=True)
+    @parameterized.named_parameters((function.__name__, function) for function in REPRESENTATIVE)
+    def test_the_same_records_and_nothing_compiled_again(self, function):
+        call = self.variant(CALLS[function])
+        chex.assert_trees_all_close(call(numbers()), found_without_jit(function), rtol=1e-9, atol=1e-11)
+        other = jax.tree.map(changed, numbers())
+        with jax.log_compiles(), self.assertNoLogs("jax", "WARNING"):
+            call(other)

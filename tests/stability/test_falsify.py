@@ -222,11 +222,13 @@ def test_the_picture_shows_every_region(small_charts, tmp_path):
     figure = viz.plot_stability_chart(small_charts[3], title="slope")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert any("certified" in label for label in labels) and any("ambiguous" in label for label in labels)
+    shown, dots = figure.axes[0].collections
+    assert np.array_equal(np.ravel(shown.get_array()), np.ravel(small_charts[3].region))
+    assert len(dots.get_offsets()) == np.sum(small_charts[3].region == Region.CERTIFIED)
     figure.savefig(tmp_path / "chart.png", dpi=60)
-    assert (tmp_path / "chart.png").stat().st_size > 3000
 
 
-def test_the_command(capsys, tmp_path):
+def test_the_command(capsys, tmp_path, saved):
     assert main(["stability", "--alpha", "30", "--d", "0.8", "--mu1", "0.8", "--mu2", "2", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["verdict"] == "stable" and summary["checked"] and summary["diverging_motions"] == 0
@@ -236,7 +238,11 @@ def test_the_command(capsys, tmp_path):
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "contradictions   0" in out
-    assert (tmp_path / "stability_fig2_3.png").stat().st_size > 3000
+    (axes,) = saved["stability_fig2_3.png"].axes
+    assert axes.collections[0].get_array().size == 9 and (axes.get_xlabel(), axes.get_ylabel()) == tuple(
+        FIGURES["fig2"][1]
+    )
+    assert (tmp_path / "stability_fig2_3.png").exists()
     assert main([*arguments, "--points", "1"]) == 2
 
 
