@@ -34,7 +34,7 @@ class Variational(Record):
 
     Status: as `variational`, and PENETRATION for every step that starts too deep.
 
-    Derivative: as `variational`, also by controls and the numbers of the law; NaN from a step on that has more
+    Derivative: as `variational`, also by controls and the numbers of the law; NaN behind a step with more
         impacts than are kept.
     """
 

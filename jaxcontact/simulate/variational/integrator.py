@@ -100,11 +100,10 @@ def variational(
         raise ValueError(f"dt: expected a number > 0, got {dt}")
     wait = dt if zeno is None else zeno
     check_motion(system, params, state, order, restitution, wait)
-    dtype = state.q.dtype
-    dt, restitution, wait = (jnp.asarray(x, dtype) for x in (dt, restitution, wait))
     choice = MotionChoice(order, max(1, round(float(duration) / float(dt))), int(max_impacts))
     as_pytree = None if law is None else law_as_pytree(law)
-    numbers = MotionNumbers(params, state, dt, restitution, wait, as_pytree, None)
+    h, elastic, wait = (jnp.asarray(x, state.q.dtype) for x in (dt, restitution, wait))
+    numbers = MotionNumbers(params, state, h, elastic, wait, as_pytree, None)
     return motion(system, choice, numbers, no_memory(system, state, key))[0]
 
 
