@@ -16,6 +16,8 @@ from jaxcontact.simulate.variational.event_loop import Memory, MotionChoice, Mot
 from jaxcontact.simulate.variational.integrator import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
 
+_start_of = jax.jit(start_of, static_argnums=0)
+
 
 class Variational(Record):
     """Steps of `jc.simulate.variational`, with controls that stay as they are during a step.
@@ -61,7 +63,7 @@ class Variational(Record):
 
     def closed(self, system: System, params: Params, state: State) -> jax.Array:
         """(nc,) bool, contacts that touch and neither approach nor leave."""
-        return start_of(system, params, state).closed
+        return _start_of(system, params, state).closed
 
     def step(
         self,
