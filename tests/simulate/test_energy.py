@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.simulate.variational import energy
 from jaxcontact.simulate.variational.contact_state import arrive, contacts_of, terms_at
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
@@ -129,7 +130,7 @@ def test_a_batch_asks_a_law_only_where_there_is_an_impact():
 
     def one(speed, plastic):
         v = jnp.zeros(3).at[1].set(speed)
-        return strike(terms, v, None, plastic, jnp.array(0.0), "most_violated", law).v_plus
+        return strike(terms, v, None, plastic, jnp.array(0.0), "most_violated", law_as_pytree(law)).v_plus
 
     quiet = jnp.array([True, True, False, True])
     v_plus = jax.jit(jax.vmap(one))(speeds, quiet)

@@ -9,6 +9,7 @@ import pytest
 from helpers.problems import random_spd
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.impact_event import strike
 
@@ -72,7 +73,9 @@ def turn_back(terms, v, key):
 def test_a_law_takes_the_place_of_reflections_but_not_of_plastic_impacts():
     rng = np.random.default_rng(5)
     terms, v = random_terms(rng, 2, 3), jnp.asarray(rng.normal(size=3))
-    own = jax.jit(lambda plastic: strike(terms, v, None, plastic, 1.0, "most_violated", turn_back))
+    own = jax.jit(
+        lambda plastic: strike(terms, v, None, plastic, 1.0, "most_violated", law_as_pytree(turn_back))
+    )
     hit, dead = own(False), own(True)
     np.testing.assert_array_equal(hit.v_plus, -v)
     np.testing.assert_array_equal(hit.impulse, [3.0, 3.0])

@@ -16,6 +16,8 @@ from jaxcontact.simulate.variational.event_loop import Memory, MotionChoice, Mot
 from jaxcontact.simulate.variational.integrator import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
 
+_start_of = jax.jit(start_of, static_argnums=0)
+
 
 class Variational(Record):
     """Steps of `jc.simulate.variational`, with controls that stay as they are during a step.
@@ -34,8 +36,8 @@ class Variational(Record):
 
     Status: as `variational`, and PENETRATION for every step that starts too deep.
 
-    Derivative: as `variational`, also by controls and the numbers of the law; NaN from a step on
-        that has more impacts than are kept.
+    Derivative: as `variational`, also by controls and the numbers of the law; NaN behind a step with more
+        impacts than are kept.
     """
 
     impact: Any = None
@@ -61,7 +63,7 @@ class Variational(Record):
 
     def closed(self, system: System, params: Params, state: State) -> jax.Array:
         """(nc,) bool, contacts that touch and neither approach nor leave."""
-        return start_of(system, params, state).closed
+        return _start_of(system, params, state).closed
 
     def step(
         self,

@@ -93,19 +93,18 @@ def variational(
         along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more
         than `max_impacts` impacts, for then a motion cannot be repeated.
     """
-    if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
-        raise ValueError(f"duration: expected a number > 0, got {duration!r}")
     if not is_concrete(dt):
         raise ValueError("dt: expected a number that is known, for it sets the number of steps")
     if not float(dt) > 0:
         raise ValueError(f"dt: expected a number > 0, got {dt}")
+    if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
+        raise ValueError(f"duration: expected a number > 0, got {duration!r}")
     wait = dt if zeno is None else zeno
     check_motion(system, params, state, order, restitution, wait)
-    dtype = state.q.dtype
-    dt, restitution, wait = (jnp.asarray(x, dtype) for x in (dt, restitution, wait))
     choice = MotionChoice(order, max(1, round(float(duration) / float(dt))), int(max_impacts))
     as_pytree = None if law is None else law_as_pytree(law)
-    numbers = MotionNumbers(params, state, dt, restitution, wait, as_pytree, None)
+    h, elastic, wait = (jnp.asarray(x, state.q.dtype) for x in (dt, restitution, wait))
+    numbers = MotionNumbers(params, state, h, elastic, wait, as_pytree, None)
     return motion(system, choice, numbers, no_memory(system, state, key))[0]
 
 

@@ -10,7 +10,6 @@ import pytest
 import jaxcontact as jc
 from jaxcontact._pytree import Record
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
-from jaxcontact.simulate.variational.impact_event import strike
 
 MODEL = jc.models.rocking_block()
 FLAT = MODEL.state.replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.array([0.3, -1.0, 0.0]))
@@ -81,39 +80,25 @@ def directly(number, v, key):
 
 
 @jax.jit
-def struck(number, v, key):
-    law = Chosen(number=number)
-    return strike(TERMS, v, key, jnp.array(False), jnp.array(1.0), "most_violated", law)
-
-
-@jax.jit
 def rolled(number, key):
     stepper = jc.simulate.Variational(impact=Chosen(number=number))
     controls = jnp.zeros((STEPS, 3))
-    return jc.simulate.rollout(
-        MODEL.system, MODEL.params, START, controls, stepper=stepper, dt=DT, key=key
-    ), jc.simulate.variational(
-        MODEL.system, MODEL.params, START, dt=DT, duration=STEPS * DT, law=Chosen(number=number),
-        key=jax.random.split(key)[0],
-    )  # fmt: skip
+    return jc.simulate.rollout(MODEL.system, MODEL.params, START, controls, stepper=stepper, dt=DT, key=key)
 
 
+@pytest.mark.slow  # to trace all laws takes a while
 @pytest.mark.parametrize("name", NAMES)
 def test_every_law_is_one_of_a_motion(name):
-    """The same outcome alone, as an impact of a motion, in a motion, and in its steps."""
+    """The outcome of the first impact in a motion is that of the law alone."""
     number = NAMES.index(name)
-    found, motion = rolled(number, KEY)
-    v = motion.impacts.v_minus[0]
-    assert int(motion.impacts.count) >= 1 and np.all(motion.impacts.touching[0])
+    impacts = rolled(number, KEY).impacts
+    v = impacts.v_minus[0]
+    assert int(impacts.count) >= 1 and np.all(impacts.touching[0])
     own = jax.random.fold_in(jax.random.split(KEY)[0], 0)
     expected, info = directly(number, v, own)
     assert not jc.Status.failed(info.status)
-    np.testing.assert_allclose(motion.impacts.v_plus[0], expected, atol=1e-9)
-    np.testing.assert_allclose(motion.impacts.impulse[0], info.impulse[:, 0], atol=1e-9)
-    np.testing.assert_allclose(struck(number, v, own).v_plus, expected, atol=1e-9)
-    np.testing.assert_allclose(found.states.q, motion.states.q, atol=1e-12)
-    np.testing.assert_allclose(found.states.v, motion.states.v, atol=1e-12)
-    assert int(found.impacts.count) == int(motion.impacts.count)
+    np.testing.assert_allclose(impacts.v_plus[0], expected, atol=1e-9)
+    np.testing.assert_allclose(impacts.impulse[0], info.impulse[:, 0], atol=1e-9)
     assert np.min(TERMS.J_n @ expected) > -1e-8  # no corner goes on into the floor
 
 
@@ -121,7 +106,7 @@ def test_every_law_is_one_of_a_motion(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_law_goes_in_as_it_is(name):
     """Into `variational`, and into the stepper of `run`."""
-    expected, _ = rolled(NAMES.index(name), KEY)
+    expected = rolled(NAMES.index(name), KEY)
     place = MODEL.system, MODEL.params, START
     motion = jc.simulate.variational(
         *place, dt=DT, duration=STEPS * DT, law=LAWS[name], key=jax.random.split(KEY)[0]
