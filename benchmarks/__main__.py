@@ -10,7 +10,20 @@ from pathlib import Path
 
 import jax
 
-from benchmarks import compliant, ess, gait, hopper, impact, lcp, motion, runner, scaling, stability, tie
+from benchmarks import (
+    boxes,
+    compliant,
+    ess,
+    gait,
+    hopper,
+    impact,
+    lcp,
+    motion,
+    runner,
+    scaling,
+    stability,
+    tie,
+)
 
 
 def main() -> int:
@@ -27,6 +40,7 @@ def main() -> int:
         *lcp.CASES,
         *scaling.CASES,
         *compliant.CASES,
+        *boxes.CASES,
         *ess.CASES,
         *hopper.CASES,
         *gait.CASES,

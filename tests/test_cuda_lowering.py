@@ -62,6 +62,9 @@ CASES = {
     "propagate_all": (jc.impact.propagate_all, (PLANE, PLANAR.state.v)),
     "plastic": (jc.impact.plastic, (PLANE, PLANAR.state.v)),
     "compliant.step": mechanism(jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01),
+    "compliant.step of the nearest contacts": mechanism(
+        jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, max_contacts=2
+    ),
     "compliant.rollout": mechanism(jc.compliant.rollout, SLIDING, jnp.zeros((3, 6)), dt=0.01),
     "compliant.rollout of a robot": mechanism(
         jc.compliant.rollout, jc.models.quadruped(), jnp.zeros((3, 12)), dt=0.002

@@ -32,12 +32,13 @@ def _solve(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array) -> jax.Array:
     )
 
 
-def solve_spd(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solution X (n, k) of A X = B for a symmetric positive definite A.
+def solve_spd(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array | None = None) -> jax.Array:
+    """Solution X (n, k) of A X = B for a symmetric positive definite A; `inverse` is A^-1 where it is known.
 
-    Derivative: dX = A^-1 (dB - dA X), any order, forward and reverse.
+    Derivative: dX = A^-1 (dB - dA X), any order, forward and reverse; `inverse` carries none.
     """
-    inverse, _ = small_dense.spd_inverse(lax.stop_gradient(matrix))
+    if inverse is None:
+        inverse, _ = small_dense.spd_inverse(lax.stop_gradient(matrix))
     return _solve(matrix, rhs, inverse)
 
 

@@ -55,3 +55,10 @@ def describe(model: Model) -> Iterator[str]:
         yield f"  {pair[0]} on {pair[1]}: {count}, friction {float(params.mu[start]):.4g}"
         start += count
     yield f"actuators: {', '.join(tree.actuators) or 'none, controls are generalized forces'}"
+    if tree.loops:
+        ties = Counter(loop.kind for loop in tree.loops)
+        yield f"closed loops: {', '.join(f'{count} {kind}' for kind, count in ties.items())}"
+    if tree.tendons:
+        yield f"tendons: {', '.join(tendon.name for tendon in tree.tendons)}"
+    if tree.dry:
+        yield f"dry friction: of {len(tree.dry)} velocities"

@@ -35,7 +35,7 @@ class Selection(Record):
 
     def after(self, first: int, width: int = 1) -> jax.Array:
         """Places of the contacts in a list of `first` other entries and then `width` of each candidate."""
-        own = first + width * self.nearest.index[:, None] + jnp.arange(width)
+        own = first + width * self.nearest.index[:, None] + jnp.arange(width)[None]
         return jnp.concatenate([jnp.arange(first), own.ravel()])
 
     @property

@@ -10,7 +10,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.algebra import implicit
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, free_poses
 
@@ -41,13 +41,14 @@ def turned_by_gyroscopes(
         return bias(alone, still, state.replace(v=v))
 
     mass = mass_matrix(system, params, q)
+    inverse, _ = small_dense.spd_inverse(jax.lax.stop_gradient(mass))
     now, back = jax.vjp(inertial, v)
     force = (back(v)[0] - 2.0 * now) / 3.0  # K v = 2 c
-    ahead = v + 0.5 * dt * implicit.solve_spd(mass, force[:, None])[:, 0]
+    ahead = v + 0.5 * dt * implicit.solve_spd(mass, force[:, None], inverse)[:, 0]
     K = jax.jacfwd(inertial)(ahead)
     skew = 0.5 * dt * (K.T - K) / 3.0
     # (M - S) v' = (M + S) v, times (M + S) M^-1: a matrix that is symmetric positive definite.
-    response = implicit.solve_spd(mass, skew)
+    response = implicit.solve_spd(mass, skew, inverse)
     turned = implicit.solve_spd(mass - skew @ response, ((mass + skew) @ (v + response @ v))[:, None])[:, 0]
     return turned, force
 

@@ -154,7 +154,7 @@ def motion(
 
 
 def point_jacobians(
-    structure: Structure, q: jax.Array, params: Params, bodies: Sequence[int], points: jax.Array
+    structure: Structure, q: jax.Array, params: Params, bodies: Sequence[int] | jax.Array, points: jax.Array
 ) -> jax.Array:
     """(nc, dim, nv) velocity of world points (nc, dim) of bodies by each velocity; zero for the world."""
     tree = structure.tree
@@ -164,8 +164,8 @@ def point_jacobians(
     angular, linear = found.screws[:, :3], found.screws[:, 3:]
     arm = points[:, None, :] - pick(found.origin, table.body)[None]
     turned = cross(jnp.broadcast_to(angular[None], arm.shape).reshape(-1, 3), arm.reshape(-1, 3))
-    on_body = np.array(bodies) >= 0
-    moves = np.where(on_body[:, None], table.moves[np.maximum(bodies, 0)], 0.0)
+    known = np.concatenate([table.moves, np.zeros_like(table.moves[:1])])  # the world comes last, at -1
+    moves = jnp.asarray(known, q.dtype)[bodies] if isinstance(bodies, jax.Array) else known[list(bodies)]
     velocity = jnp.asarray(moves, q.dtype)[:, :, None] * (linear[None] + turned.reshape(arm.shape))
     jacobian = jnp.swapaxes(velocity, 1, 2)
     return jacobian if structure.dim == 3 else jacobian[:, ::2]

@@ -1,0 +1,149 @@
+"""A step that sees the nearest contacts alone: the same motion, answers in the places of all candidates."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact import geometry
+from jaxcontact.terms import nearest_terms
+
+HALF = 0.05
+
+
+def cube(poses=jc.free_poses):
+    """A cube of 1 kg with eight corners over a floor, every contact with numbers of its own."""
+    structure = jc.Structure(
+        dim=3,
+        bodies=("cube",),
+        num_positions=7,
+        quaternions=(3,),
+        shapes=(jc.Box(name="cube", body="cube", size="size"), jc.HalfSpace(name="floor", normal=(0.0, 0.0, 1.0))),
+        pairs=(("cube", "floor"),),
+    )  # fmt: skip
+    params = jc.Params(
+        mass=jnp.ones(1),
+        inertia=jnp.full((1, 3), 2 / 3 * HALF**2),
+        mu=jnp.linspace(0.3, 0.6, 8),
+        gravity=jnp.array([0.0, 0.0, -9.81]),
+        constants={"size": jnp.full(3, 2 * HALF)},
+        law=jc.compliant.Law(stiffness=jnp.linspace(1e4, 2e4, 8), damping=jnp.linspace(10.0, 20.0, 8)),
+    )
+    v = jnp.array([0.4, 0.1, -1.0, 0.5, -1.0, 0.3])
+    state = jc.State(q=jnp.array([0, 0, 0.06, 1.0, 0.05, 0.02, 0]), v=v, t=jnp.array(0.0))
+    return jc.System(structure, poses), params, state
+
+
+def slow_poses(structure, q, params):
+    """A pose function that the package does not know."""
+    return jc.free_poses(structure, q, params)
+
+
+def test_a_cube_that_lands_on_its_corners_needs_four_of_eight():
+    system, params, state = cube()
+
+    def motion(params, max_contacts):
+        stepper = jc.simulate.Compliant(max_contacts=max_contacts)
+        return jc.simulate.rollout(system, params, state, jnp.zeros((60, 6)), stepper=stepper, dt=0.01)
+
+    def reach(params, max_contacts):
+        found = motion(params, max_contacts)
+        return found.states.q[-1, 0], found
+
+    slopes = jax.jit(jax.grad(reach, has_aux=True), static_argnums=1)
+    (by_all, every), (by_few, few) = slopes(params, None), slopes(params, 4)
+    assert not np.any(every.status)
+    assert not np.any(few.status)
+    assert len(np.unique(np.argmax(few.impulse[:, :, 0], axis=1))) > 1
+    for name in ("states", "impulse", "contacts"):
+        for ours, theirs in zip(
+            *map(jax.tree.leaves, (getattr(few, name), getattr(every, name))), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    details, whole = few.info.details, every.info.details
+    np.testing.assert_array_equal(jnp.sum(details.taken, axis=1), 4)
+    assert np.all(whole.taken)
+    np.testing.assert_allclose(
+        np.where(details.taken, details.gap, 0.0), np.where(details.taken, whole.gap, 0.0), atol=1e-9
+    )
+    for ours, theirs in zip(*map(jax.tree.leaves, (by_few, by_all)), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-7 * (1e-300 + float(jnp.max(jnp.abs(theirs)))))
+
+
+def test_more_that_touch_set_a_bit_on_their_lane_alone():
+    system, params, state = cube()
+    flat = state.replace(q=jnp.array([0, 0, HALF - 1e-4, 1.0, 0, 0, 0]), v=jnp.zeros(6))
+    heights = jnp.array([0.0, 1.0, 0.0])
+
+    @jax.jit
+    @jax.vmap
+    def stepped(height):
+        now = flat.replace(q=flat.q.at[2].add(height))
+        return jc.compliant.step(system, params, now, jnp.zeros(6), dt=0.01, max_contacts=3)[1]
+
+    info = stepped(heights)
+    np.testing.assert_array_equal(info.status, [jc.Status.OVERFLOW, 0, jc.Status.OVERFLOW])
+    assert info.lam.shape == (3, 24)
+    np.testing.assert_array_equal(jnp.sum(info.taken, axis=1), 3)
+    with pytest.raises(ValueError, match="max_contacts: expected"):
+        jc.compliant.step(system, params, state, jnp.zeros(6), dt=0.01, max_contacts=0)
+    with pytest.raises(ValueError, match="warm_start: expected shape"):
+        jc.compliant.step(
+            system, params, state, jnp.zeros(6), dt=0.01, max_contacts=3, warm_start=jnp.zeros(9)
+        )
+
+
+@pytest.mark.parametrize("kind", ["free", "poses", "tree"])
+def test_rows_of_the_nearest_are_those_of_all(kind, rng):
+    """Whatever computes the Jacobians: free bodies, poses of one's own, a tree."""
+    if kind == "tree":
+        pytest.importorskip("mujoco")
+        model = jc.models.quadruped()
+        system, params, state = model.system, model.params, model.state
+    else:
+        system, params, state = cube(jc.free_poses if kind == "free" else slow_poses)
+    q = jc.retract(system, state.q, 0.3 * jnp.asarray(rng.normal(size=state.v.size)))
+    state = state.replace(q=q, v=jnp.asarray(rng.normal(size=state.v.size)))
+    every = jc.constraint_terms(system, params, state)
+    few, nearest = nearest_terms(system, params, state, 3)
+    nc, dim = system.structure.num_contacts, 3
+    first = len(every.kind) - dim * nc
+    gaps = np.asarray(every.phi)[first::dim]
+    np.testing.assert_array_equal(nearest.index, np.sort(np.argsort(gaps)[:3]))
+    kept = np.concatenate(
+        [np.arange(first), *(first + dim * i + np.arange(dim) for i in np.asarray(nearest.index))]
+    )
+    for name in ("G", "phi", "gdot_v"):
+        np.testing.assert_allclose(getattr(few, name), np.asarray(getattr(every, name))[kept], atol=1e-12)
+    np.testing.assert_array_equal(few.mu, every.mu[nearest.index])
+    assert few.kind == tuple(every.kind[i] for i in kept)
+
+
+def test_far_pairs_of_polytopes_are_not_looked_at_closely():
+    """Three rectangles in a row: the near pair as ever, the others by their distance; a bit if one touches."""
+    names = ("a", "b", "c")
+    shapes = {name: geometry.Box(name=name, body=name, size="size") for name in names}
+    pairs = (("a", "b"), ("b", "c"), ("a", "c"))
+    constants = {"size": jnp.array([0.2, 0.1])}
+
+    @jax.jit
+    def found(places):
+        turns = jnp.broadcast_to(jnp.eye(2), (3, 2, 2))
+        row = jnp.stack([places, jnp.zeros(3)], axis=1)
+        return [
+            geometry.candidates(2, names, shapes, pairs, row, turns, constants, max_pairs)[2:]
+            for max_pairs in (None, 1)
+        ]
+
+    every, few = found(jnp.array([0.0, 0.21, 0.45]))
+    point, point_b, phi, normal, left_out = few
+    for ours, theirs in zip((point, point_b, phi, normal), every[:4], strict=True):
+        np.testing.assert_array_equal(ours[:8], theirs[:8])
+    np.testing.assert_allclose(phi[8:16], 0.04, rtol=1e-12)
+    np.testing.assert_allclose(phi[16:], 0.25, rtol=1e-12)
+    assert np.all(np.asarray(every[2]) >= np.asarray(phi) - 1e-12)
+    assert not left_out
+    _, (_, _, phi, _, left_out) = found(jnp.array([0.0, 0.19, 0.3899]))
+    assert left_out
+    assert np.sum(np.asarray(phi) <= 0.0) <= 8
