@@ -116,6 +116,47 @@ def test_a_quadruped_stands_on_its_servos():
         jc.compliant.step(model.system, model.params, model.state, jnp.zeros(18), dt=0.01)
 
 
+def flight(model, start, dt, times):
+    """Energy, and momentum (linear, then angular about the centre of mass), before and after 300 steps."""
+    system, params, state = model.system, model.params, start
+    seen = []
+    for _ in range(times + 1):
+        M, frames = jc.mass_matrix(system, params, state.q), jc.forward_kinematics(system, params, state.q)
+        centres = frames[0] + jnp.einsum("bij,bj->bi", frames[1], params.tree.com)
+        centre = params.mass @ centres / jnp.sum(params.mass)
+        linear, angular = jnp.split((M @ state.v)[:6], 2)  # of the free joint: in the world, in body axes
+        angular = frames[1][0] @ angular - jnp.cross(centre - frames[0][0], linear)
+        seen.append((float(jc.kinetic_energy(system, params, state)), np.concatenate([linear, angular])))
+        states, info = jc.compliant.rollout(system, params, state, jnp.zeros((300, 12)), dt=dt)
+        assert not np.any(info.status)
+        state = jax.tree.map(lambda x: x[-1], states)
+    return seen[0], seen[-1]
+
+
+def test_a_tree_in_free_flight(rng):
+    """Ten seconds of a dog with loose joints: linear momentum stays, the rest drifts at the order of dt."""
+    model = jc.models.quadruped()
+    params, tree = model.params, model.params.tree
+    loose = {name: jnp.zeros_like(getattr(tree, name)) for name in ("damping", "gain", "bias", "armature")}
+    wide = jnp.array([-1e3, 1e3]) * jnp.ones_like(tree.limits)
+    params = params.replace(gravity=jnp.zeros(3), tree=tree.replace(limits=wide, **loose))
+    model = model.replace(params=params)
+    v = jnp.asarray(0.3 * rng.normal(size=18))
+    start = model.state.replace(q=model.state.q.at[2].add(50.0), v=v)
+    drifts = []
+    for times in (1, 2):
+        (energy, momentum), (energy_after, momentum_after) = flight(model, start, 10.0 / 300 / times, times)
+        np.testing.assert_allclose(momentum_after[:3], momentum[:3], atol=1e-3 * np.linalg.norm(momentum[:3]))
+        turned = np.linalg.norm(momentum_after[3:] - momentum[3:]) / np.linalg.norm(momentum[3:])
+        drifts.append((abs(energy_after / energy - 1.0), turned))
+    print("energy, angular momentum", drifts)
+    (coarse, turned), (fine, turned_fine) = drifts
+    assert coarse < 0.1
+    assert fine < 0.6 * coarse
+    assert turned < 0.1
+    assert turned_fine < 0.6 * turned
+
+
 def test_energy_changes_by_what_dampers_take(rng):
     """dE/dt = -v D v in flight: kinetic, potential and spring energy, bias and forces of joints fit together."""
     model = jc.models.half_cheetah()
