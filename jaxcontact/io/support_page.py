@@ -38,9 +38,10 @@ def _lines() -> Iterator[str]:
     yield from (
         "# What is read of an MJCF or URDF file",
         "",
-        "This page is generated from the code that decides: `python -m jaxcontact.io.support_page > docs/mjcf.md`.",
-        "MuJoCo parses and compiles the file, so defaults, classes, frames, includes and every way to write an",
-        "orientation or an inertia are MuJoCo's. `jaxcontact inspect FILE` tells of one file what follows.",
+        "This page is generated from the code that decides:",
+        "`python -m jaxcontact.io.support_page > docs/mjcf.md`. MuJoCo parses and compiles the file, so",
+        "defaults, classes, frames, includes and every way to write an orientation or an inertia are",
+        "MuJoCo's. `jaxcontact inspect FILE` tells of one file what follows.",
         "",
         "## Refused, by the name of the element",
         "",
@@ -75,13 +76,13 @@ def _lines() -> Iterator[str]:
         "- torsional and rolling friction (condim 4, 6); the second tangent's friction of pairs",
         "- motion of mocap bodies, which stand still",
         "",
-        "What is seen, sensed or kept for the user (visuals, sites, cameras, lights, sensors, texts, numbers)",
-        "changes no motion and is not looked at.",
+        "What is seen, sensed or kept for the user (visuals, sites, cameras, lights, sensors, texts,",
+        "numbers) changes no motion and is not looked at.",
         "",
         "## Contacts",
         "",
-        "Candidate contacts per pair of geoms; a pair with - is refused, where contype, conaffinity, bodies and",
-        "excludes let it touch. A mesh is its convex hull, here a tetrahedron.",
+        "Candidate contacts per pair of geoms; a pair with - is refused, where contype, conaffinity, bodies",
+        "and excludes let it touch. A mesh is its convex hull, here a tetrahedron.",
     )
     for planar in (False, True):
         kinds = [
@@ -100,7 +101,8 @@ def _candidates(first: str, second: str, planar: bool) -> int:
     joints = "".join(f'<joint type="{kind}" axis="{axis}"/>' for kind, axis in AXES)
     text = (
         f"<mujoco><asset>{ASSETS}</asset><worldbody><geom {GEOMS[first]}/><body>{joints}"
-        f'<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><geom {GEOMS[second]}/></body></worldbody></mujoco>'
+        f'<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><geom {GEOMS[second]}/></body>'
+        "</worldbody></mujoco>"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
