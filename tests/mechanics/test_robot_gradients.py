@@ -37,7 +37,7 @@ def landing(name, steps, dt):
 
     controls = jnp.zeros((steps, system.num_controls))
     if name == "quadruped":
-        controls = controls + model.state.q[7:]
+        controls = jnp.tile(model.state.q[7:], (steps, 1))
     zero = jnp.array(0.0)
     return {"mass": zero, "length": zero, "friction": zero, "controls": controls}, outcome
 
