@@ -40,9 +40,9 @@ def _lines() -> Iterator[str]:
         "# What is read of an MJCF or URDF file",
         "",
         "This page is generated from the code that decides:",
-        "`python -m jaxcontact.io.support_page > docs/mjcf.md`.",
-        "MuJoCo parses and compiles the file, so defaults, classes, frames, includes and every way to write",
-        "an orientation or an inertia are MuJoCo's. `jaxcontact inspect FILE` tells of one file what follows.",
+        "`python -m jaxcontact.io.support_page > docs/mjcf.md`. MuJoCo parses and compiles the file, so",
+        "defaults, classes, frames, includes and every way to write an orientation or an inertia are",
+        "MuJoCo's. `jaxcontact inspect FILE` tells of one file what follows.",
         "",
         "## Refused, by the name of the element",
         "",
@@ -68,9 +68,9 @@ def _lines() -> Iterator[str]:
         yield f"| {what} | {', '.join(there)} | {', '.join(lacking) or 'none'} |"
     yield from (
         "",
-        "A position gain on a free or ball joint is refused, and so is an equality of sites. Fixed tendons are",
-        "read, and so are ranges of controls, forces, joints and tendons, frictionloss and",
-        "`actuatorgroupdisable`.",
+        "A position gain on a free or ball joint is refused, and so is an equality of sites. Fixed",
+        "tendons, ranges of controls, forces, joints and tendons, frictionloss and `actuatorgroupdisable`",
+        "are read.",
         "",
         "## Left out, said once by `IgnoredOptionWarning`",
         "",
@@ -104,8 +104,8 @@ def _candidates(first: str, second: str, planar: bool) -> int:
     joints = "".join(f'<joint type="{kind}" axis="{axis}"/>' for kind, axis in AXES)
     text = (
         f"<mujoco><asset>{ASSETS}</asset><worldbody><geom {GEOMS[first]}/><body>{joints}"
-        f'<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><geom {GEOMS[second]}/>'
-        "</body></worldbody></mujoco>"
+        f'<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><geom {GEOMS[second]}/></body>'
+        "</worldbody></mujoco>"
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -88,7 +88,7 @@ def _draw_body(axes: Axes, scene: Scene, body: int, fill: str) -> None:
     """A box or disc as it is; any other body as a link from its joints and shapes to its centre of mass."""
     from matplotlib.patches import Circle, Polygon
 
-    centre = scene.positions[body]
+    centre = scene.centres[body]
     shapes = [s for s in scene.structure.shapes if getattr(s, "body", None) == scene.structure.bodies[body]]
     solid = False
     ends = [place for i, j, place in scene.joints if body in (i, j)]

@@ -27,7 +27,8 @@ class Scene(NamedTuple):
 
     structure: Structure
     constants: Mapping[str, Any]
-    positions: np.ndarray  # (nb, 2)
+    positions: np.ndarray  # (nb, 2) of the frames of bodies
+    centres: np.ndarray  # (nb, 2) of mass
     angles: np.ndarray  # (nb,)
     rotations: np.ndarray  # (nb, 2, 2)
     joints: list[tuple[int, int, np.ndarray]]  # two bodies, the second -1 for the world, and the place
@@ -48,13 +49,14 @@ def scene_of(system: System, params: Params, state: State) -> Scene:
     if structure.dim != 2:
         raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
     terms = contact_terms(system, params, state)
-    positions, rotations, angles, point, normal, tangents = jax.tree.map(
+    positions, centres, rotations, angles, point, normal, tangents = jax.tree.map(
         np.asarray, _places(system, params, state.q)
     )
     return Scene(
         structure=structure,
         constants=params.constants,
         positions=positions,
+        centres=centres,
         angles=angles,
         rotations=rotations,
         joints=revolute_joints(system, params, state),
@@ -74,7 +76,10 @@ def _places(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, ..
         2, structure.bodies, structure.shape_table, structure.pairs, positions, rotations, params.constants
     )
     angles = system.poses(structure, q, params)[1]
-    return positions, rotations, angles, contacts.point, contacts.normal, contacts.tangents
+    centres = positions
+    if structure.tree is not None:
+        centres = positions + geometry.products(rotations, params.tree.com[:, ::2])
+    return positions, centres, rotations, angles, contacts.point, contacts.normal, contacts.tangents
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -158,7 +163,7 @@ def ball(scene: Scene, shape: Disc | Point) -> tuple[np.ndarray, float]:
 
 def extent(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
     """Lower left and upper right of all that moves."""
-    points = [scene.positions, scene.contacts, *(place[None] for *_, place in scene.joints)]
+    points = [scene.centres, scene.contacts, *(place[None] for *_, place in scene.joints)]
     for shape in scene.structure.shapes:
         if isinstance(shape, Box):
             points.append(box_corners(scene, shape))

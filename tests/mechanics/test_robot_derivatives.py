@@ -50,23 +50,3 @@ def test_forward_dynamics_by_every_number(rng):
         return weights @ acceleration + jnp.sum(limits**2)
 
     check(outcome, (model.params.replace(law=None), controls, state.v), rng, 1e-6)
-
-
-@pytest.mark.slow
-def test_a_landing_hopper_by_its_numbers():
-    """Forty steps, the foot closing on the way: mass, length, friction, control."""
-    model = jc.models.hopper()
-    soft = model.params.law.replace(stiffness=jnp.array(2e4), damping=jnp.array(300.0))
-    system, params = model.system, model.params.replace(law=soft)
-    start = model.state.replace(v=jnp.array([0.5, -1.0, 0.0, 0.0, 0.0, 0.0]))
-
-    @jax.jit
-    def far(numbers):
-        mass, length, mu, controls = numbers
-        tree = params.tree.replace(position=params.tree.position.at[2, 2].add(length))
-        changed = params.replace(mass=params.mass * mass, mu=params.mu * mu, tree=tree)
-        states, _ = jc.compliant.rollout(system, changed, start, controls, dt=2e-3)
-        return states.q[-1, 0] + states.v[-1, 2]
-
-    numbers = (jnp.array(1.0), jnp.array(0.0), jnp.array(1.0), jnp.full((40, 3), 0.2))
-    check(far, numbers, np.random.default_rng(1), 1e-5, step=1e-5)

@@ -116,6 +116,44 @@ def test_a_quadruped_stands_on_its_servos():
         jc.compliant.step(model.system, model.params, model.state, jnp.zeros(18), dt=0.01)
 
 
+def flight(model, start, dt, times):
+    """Energy, and momentum (linear, then angular about the centre of mass), before and after 300 steps."""
+    system, params, state = model.system, model.params, start
+    seen = []
+    for _ in range(times + 1):
+        M, frames = jc.mass_matrix(system, params, state.q), jc.forward_kinematics(system, params, state.q)
+        centres = frames[0] + jnp.einsum("bij,bj->bi", frames[1], params.tree.com)
+        centre = params.mass @ centres / jnp.sum(params.mass)
+        linear, angular = jnp.split((M @ state.v)[:6], 2)  # of the free joint: in the world, in body axes
+        angular = frames[1][0] @ angular - jnp.cross(centre - frames[0][0], linear)
+        seen.append((float(jc.kinetic_energy(system, params, state)), np.concatenate([linear, angular])))
+        states, info = jc.compliant.rollout(system, params, state, jnp.zeros((300, 12)), dt=dt)
+        assert not np.any(info.status)
+        state = jax.tree.map(lambda x: x[-1], states)
+    return seen[0], seen[-1]
+
+
+def test_a_tree_in_free_flight(rng):
+    """Ten seconds of a dog with loose joints: energy and momentum drift at the order of dt."""
+    model = jc.models.quadruped()
+    params, tree = model.params, model.params.tree
+    loose = {name: jnp.zeros_like(getattr(tree, name)) for name in ("damping", "gain", "bias", "armature")}
+    wide = jnp.tile(jnp.array([-1e3, 1e3]), (len(tree.limits), 1))
+    params = params.replace(gravity=jnp.zeros(3), tree=tree.replace(limits=wide, **loose))
+    v = jnp.asarray(0.3 * rng.normal(size=18))
+    start = model.state.replace(q=model.state.q.at[2].add(50.0), v=v)
+    drifts = []
+    for times in (1, 2):
+        before, after = flight(model.replace(params=params), start, 10.0 / 300 / times, times)
+        scales = before[0], *(np.linalg.norm(part) for part in np.split(before[1], 2))
+        changes = after[0] - before[0], *np.split(after[1] - before[1], 2)
+        drifts.append([np.linalg.norm(c) / s for c, s in zip(changes, scales, strict=True)])
+    print("energy, linear, angular momentum:", drifts)
+    coarse, fine = np.array(drifts)
+    assert np.all(coarse < 0.1)
+    assert np.all(fine < 0.6 * coarse)
+
+
 def test_energy_changes_by_what_dampers_take(rng):
     """dE/dt = -v D v in flight: kinetic, potential and spring energy, bias and forces of joints fit together."""
     model = jc.models.half_cheetah()

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import jaxcontact as jc
+from jaxcontact.viz.scene import scene_of
 
 MODELS = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack")
 SEQUENCES = ["one at a time, A first", "one at a time, B first"]
@@ -328,3 +329,13 @@ def test_no_global_state_of_matplotlib_is_touched():
     terms, samples = sampled("rocking_block")
     saved(jc.viz.plot_impact_set(samples, terms))
     assert dict(matplotlib.rcParams) == before
+
+
+def test_links_of_a_robot_end_at_its_centres_of_mass():
+    """Not at the frames of its bodies: of a trunk that is its hip, and nothing would be drawn."""
+    pytest.importorskip("mujoco")
+    model = jc.models.planar_walker()
+    params = model.params
+    scene = scene_of(model.system, params, model.state)
+    energy = jc.potential_energy(model.system, params, model.state)  # of gravity: it has no springs
+    np.testing.assert_allclose(-params.mass @ scene.centres @ params.gravity, energy, rtol=1e-12)

@@ -1,0 +1,71 @@
+"""Reverse gradients through 200 steps of robots that come down, against central differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+pytest.importorskip("mujoco")
+STEP = 1e-5
+
+
+def landing(name, steps, dt):
+    """(numbers, outcome): a robot falls on its feet; it starts above the floor and moves on."""
+    model = getattr(jc.models, name)()
+    system, tree = model.system, model.params.tree
+    weight = 9.81 * float(jnp.sum(model.params.mass))
+    soft = model.params.law.replace(stiffness=jnp.array(weight / 5e-3), damping=jnp.array(weight / 5e-1))
+    start = model.state.replace(v=model.state.v.at[0].set(0.4))
+    height = 1 if system.structure.dim == 2 else 2
+    start = start.replace(q=start.q.at[height].add(0.05), v=start.v.at[height].set(-0.5))
+    last = len(system.structure.bodies) - 1
+
+    def outcome(numbers):
+        position = tree.position.at[last].multiply(1.0 + numbers["length"])
+        params = model.params.replace(
+            mass=model.params.mass.at[0].multiply(1.0 + numbers["mass"]),
+            mu=model.params.mu * (1.0 + numbers["friction"]),
+            law=soft,
+            tree=tree.replace(position=position),
+        )
+        states, info = jc.compliant.rollout(system, params, start, numbers["controls"], dt=dt)
+        gaps = info.gap[:, -system.structure.num_contacts :]
+        shown = {"status": info.status, "closed": gaps < 0, "lam": info.lam}
+        return states.q[-1, 0] + 0.1 * states.q[-1, height] + 0.01 * jnp.sum(states.v[-1]), shown
+
+    controls = jnp.zeros((steps, system.num_controls))
+    if name == "quadruped":
+        controls = jnp.tile(model.state.q[7:], (steps, 1))
+    zero = jnp.array(0.0)
+    return {"mass": zero, "length": zero, "friction": zero, "controls": controls}, outcome
+
+
+def check(name, steps, dt, rtol):
+    numbers, outcome = landing(name, steps, dt)
+    both = jax.jit(jax.value_and_grad(outcome, has_aux=True))  # one program for the differences, too
+    (_, shown), gradient = both(numbers)
+    assert not np.any(shown["status"])
+    assert not np.any(shown["closed"][0])
+    assert np.any(shown["closed"][-1])
+    rng = np.random.default_rng(3)
+    for what, value in numbers.items():
+        direction = jnp.asarray(rng.normal(size=value.shape)) if value.ndim else jnp.array(1.0)
+        sides = [both({**numbers, what: value + h * direction})[0] for h in (-STEP, STEP)]
+        (low, before), (high, after) = sides
+        np.testing.assert_array_equal(before["closed"], after["closed"], err_msg=f"{what}: another mode")
+        difference = float(high - low) / (2.0 * STEP)
+        found = float(jnp.sum(gradient[what] * direction))
+        print(name, what, found, difference, abs(found / difference - 1.0))
+        assert abs(found - difference) < rtol * abs(difference), what
+
+
+def test_a_hopper_touches_down():
+    check("hopper", 20, 6e-3, 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["half_cheetah", "quadruped"])
+def test_two_hundred_steps(name):
+    check(name, 200, 2e-3, 1e-5)
