@@ -121,9 +121,7 @@ def give_back_in_lanes(
     def one(
         cap: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, stored: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        return give_back_in_space(
-            space, elastic, cap, u, u_next, change, stored, speed, slowest, directions
-        )
+        return give_back_in_space(space, elastic, cap, u, u_next, change, stored, speed, slowest, directions)
 
     return jax.vmap(one, in_axes=-1, out_axes=-1)(cap, u, u_next, change, stored)
 
