@@ -114,6 +114,7 @@ def test_a_symmetric_impact_has_symmetric_shares():
     assert len(counts) > 1
 
 
+@pytest.mark.slow
 def test_many_steps_in_space_are_told_unique_or_not():
     terms, v, step = edge_of_box()
     told = jc.impact.unique_steps(terms, v, step=step, max_steps=STEPS, num_samples=256, num_directions=4)
