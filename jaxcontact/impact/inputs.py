@@ -139,7 +139,7 @@ def check_planar_enumeration(terms: ContactTerms, most: int, what: str) -> None:
         case = "spatial contacts (nt = 2)" if nt != 1 else f"{nc} contacts"
         raise ValueError(
             f"{what}: contact modes are enumerated for planar systems of up to {most} contacts, got {case}; "
-            'use selection="lemke" (one solution per step, by pivoting), or deactivate contacts'
+            'use selection="lemke" (one solution per step, by pivoting), or leave contacts out'
         )
 
 

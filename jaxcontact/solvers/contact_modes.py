@@ -34,7 +34,7 @@ class ModeMaps(Record):
 
     Attributes:
         codes: (m, K) mode of each contact.
-        impulse: (2m, L, K) with lam = impulse x, contact-major rows (n_0, t_0, n_1, ...); (3m, L, K) in space.
+        impulse: (2m, L, K) with lam = impulse x, contact-major rows (n_0, t_0, n_1, ...); 3m rows in space.
         margin: (3m, L, K) forms that are >= 0 where the mode is valid; more in space.
         score: (L, K) a generic form of the outgoing contact velocity, equal for equal outcomes.
         regular: (K,) False for modes without a unique impulse, and for modes of inactive contacts.

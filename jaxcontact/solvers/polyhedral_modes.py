@@ -1,9 +1,9 @@
 """Contact modes in space, with a friction cone of k sides: every assignment, tabulated as in the plane.
 
 A contact separates; or it rests, or has taken all the impulse it may, and then sticks, slides against one
-corner of the friction polygon, or along one edge of it, where two neighbouring corners oppose it equally: 3 + 4 k
-modes, 2 + 2 k without a cap. These are the complementary bases of the linear complementarity problem of
-Anitescu & Potra and of Halm & Posa's eq (75), those of one sticking contact taken together.
+corner of the friction polygon, or along one edge of it, where two neighbouring corners oppose it equally:
+3 + 4 k modes, 2 + 2 k without a cap. These are the complementary bases of the linear complementarity problem
+of Anitescu & Potra and of Halm & Posa's eq (75), those of one sticking contact taken together.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def mode_table(
     tile = min(_TILE, number)
     tiles = np.pad(codes, [(0, 0), (0, -number % tile)]).reshape(m, -1, tile).transpose(1, 0, 2)
     kinds = _kinds(tuple(map(tuple, np.asarray(directions).tolist())), capped)
-    kinds = _Kinds(*(jnp.asarray(a, a.dtype if a.dtype == bool else dtype) for a in kinds))
+    kinds = jax.tree.map(lambda a: jnp.asarray(a, a.dtype if a.dtype == bool else dtype), kinds)
     made = lax.map(functools.partial(_tabulate, delassus, mu, active, kinds, capped), jnp.asarray(tiles))
     impulse, margin, score, regular = (
         jnp.moveaxis(a, 0, -2).reshape(*a.shape[1:-1], -1)[..., :number] for a in made

@@ -260,7 +260,7 @@ def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
     rows = jacobian.shape[0]
     R = cholesky(np.asarray(terms.M, float), lower=False)
     push = R @ response
-    scale = np.asarray(space.scale, float)[::2]
+    scale = np.asarray(space.scale, float)[:: 1 + space.num_tangents]
     if len(kept) <= FEW_MODES:
         kept = np.array([k for k in kept if _has_interior(margin[..., k], jacobian)])
     per_v = [

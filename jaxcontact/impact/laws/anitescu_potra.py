@@ -179,7 +179,8 @@ def all_outcomes(
     if space.num_tangents == 2:  # so many modes that only what is distinct is looked at closely
         most = min(MOST_OUTCOMES, table.regular.shape[0])
         modes, count = contact_modes.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
-        table, feasible = table.take(modes), jnp.arange(most) < count
+        table = jax.tree.map(lambda leaf: leaf[..., modes], table)
+        feasible = jnp.arange(most) < count
         status = status | flag((status == 0) & (count > most), Status.MAX_ITERS)
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
     velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(

@@ -106,12 +106,13 @@ def sample(
             impact takes about twice the steps: 4.6 instead of 2.5 for the rocking block at e = 1, 4.7
             instead of 2.3 for the compass gait, and 4.7 instead of 2.7 for the box in space.
         selection: "all": uniform among the distinct solutions of each step, found by enumerating
-            contact modes (planar, nc <= 5). "visited": the same among the modes that earlier samples
+            contact modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four
+            contacts take some seconds to begin). "visited": the same among the modes that earlier samples
             met, much faster for many contacts; a sample with a step whose valid modes are not among the
             sets that earlier samples found complete goes on from there with "all". "lemke": the
             one solution that pivoting finds. Where steps have several solutions it misses whole
-            families of outcomes. The only one for spatial contacts; there the covering
-            vector of Lemke's method is random in every step, which finds others too.
+            families of outcomes. The only one for more contacts; in space the covering
+            vector of Lemke's method is random in every step, which finds others too, with shares of its own.
         key: a JAX random key; draws are then independent instead of quasi-random, `seed` is ignored.
         density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)
             fractions of `step` in [0, 1], traceable by JAX; `lambda x: x**2` prefers small impulses. What

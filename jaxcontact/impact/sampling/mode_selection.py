@@ -179,7 +179,7 @@ def _misfit_in_space(
     speed: jax.Array,
     directions: np.ndarray,
 ) -> jax.Array:
-    """As `contact_space.residual`, for lanes; the sums are written out, so that all tiles have the same bits."""
+    """As `contact_space.residual`, for lanes; sums are written out: the same bits in every tile."""
     u_n, lam_n = u[0::3], impulse[0::3]
     u_t, lam_t = (u[1::3], u[2::3]), (impulse[1::3], impulse[2::3])
     limit = space.mu[:, None] * lam_n

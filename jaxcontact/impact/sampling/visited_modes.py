@@ -93,10 +93,12 @@ class Memory:
 
     def _find_rows(self, modes: np.ndarray) -> None:
         """The telling forms of modes for which they are not known yet, some at a time."""
+        assert self.x is not None
+        margin = np.asarray(self.table.margin)
         fresh = modes[self.rows[0, modes] < 0]
         for begin in range(0, fresh.size, _TOGETHER):
             some = fresh[begin : begin + _TOGETHER]
-            self.rows[:, some] = mode_filter.telling_rows(self.table.margin[..., some], self.x)
+            self.rows[:, some] = mode_filter.telling_rows(margin[..., some], self.x)
 
     def _possible_first(self, margin: np.ndarray) -> np.ndarray:
         """Which modes bounds over all largest impulses do not rule out in a first step."""
@@ -110,6 +112,7 @@ class Memory:
     def _typical(self, table: contact_modes.ModeMaps) -> np.ndarray:
         """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
         rng = np.random.default_rng(0)
+        margin = np.asarray(table.margin)
         count = _TYPICAL if table.regular.shape[0] < _LARGE else _TYPICAL // 8
         u = np.broadcast_to(self.u[:, None], (self.u.size, count))
         met = []
@@ -117,7 +120,7 @@ class Memory:
             x = np.concatenate([u, rng.uniform(size=(self.cap.size, count)) * self.cap[:, None]])
             x = x.astype(self.delassus.dtype)
             starts = range(0, table.regular.shape[0], _TOGETHER)
-            worst = [_worst_form(table.margin[..., begin : begin + _TOGETHER], x) for begin in starts]
+            worst = [_worst_form(margin[..., begin : begin + _TOGETHER], x) for begin in starts]
             mode = np.argmax(np.concatenate(worst), axis=0)
             u = u + self.delassus @ np.einsum("rln,ln->rn", table.impulse[:, :, mode], x)
             met.append(x)

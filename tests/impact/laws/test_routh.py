@@ -315,7 +315,7 @@ def test_what_is_not_enumerated_is_refused_with_an_alternative(terms):
         with pytest.raises(ValueError, match=message) as caught:
             call()
         assert 'selection="lemke"' in str(caught.value)
-        assert "deactivate contacts" in str(caught.value)
+        assert "leave contacts out" in str(caught.value)
     assert int(routh_step(terms, v - 1, caps[0], selection="lemke")[1].status) == 0
 
 
