@@ -37,6 +37,8 @@ from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+_GROUP = 8  # a tile has a multiple of so many lanes, see `mode_filter.any_lane`
+
 
 def sample_in_jit(
     terms: ContactTerms,
@@ -53,8 +55,8 @@ def sample_in_jit(
     """Outcomes of an impact over random impulse orders (Halm & Posa, Algorithm 1), inside `jit`.
 
     `sample` for programs of your own: traceable, of static shape, under `jit`, `vmap`, `lax.scan`,
-    `shard_map` and derivatives. The outcomes are those of `sample(terms, v, key=key, ...)`, up to rounding:
-    sample i is a function of the key and i alone.
+    `shard_map` (with check_vma=False) and derivatives. The outcomes are those of `sample(..., key=key)`, up to
+    rounding: sample i is a function of the key and i alone.
 
     Args:
         terms: contact terms, nc contacts.
@@ -202,12 +204,13 @@ def _lanes(
     """All samples of one impact; none is worked on where it does not begin."""
     table = contact_modes.mode_table(space.delassus, space.mu, space.active, capped=True)
     count = jnp.where(begins, jnp.int32(num_samples), 0)
+    whole = -(-num_samples // _GROUP) * _GROUP
 
     def tiled(platform: str) -> Callable[..., LaneResults]:
         return functools.partial(
             resolve_lanes,
             max_steps=max_steps,
-            tile=min(tile_size(table.regular.shape[0], platform), num_samples),
+            tile=min(tile_size(table.regular.shape[0], platform), whole),
             keep_path=False,
             keep_changes=True,
             elastic=elastic,

@@ -1,0 +1,131 @@
+"""Loops of static length (`early_exit=False`) do what the loops that end early do, and have the same derivatives."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.solvers import contact_modes
+from tests.helpers import problems
+
+
+def same(found, want):
+    """Values and status to 1e-12 of their size."""
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(want), strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.dtype.kind != "f":
+            np.testing.assert_array_equal(a, b)
+        elif b.size:
+            finite = np.isfinite(b)
+            np.testing.assert_array_equal(np.isfinite(a), finite)
+            size = np.max(np.abs(b[finite]), initial=1.0)
+            assert np.max(np.abs(a - b)[finite], initial=0.0) <= 1e-12 * size
+
+
+@pytest.mark.parametrize("early_exit", [True, False])
+def test_a_bounded_loop_ends_at_its_condition_or_its_limit(early_exit):
+    loop = functools.partial(
+        bounded_loop, lambda x: x[0] < 7, lambda x: (x[0] + 1, x[1] * 2.0), early_exit=early_exit
+    )
+    start = (jnp.int32(0), jnp.float64(1.0))
+    assert loop(start, most=9)[1] == 2.0**7 and loop((jnp.int32(9), jnp.float64(3.0)), most=9)[1] == 3.0
+    assert bounded_loop(lambda x: True, lambda x: x + 1, jnp.int32(0), most=4, early_exit=False) == 4
+
+
+def test_a_bounded_loop_of_static_length_has_a_reverse_mode():
+    def power(x):
+        return bounded_loop(
+            lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * x), (0, x), most=5, early_exit=False
+        )[1]
+
+    assert jax.grad(power)(2.0) == 4 * 2.0**3
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_lemke(retries):
+    rng = np.random.default_rng(7)
+    contacts = problems.stack([problems.random_contacts(rng, 2) for _ in range(40)])
+    W, w = problems.impact_step_lcp(contacts, 10.0 ** rng.uniform(-2, 2, (40, 1)) * np.ones((1, 2)))
+    W, w = np.asarray(W), np.asarray(w)
+    W[3, 0, 0] = np.nan
+    W[5], w[5] = -np.eye(len(w[5])), -1.0  # a ray
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def solve(early_exit, W, w):
+        solver = jc.Lemke(early_exit=early_exit, retries=retries, max_pivots=40)
+        return jax.vmap(functools.partial(jc.solve_lcp, solver=solver))(W, w)
+
+    want = solve(True, W, w)
+    same(solve(False, W, w), want)
+    assert np.ptp(np.asarray(want[1].num_pivots)) > 4 and want[1].status[5] == int(jc.Status.RAY)
+    kept = jnp.delete(jnp.arange(40), jnp.array([3, 5]))
+    slopes = [
+        jax.jit(jax.grad(lambda w, e=e: jnp.sum(solve(e, W[kept], w)[0] ** 2)))(jnp.asarray(w)[kept])
+        for e in (False, True)
+    ]
+    same(*slopes)
+
+
+@pytest.mark.parametrize("cone", ["associated", "staggered"])
+def test_the_cone_program(cone):
+    """Steps of a box on an incline, alone and in a batch, with their gradient."""
+    model = jc.models.box_on_incline(0.25)
+    rng = np.random.default_rng(2)
+    v = jnp.asarray(rng.normal(size=(5, 6)) * rng.choice([0.0, 0.1, 3.0], (5, 1)))
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def step(early_exit, v):
+        solver = jc.compliant.Newton(max_iters=30, early_exit=early_exit)
+        state, info = jc.compliant.step(
+            model.system,
+            model.params,
+            model.state.replace(v=v),
+            jnp.zeros(6),
+            dt=0.01,
+            cone=cone,
+            solver=solver,
+        )
+        return state.v, info.lam, info.status, info.iterations
+
+    def slope(early_exit):
+        return jax.grad(lambda v: jnp.sum(step(early_exit, v)[0] ** 2))
+
+    same(step(False, v[0]), step(True, v[0]))
+    want = jax.vmap(functools.partial(step, True))(v)
+    same(jax.vmap(functools.partial(step, False))(v), want)
+    assert not np.any(want[2])
+    same(jax.jit(slope(False))(v[1]), jax.jit(slope(True))(v[1]))
+
+
+@pytest.mark.parametrize(("name", "selection"), [("compass_gait", "all"), ("compass_gait", "lemke")])
+def test_resolve(name, selection):
+    model = getattr(jc.models, name)()
+    terms = jc.contact_terms(model.system, model.params, model.state)
+    rng = np.random.default_rng(4)
+    caps, picks = jnp.asarray(0.25 * rng.uniform(size=(6, 4, 2))), jnp.asarray(rng.uniform(size=(6, 4)))
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def resolve(early_exit, v):
+        law = functools.partial(jc.impact.resolve, terms, v, selection=selection, early_exit=early_exit)
+        return jax.vmap(law)(caps, picks)
+
+    same(resolve(False, model.state.v), resolve(True, model.state.v))
+    slopes = [
+        jax.jit(jax.grad(lambda v, e=e: jnp.sum(resolve(e, v)[0] ** 2)))(model.state.v) for e in (False, True)
+    ]
+    same(*slopes)
+
+
+def test_the_choice_among_many_outcomes(rng):
+    """Sorting finds the outcomes that sweeps find, with ties, chains of near ties, and none at all."""
+    number, lanes = 30, 64
+    score = rng.integers(0, 12, (number, lanes)) + rng.choice([0.0, 3e-9, 8e-9, 2e-8], (number, lanes))
+    valid = rng.random((number, lanes)) < rng.choice([0.0, 0.1, 0.5, 1.0], lanes)[None]
+    given = (jnp.asarray(valid), jnp.asarray(score), jnp.asarray(rng.random(lanes)), jnp.ones(lanes))
+    mode, count = contact_modes.choose(*given)
+    same(contact_modes.choose(*given, early_exit=False), (mode, count))
+    assert count.max() > 9 and count.min() == 0 and np.all((mode == number) == (count == 0))
