@@ -55,8 +55,8 @@ def sample_in_jit(
     """Outcomes of an impact over random impulse orders (Halm & Posa, Algorithm 1), inside `jit`.
 
     `sample` for programs of your own: traceable, of static shape, under `jit`, `vmap`, `lax.scan`,
-    `shard_map` (with check_vma=False) and derivatives. The outcomes are those of `sample(..., key=key)`, up to
-    rounding: sample i is a function of the key and i alone.
+    `shard_map` (with check_vma=False) and derivatives. The outcomes are those of `sample(..., key=key)`, up
+    to rounding: sample i is a function of the key and i alone.
 
     Args:
         terms: contact terms, nc contacts.

@@ -78,7 +78,7 @@ def test_the_distribution_is_that_of_the_driver(name):
     assert chi2_contingency(table).pvalue > LEVEL
 
 
-@pytest.mark.parametrize("restitution", [None, 0.5])
+@pytest.mark.parametrize("restitution", [None, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_derivatives_by_everything(restitution):
     """Along one direction of v, step, restitution and all terms: forward, reverse, differences, `resolve`."""
     _, terms, v = gait()
@@ -121,6 +121,7 @@ def test_derivatives_by_everything(restitution):
     assert np.all(np.max(np.abs(ahead), axis=1) > 1e-3)
 
 
+@pytest.mark.slow
 def test_second_derivatives():
     _, terms, v = gait()
 
