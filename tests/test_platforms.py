@@ -1,7 +1,5 @@
 """The branches of devices other than a CPU, taken on a CPU, give what the CPU's branches give."""
 
-import contextlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +37,7 @@ BRANCHED = {
     "simulate.rollout",
     "solve_lcp",
 }
+QUICK = ("compliant.step", "sample_in_jit", "solve_lcp")
 
 
 def batched(name):
@@ -60,40 +59,39 @@ def has_branches(function, arguments):
 
 
 @pytest.fixture(scope="module")
-def both():
-    """Results of all cases with branches, on a CPU and as elsewhere; names of the cases with branches."""
+def small_tiles():
     with pytest.MonkeyPatch.context() as patch:
         for (module, name), value in SMALL.items():
             patch.setattr(module, name, value)
         jax.clear_caches()
-        cases = {name: batched(name) for name in CASES}
-        cases = {name: case for name, case in cases.items() if has_branches(*case)}
-        found = []
-        for layout in (contextlib.nullcontext(), platforms.as_elsewhere()):
-            with layout:
-                found.append({name: jax.jit(f)(*given) for name, (f, given) in cases.items()})
-        with platforms.as_elsewhere():
-            left = {name for name, case in cases.items() if has_branches(*case)}
+        yield
     jax.clear_caches()
-    return found, left
 
 
-def test_which_functions_have_branches(both):
-    (here, _), left = both
-    assert set(here) == BRANCHED
-    assert not left  # all are taken away by the switch
+@pytest.mark.slow
+def test_which_functions_have_branches(small_tiles):
+    cases = {name: batched(name) for name in CASES}
+    assert {name for name, case in cases.items() if has_branches(*case)} == BRANCHED
+    with platforms.as_elsewhere():
+        assert not any(has_branches(*cases[name]) for name in BRANCHED)
 
 
-@pytest.mark.parametrize("name", sorted(BRANCHED))
-def test_both_branches_agree(both, name):
-    (here, elsewhere), _ = both
-    for a, b in zip(jax.tree.leaves(here[name]), jax.tree.leaves(elsewhere[name]), strict=True):
-        assert a.dtype == b.dtype
-        a, b = np.asarray(a), np.asarray(b)
-        if a.dtype.kind == "f":
-            np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-9 * (1.0 + np.max(np.abs(a), initial=0.0)))
-        else:
-            np.testing.assert_array_equal(b, a)
+@pytest.mark.parametrize("names", [QUICK, pytest.param(tuple(BRANCHED - {*QUICK}), marks=pytest.mark.slow)])
+def test_both_branches_agree(small_tiles, names):
+    cases = {name: batched(name) for name in sorted(names)}
+    assert all(has_branches(*case) for case in cases.values())
+    here = {name: jax.jit(function)(*given) for name, (function, given) in cases.items()}
+    with platforms.as_elsewhere():
+        elsewhere = {name: jax.jit(function)(*given) for name, (function, given) in cases.items()}
+    for name in cases:
+        for a, b in zip(jax.tree.leaves(here[name]), jax.tree.leaves(elsewhere[name]), strict=True):
+            assert a.dtype == b.dtype
+            a, b = np.asarray(a), np.asarray(b)
+            if a.dtype.kind == "f":
+                size = 1.0 + np.max(np.abs(a), initial=0.0)
+                np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-9 * size, err_msg=name)
+            else:
+                np.testing.assert_array_equal(b, a, err_msg=name)
 
 
 def test_the_switch_reaches_the_host():

@@ -23,7 +23,7 @@ def same(found, want):
             finite = np.isfinite(b)
             np.testing.assert_array_equal(np.isfinite(a), finite)
             size = np.max(np.abs(b[finite]), initial=1.0)
-            assert np.max(np.abs(a - b)[finite], initial=0.0) <= 1e-12 * size
+            assert np.max(np.abs(a[finite] - b[finite]), initial=0.0) <= 1e-12 * size
 
 
 @pytest.mark.parametrize("early_exit", [True, False])
@@ -70,35 +70,27 @@ def test_lemke(retries):
     same(*slopes)
 
 
-@pytest.mark.parametrize("cone", ["associated", "staggered"])
+@pytest.mark.parametrize("cone", ["associated", pytest.param("staggered", marks=pytest.mark.slow)])
 def test_the_cone_program(cone):
-    """Steps of a box on an incline, alone and in a batch, with their gradient."""
+    """Steps of a box on an incline, with their gradient."""
     model = jc.models.box_on_incline(0.25)
     rng = np.random.default_rng(2)
     v = jnp.asarray(rng.normal(size=(5, 6)) * rng.choice([0.0, 0.1, 3.0], (5, 1)))
 
-    @functools.partial(jax.jit, static_argnums=0)
-    def step(early_exit, v):
-        solver = jc.compliant.Newton(max_iters=30, early_exit=early_exit)
+    def step(v, early_exit):
+        solver = jc.compliant.Newton(max_iters=25, early_exit=early_exit)
+        start = model.state.replace(v=v)
         state, info = jc.compliant.step(
-            model.system,
-            model.params,
-            model.state.replace(v=v),
-            jnp.zeros(6),
-            dt=0.01,
-            cone=cone,
-            solver=solver,
+            model.system, model.params, start, jnp.zeros(6), dt=0.01, cone=cone, solver=solver
         )
-        return state.v, info.lam, info.status, info.iterations
+        return jnp.sum(state.v**2), (state.v, info.lam, info.status, info.iterations)
 
-    def slope(early_exit):
-        return jax.grad(lambda v: jnp.sum(step(early_exit, v)[0] ** 2))
-
-    same(step(False, v[0]), step(True, v[0]))
-    want = jax.vmap(functools.partial(step, True))(v)
-    same(jax.vmap(functools.partial(step, False))(v), want)
-    assert not np.any(want[2])
-    same(jax.jit(slope(False))(v[1]), jax.jit(slope(True))(v[1]))
+    found, want = (
+        jax.jit(jax.vmap(jax.value_and_grad(functools.partial(step, early_exit=e), has_aux=True)))(v)
+        for e in (False, True)
+    )
+    same(found, want)
+    assert not np.any(want[0][1][2])
 
 
 @pytest.mark.parametrize(("name", "selection"), [("compass_gait", "all"), ("compass_gait", "lemke")])
