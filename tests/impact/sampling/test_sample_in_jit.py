@@ -205,7 +205,7 @@ def test_a_bad_step_inside_jit(step, bit):
         ({"step": 0.0}, ValueError, "step"),
         ({"step": jnp.ones(3)}, ValueError, "step"),
         ({"max_steps": 0}, ValueError, "max_steps"),
-        ({"num_samples": 2.5}, TypeError, "num_samples"),
+        ({"num_samples": 2.5}, ValueError, "num_samples"),
         ({"restitution": 1.5}, ValueError, "restitution"),
         ({"key": None}, TypeError, "key"),
         ({"key": jnp.zeros(3)}, TypeError, "key"),
