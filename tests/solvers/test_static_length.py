@@ -10,6 +10,8 @@ import pytest
 import jaxcontact as jc
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers.cone_newton import solve_cone_program
+from jaxcontact.solvers.cone_program import ConeProgram
 from tests.helpers import problems
 
 
@@ -70,8 +72,39 @@ def test_lemke(retries):
     same(*slopes)
 
 
-@pytest.mark.parametrize("cone", ["associated", pytest.param("staggered", marks=pytest.mark.slow)])
-def test_the_cone_program(cone):
+@pytest.mark.parametrize("batched", [False, True])
+def test_the_cone_program(batched):
+    """Two contacts with friction on a body, slopes from soft to stiff; some do not converge in time."""
+    rng = np.random.default_rng(3)
+    columns, mass = rng.normal(size=(3, 6)), problems.random_spd(rng, 3)
+    slope = jnp.asarray(10.0 ** rng.uniform(-1, 5, (9, 6)))
+    v = jnp.asarray(rng.normal(size=(9, 3)))
+
+    def solve(v, slope, early_exit):
+        program = ConeProgram(
+            M=jnp.asarray(mass),
+            v=v,
+            push=jnp.zeros(3),
+            columns=jnp.asarray(columns),
+            offset=0.1 * slope,
+            slope=slope,
+            keep=jnp.full(6, 0.9),
+            mu=jnp.array([0.3, 0.8]),
+        )
+        return solve_cone_program(program, jnp.zeros(6), 25, early_exit)
+
+    given = (v, slope) if batched else (v[0], slope[0])
+    found, want = (
+        jax.jit((jax.vmap if batched else lambda f: f)(functools.partial(solve, early_exit=e)))(*given)
+        for e in (False, True)
+    )
+    same(found, want)
+    assert not batched or (np.ptp(np.asarray(want.iterations)) >= 2 and np.any(want.converged))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cone", ["associated", "staggered"])
+def test_steps(cone):
     """Steps of a box on an incline, with their gradient."""
     model = jc.models.box_on_incline(0.25)
     rng = np.random.default_rng(2)
