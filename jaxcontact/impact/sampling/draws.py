@@ -166,14 +166,14 @@ class Iid(Record):
                 f"got {jax.random.key_impl(key)} of shape {key.shape}"
             )
 
-        def word(i: jax.Array, first: jax.Array) -> list[jax.Array]:
-            sample = jax.random.fold_in(key, i)
-            folded = [jax.random.fold_in(sample, first + jnp.uint32(k)) for k in range(count)]
-            return [jax.random.key_data(one).reshape(-1)[0] for one in folded]
+        def word(sample: jax.Array, coordinate: jax.Array) -> jax.Array:
+            return jax.random.key_data(jax.random.fold_in(sample, coordinate)).reshape(-1)[0]
 
-        first = jnp.broadcast_to(jnp.asarray(start).astype(jnp.uint32), index.shape)
-        words = jax.vmap(word)(index.reshape(-1), first.reshape(-1))
-        return jnp.stack([_unit(each.reshape(index.shape), dtype) for each in words])
+        first = jnp.broadcast_to(jnp.asarray(start).astype(jnp.uint32), index.shape).reshape(-1)
+        coordinates = first[None] + jnp.arange(count, dtype=jnp.uint32)[:, None]
+        samples = jax.vmap(jax.random.fold_in, (None, 0))(key, index.reshape(-1))
+        words = jax.vmap(jax.vmap(word), (None, 0))(samples, coordinates)  # in one call: each has its cost
+        return _unit(words.reshape(count, *index.shape), dtype)
 
 
 def sobol(num_dimensions: int, seed: int) -> Sobol:

@@ -20,12 +20,14 @@ from jaxcontact.batching import platforms
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution, routh
+from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
     approaching,
     contact_space,
     energy_ratio,
+    friction_directions,
     residual_status,
     slowest_approach,
 )
@@ -33,9 +35,10 @@ from jaxcontact.impact.sampling.by_modes import tile_size
 from jaxcontact.impact.sampling.draws import Iid
 from jaxcontact.impact.sampling.driver import step_sizes
 from jaxcontact.impact.sampling.sampling_kernel import LaneResults, resolve_lanes
-from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
+
+_GROUP = 8  # a tile has a multiple of so many lanes, see `mode_filter.any_lane`
 
 
 def sample_in_jit(
@@ -53,8 +56,8 @@ def sample_in_jit(
     """Outcomes of an impact over random impulse orders (Halm & Posa, Algorithm 1), inside `jit`.
 
     `sample` for programs of your own: traceable, of static shape, under `jit`, `vmap`, `lax.scan`,
-    `shard_map` and derivatives. The outcomes are those of `sample(terms, v, key=key, ...)`, up to rounding:
-    sample i is a function of the key and i alone.
+    `shard_map` (with check_vma=False) and derivatives. The outcomes are those of `sample(..., key=key)`, up
+    to rounding: sample i is a function of the key and i alone.
 
     Args:
         terms: contact terms, nc contacts.
@@ -63,7 +66,8 @@ def sample_in_jit(
         step: largest normal impulse of a step, a number or (nc,), N s.
         max_steps: N, the largest number of steps (static).
         num_samples: n, how many samples (static).
-        selection: "all": uniform among the distinct solutions of each step (planar, nc <= 5). "lemke": the
+        selection: "all": uniform among the distinct solutions of each step (planar, nc <= 5; in space as
+            `sample`). "lemke": the
             one that pivoting finds. See `sample`, whose "visited" learns on the host and is not offered here.
         restitution: e, a number or (nc,) in 0..1, see `resolve`. 0 or None: inelastic.
         num_directions: sides of the friction cone in space; no effect in the plane.
@@ -92,7 +96,7 @@ def sample_in_jit(
         raise ValueError(f"step: expected a number or shape ({nc},), got shape {jnp.shape(step)}")
     inputs.check_count("max_steps", max_steps)
     inputs.check_count("num_samples", num_samples)
-    routh.check_selection(terms, selection, routh.SELECTIONS)
+    routh.check_selection(terms, selection, routh.SELECTIONS, num_directions)
     e = energetic_restitution.check(terms, restitution)
     steps = jnp.broadcast_to(jnp.asarray(step, v.dtype), (nc,))
     return _sample(
@@ -120,7 +124,7 @@ def _sample(
     again = functools.partial(_by_steps, selection=selection, num_directions=num_directions)
     if selection == "lemke":
         return again(given, None)
-    v_plus, info, changes = _by_modes(terms, v, key, step, e, max_steps, num_samples)
+    v_plus, info, changes = _by_modes(terms, v, key, step, e, max_steps, num_samples, num_directions)
     v_plus, impulse = implicit.attach(
         functools.partial(_misfit, again), _unchanged, (given, changes), (v_plus, info.impulse)
     )
@@ -161,6 +165,7 @@ def _by_modes(
     e: jax.Array | None,
     max_steps: int,
     num_samples: int,
+    num_directions: int,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     """Outcomes (n, nv), what is said of them, and the impulses (N, r, n) of the steps. No derivative."""
     v_in = lax.stop_gradient(v)
@@ -171,7 +176,9 @@ def _by_modes(
     elastic = None if e is None else jnp.where(status == 0, e, 0.0) ** 2
     space = contact_space(terms)
     begins = jnp.any(approaching(space, v, slowest_approach(space, v))) & (status == 0)
-    run = functools.partial(_lanes, max_steps=max_steps, num_samples=num_samples)
+    run = functools.partial(
+        _lanes, max_steps=max_steps, num_samples=num_samples, num_directions=num_directions
+    )
     given = space, key, v, step, elastic, begins
     found: LaneResults = batch_first(run, functools.partial(_worlds, run), *given)
     v_plus = v[None] + jnp.einsum("rn,vr->nv", found.impulse, space.response)
@@ -198,19 +205,23 @@ def _lanes(
     *,
     max_steps: int,
     num_samples: int,
+    num_directions: int,
 ) -> LaneResults:
     """All samples of one impact; none is worked on where it does not begin."""
-    table = contact_modes.mode_table(space.delassus, space.mu, space.active, capped=True)
+    directions = friction_directions(space.num_tangents, num_directions)
+    table = mode_table(space, directions, capped=True)
     count = jnp.where(begins, jnp.int32(num_samples), 0)
+    whole = -(-num_samples // _GROUP) * _GROUP
 
     def tiled(platform: str) -> Callable[..., LaneResults]:
         return functools.partial(
             resolve_lanes,
             max_steps=max_steps,
-            tile=min(tile_size(table.regular.shape[0], platform), num_samples),
+            tile=min(tile_size(table.regular.shape[0], platform), whole),
             keep_path=False,
             keep_changes=True,
             elastic=elastic,
+            num_directions=num_directions,
         )
 
     numbers = jnp.arange(num_samples, dtype=jnp.uint32)

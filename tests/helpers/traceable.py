@@ -1,0 +1,111 @@
+"""Every traceable public function with arguments for it, for tests of what must hold of all of them."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+import jaxcontact as jc
+
+PLANAR = jc.models.compass_gait()
+BOX = jc.models.box_drop_3d()
+SLIDING = jc.models.box_on_incline(0.25)
+AFFINE = jc.models.affine_3d()
+
+
+def terms_of(model):
+    return jc.contact_terms(model.system, model.params, model.state)
+
+
+def mechanism(function, model, *more, **settings):
+    return functools.partial(function, model.system, **settings), (model.params, model.state, *more)
+
+
+PLANE, SPACE = terms_of(PLANAR), terms_of(BOX)
+DRAWS = (jnp.full((5, 2), 0.2), jnp.zeros(5))
+SPATIAL_DRAWS = (jnp.full((3, SPACE.phi.size), 0.2), jnp.zeros(3))
+KEY = jnp.array([0, 7], jnp.uint32)
+SAMPLE = functools.partial(jc.impact.sample_in_jit, step=0.25, max_steps=3, num_samples=12)
+MATRIX, VECTOR = 2.0 * jnp.eye(4), -jnp.ones(4)
+CASES = {
+    "contact_terms": mechanism(jc.contact_terms, PLANAR),
+    "contact_terms in space": mechanism(jc.contact_terms, BOX),
+    "constraint_terms": mechanism(jc.constraint_terms, SLIDING),
+    "bias": mechanism(jc.bias, PLANAR),
+    "solve_lcp": (jc.solve_lcp, (MATRIX, VECTOR)),
+    "solve_lcp of static length": (
+        functools.partial(jc.solve_lcp, solver=jc.Lemke(early_exit=False)),
+        (MATRIX, VECTOR),
+    ),
+    "anitescu_potra": (jc.impact.anitescu_potra, (PLANE, PLANAR.state.v)),
+    "anitescu_potra in space": (jc.impact.anitescu_potra, (SPACE, BOX.state.v)),
+    "anitescu_potra_all": (jc.impact.anitescu_potra_all, (PLANE, PLANAR.state.v)),
+    "sequential": (
+        functools.partial(jc.impact.sequential, order=(0, 1), max_impacts=4),
+        (PLANE, PLANAR.state.v),
+    ),
+    "resolve": (jc.impact.resolve, (PLANE, PLANAR.state.v, *DRAWS)),
+    "resolve with restitution": (
+        functools.partial(jc.impact.resolve, restitution=0.5),
+        (PLANE, PLANAR.state.v, *DRAWS),
+    ),
+    "resolve in space": (
+        functools.partial(jc.impact.resolve, selection="lemke"),
+        (SPACE, BOX.state.v, *SPATIAL_DRAWS),
+    ),
+    "resolve of static length": (
+        functools.partial(jc.impact.resolve, early_exit=False),
+        (PLANE, PLANAR.state.v, *DRAWS),
+    ),
+    "resolve in space of static length": (
+        functools.partial(jc.impact.resolve, selection="lemke", early_exit=False),
+        (SPACE, BOX.state.v, *SPATIAL_DRAWS),
+    ),
+    "sample_in_jit": (SAMPLE, (PLANE, PLANAR.state.v, KEY)),
+    "sample_in_jit with restitution": (
+        functools.partial(SAMPLE, restitution=0.5),
+        (PLANE, PLANAR.state.v, KEY),
+    ),
+    "sample_in_jit in space": (
+        functools.partial(SAMPLE, selection="lemke", num_samples=3),
+        (SPACE, BOX.state.v, KEY),
+    ),
+    "sample_in_jit, its derivative": (
+        jax.grad(lambda v, terms, key: jnp.mean(SAMPLE(terms, v, key)[0][:, 1])),
+        (PLANAR.state.v, PLANE, KEY),
+    ),
+    "routh_step": (jc.impact.routh_step, (PLANE, PLANAR.state.v, DRAWS[0][0])),
+    "routh_step_all": (jc.impact.routh_step_all, (PLANE, PLANAR.state.v, DRAWS[0][0])),
+    "propagate": (jc.impact.propagate, (PLANE, PLANAR.state.v)),
+    "propagate_all": (jc.impact.propagate_all, (PLANE, PLANAR.state.v)),
+    "plastic": (jc.impact.plastic, (PLANE, PLANAR.state.v)),
+    "compliant.step": mechanism(jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01),
+    "compliant.step of the nearest contacts": mechanism(
+        jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, max_contacts=2
+    ),
+    "compliant.step of static length": mechanism(
+        jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, solver=jc.compliant.Newton(early_exit=False)
+    ),
+    "compliant.step with exact friction, of static length": mechanism(
+        jc.compliant.step,
+        SLIDING,
+        jnp.zeros(6),
+        dt=0.01,
+        cone="staggered",
+        solver=jc.compliant.Newton(early_exit=False),
+    ),
+    "compliant.rollout": mechanism(jc.compliant.rollout, SLIDING, jnp.zeros((3, 6)), dt=0.01),
+    "compliant.rollout of a robot": mechanism(
+        jc.compliant.rollout, jc.models.quadruped(), jnp.zeros((3, 12)), dt=0.002
+    ),
+    "simulate.rollout": mechanism(
+        jc.simulate.rollout, SLIDING, jnp.zeros((3, 6)), stepper=jc.simulate.Compliant(), dt=0.01
+    ),
+    "simulate.variational": mechanism(
+        jc.simulate.variational, jc.models.rocking_block(), dt=0.01, duration=0.03
+    ),
+    "ess.flow": (
+        functools.partial(jc.ess.flow, AFFINE.system, t0=0.0, t1=0.1, eps=1e-3),
+        (AFFINE.params, AFFINE.state),
+    ),
+}

@@ -1,0 +1,101 @@
+"""The branches of devices other than a CPU, taken on a CPU, give what the CPU's branches give."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers.traceable import CASES
+
+from jaxcontact.batching import compacting_loop, platforms
+from jaxcontact.impact.sampling import by_modes, sample_in_jit
+from jaxcontact.solvers import cone_newton, scaling
+
+WORLDS = 7
+SMALL = {  # tiles of a CPU so small that a few worlds fill several
+    (compacting_loop, "_TILE"): 3,
+    (compacting_loop, "_LEFT"): 1,
+    (compacting_loop, "_FEW"): 1,
+    (scaling, "_TILE"): 3,
+    (cone_newton, "LEAST_TILE"): 3,
+    (cone_newton, "LARGEST_TILE"): 3,
+    (sample_in_jit, "tile_size"): lambda modes, platform: 8 if platforms.is_cpu(platform) else 64,
+}
+# What has loops of a length that depends on the data, and no early_exit=False: these have two branches.
+BRANCHED = {
+    "anitescu_potra",
+    "anitescu_potra in space",
+    "compliant.rollout",
+    "compliant.rollout of a robot",
+    "compliant.step",
+    "plastic",
+    "resolve in space",
+    "sample_in_jit",
+    "sample_in_jit in space",
+    "sample_in_jit with restitution",
+    "sample_in_jit, its derivative",
+    "sequential",
+    "simulate.rollout",
+    "solve_lcp",
+}
+QUICK = ("compliant.step", "sample_in_jit", "solve_lcp")
+
+
+def batched(name):
+    """A case and arguments of several worlds, whose numbers differ by up to one part in a hundred."""
+    function, arguments = CASES[name]
+    spread = 1.0 + 0.01 * np.random.default_rng(5).uniform(size=WORLDS)
+
+    def worlds(x):
+        x = jnp.asarray(x)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return jnp.stack([x] * WORLDS)
+        return x[None] * spread.reshape(-1, *(1,) * x.ndim)
+
+    return jax.vmap(function), jax.tree.map(worlds, arguments)
+
+
+def has_branches(function, arguments):
+    return "platform_index" in str(jax.make_jaxpr(function)(*arguments))
+
+
+@pytest.fixture(scope="module")
+def small_tiles():
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), value in SMALL.items():
+            patch.setattr(module, name, value)
+        jax.clear_caches()
+        yield
+    jax.clear_caches()
+
+
+@pytest.mark.slow
+def test_which_functions_have_branches(small_tiles):
+    cases = {name: batched(name) for name in CASES}
+    assert {name for name, case in cases.items() if has_branches(*case)} == BRANCHED
+    with platforms.as_elsewhere():
+        assert not any(has_branches(*cases[name]) for name in BRANCHED)
+
+
+@pytest.mark.parametrize("names", [QUICK, pytest.param(tuple(BRANCHED - {*QUICK}), marks=pytest.mark.slow)])
+def test_both_branches_agree(small_tiles, names):
+    cases = {name: batched(name) for name in sorted(names)}
+    assert all(has_branches(*case) for case in cases.values())
+    here = {name: jax.jit(function)(*given) for name, (function, given) in cases.items()}
+    with platforms.as_elsewhere():
+        elsewhere = {name: jax.jit(function)(*given) for name, (function, given) in cases.items()}
+    for name in cases:
+        for a, b in zip(jax.tree.leaves(here[name]), jax.tree.leaves(elsewhere[name]), strict=True):
+            assert a.dtype == b.dtype
+            a, b = np.asarray(a), np.asarray(b)
+            if a.dtype.kind == "f":
+                size = 1.0 + np.max(np.abs(a), initial=0.0)
+                np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-9 * size, err_msg=name)
+            else:
+                np.testing.assert_array_equal(b, a, err_msg=name)
+
+
+def test_the_switch_reaches_the_host():
+    assert by_modes.tile_size(49, "cpu") < by_modes.tile_size(49, "cuda")
+    with platforms.as_elsewhere():
+        assert by_modes.tile_size(49, "cpu") == by_modes.tile_size(49, "cuda")
+    assert platforms.is_cpu("cpu")
