@@ -39,9 +39,6 @@ WHOLE = {
     "mjx shadow hand": (MJX, "shadow_hand/scene_right.xml"),
     "mjx sensors": (MJX, "sensor/model.xml"),
     "playground h1": (PLAYGROUND, "h1/xmls/scene_mjx_feetonly.xml"),
-}
-# Joints with dry friction, which is refused: read without it.
-WITHOUT_DRY_FRICTION = {
     "playground go1": (PLAYGROUND, "go1/xmls/scene_mjx_feetonly_flat_terrain.xml"),
     "playground spot": (PLAYGROUND, "spot/xmls/scene_mjx_feetonly_flat_terrain.xml"),
     "playground g1": (PLAYGROUND, "g1/xmls/scene_mjx_feetonly_flat_terrain.xml"),
@@ -50,7 +47,6 @@ WITHOUT_DRY_FRICTION = {
 }
 # What a file has that is refused.
 REFUSED = {
-    **{name: (file, "joint '.*': frictionloss") for name, file in WITHOUT_DRY_FRICTION.items()},
     "gymnasium swimmer": ((GYMNASIUM, "swimmer.xml"), "fluid: option density or viscosity"),
     "suite swimmer": ((SUITE, "swimmer.xml"), "fluid: option density or viscosity"),
     "suite fish": ((SUITE, "fish.xml"), "fluid: .*; tendon 'fins_sym': stiffness"),
@@ -91,9 +87,3 @@ def compiled(file):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what MuJoCo calls old
         return spec.compile()
-
-
-def without_dry_friction(mj):
-    """The same robot, its joints without dry friction."""
-    mj.dof_frictionloss[:] = 0.0
-    return mj

@@ -5,7 +5,7 @@ import warnings
 import pytest
 from helpers import package_robots
 from helpers.mujoco_mechanics import worst_errors
-from helpers.package_robots import REFUSED, WHOLE, WITHOUT_DRY_FRICTION
+from helpers.package_robots import REFUSED, WHOLE
 
 import jaxcontact as jc
 from jaxcontact.io.mjcf import IgnoredOptionWarning
@@ -20,12 +20,9 @@ def loaded(mj):
         return jc.load_mjcf(mj)
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *WITHOUT_DRY_FRICTION])
+@pytest.mark.parametrize("name", WHOLE)
 def test_mechanics_equal_those_of_mujoco(name, rng):
-    if name in WHOLE:
-        mj = package_robots.compiled(WHOLE[name])
-    else:
-        mj = package_robots.without_dry_friction(package_robots.compiled(WITHOUT_DRY_FRICTION[name]))
+    mj = package_robots.compiled(WHOLE[name])
     model = loaded(mj)
     assert model.system.structure.num_velocities == mj.nv
     assert model.system.num_controls == mj.nu or mj.nu == 0

@@ -60,7 +60,8 @@ class ImpactInfo(Record):
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
         energy_ratio: kinetic energy after / before; 1 where there is none.
         num_solves: steps or single impacts taken.
-        complete: whether every solution was a candidate.
+        complete: whether every solution was a candidate, redundant contacts aside: a solution that needs
+            all of several contacts with dependent normals may be missing.
     """
 
     status: jax.Array

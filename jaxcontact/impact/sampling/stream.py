@@ -19,6 +19,7 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.batching import all_cores
 from jaxcontact.impact.laws import routh
+from jaxcontact.impact.laws.contact_enumeration import is_redundant
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.sampling.density import Shaped
@@ -47,7 +48,8 @@ class ImpactSamples(Record):
         residual: (n,) worst residual of any step, as in `ImpactInfo`.
         path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
             repeat v_plus.
-        complete: whether all solutions of every step were candidates.
+        complete: whether all solutions of every step were candidates: with "all", unless contacts are
+            redundant (their normals depend on one another), where one that needs all of them may be missing.
         independent: whether the samples are independent draws of one distribution: made with a `key`, and
             not with "visited", where a sample depends on the modes that earlier ones met.
     """
@@ -103,7 +105,7 @@ class Stream:
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v, v)))
         self.enumerates = self.collides and selection != "lemke"
-        self.complete = selection == "all" or not self.collides
+        self.complete = not self.collides or (selection == "all" and not is_redundant(terms))
         self.independent = (draws.independent and selection != "visited") or not self.collides
         if self.enumerates:
             self.by_modes = ByModes(

@@ -129,6 +129,20 @@ def test_complete_says_whether_all_solutions_were_candidates(gait):
     assert [gait(20, selection=s).complete for s in ("all", "visited", "lemke")] == [True, False, False]
 
 
+def test_redundant_contacts_are_not_said_to_be_complete():
+    """Three points of a bar on the ground: no mode with a unique impulse has all of them at rest."""
+    at = jnp.array([-1.0, 0.2, 1.0])
+    normals = jnp.stack([jnp.zeros(3), jnp.ones(3), at], axis=1)
+    terms = jc.ContactTerms(
+        M=jnp.diag(jnp.array([1.0, 1.0, 0.3])), J_n=normals, J_t=jnp.tile(jnp.array([1.0, 0.0, 0.1]), (3, 1, 1)),
+        phi=jnp.zeros(3), mu=jnp.full(3, 0.5), active=jnp.ones(3, bool),
+    )  # fmt: skip
+    two = terms.replace(active=jnp.array([True, False, True]))
+    v = jnp.array([0.3, -1.0, 0.2])
+    assert not sample(terms, v, step=0.5, max_steps=8, num_samples=4).complete
+    assert sample(two, v, step=0.5, max_steps=8, num_samples=4).complete
+
+
 @pytest.mark.float32
 def test_shapes_and_dtypes(gait):
     samples = gait(16, keep_path=True)
