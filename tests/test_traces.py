@@ -12,11 +12,23 @@ from helpers import ess_systems
 from helpers.signatures import public_names, rooms
 
 import jaxcontact as jc
-from jaxcontact import compliant, ess, geometry, impact, joints, mechanics, optimize, rotations, stability
+from jaxcontact import (
+    compliant,
+    ess,
+    geometry,
+    impact,
+    joints,
+    mechanics,
+    optimize,
+    rotations,
+    stability,
+    terms,
+)
 from jaxcontact.compliant.step import assemble
 
 BLOCK, CHEETAH = jc.models.rocking_block(), jc.models.half_cheetah()
 GAIT, GAIT_PARAMS, GAIT_FREE = jc.gaits.hopper()
+SPHERES = jc.models.sphere_stack(3)
 EVENTS = ess_systems.HOPPER
 COMPLIANT = jc.simulate.Compliant()
 
@@ -25,11 +37,10 @@ COMPLIANT = jc.simulate.Compliant()
 def numbers():
     """All that the calls below take, by name."""
     params = BLOCK.params.replace(law=compliant.Law(stiffness=jnp.array(1e4), damping=jnp.array(30.0)))
-    terms = jc.contact_terms(BLOCK.system, BLOCK.params, BLOCK.state)
     return {
         "params": params,
         "state": BLOCK.state,
-        "terms": terms,
+        "terms": jc.contact_terms(BLOCK.system, BLOCK.params, BLOCK.state),
         "caps": jnp.full((4, 2), 0.3),
         "controls": jnp.ones((2, 3)),
         "states": jax.tree.map(lambda leaf: jnp.stack([leaf, 1.01 * leaf, 1.02 * leaf]), BLOCK.state),
@@ -43,6 +54,7 @@ def numbers():
         "biped": stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6),
         "gait": (GAIT_PARAMS, GAIT_FREE),
         "events": (ess_systems.HOPPER_PARAMS, jnp.array([1.0, -1.0])),
+        "spheres": SPHERES.state,
         "crossed": jnp.array([False, True]),
     }
 
@@ -142,6 +154,9 @@ CALLS = {
         n["terms"], n["state"].v, n["caps"][0], pick=n["scalar"]
     ),
     impact.routh_step_all: lambda n: impact.routh_step_all(n["terms"], n["state"].v, n["caps"][0]),
+    impact.sample_in_jit: lambda n: impact.sample_in_jit(
+        n["terms"], n["state"].v, jax.random.key(0), step=n["scalar"], max_steps=2, num_samples=4
+    ),
     impact.sequential: law(impact.sequential, order=(0, 1), max_impacts=4),
     joints.ball: plain(joints.ball, "pose", "vector", "pose", "vector"),
     joints.distance: plain(joints.distance, "pose", "vector", "pose", "side", "scalar"),
@@ -155,6 +170,7 @@ CALLS = {
     rotations.exp_jacobian: plain(rotations.exp_jacobian, "vector"),
     rotations.exp_jacobian_inverse: plain(rotations.exp_jacobian_inverse, "vector"),
     rotations.planar_matrix: plain(rotations.planar_matrix, "scalar"),
+    rotations.quaternion_conjugate: plain(rotations.quaternion_conjugate, "quaternion"),
     rotations.quaternion_exp: plain(rotations.quaternion_exp, "vector"),
     rotations.quaternion_log: plain(rotations.quaternion_log, "quaternion"),
     rotations.quaternion_matrix: plain(rotations.quaternion_matrix, "quaternion"),
@@ -170,6 +186,10 @@ CALLS = {
     stability.impact: lambda n: stability.impact(n["biped"], n["vector"], 0),
     stability.is_ambiguous: plain(stability.is_ambiguous, "biped"),
     stability.is_equilibrium: plain(stability.is_equilibrium, "biped"),
+    terms.contact_gaps: placed(terms.contact_gaps),
+    terms.contact_velocities: placed(terms.contact_velocities, jnp.ones(9)),
+    terms.nearest_terms: robot(terms.nearest_terms, 2),
+    terms.rows_by_body: lambda n: terms.rows_by_body(SPHERES.system, SPHERES.params, n["spheres"]),
 }  # fmt: skip
 NAMES = {f"{function.__module__}.{function.__name__}": function for function in CALLS}
 # Functions of the host: they draw, read or write files, loop until a tolerance is met, or take no numbers.
@@ -185,7 +205,7 @@ HOST = {
     optimize.gait, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
     jc.simulate.run, stability.certified_end, stability.certify, stability.chart, stability.check,
     stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient,
-    stability.motion_path,
+    stability.motion_path, terms.kept_by_body,
 }  # fmt: skip
 
 

@@ -56,10 +56,11 @@ def same_motion(found, expected):
     np.testing.assert_allclose(found.impulse, expected.impulse, rtol=0, atol=1e-9)
     count = int(expected.impacts.count)
     assert int(found.impacts.count) == count > 0
+    # A chatter ends with speeds so small that rounding of the gaps moves the times of impact.
     chex.assert_trees_all_close(
         *(jax.tree.map(lambda x: x[:count], x.impacts.replace(count=x.impacts.t)) for x in (found, expected)),
         rtol=0,
-        atol=1e-12,
+        atol=1e-8,
     )
     assert np.all(np.isnan(found.impacts.t[count:]))
     assert found.notes == expected.notes

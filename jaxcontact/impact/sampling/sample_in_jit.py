@@ -67,8 +67,8 @@ def sample_in_jit(
         max_steps: N, the largest number of steps (static).
         num_samples: n, how many samples (static).
         selection: "all": uniform among the distinct solutions of each step (planar, nc <= 5; in space as
-            `sample`). "lemke": the
-            one that pivoting finds. See `sample`, whose "visited" learns on the host and is not offered here.
+            `sample`). "lemke": the one that pivoting finds. See `sample`, whose "visited" learns on the host
+            and is not offered here.
         restitution: e, a number or (nc,) in 0..1, see `resolve`. 0 or None: inelastic.
         num_directions: sides of the friction cone in space; no effect in the plane.
 
