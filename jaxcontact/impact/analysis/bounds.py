@@ -48,10 +48,6 @@ def step_bound(
     Theorem 8 with its constants kept: the printed (78), (79) bound |r|* by |r|_2 / sqrt(sigma), r . v by
     its size, and round a dimensional speed up to a whole number. It holds for every choice among solutions.
 
-    Measured at the models' own settings, probability 1e-3: rocking block 48 (printed constants 127; largest
-    of 4096 samples 6), compass gait 54 (1099; 9), box and wall 41 (87; 5), RAMone 51 (2055; 8), disk stack
-    182 (349; 7 of 512).
-
     Args:
         terms: contact terms.
         v: (nv,) velocity before the impact.

@@ -140,10 +140,9 @@ def sample(
     share on its local devices. Each returns all samples, the same bits as in one process; with `reduce`
     each accumulates over its own share only, and `progress` counts that. The devices of a process work
     without `jax.sharding`, one thread each on separate chunks: a sample is computed by one device and none
-    waits for another. The kernel in `shard_map` over two CPU devices gave the same bits at the same speed.
+    waits for another.
 
-    In memory a run needs its output and, as measured with 2^20 to 2^22 samples, 2 % of it more; with `reduce`
-    or a checkpoint memory does not grow.
+    In memory a run needs little more than its output; with `reduce` or a checkpoint memory does not grow.
 
     Raises:
         ValueError, TypeError: bad terms or v (as `anitescu_potra`), step not positive and finite,
