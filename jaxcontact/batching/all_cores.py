@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxcontact.batching import platforms
 
 # Compiler options of programs that are long sums over lanes: vectors as wide as the CPU has, where XLA's
-# default is half of AVX-512. A fifth of the time less, the same bits.
+# default is half of AVX-512. The bits stay the same.
 WIDE = {"xla_cpu_prefer_vector_width": 512}
 
 

@@ -109,9 +109,7 @@ def step(
         state: where it starts.
         tau: (nv,) generalized forces beside gravity and the forces of the system; of a robot with actuators
             its controls (nu,).
-        dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m. In single
-            precision up to 2 % of random, redundant frictional problems end with MAX_ITERS (double: 0.2 %);
-            in the others momenta balance to 4e-4 (double: 1e-9).
+        dt: s; 1e-8 to 0.1 tested with stiffness up to 1e15 N/m and damping up to 1e12 N s/m.
         cone: "associated", "staggered", "pyramid", or "coupled" with "min_norm"; see `solve`.
         formulation: "complementary", or "min_norm" for the paper's programs.
         solver: limits of the search.

@@ -155,10 +155,8 @@ def net_bound(
     the contact modes: a = max |dv'/dv|_M and b = max |dv'/dcap|_M over modes whose region has an
     interior give L = b sqrt(sum_{k<N} a^(2k)), below the L^N of the paper's Theorem 9.
 
-    What was found: one contact and one step, where everything is known, obeys the bound. At the models' own
-    settings it is vacuous: for a net of 1 % of the speed before, the rocking block (20 dimensions, and
-    constants that multiply over ten steps) would need 10^195 samples, the box at the wall 10^62. It does not
-    apply to the compass gait, RAMone and the disk stack, where steps have several outcomes.
+    One contact and one step, where everything is known, obeys the bound. At the models' own settings it asks
+    for more samples than there can be, and it does not apply where steps have several outcomes.
     `coverage` says what samples do show.
 
     Args:

@@ -61,8 +61,7 @@ _SPREAD = 5.0  # random covering vectors lie in exp(-5), ..., exp(5): narrower o
 def random_cover(space: ContactSpace, directions: np.ndarray, pick: jax.Array) -> jax.Array:
     """A covering vector (n,) for the impact problem with a cap, drawn from `pick` alone; ones if that is 0.
 
-    Which solution Lemke's method finds depends on it. On a compass gait with a lateral coordinate a
-    quarter of the steps find another outcome than with ones; the box dropped flat has one outcome.
+    Which solution Lemke's method finds depends on it, where there are several.
     """
     size = space.mu.shape[0] * (directions.shape[0] + 3)
     bits = jax.lax.bitcast_convert_type(pick.astype(jnp.float32), jnp.uint32)
