@@ -15,7 +15,12 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
-from jaxcontact.impact.laws.contact_enumeration import check_enumeration, mode_table
+from jaxcontact.impact.laws.contact_enumeration import (
+    check_enumeration,
+    mode_table,
+    of_contacts,
+    touching_contacts,
+)
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -122,7 +127,8 @@ def anitescu_potra_all(
     """Every distinct post-impact velocity of the simultaneous law, by enumerating contact modes.
 
     Exhaustive for up to five contacts in the plane; in space for up to four whose friction cone has four
-    sides, three with eight. Outcomes closer than 1e-7 |v|_M are one.
+    sides, three with eight. Of more candidates only the active contacts count, outside of jit. Outcomes
+    closer than 1e-7 |v|_M are one.
 
     Args:
         terms: contact terms, nc contacts.
@@ -144,6 +150,9 @@ def anitescu_potra_all(
     Derivative: as `anitescu_potra`, of each outcome.
     """
     inputs.check(terms, v)
+    touching = touching_contacts(terms, num_directions)
+    if touching is not None:
+        terms = of_contacts(terms, touching)
     check_enumeration(terms, num_directions, "anitescu_potra_all")
     found = _anitescu_potra_all(terms, v, num_directions)
     return found if with_info else found[:2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.contact_space import ContactSpace, friction_directions
 from jaxcontact.solvers import contact_modes, polyhedral_modes
 from jaxcontact.terms import ContactTerms
@@ -35,6 +36,25 @@ def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> No
         f"{what}: contact modes are enumerated for {offer}, got {case}; "
         'use selection="lemke" (one solution per step, by pivoting), or leave contacts out'
     )
+
+
+def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | None:
+    """Indices of the active contacts, where they can be enumerated and all candidates cannot; else None.
+
+    A robot has many more candidate contacts than touch. The others carry no impulse, and are left out. None
+    under tracing, where it is not known which are active.
+    """
+    nc, nt = jnp.shape(terms.J_t)[:2]
+    if enumerable(nc, nt, num_directions) or not is_concrete(terms.active):
+        return None
+    touching = np.flatnonzero(np.asarray(terms.active))
+    return touching if touching.size and enumerable(touching.size, nt, num_directions) else None
+
+
+def of_contacts(terms: ContactTerms, index: np.ndarray) -> ContactTerms:
+    """The terms of some of the contacts."""
+    rows = {name: getattr(terms, name)[index] for name in ("J_n", "J_t", "phi", "mu", "active")}
+    return terms.replace(**rows)
 
 
 def is_redundant(terms: ContactTerms) -> bool:

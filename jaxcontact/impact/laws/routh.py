@@ -19,7 +19,12 @@ from jax import lax
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.anitescu_potra import OutcomesInfo, all_outcomes
-from jaxcontact.impact.laws.contact_enumeration import check_enumeration, mode_table
+from jaxcontact.impact.laws.contact_enumeration import (
+    check_enumeration,
+    mode_table,
+    of_contacts,
+    touching_contacts,
+)
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -194,6 +199,9 @@ def routh_step_all(
     """
     inputs.check(terms, v)
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
+    touching = touching_contacts(terms, num_directions)
+    if touching is not None:
+        terms, impulse_max = of_contacts(terms, touching), jnp.asarray(impulse_max)[touching]
     check_enumeration(terms, num_directions, "routh_step_all")
     found = _routh_step_all(terms, v, impulse_max, num_directions)
     return found if with_info else found[:2]

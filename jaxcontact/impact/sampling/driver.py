@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
-from jaxcontact.impact.laws.contact_enumeration import check_enumeration
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration, of_contacts, touching_contacts
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
 from jaxcontact.impact.sampling.density import Density, shaped
@@ -103,11 +103,10 @@ def sample(
         seed: of the scrambled Sobol points of dimension N (nc + 1).
         restitution: e, a number or (nc,) in 0..1, Stronge's energetic coefficient: steps then also let
             contacts push that were compressed, see `resolve`. 0 or None: inelastic, with the same bits. An
-            impact takes about twice the steps: 4.6 instead of 2.5 for the rocking block at e = 1, 4.7
-            instead of 2.3 for the compass gait, and 4.7 instead of 2.7 for the box in space.
-        selection: "all": uniform among the distinct solutions of each step, found by enumerating
-            contact modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four
-            contacts take some seconds to begin). "visited": the same among the modes that earlier samples
+            impact takes about twice the steps.
+        selection: "all": uniform among the distinct solutions of each step, found by enumerating contact
+            modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four contacts
+            take some seconds to begin; of more candidates those that are active). "visited": the same among the modes that earlier samples
             met, much faster for many contacts; a sample with a step whose valid modes are not among the
             sets that earlier samples found complete goes on from there with "all". "lemke": the
             one solution that pivoting finds. Where steps have several solutions it misses whole
@@ -172,6 +171,11 @@ def sample(
     v = jnp.asarray(v)
     steps = jnp.broadcast_to(jnp.asarray(sizes, v.dtype), (nc,))
     e = energetic_restitution.check(terms, restitution)
+    touching = None if selection == "lemke" else touching_contacts(terms, num_directions)
+    places = None if touching is None else (touching, nc)
+    if touching is not None:
+        terms, steps, nc = of_contacts(terms, touching), steps[touching], touching.size
+        e = None if e is None else e[touching]
     if selection != "lemke":
         check_enumeration(terms, num_directions, f'selection="{selection}"')
     if chunk is not None:
@@ -192,6 +196,7 @@ def sample(
         num_directions=num_directions,
         devices=devices,
         restitution=e,
+        places=places,
     )
     if checkpoint is None:
         chunks = stream.chunks(total, size, share=share, exchange=processes.union)

@@ -96,11 +96,12 @@ class Stream:
         num_directions: int = 8,
         devices: Sequence[jax.Device] | None = None,
         restitution: jax.Array | None = None,
+        places: tuple[np.ndarray, int] | None = None,
     ) -> None:
         self.terms, self.v, self.draws, self.step = terms, v, draws, step
         self.max_steps, self.keep_path = max_steps, keep_path
         self.selection, self.num_directions = selection, num_directions
-        self.restitution = restitution
+        self.restitution, self.places = restitution, places
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v, v)))
@@ -223,11 +224,17 @@ class Stream:
             return Chunk(begin, end, samples, NO_FACTS)
         results, facts = self.by_modes.resolve(numbers, draws, known, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
+        if self.places is not None:
+            index, count = self.places
+            whole = np.zeros((end - begin, count, samples.impulse.shape[2]), samples.impulse.dtype)
+            whole[:, index] = samples.impulse
+            samples = samples.replace(impulse=whole)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
 
     def unmoved(self, n: int) -> ImpactSamples:
         """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
         nc, nt, nv = self.terms.J_t.shape
+        nc = nc if self.places is None else self.places[1]
         v = np.asarray(self.v)
         arrays: dict[str, Any] = {
             "v_plus": np.broadcast_to(v, (n, nv)),

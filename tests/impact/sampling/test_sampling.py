@@ -129,6 +129,42 @@ def test_complete_says_whether_all_solutions_were_candidates(gait):
     assert [gait(20, selection=s).complete for s in ("all", "visited", "lemke")] == [True, False, False]
 
 
+def with_far_contacts(terms, number):
+    """The same with candidates that do not touch, before, between and behind those that do."""
+    nc = terms.phi.size
+    place = np.linspace(1, number + nc - 2, nc).round().astype(int)
+
+    def spread(rows, fill):
+        whole = jnp.full((number + nc, *rows.shape[1:]), fill, rows.dtype)
+        return whole.at[place].set(rows)
+
+    rows = {name: spread(getattr(terms, name), fill) for name, fill in
+            {"J_n": 0.3, "J_t": 0.2, "phi": 0.5, "mu": 0.4, "active": False}.items()}  # fmt: skip
+    return terms.replace(**rows), place
+
+
+def test_of_many_candidates_those_that_touch_are_sampled(gait):
+    """A robot has dozens of candidate contacts, of which a few touch: no other draws, no other outcomes."""
+    terms, place = with_far_contacts(gait.terms, 6)
+    settings = {"step": gait.model.step, "max_steps": gait.model.max_steps, "num_samples": 32}
+    many, few = (sample(each, gait.v, restitution=0.3, **settings) for each in (terms, gait.terms))
+    np.testing.assert_array_equal(many.v_plus, few.v_plus)
+    np.testing.assert_array_equal(many.impulse[:, place], few.impulse)
+    assert many.complete and not np.any(np.delete(many.impulse, place, axis=1))
+    every, valid = jc.impact.anitescu_potra_all(terms, gait.v)
+    np.testing.assert_allclose(
+        every[valid],
+        np.array(jc.impact.anitescu_potra_all(gait.terms, gait.v)[0])[: int(valid.sum())],
+        atol=1e-12,
+    )
+    caps = jnp.full(terms.phi.size, 0.2)
+    every, valid = jc.impact.routh_step_all(terms, gait.v, caps)
+    some, right = jc.impact.routh_step_all(gait.terms, gait.v, caps[:2])
+    np.testing.assert_allclose(every[valid], some[right], atol=1e-12)
+    none = sample(terms, jnp.zeros_like(gait.v), **settings)
+    assert none.impulse.shape == many.impulse.shape
+
+
 def test_redundant_contacts_are_not_said_to_be_complete():
     """Three points of a bar on the ground: no mode with a unique impulse has all of them at rest."""
     at = jnp.array([-1.0, 0.2, 1.0])
