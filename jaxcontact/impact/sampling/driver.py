@@ -106,12 +106,12 @@ def sample(
             impact takes about twice the steps.
         selection: "all": uniform among the distinct solutions of each step, found by enumerating contact
             modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four contacts
-            take some seconds to begin; of more candidates those that are active). "visited": the same among the modes that earlier samples
-            met, much faster for many contacts; a sample with a step whose valid modes are not among the
-            sets that earlier samples found complete goes on from there with "all". "lemke": the
-            one solution that pivoting finds. Where steps have several solutions it misses whole
-            families of outcomes. The only one for more contacts; in space the covering
-            vector of Lemke's method is random in every step, which finds others too, with shares of its own.
+            take some seconds to begin; of more candidates those that are active). "visited": the same among
+            the modes that earlier samples met, much faster for many contacts; a sample with a step whose
+            valid modes are not among the sets that earlier samples found complete goes on from there with
+            "all". "lemke": the one solution that pivoting finds. Where steps have several solutions it
+            misses whole families of outcomes. The only one for more contacts; in space the covering vector of
+            Lemke's method is random in every step, which finds others too, with shares of its own.
         key: a JAX random key; draws are then independent instead of quasi-random, `seed` is ignored.
         density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)
             fractions of `step` in [0, 1], traceable by JAX; `lambda x: x**2` prefers small impulses. What
