@@ -356,8 +356,9 @@ def _resolve(
         v, impulse, status, worst, count, stored = carry
         needed = jnp.any(approaching(space, v, slowest)) if until_separated else jnp.array(True)
         cap, pick, known = draw
-        found = _step(space, table, directions, v, cap, pick, needed, known, early_exit)
-        v_next, change, misfit, solver = found
+        v_next, change, misfit, solver = _step(
+            space, table, directions, v, cap, pick, needed, known, early_exit
+        )
         solver = solver | residual_status(misfit)
         # If no contact approaches at all, v stays, but what rests stays at rest to first order.
         held = v_next - v

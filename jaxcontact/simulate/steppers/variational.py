@@ -12,7 +12,7 @@ from jaxcontact.arguments import check_count
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.stepper import StepperInfo
-from jaxcontact.simulate.variational.event_loop import Memory, MotionChoice, MotionNumbers, start_of
+from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers, start_of
 from jaxcontact.simulate.variational.integrator import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
 
@@ -51,7 +51,9 @@ class Variational(Record):
         if self.impact is not None:
             object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
-    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> Memory:
+    def init(
+        self, system: System, params: Params, state: State, key: jax.Array | None = None
+    ) -> MotionMemory:
         """What the stepper remembers of impacts: none.
 
         Raises:
@@ -71,10 +73,10 @@ class Variational(Record):
         params: Params,
         state: State,
         tau: jax.Array,
-        memory: Memory,
+        memory: MotionMemory,
         *,
         dt: jax.Array,
-    ) -> tuple[State, Memory, StepperInfo]:
+    ) -> tuple[State, MotionMemory, StepperInfo]:
         """One step; the residual is how much another iteration of Newton's method changes a velocity."""
         dtype = state.q.dtype
         dt, restitution, zeno = (

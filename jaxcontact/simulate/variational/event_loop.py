@@ -64,7 +64,7 @@ class MotionNumbers(NamedTuple):
     controls: jax.Array | None  # (T, nu)
 
 
-class Memory(NamedTuple):
+class MotionMemory(NamedTuple):
     """What a motion remembers of its impacts.
 
     Attributes:
@@ -109,7 +109,7 @@ class Run(NamedTuple):
     """
 
     trajectory: Trajectory
-    memory: Memory
+    memory: MotionMemory
     pieces: Pieces
     num_pieces: jax.Array
     ends: jax.Array
@@ -127,7 +127,7 @@ class _TimeStep(NamedTuple):
     unused: Pieces
 
 
-def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: Memory) -> ImpactSetting:
+def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory) -> ImpactSetting:
     """How the impacts of a motion go that remembers the ones before."""
     return ImpactSetting(
         numbers.restitution, numbers.zeno, memory.key, memory.number, choice.order, numbers.law
@@ -141,7 +141,9 @@ def start_of(system: System, params: Params, state: State) -> Node:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def run(system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: Memory) -> Run:
+def run(
+    system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: MotionMemory
+) -> Run:
     """The motion over `num_steps` steps of dt.
 
     Derivative: none; see `replay`.
@@ -191,7 +193,7 @@ def run(system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNu
     (_, last, impacts, pieces, count), rows = lax.scan(body, begin, (steps, numbers.controls))
     states, info, ends = rows
     trajectory = motion_record(State(q=start.q, v=start.v, t=start.t), start.closed, states, info, impacts)
-    return Run(trajectory, Memory(memory.key, last, memory.number + impacts.count), pieces, count, ends)
+    return Run(trajectory, MotionMemory(memory.key, last, memory.number + impacts.count), pieces, count, ends)
 
 
 def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:

@@ -20,7 +20,7 @@ from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.event_loop import Memory, MotionChoice, MotionNumbers
+from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers
 from jaxcontact.simulate.variational.replay import motion
 
 
@@ -120,10 +120,10 @@ def check_motion(
     warn_if_single(state.q.dtype, "`variational`")
 
 
-def no_memory(system: System, state: State, key: jax.Array | None) -> Memory:
+def no_memory(system: System, state: State, key: jax.Array | None) -> MotionMemory:
     """What is remembered before the first impact."""
     never = jnp.full(system.structure.num_contacts, -jnp.inf, state.q.dtype)
-    return Memory(key=key, last=never, number=jnp.int32(0))
+    return MotionMemory(key=key, last=never, number=jnp.int32(0))
 
 
 def _check_numbers(system: System, params: Params, state: State, restitution: Any, zeno: Any) -> None:

@@ -20,8 +20,8 @@ from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_ste
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, UNUSED, Pieces
 from jaxcontact.simulate.variational.event_loop import (
     ImpactSetting,
-    Memory,
     MotionChoice,
+    MotionMemory,
     MotionNumbers,
     Run,
     impact,
@@ -34,8 +34,8 @@ from jaxcontact.simulate.variational.event_loop import (
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def motion(
-    system: System, choice: MotionChoice, numbers: MotionNumbers, memory: Memory
-) -> tuple[Trajectory, Memory]:
+    system: System, choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory
+) -> tuple[Trajectory, MotionMemory]:
     """The motion over `num_steps` steps of dt, and what it remembers of its impacts.
 
     Derivative: that of `replay`; NaN where there are more than `max_impacts` impacts.

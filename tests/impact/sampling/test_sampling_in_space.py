@@ -54,6 +54,25 @@ def test_samples_are_those_of_resolve(restitution):
     assert np.array_equal(found.num_solves, info.num_solves)
 
 
+def test_the_sampler_inside_jit_makes_the_same_samples():
+    """And differentiates them: along v against central differences, where no mode changes."""
+    terms, v, step = edge_of_box()
+    key = jax.random.key(3)
+    settings = {"step": step, "max_steps": STEPS, "num_samples": 16, "num_directions": 4}
+    found = sample(terms, v, key=key, **settings)
+
+    def outcomes(v):
+        return jc.impact.sample_in_jit(terms, v, key, **settings)[0]
+
+    np.testing.assert_allclose(jax.jit(outcomes)(v), found.v_plus, rtol=0, atol=1e-12)
+    along = jnp.array([0.3, -0.2, 0.1, 0.4, -0.1, 0.2])
+    _, slopes = jax.jit(lambda v: jax.jvp(outcomes, (v,), (along,)))(v)
+    h = 1e-6
+    differences = (jax.jit(outcomes)(v + h * along) - jax.jit(outcomes)(v - h * along)) / (2 * h)
+    close = np.abs(slopes - differences).max(axis=1) < 1e-6
+    assert close.mean() > 0.8  # the others change modes within the difference
+
+
 def test_visited_is_all_but_for_few_steps():
     terms, v, step = edge_of_box()
     settings = {"step": step, "max_steps": STEPS, "num_samples": 8192, "num_directions": 4}
