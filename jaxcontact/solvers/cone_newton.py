@@ -257,5 +257,5 @@ def solve_cone_program(
     program, start = lax.stop_gradient((program, start))
     one = functools.partial(_minimise, max_iters=max_iters, early_exit=early_exit)
     many = functools.partial(_minimise_many, max_iters=max_iters) if early_exit else jax.vmap(one)
-    found: ConeSolution = batch_first(one, many, program, start)
-    return found
+    solution: ConeSolution = batch_first(one, many, program, start)
+    return solution

@@ -148,18 +148,18 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
     slope_n, slope_t, *_ = split(slope, singles, nc)
     mu = jnp.broadcast_to(program.mu, normal.shape)
     if program.bound is None and not program.coulomb:
-        found, block = cones.project_friction(normal, tangent, slope_n, slope_t, mu, program.pyramid)
+        contact_forces, block = cones.project_friction(normal, tangent, slope_n, slope_t, mu, program.pyramid)
     else:
         pushed, stiff = jnp.maximum(normal, 0.0), jnp.where(normal > 0, slope_n, 0.0)
         bound = mu * pushed if program.bound is None else jnp.broadcast_to(program.bound, normal.shape)
         rubbed, inner, along = cones.clip_friction(tangent, slope_t, bound)
-        found = [pushed, *rubbed]
+        contact_forces = [pushed, *rubbed]
         zero = jnp.zeros_like(normal)
         coupling = [mu * a * stiff if program.coulomb else zero for a in along]
         block = [[stiff] + [zero] * len(tangent)] + [
             [c, *row] for c, row in zip(coupling, inner, strict=True)
         ]
-    return Response(jnp.concatenate([*p, *found]), slope, scalar, block)
+    return Response(jnp.concatenate([*p, *contact_forces]), slope, scalar, block)
 
 
 def split(rows: jax.Array, singles: int, nc: int) -> list[jax.Array]:

@@ -226,8 +226,8 @@ def _by_sweeps(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax
     lowest = [next_outcome(jnp.full_like(merge, -jnp.inf))]
     for _ in range(_SWEEPS):
         lowest.append(next_outcome(lowest[-1] + merge))
-    found = [jnp.isfinite(low).astype(jnp.int32) for low in lowest[:-1]]
-    count = functools.reduce(jnp.add, found)
+    present = [jnp.isfinite(low).astype(jnp.int32) for low in lowest[:-1]]
+    count = functools.reduce(jnp.add, present)
 
     def count_on() -> jax.Array:
         def sweep(carry: Any) -> Any:

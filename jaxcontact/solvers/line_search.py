@@ -49,11 +49,11 @@ def line_search(
     searching = live & (slope > enough)
     first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, response.p, searching)
 
-    found = bounded_loop(
+    end = bounded_loop(
         lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1],
         search,
         first,
         most=SEARCH_STEPS,
         early_exit=early_exit,
     )
-    return found[1], found[-2]
+    return end[1], end[-2]

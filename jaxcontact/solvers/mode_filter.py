@@ -100,7 +100,7 @@ def rows_of(table: contact_modes.ModeMaps) -> Rows:
     return Rows(**arrays, regular=table.regular)
 
 
-def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> jax.Array:
+def possible(sieve: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> jax.Array:
     """(K,) bool, whether at some live x (L, tile) no telling form of the mode is clearly below -limit."""
     # In units of limit nothing under- or overflows where it matters; NaN rules nothing out.
     single = jnp.where(live[None], x / limit, 0.0).astype(jnp.float32)
@@ -108,49 +108,49 @@ def possible(these: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> j
     rounding = 4.0 * x.shape[0] * float(jnp.finfo(jnp.float32).eps)
 
     def of_block(k: jax.Array, maybe: jax.Array) -> jax.Array:
-        telling = lax.dynamic_index_in_dim(these.telling, k, keepdims=False)
+        telling = lax.dynamic_index_in_dim(sieve.telling, k, keepdims=False)
         worst = jnp.zeros((), jnp.float32)
         for form in telling:
             slack = rounding * contact_modes.apply(jnp.abs(form), size)
             worst = jnp.minimum(worst, contact_modes.apply(form, single) + slack[:, None])
-        regular = lax.dynamic_index_in_dim(these.blocks, k, keepdims=False)
-        found = ~(worst < -1.0) & live[None] & regular[:, None]
-        return lax.dynamic_update_slice_in_dim(maybe, found, k * BLOCK, 0)
+        regular = lax.dynamic_index_in_dim(sieve.blocks, k, keepdims=False)
+        passed = ~(worst < -1.0) & live[None] & regular[:, None]
+        return lax.dynamic_update_slice_in_dim(maybe, passed, k * BLOCK, 0)
 
     # What comes out of a loop is computed once, what goes on in it once for each of eight lanes.
-    nothing = jnp.zeros((these.rows.regular.shape[0], x.shape[1]), bool)
-    return any_lane(lax.fori_loop(0, these.count, of_block, nothing))
+    nothing = jnp.zeros((sieve.rows.regular.shape[0], x.shape[1]), bool)
+    return any_lane(lax.fori_loop(0, sieve.count, of_block, nothing))
 
 
-def scores(these: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
+def scores(rows: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
     """(Q, *batch), the scores of the modes index[:count] of Q where they are valid, elsewhere inf.
 
     Valid as `modes.evaluate(table, x) <= limit`; index (Q,).
     """
     size = min(_LEFT, index.shape[0])
 
-    def of_some(k: jax.Array, found: jax.Array) -> jax.Array:
+    def of_some(k: jax.Array, scored: jax.Array) -> jax.Array:
         at = k * size
         some = lax.dynamic_slice_in_dim(index, at, size)
-        forms = these.forms.at[some].get(mode="clip")
+        forms = rows.forms.at[some].get(mode="clip")
         worst = jnp.zeros((), x.dtype)
         for row in range(forms.shape[1]):
             worst = jnp.minimum(worst, contact_modes.apply(forms[:, row].T, x))
-        regular = these.regular.at[some].get(mode="fill", fill_value=False)
+        regular = rows.regular.at[some].get(mode="fill", fill_value=False)
         valid = (worst >= -limit) & regular.reshape((-1,) + (1,) * (x.ndim - 1))
-        score = contact_modes.apply(these.score.at[some].get(mode="clip").T, x)
-        return lax.dynamic_update_slice_in_dim(found, jnp.where(valid, score, jnp.inf), at, 0)
+        score = contact_modes.apply(rows.score.at[some].get(mode="clip").T, x)
+        return lax.dynamic_update_slice_in_dim(scored, jnp.where(valid, score, jnp.inf), at, 0)
 
     nothing = jnp.full((index.shape[0], *x.shape[1:]), jnp.inf, x.dtype)
     return lax.fori_loop(0, (count + size - 1) // size, of_some, nothing)
 
 
-def places(these: jax.Array, size: int) -> jax.Array:
+def places(bitmap: jax.Array, size: int) -> jax.Array:
     """(size,) int32, the numbers of those of (K,) bool that are true, ascending, then K; 32 divides K.
 
     As `jnp.nonzero`, without sums over all numbers, which are slow on a CPU: in words of 32 bits.
     """
-    bits = these.reshape(-1, 32).astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]
+    bits = bitmap.reshape(-1, 32).astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]
     words = lax.optimization_barrier(jnp.sum(bits, axis=1, dtype=jnp.uint32))
     held = lax.population_count(words).astype(jnp.int32)
     up_to = lax.optimization_barrier(jnp.cumsum(held, dtype=jnp.int32))
@@ -165,7 +165,7 @@ def places(these: jax.Array, size: int) -> jax.Array:
         left = jnp.where(above, left - low, left)
         word = jnp.where(above, word >> width, word)
         place = jnp.where(above, place + width, place)
-    return jnp.where(at < words.shape[0], place, these.shape[0])
+    return jnp.where(at < words.shape[0], place, bitmap.shape[0])
 
 
 def any_lane(valid: jax.Array) -> jax.Array:

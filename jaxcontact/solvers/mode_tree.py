@@ -74,7 +74,7 @@ def leaves(table: contact_modes.ModeMaps, delassus: jax.Array, mu: jax.Array) ->
     return Leaves(**arrays)
 
 
-def valid(these: Leaves, x: jax.Array, limit: jax.Array) -> jax.Array:
+def valid(leaves_of_modes: Leaves, x: jax.Array, limit: jax.Array) -> jax.Array:
     """(K, *batch) bool, whether no margin of the mode at x (L, *batch) is below -limit.
 
     As `modes.evaluate(table, x) <= limit` up to rounding.
@@ -85,15 +85,15 @@ def valid(these: Leaves, x: jax.Array, limit: jax.Array) -> jax.Array:
         forms, gain, response, regular = block
         # What comes out of a loop is computed once; else the compiler repeats it for each of the leaves.
         rows = list(lax.map(lambda form: contact_modes.apply(form, x), forms))
-        return _leaves(rows, gain, response, regular, these.mu, cap, limit)
+        return _leaves(rows, gain, response, regular, leaves_of_modes.mu, cap, limit)
 
-    blocks = these.forms, these.gain, these.response, these.regular
-    found = lax.map(of_block, blocks)
-    found = jnp.stack(found, axis=2).reshape(-1, *x.shape[1:])  # block, stem, leaf
-    if these.place.shape[0]:
-        loose = contact_modes.evaluate(these.loose, x) <= limit
-        found = found.at[these.place].max(loose)
-    return found
+    blocks = leaves_of_modes.forms, leaves_of_modes.gain, leaves_of_modes.response, leaves_of_modes.regular
+    accepted = lax.map(of_block, blocks)
+    accepted = jnp.stack(accepted, axis=2).reshape(-1, *x.shape[1:])  # block, stem, leaf
+    if leaves_of_modes.place.shape[0]:
+        loose = contact_modes.evaluate(leaves_of_modes.loose, x) <= limit
+        accepted = accepted.at[leaves_of_modes.place].max(loose)
+    return accepted
 
 
 def _leaves(
@@ -132,13 +132,13 @@ def _leaves(
     inverse, inverse_tt = 1.0 / (nn * tt - nt * tn), 1.0 / tt
     rest_n, rest_t = (nt * a_t - tt * a_n) * inverse, (tn * a_n - nn * a_t) * inverse
     cap_t = -(a_t + tn * cap) * inverse_tt
-    found = [worst(a_n, margins), stick(rest_n, rest_t, cap - rest_n)]
+    least_margins = [worst(a_n, margins), stick(rest_n, rest_t, cap - rest_n)]
     for sign in (1.0, -1.0):
         l_n = -a_n * (1.0 / (nn - sign * mu * nt))
-        found.append(slide(sign, l_n, jnp.minimum(cap - l_n, l_n * (1.0 / ray))))
-    found.append(stick(cap, cap_t, -(a_n + nn * cap + nt * cap_t)))
-    found += [slide(sign, cap, -(a_n + (nn - sign * mu * nt) * cap)) for sign in (1.0, -1.0)]
-    return tuple(ok[wide] & (least >= -limit) for ok, least in zip(regular, found, strict=True))
+        least_margins.append(slide(sign, l_n, jnp.minimum(cap - l_n, l_n * (1.0 / ray))))
+    least_margins.append(stick(cap, cap_t, -(a_n + nn * cap + nt * cap_t)))
+    least_margins += [slide(sign, cap, -(a_n + (nn - sign * mu * nt) * cap)) for sign in (1.0, -1.0)]
+    return tuple(ok[wide] & (least >= -limit) for ok, least in zip(regular, least_margins, strict=True))
 
 
 def _blocks(array: np.ndarray) -> np.ndarray:

@@ -81,19 +81,19 @@ def contact_impulses(
         number = jnp.where(tired, SWEEPS << (count // PATIENCE), 0)
         calm = lax.fori_loop(0, number, sweep, calm)
         lam = jnp.where(tired, calm, lam)
-        found = modes(lam)
-        equations, rhs = _equations(*fixed, *found)
+        active = modes(lam)
+        equations, rhs = _equations(*fixed, *active)
         inverse, _ = small_dense.generalized_inverse(equations)
         solved = (inverse @ rhs).reshape(nc, dim)
         # Where the modes are ambiguous and their equations singular, sweeps may be there already.
         there = tired & good(lam) & ~good(solved)
         lam = jnp.where(there, lam, solved)
-        return lam, calm, inverse, found, good(lam), count + 1
+        return lam, calm, inverse, active, good(lam), count + 1
 
     zeros = jnp.zeros_like(delassus)
     first = (guess, guess, zeros, modes(guess), jnp.array(False), jnp.int32(0))
-    lam, _, inverse, found, settled, _ = lax.while_loop(searching, improve, first)
-    equations, rhs = _equations(delassus, velocity, mu, *lax.stop_gradient(found))
+    lam, _, inverse, active, settled, _ = lax.while_loop(searching, improve, first)
+    equations, rhs = _equations(delassus, velocity, mu, *lax.stop_gradient(active))
     exact = implicit.refine(equations, rhs, lax.stop_gradient(lam).reshape(-1), inverse)
     return exact.reshape(nc, dim), settled
 

@@ -110,8 +110,8 @@ def loads(
     free = turning + (rows @ response[:, -1]).reshape(nc, dim)
     free = free.at[:, 1:].add(slip[:, 1:] / after)
     delassus = rows @ response[:, :-1]
-    found, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
-    leaves = free[:, 0] + (delassus @ found.reshape(-1)).reshape(nc, dim)[:, 0]
+    impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
+    leaves = free[:, 0] + (delassus @ impulse.reshape(-1)).reshape(nc, dim)[:, 0]
     own = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
     gross = jnp.max(jnp.abs(params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
-    return jnp.where(closed, own * found[:, 0] - leaves, 0.0), gross
+    return jnp.where(closed, own * impulse[:, 0] - leaves, 0.0), gross

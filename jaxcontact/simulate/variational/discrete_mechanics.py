@@ -239,10 +239,10 @@ def _newton(
         velocity = mean + slope @ (free - w)
         rows = slope.reshape(nc * dim, nv)
         response = inverse @ flat.T
-        found, fine = contact_impulses(
+        pushes, fine = contact_impulses(
             rows @ response, velocity, contacts.mu, contacts.closed, lax.stop_gradient(impulse)
         )
-        return free + response @ found.reshape(-1), found, fine
+        return free + response @ pushes.reshape(-1), pushes, fine
 
     def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         return free, jnp.zeros_like(impulse), jnp.array(True)
@@ -267,10 +267,10 @@ def onto_closed_contacts(
         flat = contacts.rows.reshape(nc * dim, nv)
         response = implicit.solve_spd(mass, jnp.concatenate([flat.T, p[:, None]], axis=1))
         velocity = (flat @ response[:, -1]).reshape(nc, dim)
-        found, fine = contact_impulses(
+        pushes, fine = contact_impulses(
             flat @ response[:, :-1], velocity, contacts.mu, contacts.closed, lax.stop_gradient(guess)
         )
-        return p + flat.T @ found.reshape(-1), found, fine
+        return p + flat.T @ pushes.reshape(-1), pushes, fine
 
     def alone(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         return p, jnp.zeros_like(guess), jnp.array(True)

@@ -309,8 +309,8 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     least = collision_tolerance(size.dtype) / (here.dt * size)
     value, rate, fell = events(node, search, step.phi, rate, load, load_0, least)
     fell = fell & ~(node.closed & carry.let_go)
-    following, whole, found = narrowed(search, value, rate, fell & finite, node.closed, t_end)
-    accept = whole | found | ~finite
+    following, whole, located = narrowed(search, value, rate, fell & finite, node.closed, t_end)
+    accept = whole | located | ~finite
 
     # Whose event it is: that which the last trial is nearest to, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
@@ -354,19 +354,19 @@ def _loads(
     least = collision_tolerance(none.dtype) / dt
 
     def wanted(carry: tuple[Any, ...]) -> jax.Array:
-        found, _, k = carry
-        again = (k == 1) & (searching | jnp.any(found[0] < -least))
+        pushes, _, k = carry
+        again = (k == 1) & (searching | jnp.any(pushes[0] < -least))
         return jnp.any(node.closed) & ((k == 0) | again)
 
     def find(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        found, size, k = carry
+        pushes, size, k = carry
         each = jax.tree.map(lambda x: x[k], both)
         load, gross = loads(here.system, here.params, each, node.closed, dt, guess, here.controls)
-        return found.at[k].set(load), size.at[k].set(gross), k + 1
+        return pushes.at[k].set(load), size.at[k].set(gross), k + 1
 
-    found, sizes, _ = lax.while_loop(wanted, find, start)
+    pushes, sizes, _ = lax.while_loop(wanted, find, start)
     size = jnp.where(sizes[1] > 0, sizes[1], 1.0)
-    return found[0] / size, found[1] / size, size
+    return pushes[0] / size, pushes[1] / size, size
 
 
 def land(

@@ -84,11 +84,11 @@ def narrowed(
     high = jnp.where(crossed, search.h, search.high)
     shut = (high - low <= 4.0 * eps * (jnp.abs(t_end) + high)) & ~crossed
     # One more step of Newton's method from a point on the event, for the last digits of the time.
-    found = (near & search.near) | shut
+    located = (near & search.near) | shut
     falls = suspects & (rate < 0)
     ahead = jnp.where(falls, search.h - value / jnp.where(falls, rate, -1.0), jnp.inf)
     newton = jnp.min(ahead, initial=jnp.inf)
     halved = search.tries % 8 == 7  # now and then, lest a bound stays where it is
     trial = jnp.where(near, newton, inside_or_middle(jnp.where(halved, jnp.inf, newton), low, high))
     load = jnp.where(closed, value, 0.0)
-    return EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load), whole, found
+    return EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load), whole, located

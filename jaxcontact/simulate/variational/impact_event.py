@@ -40,34 +40,34 @@ def strike(
 
     Derivative: with a `sequence` of first order, forward and reverse, as far as `law` has one.
     """
-    these = normals(terms, v)
-    rate, mu = these.rate[:, None], jnp.zeros_like(these.rate)
-    found, fine = contact_impulses(these.gram, rate, mu, these.active, jnp.zeros_like(rate))
-    stops = found[:, 0]
+    rows = normals(terms, v)
+    rate, mu = rows.rate[:, None], jnp.zeros_like(rows.rate)
+    stopping, fine = contact_impulses(rows.gram, rate, mu, rows.active, jnp.zeros_like(rate))
+    stops = stopping[:, 0]
     status = flag(~fine, Status.STALLED)
     if law is not None:
         struck = _in_turn(_struck) if sequence is None else _struck
         v_plus, impulse, said = struck(law, ~plastic, terms, v, key)
-        dead = v + these.response @ stops
+        dead = v + rows.response @ stops
         none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
         return Strike(
             jnp.where(plastic, dead, v_plus),
-            jnp.where(plastic, stops / these.size, impulse),
+            jnp.where(plastic, stops / rows.size, impulse),
             none,
             status | jnp.where(plastic, 0, said),
         )
     if sequence is None:
         # Resting contacts chatter at the level of round-off; one that a neighbour's blow leaves is faster.
-        least = 1e-2 * collision_tolerance(v.dtype) / these.size
+        least = 1e-2 * collision_tolerance(v.dtype) / rows.size
         chosen = order if isinstance(order, str) else jnp.asarray(order, jnp.int32)
-        bounces, sequence, left = reflect_while_any(these, least, chosen, MAX_REFLECTIONS)
+        bounces, sequence, left = reflect_while_any(rows, least, chosen, MAX_REFLECTIONS)
     else:
-        bounces, left = repeat_reflections(these, sequence), jnp.array(False)
-    alpha = share(these, bounces, stops, jnp.where(plastic, 0.0, restitution))
+        bounces, left = repeat_reflections(rows, sequence), jnp.array(False)
+    alpha = share(rows, bounces, stops, jnp.where(plastic, 0.0, restitution))
     impulse = alpha * bounces + (1.0 - alpha) * stops
     status = status | flag(left & ~plastic, Status.UNTERMINATED)
-    v_plus = v + these.response @ impulse
-    return Strike(v_plus, impulse / these.size, jnp.where(plastic, -1, sequence), status)
+    v_plus = v + rows.response @ impulse
+    return Strike(v_plus, impulse / rows.size, jnp.where(plastic, -1, sequence), status)
 
 
 def _struck(

@@ -40,8 +40,8 @@ def motion(
 
     Derivative: that of `replay`; NaN where there are more than `max_impacts` impacts.
     """
-    found = run(system, choice, 0, numbers, memory)
-    return found.trajectory, found.memory
+    motion_run = run(system, choice, 0, numbers, memory)
+    return motion_run.trajectory, motion_run.memory
 
 
 @motion.defjvp
@@ -49,25 +49,25 @@ def _motion_jvp(
     system: System, choice: MotionChoice, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:
     numbers, memory = primals
-    found = run(system, choice, choice.num_steps + 2 * choice.max_impacts, numbers, memory)
+    motion_run = run(system, choice, choice.num_steps + 2 * choice.max_impacts, numbers, memory)
 
     def again(numbers: MotionNumbers) -> Trajectory:
-        return replay(system, numbers, impact_setting(choice, numbers, memory), found)
+        return replay(system, numbers, impact_setting(choice, numbers, memory), motion_run)
 
     _, tangent = jax.jvp(again, (numbers,), tangents[:1])
     # What is remembered decides only which impacts are plastic.
-    remembered = tangents[1]._replace(last=jnp.zeros_like(found.memory.last))
-    return (found.trajectory, found.memory), (tangent, remembered)
+    remembered = tangents[1]._replace(last=jnp.zeros_like(motion_run.memory.last))
+    return (motion_run.trajectory, motion_run.memory), (tangent, remembered)
 
 
-def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, found: Run) -> Trajectory:
+def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recorded: Run) -> Trajectory:
     """The motion that `run` found, with the same values and a derivative.
 
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
     params, dt = numbers.params, numbers.dt
     start = start_of(system, params, numbers.state)
-    pieces, known = found.pieces, found.trajectory
+    pieces, known = recorded.pieces, recorded.trajectory
 
     def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
         node, number = carry
@@ -95,10 +95,10 @@ def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, found
     _, rows = lax.scan(one, (start, setting.first), pieces)
     room = pieces.kind.shape[0]
     # Where pieces are missing, numbers are no longer known, nor are their derivatives.
-    trust = jnp.where(found.num_pieces > room, jnp.nan, 1.0).astype(start.q.dtype)
+    trust = jnp.where(recorded.num_pieces > room, jnp.nan, 1.0).astype(start.q.dtype)
     q, v, t, pushed, *blows = (row * trust for row in rows)
     ends = (
-        jnp.concatenate([first[None], row[found.ends]])
+        jnp.concatenate([first[None], row[recorded.ends]])
         for first, row in zip((start.q, start.v, start.t), (q, v, t), strict=True)
     )
     (at,) = jnp.nonzero(pieces.kind == IMPACT, size=known.impacts.t.shape[0], fill_value=room)
@@ -128,9 +128,9 @@ def _move(
     lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
 
     def step(h: jax.Array) -> tuple[Any, ...]:
-        found = repeat_step(system, params, start, piece.w, piece.impulse, inverse, contacts, h)
-        after, second, _ = land(system, params, node, found.q, found.p, node.t + h, piece.second)
-        value = found.phi
+        step_taken = repeat_step(system, params, start, piece.w, piece.impulse, inverse, contacts, h)
+        after, second, _ = land(system, params, node, step_taken.q, step_taken.p, node.t + h, piece.second)
+        value = step_taken.phi
         if value.shape[0]:
             guess = piece.impulse / piece.h
 
@@ -138,18 +138,18 @@ def _move(
                 return loads(system, params, after, node.closed, dt, guess, controls)[0]
 
             value = lax.cond(lets_go, load, lambda: value)
-        return (after, found.impulse + second), value
+        return (after, step_taken.impulse + second), value
 
-    found, rates, value, rate = _with_rates(step, piece.h)
+    step_taken, rates, value, rate = _with_rates(step, piece.h)
     value, rate = (jnp.sum(jnp.where(piece.who, x, 0.0)) for x in (value, rate))
     event = -value / jnp.where(rate != 0, rate, 1.0)
     later = jnp.where(piece.kind == EVENT, event, t_end - node.t)
     later = later - lax.stop_gradient(later)  # zero, with the derivative of the length
-    return jax.tree.map(lambda x, by: x if x.dtype == bool else x + later * by, found, rates)
+    return jax.tree.map(lambda x, by: x if x.dtype == bool else x + later * by, step_taken, rates)
 
 
 def _with_rates(step: Any, h: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
     """Both results of `step` at h, each with its rate, which carries no derivative."""
-    (found, value), (rates, rate) = jax.jvp(step, (h,), (jnp.ones_like(h),))
-    rates = jax.tree.map(lambda x, by: x if x.dtype == bool else lax.stop_gradient(by), found, rates)
-    return found, rates, value, lax.stop_gradient(rate)
+    (values, value), (rates, rate) = jax.jvp(step, (h,), (jnp.ones_like(h),))
+    rates = jax.tree.map(lambda x, by: x if x.dtype == bool else lax.stop_gradient(by), values, rates)
+    return values, rates, value, lax.stop_gradient(rate)
