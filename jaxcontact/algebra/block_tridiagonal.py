@@ -98,8 +98,8 @@ def solve_chain(sweeps: Sweeps, rhs: jax.Array) -> jax.Array:
         return pairs.reshape(*odd_blocks.shape), None
 
     _, y = lax.scan(eliminate_even, blocks, sweeps)
-    sweep_and_rhs, _ = lax.scan(restore_even, jnp.zeros_like(blocks), (sweeps, y), reverse=True)
-    return jnp.moveaxis(sweep_and_rhs, 1, 0).reshape(-1, *rhs.shape[1:])[: rhs.shape[0]]
+    solution, _ = lax.scan(restore_even, jnp.zeros_like(blocks), (sweeps, y), reverse=True)
+    return jnp.moveaxis(solution, 1, 0).reshape(-1, *rhs.shape[1:])[: rhs.shape[0]]
 
 
 def as_blocks(x: jax.Array, size: int, fill: float = 0.0) -> jax.Array:

@@ -18,7 +18,7 @@ from jaxcontact.batching import platforms
 
 _TILE = 64  # lanes of a tile of `while_loop`
 _FEW_LEFT = 4  # a tile of `while_lanes` stops when this many lanes or fewer still run
-_STOP_BELOW = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
+_STOP_AT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
 
 
 def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], start: Any) -> Any:
@@ -50,12 +50,12 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
     count = jax.tree.leaves(lanes)[0].shape[0]
 
     def all_at_once(lanes: Any) -> Any:
-        return lax.while_loop(lambda tile_lanes: jnp.any(running(tile_lanes)), body, lanes)
+        return lax.while_loop(lambda carry: jnp.any(running(carry)), body, lanes)
 
-    def tile(lanes: Any, index: jax.Array, stop_below: jax.Array) -> Any:
+    def tile(lanes: Any, index: jax.Array, stop_at: jax.Array) -> Any:
         tile_lanes = jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), lanes)
         tile_lanes = lax.while_loop(
-            lambda tile_lanes: _count_true(running(tile_lanes)) > stop_below, body, tile_lanes
+            lambda tile_lanes: _count_true(running(tile_lanes)) > stop_at, body, tile_lanes
         )
         return jax.tree.map(
             lambda x, updated: x.at[index].set(updated, mode="promise_in_bounds", unique_indices=True),
@@ -73,11 +73,11 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
             - 1
         )
         order = jnp.zeros_like(place).at[place].set(jnp.arange(count, dtype=jnp.int32), unique_indices=True)
-        stop_below = jnp.where(num_active > _TILE, _STOP_BELOW, 0)
+        stop_at = jnp.where(num_active > _TILE, _STOP_AT, 0)
 
         def visit(k: jax.Array, lanes: Any) -> Any:
             first = jnp.minimum(k * _TILE, count - _TILE)
-            return tile(lanes, lax.dynamic_slice(order, (first,), (_TILE,)), stop_below)
+            return tile(lanes, lax.dynamic_slice(order, (first,), (_TILE,)), stop_at)
 
         lanes = lax.fori_loop(0, (num_active + _TILE - 1) // _TILE, visit, lanes)
         return lanes, running(lanes)
@@ -111,8 +111,8 @@ def while_lanes(
     """
     count = jax.tree.leaves(start)[0].shape[0]
 
-    def loop(fixed: Any, carry: Any, stop_below: int) -> Any:
-        return lax.while_loop(lambda s: _count_true(running(s)) > stop_below, lambda s: body(fixed, s), carry)
+    def loop(fixed: Any, carry: Any, stop_at: int) -> Any:
+        return lax.while_loop(lambda s: _count_true(running(s)) > stop_at, lambda s: body(fixed, s), carry)
 
     def slice_lanes(tree: Any, begin: jax.Array, width: int) -> Any:
         return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, width), tree)
@@ -133,9 +133,9 @@ def while_lanes(
         tile_carry = loop(tile_fixed, tile_carry, 0)
         return jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), carry, tile_carry)
 
-    def tiled(width: int, stop_below: int) -> Callable[[Any], Any]:
+    def tiled(width: int, stop_at: int) -> Callable[[Any], Any]:
         def run(carry: Any) -> Any:
-            carry = for_each_tile(lambda fixed, tile_carry: loop(fixed, tile_carry, stop_below), width, carry)
+            carry = for_each_tile(lambda fixed, tile_carry: loop(fixed, tile_carry, stop_at), width, carry)
             carry = lax.while_loop(lambda s: jnp.any(running(s)), finish_stragglers, carry)
             return for_each_tile(finish, width, carry)
 

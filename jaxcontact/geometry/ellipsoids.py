@@ -56,7 +56,7 @@ def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, 
     scaled = semi_axes * y / denominator
     other_coordinates = jnp.where(jnp.arange(3) == shortest, 0.0, scaled)
     remainder = 1.0 - dot(other_coordinates, other_coordinates)
-    last_coordinate = jnp.sqrt(jnp.where(remainder > 0.0, remainder, 1.0)) * (remainder > 0.0)
-    scaled = jnp.where((jnp.arange(3) == shortest) & ~off_pole, last_coordinate, scaled)
+    shortest_coordinate = jnp.sqrt(jnp.where(remainder > 0.0, remainder, 1.0)) * (remainder > 0.0)
+    scaled = jnp.where((jnp.arange(3) == shortest) & ~off_pole, shortest_coordinate, scaled)
     normal, _ = unit(sign * scaled / semi_axes, jnp.zeros_like(point).at[2].set(1.0))
     return dot(normal, point - sign * semi_axes * scaled), normal

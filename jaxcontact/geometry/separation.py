@@ -78,10 +78,10 @@ def separate(a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology) -> tu
         common = jnp.where(skew[..., None], common, 0.0).reshape(-1, 3)
         axes += [common, -common]
     candidates = jnp.concatenate(axes)
-    reach = jnp.min(candidates @ a.vertices.T, axis=1) - jnp.max(candidates @ b.vertices.T, axis=1)
-    reach = jnp.where(dot(candidates, candidates) > 0.5, reach, -jnp.inf)
-    widest = jnp.argmax(reach)
-    return candidates[widest], reach[widest]
+    separations = jnp.min(candidates @ a.vertices.T, axis=1) - jnp.max(candidates @ b.vertices.T, axis=1)
+    separations = jnp.where(dot(candidates, candidates) > 0.5, separations, -jnp.inf)
+    widest = jnp.argmax(separations)
+    return candidates[widest], separations[widest]
 
 
 def _along(solid: Polytope, edges: tuple[tuple[int, int], ...], index: tuple[int, ...]) -> jax.Array:

@@ -24,15 +24,15 @@ def turned_by_gyroscopes(
     """The velocity (nv,) after dt of gyroscopic forces alone, and those forces (nv,) at v.
 
     `bias` contains the gyroscopic forces. The gyroscopic force is the part S(v) v of -bias that does no work
-    at any v; S is skew and linear in v. For a free body it is (I w) x w. The step is the midpoint rule M (v'
-    - v) = dt S (v' + v) / 2, with S at an estimate of the velocity after dt / 2. So v' has the kinetic energy
-    of v for every dt, and the step has second order. With c(v) the inertial bias, which is quadratic in v,
-    and K its derivative, S = (K^T - K) / 3.
+    at any v; S is skew and linear in v. For a free body it is (I w) x w. With c(v) the inertial bias, which
+    is quadratic in v, and K its derivative, S = (K^T - K) / 3. The step is the midpoint rule
+    M (v' - v) = dt S (v' + v) / 2, with S at an estimate of the velocity after dt / 2. So v' has the kinetic
+    energy of v for every dt, and the step has second order.
 
     Derivative: exact, any order, by q, v and params.
     """
     q, v = state.q, state.v
-    if not system.structure.quaternions:  # without quaternions no velocity is along turning axes
+    if not system.structure.quaternions:  # no free body or ball joint: `bias` has all inertial forces
         return v, jnp.zeros_like(v)
     if system.poses is free_poses:
         return _free_bodies_turned(system, params, v, dt)
@@ -73,9 +73,15 @@ def _free_bodies_turned(
     first = torque(midpoint_momentum, spin) / inertia
     second = torque(midpoint_momentum, first) / inertia
     half_turn: jax.Array = half * midpoint_momentum
-    squares = [(half_turn[:, i] / inertia[:, j]) * (half_turn[:, i] / inertia[:, k]) for i, j, k in CYCLES]
+    squared_turns = [
+        (half_turn[:, i] / inertia[:, j]) * (half_turn[:, i] / inertia[:, k]) for i, j, k in CYCLES
+    ]
     spin_after = (
-        spin + 2.0 * half * (first + half * second) / (1.0 + (squares[0] + squares[1] + squares[2]))[:, None]
+        spin
+        + 2.0
+        * half
+        * (first + half * second)
+        / (1.0 + (squared_turns[0] + squared_turns[1] + squared_turns[2]))[:, None]
     )
     no_force = jnp.zeros_like(spin)
     return (

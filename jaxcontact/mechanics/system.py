@@ -193,7 +193,7 @@ class System:
             (nb, 3, 3) in space.
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
         constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
-            (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual ones.
+            (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual joints.
         drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
         mechanics: closed forms for a mechanism of a known kind; None derives everything from `poses`.
     """

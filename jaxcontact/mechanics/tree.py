@@ -82,7 +82,7 @@ class Tree:
             raise ValueError(f"parents: expected -1 or an earlier body for each, got {self.parents}")
         bodies = [joint.body for joint in self.joints]
         if not bodies:
-            raise ValueError("joints: expected at least one, for nothing moves without")
+            raise ValueError("joints: expected at least one; a tree without joints cannot move")
         if bodies != sorted(bodies) or any(not 0 <= body < len(self.parents) for body in bodies):
             raise ValueError(f"joints: expected bodies 0..{len(self.parents) - 1} in order, got {bodies}")
         for joint in self.joints:
@@ -93,7 +93,7 @@ class Tree:
             only_joint_on_world = bodies.count(joint.body) == 1 and self.parents[joint.body] == WORLD
             if joint.kind == "free" and not only_joint_on_world:
                 raise ValueError(
-                    f"joints: {joint.name!r} is free; its body must hang on the world by it alone"
+                    f"joints: {joint.name!r} is free; it must be the only joint of a body on the world"
                 )
 
     @property
@@ -239,7 +239,7 @@ def _starts(joints: tuple[Joint, ...], counts: dict[str, int]) -> tuple[int, ...
 
 
 def of_kind(tree: Tree, *kinds: str) -> np.ndarray:
-    """Indices of the joints of these kinds."""
+    """Indices of the joints of the given kinds."""
     return np.array([j for j, joint in enumerate(tree.joints) if joint.kind in kinds], int)
 
 

@@ -73,7 +73,7 @@ def _contact_terms(system: System, params: Params, state: State) -> ContactTerms
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
     if system.structure.tree is not None and system.structure.tree.loops:
         raise ValueError(
-            "system: contact_terms knows no closed loops; they are rows of compliant steps alone"
+            "system: contact_terms has no rows for closed loops (equality); only compliant steps support them"
         )
     _check_sizes(system, params, state)
     places, _ = contacts.place(system, params, *body_frames(system, params, state.q))
