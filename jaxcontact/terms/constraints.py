@@ -142,7 +142,7 @@ def _constraint_terms(
         mu = contacts.friction(system, params, dtype)
         if max_contacts is not None:
             nearest = _nearest(moving_contacts.places.phi, max_contacts, left_out)
-            moving_contacts, mu = _take(moving_contacts, nearest.index), mu[nearest.index]
+            moving_contacts, mu = _select(moving_contacts, nearest.index), mu[nearest.index]
         rows = contacts.rows_of(system, params, state.q, moving_contacts.bodies, moving_contacts.places)
         columns = _contact_columns(structure.dim, moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
@@ -184,7 +184,7 @@ def _nearest(phi: jax.Array, count: int, left_out: jax.Array) -> Nearest:
     return Nearest(index=jnp.sort(index), phi=phi, overflow=left_out | (touching > count))
 
 
-def _take(moving_contacts: _Moving, index: jax.Array) -> _Moving:
+def _select(moving_contacts: _Moving, index: jax.Array) -> _Moving:
     """The contacts that `index` names."""
     first, second = (jnp.asarray(np.array(leaf, np.int32))[index] for leaf in moving_contacts.bodies)
     places, place_rates = jax.tree.map(
