@@ -348,8 +348,8 @@ def _difference(gram: jax.Array, exact: jax.Array, count: jax.Array) -> jax.Arra
     Reflections by the exact normals fold a velocity into the chamber; the folded velocity is the same for
     every order, and folding makes no distance longer. A reflection by a normal u' near the exact u changes
     the folded velocity by |R' - R| = 2 |sin(u, u')| at most. A sequence has at most nc h / 2 reflections,
-    with h the Coxeter number: the exact Gram matrix of a component of the group has the least eigenvalue 1 -
-    cos(pi / h).
+    with h the Coxeter number: the exact Gram matrix of a component of the group has the least eigenvalue
+    1 - cos(pi / h).
 
     Args:
         gram: (nc, nc) Gram matrix of the normals.
