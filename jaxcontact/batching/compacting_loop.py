@@ -17,8 +17,8 @@ from jax import lax
 from jaxcontact.batching import platforms
 
 _TILE = 64  # lanes of a tile of `while_loop`
-_FEW_LEFT = 4  # a tile of `while_lanes` stops when this many lanes or fewer still run
-_STOP_AT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
+_FEW = 4  # a tile of `while_lanes` stops when this many lanes or fewer still run
+_LEFT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
 
 
 def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], start: Any) -> Any:
@@ -73,7 +73,7 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
             - 1
         )
         order = jnp.zeros_like(place).at[place].set(jnp.arange(count, dtype=jnp.int32), unique_indices=True)
-        stop_at = jnp.where(num_active > _TILE, _STOP_AT, 0)
+        stop_at = jnp.where(num_active > _TILE, _LEFT, 0)
 
         def visit(k: jax.Array, lanes: Any) -> Any:
             first = jnp.minimum(k * _TILE, count - _TILE)
@@ -143,7 +143,7 @@ def while_lanes(
 
     if count <= wide:
         return finish(fixed, loop(fixed, start, 0))
-    return platforms.choose(start, cpu=tiled(wide, _FEW_LEFT), other=tiled(count, wide // 2))
+    return platforms.choose(start, cpu=tiled(wide, _FEW), other=tiled(count, wide // 2))
 
 
 def _count_true(mask: jax.Array) -> jax.Array:
