@@ -38,9 +38,10 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arguments: Any) -> Any:
-    """one(*arguments); under `vmap` many(*arguments), once, with the batch as first axis of every array.
+    """for_one(*arguments); under `vmap` one call of for_batch(*arguments).
 
-    Nested batches become one batch. Both functions take any pytrees and return arrays.
+    `for_batch` gets all arrays with the batch as first axis. Nested batches become one batch. Both functions
+    take any pytrees and return arrays.
 
     Derivative: none.
     """

@@ -29,7 +29,7 @@ def contact_rows(
         contact_index = np.flatnonzero(on_bodies(owner)) if static_owner else np.arange(nc)
         if contact_index.size:
             body_index = np.array(owner)[contact_index] if static_owner else jnp.maximum(owner, 0)
-            entries = (slice(None), body_index, slice(None), contact_index)  # (moving, dim, width)
+            entries = (slice(None), body_index, slice(None), contact_index)  # (contacts, dim, width)
             rows = rows.at[entries].add(jnp.moveaxis(block[..., contact_index], -1, 0))
     return jnp.transpose(rows.reshape(dim, nb * width, nc), (2, 0, 1))
 
