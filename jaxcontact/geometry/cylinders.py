@@ -47,9 +47,8 @@ def signed_distance(point: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.
     """
     radial, distance = unit(point[:2], jnp.zeros_like(point[:2]).at[0].set(1.0))
     cap_sign = jnp.where(point[2] >= 0.0, 1.0, -1.0)
-    excess = jnp.stack(
-        [distance - sizes[0], cap_sign * point[2] - sizes[1]]
-    )  # beyond the side, beyond the cap
+    # beyond the side, beyond the cap
+    excess = jnp.stack([distance - sizes[0], cap_sign * point[2] - sizes[1]])
     sideways = excess[0] > excess[1]
     face = jnp.where(sideways, jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])).astype(point.dtype)
     corner, length = unit(excess, face)
@@ -70,9 +69,8 @@ def line_crossings(start: jax.Array, along: jax.Array, sizes: jax.Array) -> tupl
     middle = -dot(start[:2], along[:2]) / safe_square
     foot = start[:2] + middle * along[:2]
     half_chord_square = (sizes[0] ** 2 - dot(foot, foot)) / safe_square
-    cuts_side = across & (
-        half_chord_square > 1e-6
-    )  # a tangent line has one contact, and its root has no derivative
+    # A tangent line has one contact, and its root has no derivative.
+    cuts_side = across & (half_chord_square > 1e-6)
     half = jnp.sqrt(jnp.where(cuts_side, half_chord_square, 1.0))
     sides = jnp.stack([middle - half, middle + half])
     return jnp.concatenate([caps, sides]), jnp.stack([slanted, slanted, cuts_side, cuts_side])

@@ -172,9 +172,8 @@ def point_jacobians(
     angular, linear = kinematics.screws[:, :3], kinematics.screws[:, 3:]
     arm = points[:, None, :] - pick(kinematics.origin, table.body)[None]
     turned = cross(jnp.broadcast_to(angular[None], arm.shape).reshape(-1, 3), arm.reshape(-1, 3))
-    moves_with_world = np.concatenate(
-        [table.moves, np.zeros_like(table.moves[:1])]
-    )  # the world comes last, at -1
+    # The world is the last row, index -1.
+    moves_with_world = np.concatenate([table.moves, np.zeros_like(table.moves[:1])])
     moves = (
         jnp.asarray(moves_with_world, q.dtype)[bodies]
         if isinstance(bodies, jax.Array)

@@ -363,7 +363,6 @@ def _difference(gram: jax.Array, exact: jax.Array, count: jax.Array) -> jax.Arra
 
     (root_of_gram, _), (root_of_exact, lowest) = root(gram), root(exact)
     reflections = 0.5 * count * jnp.pi / jnp.arccos(jnp.clip(1.0 - lowest, 0.0, 1.0))
-    largest_sine = jnp.max(
-        jnp.sqrt(jnp.sum((root_of_gram - root_of_exact) ** 2, axis=1))
-    )  # sin(u, u') to first order
+    # sin(u, u') to first order
+    largest_sine = jnp.max(jnp.sqrt(jnp.sum((root_of_gram - root_of_exact) ** 2, axis=1)))
     return 4.0 * reflections * largest_sine
