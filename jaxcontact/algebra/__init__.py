@@ -1,3 +1,3 @@
-"""What every method shares: factorisations, block structure, cones, rotations, one derivative rule."""
+"""Linear algebra that every method shares: factorisations, block structure, cones, rotations, derivatives."""
 
 from jaxcontact.algebra import rotations as rotations

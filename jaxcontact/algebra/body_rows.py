@@ -1,8 +1,8 @@
-"""Rows of contacts between free bodies: each touches two bodies at most, so only their entries are kept.
+"""Rows of contacts between free bodies, stored by body: a row has entries for two bodies at most.
 
-Products, and the Hessian M + G^T S G as a block-tridiagonal matrix, follow from lists of bodies that are
-known when a program is traced. Arrays carry the contact on the axis after those of one contact, and a batch,
-if any, last; p (nr, ...) are the normals of all contacts, then all t1[, all t2].
+The lists of bodies are static. From them follow products with the rows, and the Hessian M + G^T S G as a
+block-tridiagonal matrix. In every array the contact is the axis after the axes of one contact, and a batch,
+if any, comes last. Impulses p (nr, ...) are the normals of all contacts, then all t1[, all t2].
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, as_blocks
 
-LEAST = 20  # bodies; steps of fewer are faster with whole matrices (10 spheres: by a third to a half)
-MANY_RUNS = 6  # of consecutive indices; more are gathered
+FEWEST_BODIES = 20  # with fewer bodies, steps with whole matrices are faster
+MANY_RUNS = 6  # largest number of runs of consecutive indices that are sliced; more runs are gathered
 
 
 class Diagonal(Record):
@@ -34,7 +34,7 @@ class BodyRows(Record):
         values: (dim, 2, w, nc, ...) entries of every row for the first and the second body, zero for the
             world; w = 3 in the plane, 6 in space.
         first: (nc,) first body of each contact, -1 for the world (static).
-        second: (nc,) the other (static).
+        second: (nc,) second body of each contact, -1 for the world (static).
         count: number of bodies (static).
     """
 
@@ -45,26 +45,28 @@ class BodyRows(Record):
 
     @property
     def reach(self) -> int:
-        """Bodies of one block of the Hessian: the largest distance of two in contact, at least 1."""
+        """Number of bodies in one block of the Hessian: `reach_of` the bodies in contact."""
         return reach_of(self.first, self.second)
 
 
 def reach_of(first: Sequence[int], second: Sequence[int]) -> int:
-    """The largest distance |a - b| in the list of bodies of two that may touch, at least 1."""
+    """The largest distance |a - b| between the indices of two bodies that may touch, at least 1."""
     return max([1, *(abs(a - b) for a, b in zip(first, second, strict=True) if min(a, b) >= 0)])
 
 
 def suits(first: Sequence[int], second: Sequence[int], count: int, width: int) -> bool:
-    """Whether contacts of these bodies, with `width` velocities each, are better kept as `BodyRows`.
+    """Whether `BodyRows` suit the contacts of `first` with `second`, bodies with `width` velocities each.
 
-    They are where many bodies meet neighbours only: blocks must be small enough to be written out.
+    They suit many bodies that meet only their neighbours, so that blocks are small enough to be unrolled.
     """
-    apart = all(a != b for a, b in zip(first, second, strict=True))
-    return apart and count >= LEAST and reach_of(first, second) * width <= small_dense.UNROLLED
+    distinct_bodies = all(a != b for a, b in zip(first, second, strict=True))
+    return (
+        distinct_bodies and count >= FEWEST_BODIES and reach_of(first, second) * width <= small_dense.UNROLLED
+    )
 
 
 def take(array: jax.Array, index: Sequence[int], axis: int) -> jax.Array:
-    """The entries of a static index along an axis, zero for -1; runs of consecutive ones are slices."""
+    """Entries at a static index along an axis, zero for -1; runs of consecutive indices are slices."""
     runs: list[list[int]] = []
     for i in index:
         if runs and (i == sum(runs[-1]) if min(i, runs[-1][0]) >= 0 else max(i, runs[-1][0]) < 0):
@@ -76,23 +78,27 @@ def take(array: jax.Array, index: Sequence[int], axis: int) -> jax.Array:
         return jnp.zeros((*array.shape[:axis], length, *array.shape[axis + 1 :]), array.dtype)
 
     if len(runs) <= MANY_RUNS:
-        parts = [
+        slices = [
             jax.lax.slice_in_dim(array, i, i + length, axis=axis) if i >= 0 else zeros(length)
             for i, length in runs
         ]
-        return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
+        return slices[0] if len(slices) == 1 else jnp.concatenate(slices, axis)
     padded = jnp.concatenate([array, zeros(1)], axis)
-    place = np.where(np.array(index) >= 0, np.array(index), array.shape[axis])
-    return jnp.take(padded, place, axis=axis, mode="clip")
+    index_in_padded = np.where(np.array(index) >= 0, np.array(index), array.shape[axis])
+    return jnp.take(padded, index_in_padded, axis=axis, mode="clip")
 
 
-def _places(keys: Sequence[tuple[int, int]], wanted: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Lists that together name every contact whose key is wanted, at the place where it is; -1 elsewhere."""
+def _places(keys: Sequence[tuple[int, int]], wanted_keys: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Lists with one contact per wanted key, or -1; together they name all contacts whose key is wanted.
+
+    A key is a body or a pair of bodies; the lists are as many as the contacts of the most frequent wanted
+    key.
+    """
     contacts: dict[tuple[int, int], list[int]] = {}
     for contact, key in enumerate(keys):
         contacts.setdefault(key, []).append(contact)
-    most = max((len(contacts.get(key, [])) for key in wanted), default=0)
-    return [[[*contacts.get(key, []), *[-1] * most][m] for key in wanted] for m in range(most)]
+    num_lists = max((len(contacts.get(key, [])) for key in wanted_keys), default=0)
+    return [[[*contacts.get(key, []), *[-1] * num_lists][m] for key in wanted_keys] for m in range(num_lists)]
 
 
 def _by_body(G: BodyRows, x: jax.Array) -> jax.Array:
@@ -110,16 +116,16 @@ def apply_columns(G: BodyRows, p: jax.Array) -> jax.Array:
     """G^T p (nv, ...)."""
     impulses = p.reshape(-1, len(G.first), *p.shape[1:])
     ends = jnp.sum(G.values * impulses[:, None, None], axis=0)
-    wanted = [(body, 0) for body in range(G.count)]
+    body_keys = [(body, 0) for body in range(G.count)]
     total = jnp.zeros((ends.shape[1], G.count, *ends.shape[3:]), ends.dtype)
     for end, bodies in zip(ends, (G.first, G.second), strict=True):
-        for place in _places([(body, 0) for body in bodies], wanted):
-            total = total + take(end, place, 1)
+        for contact_index in _places([(body, 0) for body in bodies], body_keys):
+            total = total + take(end, contact_index, 1)
     return jnp.moveaxis(total, 1, 0).reshape(-1, *p.shape[1:])
 
 
 def squares(G: BodyRows, weight: jax.Array) -> jax.Array:
-    """Sums of G_ij^2 weight_j (nr, ...)."""
+    """Sums over j of G_ij^2 weight_j (nr, ...)."""
     return apply_rows(G.replace(values=G.values**2), weight)
 
 
@@ -142,30 +148,33 @@ def hessian(M: Diagonal, G: BodyRows, yields: list[list[jax.Array]]) -> BlockTri
     reach = G.reach
     blocks = -(-G.count // reach)
 
-    def part(row: int, column: int, number: int) -> jax.Array:
-        """(w, w, number, ...) between the bodies row + k reach and column + k reach."""
-        wanted = [(row + k * reach, column + k * reach) for k in range(number)]
+    def block_entries(row: int, column: int, number: int) -> jax.Array:
+        """Entries (w, w, number, ...) between the bodies row + k reach and column + k reach, k < number."""
+        body_pairs = [(row + k * reach, column + k * reach) for k in range(number)]
         total = jnp.zeros((width, width, number, *G.values.shape[4:]), G.values.dtype)
         for (s, t), product in pair.items():
-            for place in _places(list(zip(ends[s], ends[t], strict=True)), wanted):
-                total = total + take(product, place, 2)
+            for contact_index in _places(list(zip(ends[s], ends[t], strict=True)), body_pairs):
+                total = total + take(product, contact_index, 2)
         return total
 
-    def whole(shift: int, number: int) -> jax.Array:
-        rows = [jnp.concatenate([part(shift + r, c, number) for c in range(reach)], 1) for r in range(reach)]
+    def blocks_at(shift: int, number: int) -> jax.Array:
+        rows = [
+            jnp.concatenate([block_entries(shift + r, c, number) for c in range(reach)], 1)
+            for r in range(reach)
+        ]
         return jnp.concatenate(rows, 0)
 
     masses = as_blocks(M.values, reach * width, 1.0)
     unit = jnp.eye(masses.shape[0], dtype=masses.dtype)
     unit = unit.reshape(*unit.shape, *(1,) * (masses.ndim - 1))
-    return BlockTridiagonal(whole(0, blocks) + unit * masses[None], whole(reach, blocks - 1))
+    return BlockTridiagonal(blocks_at(0, blocks) + unit * masses[None], blocks_at(reach, blocks - 1))
 
 
 def as_matrix(G: BodyRows) -> jax.Array:
-    """G as one matrix (nr, nv), of a single problem."""
+    """G of a single problem as one matrix (nr, nv)."""
     rows = jnp.zeros((G.values.shape[0], len(G.first), G.count, G.values.shape[2]), G.values.dtype)
     for side, bodies in enumerate((G.first, G.second)):
-        moving = np.flatnonzero(np.array(bodies) >= 0)
+        on_body = np.flatnonzero(np.array(bodies) >= 0)
         block = jnp.swapaxes(G.values[:, side], 1, 2)
-        rows = rows.at[:, moving, np.array(bodies)[moving]].add(block[:, moving])
+        rows = rows.at[:, on_body, np.array(bodies)[on_body]].add(block[:, on_body])
     return rows.reshape(-1, G.count * G.values.shape[2])

@@ -1,7 +1,7 @@
 """Projections on friction cones in a diagonal metric, with their derivatives.
 
-Arrays carry the contact on axis 0 and, where there is one, a batch on the last axis; everything is
-elementwise over both. Nothing here has a derivative rule of its own; every `where` is safe to differentiate.
+In every array axis 0 is the contact, and the last axis is the batch, if any; all operations are elementwise
+over both. No function has a derivative rule of its own; every `where` is safe to differentiate.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import jax.numpy as jnp
 
 
 def _positive(x: jax.Array) -> jax.Array:
-    """X where it is positive, else 1: a denominator for a branch that is not taken."""
+    """X where X is positive, else 1: a safe denominator for the branch that `where` does not select."""
     return jnp.where(x > 0, x, 1.0)
 
 
 def directions(tangent: list[jax.Array], pyramid: bool) -> tuple[list[jax.Array], list[list[jax.Array]]]:
-    """Magnitudes and unit directions of the slip that each friction bound sees.
+    """Magnitude and unit direction of the slip that each friction bound limits.
 
-    The cone has one bound on the length of all tangents, the pyramid one on each.
+    The cone has one bound, on the length of the tangential vector. The pyramid has one bound on each tangent.
     """
     if pyramid or len(tangent) == 1:
         zero = jnp.zeros_like(tangent[0])
@@ -40,7 +40,7 @@ def project_friction(
     mu: jax.Array,
     pyramid: bool = False,
 ) -> tuple[list[jax.Array], list[list[jax.Array]]]:
-    """The impulse of the friction cone nearest to (normal, tangent), and how it yields to velocity.
+    """The impulse of the friction cone nearest to (normal, tangent), and its derivative by velocity.
 
     Minimises (p_n - z_n)^2 / slope_n + |p_t - z_t|^2 / slope_t over |p_t| <= mu p_n; with `pyramid` over
     |p_t1| <= mu p_n, |p_t2| <= mu p_n. With dz = -slope du the projection changes by dp = -S du,
@@ -49,8 +49,8 @@ def project_friction(
     Args:
         normal: z_n (nc,), any sign.
         tangent: z_t, one (nc,) per tangent.
-        slope_n: metric of the normal, >= 0 (nc,); z_n must be 0 where it is.
-        slope_t: metric of the tangents, >= 0 (nc,); z_t must be 0 where it is.
+        slope_n: metric of the normal, >= 0 (nc,); where it is 0, z_n must be 0.
+        slope_t: metric of the tangents, >= 0 (nc,); where it is 0, z_t must be 0.
         mu: friction >= 0 (nc,).
 
     Returns:
@@ -74,14 +74,14 @@ def project_friction(
         for j in range(len(tangent))
     ]
     # A cone slides or sticks in all its tangents together.
-    held = [jnp.where(sliding[min(j, len(sizes) - 1)], 0.0, 1.0) for j in range(len(tangent))]
-    impulse = [force] + [ray[j + 1] * force + held[j] * t * pushes for j, t in enumerate(tangent)]
+    sticks = [jnp.where(sliding[min(j, len(sizes) - 1)], 0.0, 1.0) for j in range(len(tangent))]
+    impulse = [force] + [ray[j + 1] * force + sticks[j] * t * pushes for j, t in enumerate(tangent)]
     along = jnp.where(
         pushes, slope_n * jnp.where(count > 0, slope_t, 1.0) / jnp.where(count > 0, weight, 1.0), 0.0
     )
     yielding = [[along * a * b for b in ray] for a in ray]
     for j in range(len(tangent)):
-        yielding[j + 1][j + 1] = yielding[j + 1][j + 1] + held[j] * slope_t * pushes
+        yielding[j + 1][j + 1] = yielding[j + 1][j + 1] + sticks[j] * slope_t * pushes
     if len(sizes) < len(tangent):  # the direction of sliding turns
         turning = jnp.where(sliding[0] & pushes, mu * force * slope_t / _positive(sizes[0]), 0.0)
         for j, a in enumerate(units[0]):

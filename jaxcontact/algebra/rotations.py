@@ -34,7 +34,7 @@ def quaternion_product(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def quaternion_conjugate(quaternion: jax.Array) -> jax.Array:
-    """The quaternion (4,) of the turn back, for one of length one."""
+    """The quaternion (4,) of the inverse rotation, for a unit quaternion."""
     return jnp.concatenate([quaternion[:1], -quaternion[1:]])
 
 
@@ -48,8 +48,8 @@ def quaternion_exp(rotation_vector: jax.Array) -> jax.Array:
     """Unit quaternion (4,) of a rotation vector (3,) in rad; smooth at zero."""
     square = jnp.sum(rotation_vector**2)
     small = square < 1e-8
-    safe = jnp.where(small, 1.0, square)
-    angle = jnp.sqrt(safe)
+    safe_square = jnp.where(small, 1.0, square)
+    angle = jnp.sqrt(safe_square)
     cosine = jnp.where(small, 1.0 - square / 8.0, jnp.cos(0.5 * angle))
     sinc = jnp.where(small, 0.5 - square / 48.0, jnp.sin(0.5 * angle) / angle)
     return jnp.concatenate([cosine[None], sinc * rotation_vector])
@@ -68,17 +68,19 @@ def _skew(vector: jax.Array) -> jax.Array:
 
 
 def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
-    """Matrix (3, 3) from a change of the rotation vector (3,) to the turn of exp(it), in its body axes.
+    """Matrix (3, 3) from the rate of a rotation vector (3,) to the angular velocity of its exp, in body axes.
 
     J = 1 - (1 - cos a) / a^2 [d] + (a - sin a) / a^3 [d]^2, a = |d|; smooth at zero.
     """
     square = jnp.sum(rotation_vector**2)
     small = square < 1e-4
-    safe = jnp.where(small, 1.0, square)
-    angle = jnp.sqrt(safe)
-    first = jnp.where(small, 0.5 - square / 24.0 + square**2 / 720.0, (1.0 - jnp.cos(angle)) / safe)
+    safe_square = jnp.where(small, 1.0, square)
+    angle = jnp.sqrt(safe_square)
+    first = jnp.where(small, 0.5 - square / 24.0 + square**2 / 720.0, (1.0 - jnp.cos(angle)) / safe_square)
     second = jnp.where(
-        small, 1.0 / 6.0 - square / 120.0 + square**2 / 5040.0, (angle - jnp.sin(angle)) / (safe * angle)
+        small,
+        1.0 / 6.0 - square / 120.0 + square**2 / 5040.0,
+        (angle - jnp.sin(angle)) / (safe_square * angle),
     )
     skew = _skew(rotation_vector)
     return jnp.eye(3, dtype=skew.dtype) - first * skew + second * skew @ skew
@@ -88,10 +90,10 @@ def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
     """Inverse (3, 3) of `exp_jacobian`, for angles below 2 pi: 1 + [d] / 2 + c [d]^2; smooth at zero."""
     square = jnp.sum(rotation_vector**2)
     small = square < 1e-4
-    safe = jnp.where(small, 1.0, square)
-    half = 0.5 * jnp.sqrt(safe)
+    safe_square = jnp.where(small, 1.0, square)
+    half = 0.5 * jnp.sqrt(safe_square)
     second = jnp.where(
-        small, 1.0 / 12.0 + square / 720.0 + square**2 / 30240.0, (1.0 - half / jnp.tan(half)) / safe
+        small, 1.0 / 12.0 + square / 720.0 + square**2 / 30240.0, (1.0 - half / jnp.tan(half)) / safe_square
     )
     skew = _skew(rotation_vector)
     return jnp.eye(3, dtype=skew.dtype) + 0.5 * skew + second * skew @ skew
@@ -100,7 +102,7 @@ def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
 def quaternion_log(quaternion: jax.Array) -> jax.Array:
     """Rotation vector (3,) in rad, at most pi long, of a quaternion (4,) of any length; smooth at zero."""
     w, axis = quaternion[0], quaternion[1:]
-    sign = jnp.where(w < 0.0, -1.0, 1.0).astype(w.dtype)  # the shorter of two turns
+    sign = jnp.where(w < 0.0, -1.0, 1.0).astype(w.dtype)  # the shorter of two rotations
     square = jnp.sum(axis**2)
     small = square < 1e-8 * w**2
     sine = jnp.sqrt(jnp.where(small, 1.0, square))

@@ -1,8 +1,8 @@
 """Small dense factorisations written as a few vector operations per pivot.
 
-They replace LAPACK where a problem is small and batched: two independent batched LAPACK calls in one
-program can deadlock XLA's CPU thread pool, and for n <= 10 the dispatch costs more than the algebra.
-Nothing here has a derivative rule; `implicit.py` wraps these with the one that the package uses.
+They replace LAPACK where a problem is small and batched. Two independent batched LAPACK calls in one program
+can deadlock XLA's CPU thread pool, and for small matrices the dispatch of LAPACK costs more than the algebra.
+No function has a derivative rule; `implicit.py` wraps the functions with the rule of the package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Inverse of a symmetric positive definite matrix by the sweep operator, and its worst pivot.
 
     Args:
-        matrix: (n, n), symmetric; only its symmetry is assumed, not checked.
+        matrix: (n, n); its symmetry is assumed, not checked.
 
     Returns:
         inverse (n, n), and the smallest ratio of a pivot to its diagonal entry, a positive number in
@@ -30,32 +30,32 @@ def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     n = matrix.shape[0]
     index = jnp.arange(n)
     diagonal = jnp.diagonal(matrix)
-    # Unit diagonal: makes the pivot ratio free of units and tames mixed mass and inertia scales.
+    # A unit diagonal makes the pivot ratio independent of units and balances masses against inertias.
     scale = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
     scaled = matrix * scale[:, None] * scale[None, :]
 
     def sweep(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        a, worst = carry
+        a, worst_pivot = carry
         hit = (index == k).astype(a.dtype)
         pivot = jnp.sum(a * hit[:, None] * hit[None, :])
-        safe = jnp.where(jnp.abs(pivot) > 0, pivot, 1.0)
-        row = jnp.sum(a * hit[:, None], axis=0) / safe
+        safe_pivot = jnp.where(jnp.abs(pivot) > 0, pivot, 1.0)
+        row = jnp.sum(a * hit[:, None], axis=0) / safe_pivot
         column = jnp.sum(a * hit[None, :], axis=1)
         swept = a - column[:, None] * row[None, :]
         swept = jnp.where(hit[:, None] > 0, row[None, :], swept)
-        swept = jnp.where(hit[None, :] > 0, -column[:, None] / safe, swept)
-        swept = jnp.where((hit[:, None] * hit[None, :]) > 0, 1.0 / safe, swept)
-        return swept, jnp.minimum(worst, pivot)
+        swept = jnp.where(hit[None, :] > 0, -column[:, None] / safe_pivot, swept)
+        swept = jnp.where((hit[:, None] * hit[None, :]) > 0, 1.0 / safe_pivot, swept)
+        return swept, jnp.minimum(worst_pivot, pivot)
 
     start = (scaled, jnp.asarray(jnp.inf, matrix.dtype))
-    inverse, worst = lax.fori_loop(0, n, sweep, start)
+    inverse, worst_pivot = lax.fori_loop(0, n, sweep, start)
     inverse = 0.5 * (inverse + inverse.T)
-    positive = jnp.all(diagonal > 0) & (worst > 0)
-    return inverse * scale[:, None] * scale[None, :], jnp.where(positive, worst, -1.0)
+    positive = jnp.all(diagonal > 0) & (worst_pivot > 0)
+    return inverse * scale[:, None] * scale[None, :], jnp.where(positive, worst_pivot, -1.0)
 
 
 def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A matrix G with A G b = b for every b in the range of A, by elimination with complete pivoting.
+    """A matrix G with A G b = b for all b in the range of A, by elimination with complete pivoting.
 
     Args:
         matrix: (n, n, ...), any rank, batch axes last; rows and columns should be scaled to similar size.
@@ -74,25 +74,25 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         a, rows, order, free_rows, free_cols, rank = carry
         candidates = jnp.abs(a) * free_rows[:, None] * free_cols[None]
         largest = jnp.max(candidates, axis=(0, 1))
-        best = jnp.min(jnp.where(candidates == largest[None, None], place, n * n), axis=(0, 1))
-        row_hit = (index == best[None] // n).astype(dtype)
-        col_hit = (index == best[None] % n).astype(dtype)
-        good = largest > threshold  # not |pivot|: with all used up, the place is arbitrary
+        pivot_place = jnp.min(jnp.where(candidates == largest[None, None], place, n * n), axis=(0, 1))
+        row_hit = (index == pivot_place[None] // n).astype(dtype)
+        col_hit = (index == pivot_place[None] % n).astype(dtype)
+        usable = largest > threshold  # not |pivot|: without free rows the place is arbitrary
         a_row = jnp.sum(a * row_hit[:, None], axis=0)
-        safe = jnp.where(good, jnp.sum(a_row * col_hit, axis=0), 1.0)
-        a_row = a_row / safe[None]
-        r_row = jnp.sum(rows * row_hit[:, None], axis=0) / safe[None]
+        pivot = jnp.where(usable, jnp.sum(a_row * col_hit, axis=0), 1.0)
+        a_row = a_row / pivot[None]
+        r_row = jnp.sum(rows * row_hit[:, None], axis=0) / pivot[None]
         factor = jnp.sum(a * col_hit[None], axis=1) * (1.0 - row_hit)
         hit = row_hit[:, None] > 0
         a_next = jnp.where(hit, a_row[None], a - factor[:, None] * a_row[None])
         r_next = jnp.where(hit, r_row[None], rows - factor[:, None] * r_row[None])
         return (
-            jnp.where(good, a_next, a),
-            jnp.where(good, r_next, rows),
-            jnp.where(good, order + col_hit[:, None] * row_hit[None], order),
-            jnp.where(good, free_rows * (1.0 - row_hit), free_rows),
-            jnp.where(good, free_cols * (1.0 - col_hit), free_cols),
-            rank + good.astype(jnp.int32),
+            jnp.where(usable, a_next, a),
+            jnp.where(usable, r_next, rows),
+            jnp.where(usable, order + col_hit[:, None] * row_hit[None], order),
+            jnp.where(usable, free_rows * (1.0 - row_hit), free_rows),
+            jnp.where(usable, free_cols * (1.0 - col_hit), free_cols),
+            rank + usable.astype(jnp.int32),
         )
 
     zero = jnp.zeros_like(matrix)
@@ -109,7 +109,8 @@ UNROLLED = 12  # largest matrix whose factorisation is written out pivot by pivo
 def cholesky_lanes(matrix: jax.Array) -> jax.Array:
     """Lower triangular L (n, n, ...) with L L^T = A for symmetric positive definite A, batch axes last.
 
-    A pivot that round-off has made non-positive is replaced by a tiny one: no NaN, but a useless direction.
+    A tiny positive number replaces a pivot that round-off has made non-positive. The factor is then finite,
+    but the solution is useless as a direction of search.
     """
     n = matrix.shape[0]
     tiny = jnp.finfo(matrix.dtype).tiny ** 0.5
@@ -119,21 +120,21 @@ def cholesky_lanes(matrix: jax.Array) -> jax.Array:
         return a[:, k] * lax.rsqrt(pivot)[None]
 
     if n <= UNROLLED:
-        columns, rest = [], matrix
+        columns, remainder = [], matrix
         for k in range(n):
-            pivot_column = column(rest, 0)
+            pivot_column = column(remainder, 0)
             columns.append(
                 jnp.concatenate([jnp.zeros((k, *pivot_column.shape[1:]), pivot_column.dtype), pivot_column])
             )
-            rest = rest[1:, 1:] - pivot_column[1:, None] * pivot_column[None, 1:]
-            rest = lax.optimization_barrier(rest)  # else the compiler repeats it inside every use
+            remainder = remainder[1:, 1:] - pivot_column[1:, None] * pivot_column[None, 1:]
+            remainder = lax.optimization_barrier(remainder)  # else the compiler repeats it inside every use
         return jnp.stack(columns, axis=1)
     index = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
 
     def eliminate(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        rest, factor = carry
-        pivot_column = jnp.where(index >= k, column(rest, k), 0.0)
-        return rest - pivot_column[:, None] * pivot_column[None, :], factor.at[:, k].set(pivot_column)
+        remainder, factor = carry
+        pivot_column = jnp.where(index >= k, column(remainder, k), 0.0)
+        return remainder - pivot_column[:, None] * pivot_column[None, :], factor.at[:, k].set(pivot_column)
 
     return lax.fori_loop(0, n, eliminate, (matrix, jnp.zeros_like(matrix)))[1]
 

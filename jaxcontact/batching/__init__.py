@@ -1,1 +1,1 @@
-"""What XLA and CPUs need to be fast with many problems at once; each trick named."""
+"""Loops, layouts and threads that make XLA fast on many problems at once; one trick per module."""

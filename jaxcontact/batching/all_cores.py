@@ -1,6 +1,7 @@
-"""Every core of this machine at once: which workers there are, and a batch in one part for each of them.
+"""All CPU cores at once: the list of workers, and a batch split into one share per worker.
 
-XLA runs one program of small operations on one CPU core, however many there are; threads use the others.
+XLA runs a program of small operations on one CPU core, however many cores there are. Threads use the other
+cores.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import jax.numpy as jnp
 
 from jaxcontact.batching import platforms
 
-# Compiler options of programs that are long sums over lanes: vectors as wide as the CPU has, where XLA's
-# default is half of AVX-512. The bits stay the same.
+# Compiler options of programs that are long sums over lanes. They ask for vectors as wide as the CPU has;
+# XLA's default is half of AVX-512. The bits of the results stay the same.
 WIDE = {"xla_cpu_prefer_vector_width": 512}
 
 
@@ -28,15 +29,15 @@ def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
 
 
 def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a batch that runs on every CPU core, each with a share of the batch.
+    """A function that runs a batch on all CPU cores, with one share of the batch per core.
 
-    Compiles `function` for a share, once for each size of batch, and runs the shares in threads. The shares
-    are of one size; where the batch does not divide evenly, the last repeats a few worlds. On other devices
-    there is one share: the batch.
+    The result compiles `function` for a share, once for each size of batch, and runs the shares in threads.
+    All shares have one size; where the batch does not divide evenly, the last share repeats a few worlds. On
+    other devices the whole batch is one share.
 
     Args:
-        function: of pytrees of arrays, to a pytree of arrays, all with the batch as their first axis, each
-            world apart; `jax.vmap` of a rollout, say. It is compiled with `jax.jit`.
+        function: maps pytrees of arrays to a pytree of arrays. The batch is the first axis of all arrays, and
+            no world may depend on another; `jax.vmap` of a rollout is an example. `jax.jit` compiles it.
 
     Returns:
         The function, for calls from outside any `jit`.
@@ -44,7 +45,7 @@ def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
     Raises:
         ValueError: when called with no arrays, an empty batch, or first axes that differ.
 
-    Derivative: none, for it cannot be traced; let `function` return derivatives.
+    Derivative: none, because the result cannot be traced; let `function` return derivatives.
     """
     jitted = jax.jit(function)
     compiled: dict[Any, Any] = {}
@@ -57,17 +58,21 @@ def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
         width = -(-size // len(workers(jax.local_devices()[:1])))
         count = -(-size // width)
         begins = [min(k * width, size - width) for k in range(count)]
-        shares = [jax.tree.map(lambda a, at=at: jnp.asarray(a)[at : at + width], batch) for at in begins]
-        # Compiled here, and not by every thread.
+        shares = [
+            jax.tree.map(lambda a, begin=begin: jnp.asarray(a)[begin : begin + width], batch)
+            for begin in begins
+        ]
+        # Compile here, else every thread would compile.
         key = jax.tree.structure(batch), tuple((a.shape, a.dtype) for a in jax.tree.leaves(shares[0]))
         if key not in compiled:
             compiled[key] = jitted.lower(*shares[0]).compile()
         with ThreadPoolExecutor(count) as pool:
-            done = list(pool.map(lambda share: jax.block_until_ready(compiled[key](*share)), shares))
-        last = size - (count - 1) * width  # worlds of the last share that no other has
-        ends = [(0, width)] * (count - 1) + [(width - last, width)]
+            results = list(pool.map(lambda share: jax.block_until_ready(compiled[key](*share)), shares))
+        num_new = size - (count - 1) * width  # worlds of the last share that no other has
+        kept_ranges = [(0, width)] * (count - 1) + [(width - num_new, width)]
         return jax.tree.map(
-            lambda *parts: jnp.concatenate([p[a:b] for p, (a, b) in zip(parts, ends, strict=True)]), *done
+            lambda *leaves: jnp.concatenate([p[a:b] for p, (a, b) in zip(leaves, kept_ranges, strict=True)]),
+            *results,
         )
 
     return run

@@ -1,6 +1,6 @@
-"""What `vmap` makes of a function: one call for the whole batch, which goes first or last in every array.
+"""Rules for `vmap`: it calls a function once for the whole batch, with the batch as first or as last axis.
 
-Last are long vectors where the arrays themselves are small.
+A last batch axis makes long vectors of small arrays.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import jax.numpy as jnp
 
 
 def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
-    """function(*arguments), which `vmap` calls once, with the batch as the last axis of every array.
+    """function(*arguments); under `vmap` one call of `function` with the batch as last axis of all arrays.
 
-    Batches of batches become one. `function` returns arrays with the same batch last and takes any pytrees.
+    Nested batches become one batch. `function` takes any pytrees and returns arrays with the same last axis.
 
     Derivative: none.
     """
@@ -30,17 +30,18 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
     @lanes.def_vmap
     def _(size: int, batched: list[bool], *arrays: jax.Array) -> tuple:
         inner = _inner_lanes(list(arrays), batched, ranks)
-        out = lanes(*_as_lanes(list(arrays), batched, ranks, inner, size))
-        out = jax.tree.map(lambda a: _from_lanes(a, inner, size), out)
-        return out, jax.tree.map(lambda _: True, out)
+        outputs = lanes(*_as_lanes(list(arrays), batched, ranks, inner, size))
+        outputs = jax.tree.map(lambda a: _from_lanes(a, inner, size), outputs)
+        return outputs, jax.tree.map(lambda _: True, outputs)
 
     return lanes(*leaves)
 
 
-def batch_first(one: Callable[..., Any], many: Callable[..., Any], *arguments: Any) -> Any:
-    """one(*arguments); under `vmap` many(*arguments), once, with the batch as first axis of every array.
+def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arguments: Any) -> Any:
+    """for_one(*arguments); under `vmap` one call of for_batch(*arguments).
 
-    Batches of batches become one. Both return arrays and take any pytrees.
+    `for_batch` gets all arrays with the batch as first axis. Nested batches become one batch. Both functions
+    take any pytrees and return arrays.
 
     Derivative: none.
     """
@@ -51,29 +52,29 @@ def batch_first(one: Callable[..., Any], many: Callable[..., Any], *arguments: A
 
     @jax.custom_batching.custom_vmap
     def worlds(*arrays: jax.Array) -> Any:
-        return many(*jax.tree.unflatten(structure, arrays))
+        return for_batch(*jax.tree.unflatten(structure, arrays))
 
     @worlds.def_vmap
     def _(size: int, batched: list[bool], *arrays: jax.Array) -> tuple:
         arrays = tuple(map(functools.partial(repeated, size=size), arrays, batched))
-        out = worlds(*[a.reshape(-1, *a.shape[2:]) for a in arrays])
-        out = jax.tree.map(lambda a: a.reshape(size, -1, *a.shape[1:]), out)
-        return out, jax.tree.map(lambda _: True, out)
+        outputs = worlds(*[a.reshape(-1, *a.shape[2:]) for a in arrays])
+        outputs = jax.tree.map(lambda a: a.reshape(size, -1, *a.shape[1:]), outputs)
+        return outputs, jax.tree.map(lambda _: True, outputs)
 
     @jax.custom_batching.custom_vmap
     def world(*arrays: jax.Array) -> Any:
-        return one(*jax.tree.unflatten(structure, arrays))
+        return for_one(*jax.tree.unflatten(structure, arrays))
 
     @world.def_vmap
     def _(size: int, batched: list[bool], *arrays: jax.Array) -> tuple:
-        out = worlds(*map(functools.partial(repeated, size=size), arrays, batched))
-        return out, jax.tree.map(lambda _: True, out)
+        outputs = worlds(*map(functools.partial(repeated, size=size), arrays, batched))
+        return outputs, jax.tree.map(lambda _: True, outputs)
 
     return world(*leaves)
 
 
 def _inner_lanes(arrays: list[jax.Array], batched: list[bool], ranks: list[int]) -> int | None:
-    """Size of the last axis that holds an earlier batch; None where there is none."""
+    """Size of the last axis that holds an earlier batch; None without an earlier batch."""
     sizes = [a.shape[-1] for a, b, r in zip(arrays, batched, ranks, strict=True) if a.ndim - b > r]
     return max(sizes, default=None)
 
@@ -81,7 +82,7 @@ def _inner_lanes(arrays: list[jax.Array], batched: list[bool], ranks: list[int])
 def _as_lanes(
     arrays: list[jax.Array], batched: list[bool], ranks: list[int], inner: int | None, size: int
 ) -> list[jax.Array]:
-    """Moves a new batch axis, the first where `batched`, to the last place, merged with earlier lanes."""
+    """Arrays with the new batch axis, axis 0 where `batched`, merged into the last axis of earlier lanes."""
 
     def move(a: jax.Array, b: bool, rank: int) -> jax.Array:
         if inner is None:
@@ -92,7 +93,7 @@ def _as_lanes(
             a = jnp.broadcast_to(a, (*a.shape[:-2], inner, size))
         return a.reshape(*a.shape[:-2], -1)
 
-    return [move(*each) for each in zip(arrays, batched, ranks, strict=True)]
+    return [move(*array_and_flags) for array_and_flags in zip(arrays, batched, ranks, strict=True)]
 
 
 def _from_lanes(a: jax.Array, inner: int | None, size: int) -> jax.Array:

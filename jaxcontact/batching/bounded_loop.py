@@ -1,7 +1,7 @@
-"""A loop that ends when its work is done, or the same turns as a loop of static length.
+"""A loop that ends when its work is done, or the same loop with a static number of iterations.
 
-A loop that ends early does the turns of the slowest of many lanes. One of static length always does all, but
-no device has to look at a condition between turns, and it has a reverse mode.
+Over many lanes, a loop that ends early runs as long as its slowest lane. A loop of static length always runs
+all iterations, but no device has to test a condition between them, and it has a reverse mode.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ def bounded_loop(
     most: int,
     early_exit: bool,
 ) -> Any:
-    """`lax.while_loop(running, body, start)` of at most `most` turns; exactly so many without `early_exit`.
+    """`lax.while_loop(running, body, start)` of at most `most` iterations; all of them without `early_exit`.
 
-    Turns behind the end change nothing.
+    Iterations after the end of the work change nothing.
     """
     if early_exit:
         return lax.while_loop(running, body, start)
 
-    def turn(now: Any, _: None) -> tuple[Any, None]:
-        on = running(now)
-        return jax.tree.map(lambda new, old: jnp.where(on, new, old), body(now), now), None
+    def iteration(carry: Any, _: None) -> tuple[Any, None]:
+        active = running(carry)
+        return jax.tree.map(
+            lambda updated, unchanged: jnp.where(active, updated, unchanged), body(carry), carry
+        ), None
 
-    return lax.scan(turn, start, length=most)[0]
+    return lax.scan(iteration, start, length=most)[0]

@@ -1,8 +1,8 @@
-"""A while loop over many lanes that leaves the finished ones behind.
+"""A while loop over many lanes that stops computing the finished lanes.
 
-Under `vmap`, `lax.while_loop` carries every lane until the slowest is done. Here, on a CPU, a batch runs in
-tiles that stay in cache; a tile stops when few of its lanes are left, and those are gathered into new tiles.
-The arithmetic of a lane does not depend on its company.
+Under `vmap`, `lax.while_loop` computes every lane until the slowest lane is done. On a CPU the loops of this
+module run a batch in tiles that stay in cache. A tile stops when few of its lanes still run, and those lanes
+are gathered into new tiles. The arithmetic of a lane does not depend on the other lanes of its tile.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from jax import lax
 
 from jaxcontact.batching import platforms
 
-_TILE = 64  # lanes at a time
-_FEW = 4  # lanes for which a tile of `while_lanes` does not go on
-_LEFT = 16  # lanes for which a tile does not go on while others could join them
+_TILE = 64  # lanes of a tile of `while_loop`
+_FEW = 4  # a tile of `while_lanes` stops when this many lanes or fewer still run
+_LEFT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
 
 
 def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], start: Any) -> Any:
-    """`lax.while_loop(running, body, start)` with a `body` that leaves a finished lane as it is.
+    """`lax.while_loop(running, body, start)`; `body` must not change a finished lane.
 
     Neither function may close over traced arrays.
 
@@ -34,51 +34,60 @@ def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], 
         return _lanes(jax.vmap(running), jax.vmap(body), lanes)
 
     @entry.def_vmap
-    def many(size: int, batched: list[Any], lanes: Any) -> tuple[Any, Any]:
+    def merged_batch(size: int, batched: list[Any], lanes: Any) -> tuple[Any, Any]:
         lanes = jax.tree.map(
             lambda x, has: x if has else jnp.broadcast_to(x[None], (size, *x.shape)), lanes, batched[0]
         )
-        done = entry(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), lanes))
-        done = jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), done)
-        return done, jax.tree.map(lambda _: True, done)
+        final = entry(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), lanes))
+        final = jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), final)
+        return final, jax.tree.map(lambda _: True, final)
 
     return jax.tree.map(lambda x: x[0], entry(jax.tree.map(lambda x: x[None], start)))
 
 
 def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lanes: Any) -> Any:
-    """All lanes (B, ...) to their end."""
+    """The final values of all lanes (B, ...)."""
     count = jax.tree.leaves(lanes)[0].shape[0]
 
-    def together(lanes: Any) -> Any:
-        return lax.while_loop(lambda some: jnp.any(running(some)), body, lanes)
+    def all_at_once(lanes: Any) -> Any:
+        return lax.while_loop(lambda carry: jnp.any(running(carry)), body, lanes)
 
-    def tile(lanes: Any, at: jax.Array, enough: jax.Array) -> Any:
-        some = jax.tree.map(lambda x: x.at[at].get(mode="promise_in_bounds"), lanes)
-        some = lax.while_loop(lambda some: _number(running(some)) > enough, body, some)
+    def tile(lanes: Any, index: jax.Array, stop_at: jax.Array) -> Any:
+        tile_lanes = jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), lanes)
+        tile_lanes = lax.while_loop(
+            lambda tile_lanes: _count_true(running(tile_lanes)) > stop_at, body, tile_lanes
+        )
         return jax.tree.map(
-            lambda x, new: x.at[at].set(new, mode="promise_in_bounds", unique_indices=True), lanes, some
+            lambda x, updated: x.at[index].set(updated, mode="promise_in_bounds", unique_indices=True),
+            lanes,
+            tile_lanes,
         )
 
     def sweep(carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
-        lanes, on = carry
-        left = _number(on)
-        place = jnp.where(on, jnp.cumsum(on, dtype=jnp.int32), left + jnp.cumsum(~on, dtype=jnp.int32)) - 1
+        lanes, active = carry
+        num_active = _count_true(active)
+        place = (
+            jnp.where(
+                active, jnp.cumsum(active, dtype=jnp.int32), num_active + jnp.cumsum(~active, dtype=jnp.int32)
+            )
+            - 1
+        )
         order = jnp.zeros_like(place).at[place].set(jnp.arange(count, dtype=jnp.int32), unique_indices=True)
-        enough = jnp.where(left > _TILE, _LEFT, 0)
+        stop_at = jnp.where(num_active > _TILE, _LEFT, 0)
 
         def visit(k: jax.Array, lanes: Any) -> Any:
             first = jnp.minimum(k * _TILE, count - _TILE)
-            return tile(lanes, lax.dynamic_slice(order, (first,), (_TILE,)), enough)
+            return tile(lanes, lax.dynamic_slice(order, (first,), (_TILE,)), stop_at)
 
-        lanes = lax.fori_loop(0, (left + _TILE - 1) // _TILE, visit, lanes)
+        lanes = lax.fori_loop(0, (num_active + _TILE - 1) // _TILE, visit, lanes)
         return lanes, running(lanes)
 
     def tiled(lanes: Any) -> Any:
         return lax.while_loop(lambda carry: jnp.any(carry[1]), sweep, (lanes, running(lanes)))[0]
 
     if count <= _TILE:
-        return together(lanes)
-    return platforms.choose(lanes, cpu=tiled, other=together)
+        return all_at_once(lanes)
+    return platforms.choose(lanes, cpu=tiled, other=all_at_once)
 
 
 def while_lanes(
@@ -90,10 +99,10 @@ def while_lanes(
     *,
     wide: int,
 ) -> Any:
-    """Repeats now = body(fixed, now) in every lane while running(now), then finish(fixed, now).
+    """Repeats carry = body(fixed, carry) in each lane while running(carry); returns finish(fixed, carry).
 
-    The functions take a tile of lanes at once, each apart, and `body` leaves finished lanes as they are.
-    Lanes are the first axis of all leaves.
+    The functions take a tile of lanes at once, and no lane may depend on another. `body` must not change a
+    finished lane. Lanes are the first axis of all leaves.
 
     Args:
         wide: lanes of a tile on a CPU, as many as its cache holds.
@@ -102,31 +111,33 @@ def while_lanes(
     """
     count = jax.tree.leaves(start)[0].shape[0]
 
-    def loop(fixed: Any, now: Any, enough: int) -> Any:
-        return lax.while_loop(lambda s: _number(running(s)) > enough, lambda s: body(fixed, s), now)
+    def loop(fixed: Any, carry: Any, stop_at: int) -> Any:
+        return lax.while_loop(lambda s: _count_true(running(s)) > stop_at, lambda s: body(fixed, s), carry)
 
-    def cut(tree: Any, at: jax.Array, width: int) -> Any:
-        return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, at, width), tree)
+    def slice_lanes(tree: Any, begin: jax.Array, width: int) -> Any:
+        return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, width), tree)
 
-    def each(visit: Callable[[Any, Any], Any], width: int, now: Any) -> Any:
-        def one(k: jax.Array, now: Any) -> Any:
-            at = jnp.minimum(k * width, count - width)
-            some = visit(cut(fixed, at, width), cut(now, at, width))
-            return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, at, 0), now, some)
+    def for_each_tile(visit: Callable[[Any, Any], Any], width: int, carry: Any) -> Any:
+        def update_tile(k: jax.Array, carry: Any) -> Any:
+            begin = jnp.minimum(k * width, count - width)
+            tile_carry = visit(slice_lanes(fixed, begin, width), slice_lanes(carry, begin, width))
+            return jax.tree.map(
+                lambda x, y: lax.dynamic_update_slice_in_dim(x, y, begin, 0), carry, tile_carry
+            )
 
-        return lax.fori_loop(0, -(-count // width), one, now)
+        return lax.fori_loop(0, -(-count // width), update_tile, carry)
 
-    def gathered(now: Any) -> Any:
-        (index,) = jnp.nonzero(running(now), size=wide // 2, fill_value=count)  # out of bounds: dropped
-        some, here = jax.tree.map(lambda x: x.at[index].get(mode="clip"), (now, fixed))
-        some = loop(here, some, 0)
-        return jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), now, some)
+    def finish_stragglers(carry: Any) -> Any:
+        (index,) = jnp.nonzero(running(carry), size=wide // 2, fill_value=count)  # out of bounds: dropped
+        tile_carry, tile_fixed = jax.tree.map(lambda x: x.at[index].get(mode="clip"), (carry, fixed))
+        tile_carry = loop(tile_fixed, tile_carry, 0)
+        return jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), carry, tile_carry)
 
-    def tiled(width: int, enough: int) -> Callable[[Any], Any]:
-        def run(now: Any) -> Any:
-            now = each(lambda fixed, some: loop(fixed, some, enough), width, now)
-            now = lax.while_loop(lambda s: jnp.any(running(s)), gathered, now)
-            return each(finish, width, now)
+    def tiled(width: int, stop_at: int) -> Callable[[Any], Any]:
+        def run(carry: Any) -> Any:
+            carry = for_each_tile(lambda fixed, tile_carry: loop(fixed, tile_carry, stop_at), width, carry)
+            carry = lax.while_loop(lambda s: jnp.any(running(s)), finish_stragglers, carry)
+            return for_each_tile(finish, width, carry)
 
         return run
 
@@ -135,5 +146,5 @@ def while_lanes(
     return platforms.choose(start, cpu=tiled(wide, _FEW), other=tiled(count, wide // 2))
 
 
-def _number(mask: jax.Array) -> jax.Array:
+def _count_true(mask: jax.Array) -> jax.Array:
     return jnp.sum(mask, dtype=jnp.int32)

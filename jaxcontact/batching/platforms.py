@@ -1,6 +1,6 @@
-"""Which branch a program takes: that of a CPU, whose tiles stay in its cache, or that of other devices.
+"""The choice between the branch of a program for CPUs, in tiles that fit a cache, and that for other devices.
 
-A test takes the second on a CPU.
+Tests can run the branch of other devices on a CPU.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def choose(*arguments: Any, cpu: Callable[..., Any], other: Callable[..., Any]) 
 
 
 def is_cpu(platform: str) -> bool:
-    """Whether to do as on a CPU, on the host."""
+    """Whether code on the host should take the branch of a CPU."""
     return platform == "cpu" and not _as_elsewhere
 
 
 @contextlib.contextmanager
 def as_elsewhere() -> Iterator[None]:
-    """For tests: within, every program takes the branches of other devices than a CPU, wherever it runs.
+    """A context for tests: inside it every program takes the branches of devices other than a CPU.
 
-    Forgets all programs before and after, for they have their branch.
+    All compiled programs are dropped before and after, because each contains its branch.
     """
     global _as_elsewhere
     jax.clear_caches()

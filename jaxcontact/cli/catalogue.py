@@ -1,7 +1,7 @@
-"""What the command line offers, known before anything is loaded: models, their kinds, choices.
+"""Tables of the models and choices that the command line offers, without loading JAX.
 
-Loading JAX takes a second, and making a model compiles. So what decides whether a command can run is written
-here; a test compares it with the models and modules themselves.
+Loading JAX takes a second, and making a model compiles programs. So these tables decide whether a command can
+run, before anything is loaded. A test compares the tables with the models and modules themselves.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 
 class UsageError(Exception):
-    """A mistake in the arguments, told in one line."""
+    """A mistake in the arguments; its message is one line."""
 
 
 class ModelKind(NamedTuple):
-    """What sort of example a ready model is.
+    """The properties of a ready model that decide which commands take it.
 
     Attributes:
-        dim: 2 in the plane, 3 in space, 0 for what is no mechanism but an event-selected system.
-        num_contacts: how many contacts it has.
-        has_impact: whether it comes with the settings of an impact, `step` and `max_steps`.
+        dim: 2 in the plane, 3 in space, 0 for an event-selected system, which is no mechanism.
+        num_contacts: number of contacts.
+        has_impact: whether the model has the settings of an impact, `step` and `max_steps`.
     """
 
     dim: int = 0
@@ -57,8 +57,8 @@ KINDS = {
     "trex": ModelKind(2, 3),
 }
 SELECTIONS = ("all", "visited", "lemke")  # of `jaxcontact.impact.sample`
-MAX_ENUMERATED = 5  # contacts in the plane of which every solution of a step can be found
-LEAST_COVERED = 16  # samples from which `jaxcontact.impact.analysis.coverage` can say something
+MAX_ENUMERATED = 5  # largest number of planar contacts for which all solutions of a step are enumerated
+LEAST_COVERED = 16  # smallest number of samples that `jaxcontact.impact.analysis.coverage` takes
 GAITS = ("hexapod", "hopper")  # of `jaxcontact.optimize.gaits`
 METHODS = ("homogeneous", "full", "single")  # of `jaxcontact.stability.certify`
 CHARTS = ("fig2", "fig3")  # of `jaxcontact.stability.chart`
@@ -68,15 +68,15 @@ def find_kind(name: str) -> ModelKind:
     """The kind of the model of this name.
 
     Raises:
-        UsageError: there is none; says which may have been meant. Or it needs a package that is missing.
+        UsageError: there is no such model; the message names a similar one.
     """
     if name not in KINDS:
-        near = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"models: {', '.join(KINDS)}"
+        close_names = difflib.get_close_matches(name, KINDS, n=1, cutoff=0.4)
+        hint = f"did you mean {close_names[0]!r}?" if close_names else f"models: {', '.join(KINDS)}"
         raise UsageError(f"no model {name!r}; {hint}")
     return KINDS[name]
 
 
 def with_impacts() -> str:
-    """The models that are set up for an impact, told to someone who asked for another."""
+    """A list, for error messages, of the models that are set up for an impact."""
     return f"models of impacts: {', '.join(name for name, kind in KINDS.items() if kind.has_impact)}"

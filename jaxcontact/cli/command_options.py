@@ -1,6 +1,6 @@
-"""The options of the commands, and every mistake in them that can be told before anything is loaded.
+"""The options of the commands, and the checks of options that need no JAX.
 
-Imports nothing but the standard library and the catalogue: a mistake is told at once.
+This module imports only the standard library and the catalogue, so a mistake is reported at once.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_impact(options: argparse.Namespace) -> None:
-    """Raise UsageError where this impact cannot be sampled."""
+    """Raise UsageError where the options of `impact` cannot work."""
     name, kind = options.model, find_kind(options.model)
     if not kind.dim:
         raise UsageError(f"{name} is not a mechanism: it has no impact; {with_impacts()}")
@@ -119,9 +119,9 @@ def check_impact(options: argparse.Namespace) -> None:
             f"--max-steps, or {with_impacts()}"
         )
     for option in ("mu", "restitution"):
-        given = getattr(options, option)
-        if given is not None and len(given) not in (1, kind.num_contacts):
-            raise UsageError(f"--{option}: expected 1 or {kind.num_contacts} numbers, got {len(given)}")
+        numbers = getattr(options, option)
+        if numbers is not None and len(numbers) not in (1, kind.num_contacts):
+            raise UsageError(f"--{option}: expected 1 or {kind.num_contacts} numbers, got {len(numbers)}")
     _check_numbers("mu", options.mu, "finite friction >= 0", 0.0)
     _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
     _check_numbers("step", [options.step], "a finite number > 0", 5e-324)
@@ -134,7 +134,9 @@ def check_impact(options: argparse.Namespace) -> None:
     if options.coverage and options.samples < LEAST_COVERED:
         raise UsageError(f"--coverage: samples: expected at least {LEAST_COVERED}, got {options.samples}")
     _check_folder("out", options.out)
-    if options.checkpoint is not None and not options.checkpoint.is_dir():  # the run looks into one
+    if (
+        options.checkpoint is not None and not options.checkpoint.is_dir()
+    ):  # the run checks an existing folder
         _check_folder("checkpoint", options.checkpoint)
 
 
@@ -157,7 +159,7 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_gait(options: argparse.Namespace) -> None:
-    """Raise UsageError where this gait cannot be sought."""
+    """Raise UsageError where the options of `gait` cannot work."""
     _check_numbers("speed", [options.speed], "a finite number")
     _check_numbers("steps", [options.steps], "an integer >= 0", 0)
     _check_folder("out", options.out)
@@ -166,7 +168,7 @@ def check_gait(options: argparse.Namespace) -> None:
 def add_inspect(commands: Any) -> argparse.ArgumentParser:
     """Add the sub-command `inspect`."""
     run: argparse.ArgumentParser = commands.add_parser(
-        "inspect", help="tell what a robot file is made of, and what is left out"
+        "inspect", help="list the bodies, shapes and actuators of a robot file, and ignored settings"
     )
     run.add_argument("file", metavar="FILE", help="MJCF or URDF file")
     run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe that is the state")
@@ -176,7 +178,7 @@ def add_inspect(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_inspect(options: argparse.Namespace) -> None:
-    """Raise UsageError where there is no such file."""
+    """Raise UsageError where the file does not exist."""
     if not Path(options.file).is_file():
         raise UsageError(f"FILE: no file {options.file!r}")
 
@@ -204,7 +206,7 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_stability(options: argparse.Namespace) -> None:
-    """Raise UsageError where there is no such body or chart."""
+    """Raise UsageError where the options of `stability` cannot work."""
     if options.points < 2 or options.samples < 1:
         raise UsageError("--points: expected at least 2, --samples at least 1")
     if options.chart:
@@ -225,7 +227,7 @@ def _add_out(run: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    """A whole number, also as a power such as 2^14."""
+    """A positive whole number from its text, which may be a power such as 2^14."""
     try:
         base, _, power = text.replace("**", "^").partition("^")
         value = int(base) ** int(power) if power else int(base)
@@ -240,21 +242,21 @@ def _count(text: str) -> int:
 
 def _check_numbers(
     name: str,
-    given: Iterable[float | None] | None,
+    numbers: Iterable[float | None] | None,
     expected: str,
-    least: float = -math.inf,
-    most: float = math.inf,
+    smallest: float = -math.inf,
+    largest: float = math.inf,
 ) -> None:
-    """Raise UsageError for a number, None aside, that is not finite or not between these two."""
-    for number in given or ():
-        if number is not None and not (math.isfinite(number) and least <= number <= most):
+    """Raise UsageError for a number that is not finite or not in smallest..largest; None is allowed."""
+    for number in numbers or ():
+        if number is not None and not (math.isfinite(number) and smallest <= number <= largest):
             raise UsageError(f"--{name}: expected {expected}, got {number:g}")
 
 
 def _check_folder(name: str, folder: Path) -> None:
-    """Raise UsageError for a folder that cannot be made or written to, as far as can be seen beforehand."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise UsageError(f"--{name}: cannot write to {folder}: {there} is not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"--{name}: cannot write to {folder}: no permission in {there}")
+    """Raise UsageError for a folder that, judging by its parents, cannot be created or written to."""
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise UsageError(f"--{name}: cannot write to {folder}: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UsageError(f"--{name}: cannot write to {folder}: no permission in {existing}")

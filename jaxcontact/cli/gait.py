@@ -1,4 +1,4 @@
-"""`jaxcontact gait MODEL`: finds a periodic gait and draws it before and after."""
+"""`jaxcontact gait MODEL`: finds a periodic gait and draws the motion before and after the search."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
 
 MODELS = {"hexapod": gaits.hexapod, "hopper": gaits.hopper}
-STRIDES = 4  # periods drawn and checked
+STRIDES = 4  # number of periods that are drawn and checked
 
 
 def command(options: argparse.Namespace) -> int:
-    """Run it; 0 for a periodic gait at the wanted speed, 1 where there is none, 2 wrong usage."""
+    """Run the command; returns 0 for a periodic gait at the given speed, 1 for none, 2 for wrong usage."""
     try:
         return _find(options)
     except (ValueError, OSError, FloatingPointError) as error:
@@ -42,12 +42,12 @@ def _find(options: argparse.Namespace) -> int:
         progress=progress.bar(_costs),
     )  # fmt: skip
     before, after = (run_strides(problem, params, z, STRIDES) for z in (free0, free))
-    _, one = optimize.gait_outcome(problem, params, free, options.speed)
+    _, end_conditions = optimize.gait_outcome(problem, params, free, options.speed)
     summary = {
         "model": options.model,
         "cost_of_transport": info.cost,
-        "speed_error": abs(float(one[-1])),
-        "periodicity_error": float(np.max(np.abs(np.asarray(one[:-1])))),
+        "speed_error": abs(float(end_conditions[-1])),
+        "periodicity_error": float(np.max(np.abs(np.asarray(end_conditions[:-1])))),
         "cost_before": float(info.costs[0]),
         "error_before": float(info.residuals[0]),
         "free": {name: np.asarray(value).tolist() for name, value in free.items()},
@@ -72,7 +72,7 @@ def _find(options: argparse.Namespace) -> int:
 
 
 def run_strides(problem: GaitProblem, params: Any, free: Any, strides: int) -> ess.EventTrajectory:
-    """The run of several periods from the free numbers of one."""
+    """The motion over several periods, from the free numbers of one period."""
     launch = problem.launch(free, params)
     settings = problem.settings() | {
         "max_steps": 256 * strides,

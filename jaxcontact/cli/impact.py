@@ -1,4 +1,4 @@
-"""`jaxcontact impact MODEL`: samples the outcomes of a simultaneous impact and reports on them."""
+"""`jaxcontact impact MODEL`: samples the outcomes of a simultaneous impact and reports statistics of them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
 
-SHOWN = 2**18  # samples of a checkpoint that its picture shows
-FEW = 2**14  # samples whose velocities through the impact are little to keep
+SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
+FEW_SAMPLES = 2**14  # runs of up to so many samples also keep the velocities through the impact
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
 
 
 def _ready(name: str) -> Model:
-    """The model of that name, which a check has found in the catalogue.
+    """The model of a name that is in the catalogue.
 
     Raises:
-        UsageError: it needs a package that is not installed.
+        UsageError: the model needs a package that is not installed.
     """
     try:
         model: Model = getattr(models, name)()
@@ -43,7 +43,7 @@ def _ready(name: str) -> Model:
 
 
 def _propagative(options: argparse.Namespace) -> int:
-    """Every outcome of single impacts; 1 if some may be missing."""
+    """Run the propagative law and print all outcomes; returns 1 if outcomes may be missing, else 0."""
     model = _ready(options.model)
     terms = contact_terms(model.system, model.params, model.state)
     summary = propagative.summarise(options.model, terms, model.state.v)
@@ -52,7 +52,7 @@ def _propagative(options: argparse.Namespace) -> int:
 
 
 def _impact_model(options: argparse.Namespace) -> Model:
-    """The model, with the friction asked for."""
+    """The model, with the friction of the option --mu."""
     model = _ready(options.model)
     if options.mu is None:
         return model
@@ -61,7 +61,7 @@ def _impact_model(options: argparse.Namespace) -> Model:
 
 
 def command(options: argparse.Namespace) -> int:
-    """Run it, with options that `check_impact` let pass; 0 good, 1 failed samples.
+    """Run the command with options that `check_impact` accepted; returns 0, or 1 if samples failed.
 
     Raises:
         UsageError: settings or files that cannot be used.
@@ -78,19 +78,19 @@ def command(options: argparse.Namespace) -> int:
         "seed": options.seed,
     }
     if options.restitution is not None:
-        one = len(options.restitution) == 1
-        settings["restitution"] = options.restitution[0] if one else options.restitution
+        single_number = len(options.restitution) == 1
+        settings["restitution"] = options.restitution[0] if single_number else options.restitution
     stored = num_finished(options.checkpoint) if options.checkpoint else 0
     if stored:
         print(f"  {options.checkpoint} holds {stored} samples", file=sys.stderr)
     laps.end("load")
     try:
-        samples, tallied = _sampled(options, model, terms, settings, stored, laps)
+        samples, statistics = _sampled(options, model, terms, settings, stored, laps)
     except ValueError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(error.strerror or str(error)) from None
-    summary = summarise(options.model, terms, tallied, settings, samples.complete, laps, stored)
+    summary = summarise(options.model, terms, statistics, settings, samples.complete, laps, stored)
     measured = None
     if options.coverage:
         measured = _coverage(options, model, terms, settings)
@@ -100,7 +100,7 @@ def command(options: argparse.Namespace) -> int:
     laps.end("draw")
     summary["seconds_spent"] = dict(laps)
     print(json.dumps(summary, indent=2) if options.json else as_text(summary))
-    return _exit_status(tallied)
+    return _exit_status(statistics)
 
 
 def _sampled(
@@ -111,24 +111,28 @@ def _sampled(
     stored: int,
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
-    """The samples, of a checkpoint the first ones, and the tally of all."""
-    full = {"terms": terms, "v": model.state.v, **settings}
-    full |= {"num_samples": options.samples, "progress": progress.rate_of_samples(stored)}
+    """The samples and the statistics of all samples; of a checkpoint only the first samples are returned."""
+    arguments = {"terms": terms, "v": model.state.v, **settings}
+    arguments |= {"num_samples": options.samples, "progress": progress.rate_of_samples(stored)}
     if options.checkpoint:
-        about = {"model": options.model, "system": model.system.fingerprint}
-        reduce = functools.partial(_gathered, terms)
-        tallied, parts = impact.sample(**full, checkpoint=options.checkpoint, about=about, reduce=reduce)
-        samples = _joined(parts)
+        labels = {"model": options.model, "system": model.system.fingerprint}
+        reduce = functools.partial(_add_chunk, terms)
+        statistics, shown_chunks = impact.sample(
+            **arguments, checkpoint=options.checkpoint, about=labels, reduce=reduce
+        )
+        samples = _join_chunks(shown_chunks)
     else:
         visited = settings["selection"] == "visited"
-        # Few samples keep the paths that the picture shows: else these would be compiled apart.
-        full["keep_path"] = not visited and options.samples <= FEW
-        impact.sample(**full | {"num_samples": min(512, options.samples) if visited else 1, "progress": None})
+        # A small run keeps the paths that the picture shows; otherwise another program would compute them.
+        arguments["keep_path"] = not visited and options.samples <= FEW_SAMPLES
+        impact.sample(
+            **arguments | {"num_samples": min(512, options.samples) if visited else 1, "progress": None}
+        )
         laps.end("compile")
-        samples = jax.block_until_ready(impact.sample(**full))
-        tallied = tally(samples, terms)
+        samples = jax.block_until_ready(impact.sample(**arguments))
+        statistics = tally(samples, terms)
     laps.end("sample")
-    return samples, tallied
+    return samples, statistics
 
 
 def _max_steps(options: argparse.Namespace, model: Model) -> int:
@@ -148,7 +152,7 @@ def _default_selection(model: Model) -> str:
 def _coverage(
     options: argparse.Namespace, model: Model, terms: ContactTerms, settings: dict[str, Any]
 ) -> impact.Coverage:
-    # "visited" lets a sample depend on earlier ones.
+    # With "visited" a sample depends on earlier samples, and coverage needs independent samples.
     selection = "all" if settings["selection"] == "visited" else settings["selection"]
     key = jax.random.key(options.seed)
     independent = settings | {"selection": selection, "num_samples": options.samples, "key": key}
@@ -158,23 +162,23 @@ def _coverage(
         raise UsageError(f"--coverage: {error}") from None
 
 
-def _gathered(terms: ContactTerms, before: Parts | None, samples: impact.ImpactSamples) -> Parts:
-    """The tally of a long run, and the first samples of it, for the picture."""
-    part = tally(samples, terms)
-    if before is None:
-        return part, [samples]
-    so_far, first = before
-    return so_far + part, first + ([samples] if so_far.number < SHOWN else [])
+def _add_chunk(terms: ContactTerms, earlier: Parts | None, samples: impact.ImpactSamples) -> Parts:
+    """The statistics of a long run up to a chunk, and its first samples, which the picture shows."""
+    chunk_tally = tally(samples, terms)
+    if earlier is None:
+        return chunk_tally, [samples]
+    earlier_tally, shown_chunks = earlier
+    return earlier_tally + chunk_tally, shown_chunks + ([samples] if earlier_tally.number < SHOWN else [])
 
 
-def _joined(parts: list[impact.ImpactSamples]) -> impact.ImpactSamples:
-    bare = [part.replace(v_minus=None) for part in parts]
-    joined: impact.ImpactSamples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *bare)
-    return joined.replace(v_minus=parts[0].v_minus)
+def _join_chunks(chunks: list[impact.ImpactSamples]) -> impact.ImpactSamples:
+    without_v_minus = [chunk.replace(v_minus=None) for chunk in chunks]
+    joined: impact.ImpactSamples = jax.tree.map(lambda *leaves: np.concatenate(leaves), *without_v_minus)
+    return joined.replace(v_minus=chunks[0].v_minus)
 
 
 def _exit_status(tally: Tally) -> int:
-    """1, and a line on standard error, if a sample failed otherwise than by running out of steps."""
+    """0; or 1 and a line on standard error, if a sample failed otherwise than at the limit of steps."""
     if tally.first_failed is None:
         return 0
     number, step = tally.first_failed

@@ -1,4 +1,4 @@
-"""What `jaxcontact impact` writes: pictures of set, mechanism and coverage, and the samples."""
+"""The files of `jaxcontact impact`: pictures of the set, the mechanism and the coverage, and the samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jaxcontact.peers.mujoco import mujoco_outcome
 from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
 
-MANY_MODES = 4  # contacts from which samples are dear: 7^4 modes cost a while
+MANY_MODES = 4  # from this number of contacts on, samples over all modes (7^4) are expensive
 
 
 def write(
@@ -39,12 +39,12 @@ def write(
     pictures = {}
     simultaneous = simultaneous_outcomes(terms, model.state.v)
     if not len(simultaneous):
-        print("jaxcontact: the simultaneous law found no outcome, none is drawn", file=sys.stderr)
-    others = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
+        print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
+    other_laws = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
     if np.any(np.asarray(samples.status) == 0):
-        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *others)
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws)
     pictures["mechanism.png"] = viz.plot_mechanism(
-        model.system, model.params, model.state, v=_ends(*others), title=_title(name)
+        model.system, model.params, model.state, v=_ends(*other_laws), title=_title(name)
     )
     if covered is not None:
         pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
@@ -93,17 +93,17 @@ def _set_picture(
 
 
 def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
-    """Velocities through the impact, of the first samples."""
-    few = 256 if terms.phi.shape[0] < MANY_MODES else 64
+    """Velocities through the impact for a few samples."""
+    num_paths = 256 if terms.phi.shape[0] < MANY_MODES else 64
     selection = "all" if settings["selection"] == "visited" else settings["selection"]
-    chosen = settings | {"selection": selection, "num_samples": few, "keep_path": True}
+    chosen = settings | {"selection": selection, "num_samples": num_paths, "keep_path": True}
     return impact.sample(terms, model.state.v, **chosen).path
 
 
 def _ends(simultaneous: np.ndarray, sequences: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The outcomes of other laws by short labels: "simultaneous 1", "A first"."""
     numbers = [f" {i + 1}" for i in range(len(simultaneous))] if len(simultaneous) > 1 else [""]
-    ends = {f"simultaneous{number}": each for number, each in zip(numbers, simultaneous)}
+    ends = {f"simultaneous{number}": outcome for number, outcome in zip(numbers, simultaneous)}
     return ends | {label.rpartition(", ")[2]: path[-1] for label, path in sequences.items()}
 
 

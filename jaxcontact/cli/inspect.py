@@ -1,4 +1,4 @@
-"""`jaxcontact inspect`: what a robot file is made of here, before anything is computed with it."""
+"""`jaxcontact inspect`: prints the bodies, joints, shapes and actuators that are read from a robot file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from jaxcontact.mechanics.system import Model
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the robot.
+    """Print a description of the robot and of the ignored settings.
 
     Raises:
-        UsageError: it cannot be loaded.
+        UsageError: the file cannot be loaded.
     """
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", IgnoredOptionWarning)

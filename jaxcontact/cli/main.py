@@ -1,6 +1,7 @@
 """The command line: sub-commands `impact`, `gait`, `stability`, `inspect` and `models`.
 
-Owns how a command starts and ends: mistakes are told before JAX is loaded, and an interrupt ends the process.
+This module owns the start and the end of a command: mistakes are reported before JAX is loaded, and an
+interrupt ends the process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # what loads before the first line of `process` leaves an interrupt to Python
+TYPE_CHECKING = False  # imports delay `process`, and until then Python shows a traceback on an interrupt
 if TYPE_CHECKING:
     import argparse
     from typing import Any, NoReturn
@@ -19,36 +20,37 @@ INTERRUPTED = 130
 
 
 def process() -> NoReturn:
-    """The command line as a process of its own, which ends here with the exit status of `main`.
+    """Run the command line as a process of its own, and end the process with the exit status of `run`.
 
-    The work runs on a second thread, and the first only waits: XLA crashes where an exception of a signal
-    meets it while it compiles. So an interrupt does not unwind the work, it ends the process at once; what a
-    checkpoint keeps is safe at any moment.
+    The command runs on a second thread, and the first thread only waits. XLA crashes if a signal raises an
+    exception while XLA compiles. So an interrupt raises no exception in the command; it ends the process at
+    once. A checkpoint is valid at any moment.
     """
     _end_on_interrupt("")
     options = _parser().parse_args()
-    _end_on_interrupt(_kept(options))
+    _end_on_interrupt(_resume_hint(options))
     import threading
 
     codes: list[int] = []
     work = threading.Thread(target=lambda: codes.append(run(options)), name="jaxcontact", daemon=True)
     work.start()
-    while work.is_alive():  # in short waits: a signal that the system hands to another thread wakes none
+    while work.is_alive():  # short waits, because a signal that another thread receives wakes no wait
         work.join(0.1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is done
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is done
     sys.exit(codes[0] if codes else 1)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line within a Python program, on its own thread; returns the exit status.
+    """Run the command line within a Python program, on the calling thread; returns the exit status.
 
-    0 good, 1 failed samples, 2 wrong usage or files that cannot be used, 130 interrupted.
+    The status is 0 for success, 1 for failed samples, 2 for wrong usage or unusable files, 130 for an
+    interrupt.
     """
     options = _parser().parse_args(arguments)
     try:
         return run(options)
     except KeyboardInterrupt:
-        print(_interrupted(_kept(options)), file=sys.stderr, end="")
+        print(_interrupted(_resume_hint(options)), file=sys.stderr, end="")
         return INTERRUPTED
 
 
@@ -65,27 +67,29 @@ def run(options: argparse.Namespace) -> int:
     except UsageError as error:
         print(f"jaxcontact: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of a pipe, such as head, has left; nor may the exit write to it
+    except (
+        BrokenPipeError
+    ):  # the reader of a pipe, such as head, has closed it; Python must not flush into it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _end_on_interrupt(kept: str) -> None:
-    """Let an interrupt end this process at once, with one line; unless whoever started it has it ignored."""
+def _end_on_interrupt(hint: str) -> None:
+    """Let an interrupt end this process at once, with one line; keep a handler that ignores interrupts."""
 
     def end(*_: Any) -> NoReturn:
-        os.write(2, _interrupted(kept).encode())
+        os.write(2, _interrupted(hint).encode())
         os._exit(INTERRUPTED)
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, end)
 
 
-def _interrupted(kept: str) -> str:
-    return f"\njaxcontact: interrupted{kept}\n"
+def _interrupted(hint: str) -> str:
+    return f"\njaxcontact: interrupted{hint}\n"
 
 
-def _kept(options: argparse.Namespace) -> str:
+def _resume_hint(options: argparse.Namespace) -> str:
     return "; the same command goes on" if getattr(options, "checkpoint", None) else ""
 
 

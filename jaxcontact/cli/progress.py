@@ -1,4 +1,4 @@
-"""Progress of a command, one line on standard error that is written over and over."""
+"""The progress of a command: one line on standard error that is overwritten again and again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-WIDTH = 24  # of a bar
+WIDTH = 24  # characters of a bar
 
 
 def _show(text: str, last: bool) -> None:
@@ -14,38 +14,39 @@ def _show(text: str, last: bool) -> None:
 
 
 def bar(describe: Callable[..., str] | None = None) -> Callable[..., None]:
-    """A bar to call with what is done, what there is, and what `describe` puts into words."""
+    """A function (num_done, total, *values) that prints a bar; `describe` turns the values into text."""
     start = time.perf_counter()
 
-    def report(done: int, total: int, *more: float) -> None:
-        filled = "#" * (WIDTH * done // total)
-        words = "" if describe is None else f"{describe(*more)}  "
+    def report(num_done: int, total: int, *values: float) -> None:
+        filled = "#" * (WIDTH * num_done // total)
+        words = "" if describe is None else f"{describe(*values)}  "
         spent = time.perf_counter() - start
-        _show(f"[{filled:<{WIDTH}}] {done}/{total}  {words}{spent:.0f} s ", done == total)
+        _show(f"[{filled:<{WIDTH}}] {num_done}/{total}  {words}{spent:.0f} s ", num_done == total)
 
     return report
 
 
 def rate_of_samples(stored: int, wait: float = 2.0, every: float = 1.0) -> Callable[[int, int], None]:
-    """Samples done, per second and time left, once a run takes longer than `wait` seconds.
+    """A function (num_done, total) that prints the samples done, their rate and the time left.
 
-    Rate and time left are those of the chunks behind `stored` samples and the first one, which compiles.
+    It prints once a run takes longer than `wait` seconds, and then every `every` seconds. Rate and time left
+    exclude the `stored` samples and the first chunk after them, which compiles.
     """
     begin = shown = time.perf_counter()
     start: tuple[float, int] | None = None
 
-    def report(done: int, total: int) -> None:
+    def report(num_done: int, total: int) -> None:
         nonlocal shown, start
         now = time.perf_counter()
-        if start is None and done > stored:
-            start = now, done
-        if now - begin < wait or (now - shown < every and done < total):
+        if start is None and num_done > stored:
+            start = now, num_done
+        if now - begin < wait or (now - shown < every and num_done < total):
             return
         shown = now
-        text = f"{done:>9} of {total} samples"
-        if start is not None and done > start[1]:
-            rate = (done - start[1]) / (now - start[0])
-            text += f", {rate:,.0f} per second, {(total - done) / rate:.0f} s left"
-        _show(f"{text:<70}", done == total)
+        text = f"{num_done:>9} of {total} samples"
+        if start is not None and num_done > start[1]:
+            rate = (num_done - start[1]) / (now - start[0])
+            text += f", {rate:,.0f} per second, {(total - num_done) / rate:.0f} s left"
+        _show(f"{text:<70}", num_done == total)
 
     return report

@@ -1,6 +1,6 @@
-"""`jaxcontact impact MODEL --law propagative`: every order of single elastic impacts, and what it leads to.
+"""`jaxcontact impact MODEL --law propagative`: the outcome of every order of single elastic impacts.
 
-Owns the numbers of that command and their account in words.
+This module owns the summary of that command, as data and as text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAME_OUTCOME = 1e-9  # relative to |v|_M
 
 
 def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
-    """Outcomes of `propagate_all` and their orders, xi, the theorem that makes them one; ready for JSON."""
+    """Outcomes and orders of `propagate_all`, xi, the theorem that guarantees one outcome; ready for JSON."""
     velocities, sequences, valid = impact.propagate_all(
         terms, v, max_outcomes=MAX_OUTCOMES, max_reflections=MAX_REFLECTIONS
     )
@@ -38,25 +38,25 @@ def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
                 "normal_velocity": {c: float(u) for c, u in zip(contacts, normal, strict=True)},
             }
         )
-    few = len(contacts) <= MAX_PERMUTED
-    dead, told = impact.plastic(terms, v)
+    few_contacts = len(contacts) <= MAX_PERMUTED
+    plastic_velocity, plastic_info = impact.plastic(terms, v)
     return {
         "model": name,
         "law": "propagative",
         "outcomes": outcomes,
-        "indeterminacy": float(impact.indeterminacy(terms, v)) if few else None,
+        "indeterminacy": float(impact.indeterminacy(terms, v)) if few_contacts else None,
         "theorem": impact.unique_order(terms, SAME_OUTCOME).theorem,
-        "plastic_v_plus": np.asarray(dead).tolist(),
-        "plastic_energy_ratio": float(told.energy_ratio),
-        "status": Status.describe(sequences.status | told.status),
+        "plastic_v_plus": np.asarray(plastic_velocity).tolist(),
+        "plastic_energy_ratio": float(plastic_info.energy_ratio),
+        "status": Status.describe(sequences.status | plastic_info.status),
     }
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary for a person."""
+    """The summary as text for a reader."""
     outcomes = summary["outcomes"]
-    many = "1 outcome" if len(outcomes) == 1 else f"{len(outcomes)} outcomes"
-    lines = [f"{summary['model']}: {many} of single elastic impacts in every order, without friction"]
+    num_outcomes = "1 outcome" if len(outcomes) == 1 else f"{len(outcomes)} outcomes"
+    lines = [f"{summary['model']}: {num_outcomes} of single elastic impacts in every order, without friction"]
     width = max([5, *(len(o["order"]) for o in outcomes)])
     for o in outcomes:
         speeds = "  ".join(f"{c} {u:8.4f}" for c, u in o["normal_velocity"].items())

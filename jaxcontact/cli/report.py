@@ -1,4 +1,4 @@
-"""The report on a run of the sampler: its numbers ready for JSON, and as text."""
+"""The report on a run of the sampler: a summary that is ready for JSON, and its text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from jaxcontact.terms import ContactTerms
 
 
 class Laps(dict[str, float]):
-    """The seconds that each part of a command took, by name."""
+    """The duration of each part of a command in seconds, by name."""
 
     def __init__(self, begin: float) -> None:
         super().__init__()
         self._last = begin
 
     def end(self, part: str) -> None:
-        """End a part, which began at the end of the one before."""
-        now = time.perf_counter()
-        self[part], self._last = now - self._last, now
+        """End a part; it began when the part before ended."""
+        time_now = time.perf_counter()
+        self[part], self._last = time_now - self._last, time_now
 
 
 def summarise(
@@ -42,8 +42,8 @@ def summarise(
         tally: of all samples.
         settings: of `sample`.
         complete: whether all solutions of every step were candidates.
-        laps: the run took "sample", and where that was apart "compile".
-        stored: how many samples were there before.
+        laps: durations; "sample" is that of the run, "compile" that of compiling if it was separate.
+        stored: number of samples that the checkpoint held before the run.
     """
     contacts = {}
     for i, contact in enumerate(contact_names(terms.phi.shape[0])):
@@ -72,7 +72,7 @@ def summarise(
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary for a person; `files` and `seconds_spent` have been added to it."""
+    """The summary as text for a reader; the summary must also have `files` and `seconds_spent`."""
     exhaustive = "every solution of every step" if summary["complete"] else "not exhaustive"
     lines = [
         f"{summary['model']}: {summary['samples']} samples, steps of at most {summary['step']:g} N s, "
@@ -84,12 +84,14 @@ def as_text(summary: dict[str, Any]) -> str:
     shares = list(summary["outcomes"].items())
     lines += [f"    {100 * share:6.2f} %       {label}" for label, share in shares[:8]]
     if len(shares) > 8:
-        rest = 100 * sum(share for _, share in shares[8:])
-        lines.append(f"    {rest:6.2f} %       {len(shares) - 8} other kinds")
+        remaining_share = 100 * sum(share for _, share in shares[8:])
+        lines.append(f"    {remaining_share:6.2f} %       {len(shares) - 8} other kinds")
     lines.append("  contact velocities after the impact, m/s")
     for contact, ranges in summary["contact_velocity"].items():
-        parts = [f"{key} {_tidy(low):8.4f} .. {_tidy(high):7.4f}" for key, (low, high) in ranges.items()]
-        lines.append(f"    {contact}              " + "   ".join(parts))
+        ranges_text = [
+            f"{key} {_tidy(low):8.4f} .. {_tidy(high):7.4f}" for key, (low, high) in ranges.items()
+        ]
+        lines.append(f"    {contact}              " + "   ".join(ranges_text))
     low, high = summary["energy_ratio"] or (float("nan"), float("nan"))
     lines += [
         f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
@@ -105,20 +107,20 @@ def as_text(summary: dict[str, Any]) -> str:
 
 
 def _times(summary: dict[str, Any]) -> str:
-    """Where the time of the command went."""
-    parts = []
+    """The durations of the parts of the command, as text."""
+    laps_text = []
     for part, seconds in summary["seconds_spent"].items():
         if part != "sample":
-            parts.append(f"{seconds:.1f} s to {'state the coverage' if part == 'coverage' else part}")
+            laps_text.append(f"{seconds:.1f} s to {'state the coverage' if part == 'coverage' else part}")
             continue
         with_compiling = " and compile" if summary["compile_seconds"] is None else ""
-        each = summary["microseconds_per_sample"]
-        parts.append(f"{seconds:.2f} s to sample{with_compiling} ({each:.2f} us per sample)")
-    return ", ".join(parts)
+        per_sample = summary["microseconds_per_sample"]
+        laps_text.append(f"{seconds:.2f} s to sample{with_compiling} ({per_sample:.2f} us per sample)")
+    return ", ".join(laps_text)
 
 
 def coverage_summary(coverage: Coverage) -> dict[str, Any]:
-    """What a coverage statement says about its largest set; distances in kg^(1/2) m/s."""
+    """The coverage statement about the largest set; distances in kg^(1/2) m/s."""
     return {
         "samples": int(coverage.num_set[-1]),
         "confidence": coverage.confidence,
@@ -130,16 +132,17 @@ def coverage_summary(coverage: Coverage) -> dict[str, Any]:
 def _coverage_lines(summary: dict[str, Any]) -> list[str]:
     if "coverage" not in summary:
         return []
-    said = summary["coverage"]
+    coverage = summary["coverage"]
     lines = [
-        f"  coverage         of {said['samples']} samples, {100 * said['confidence']:g} % confidence each"
+        f"  coverage         of {coverage['samples']} samples, "
+        f"{100 * coverage['confidence']:g} % confidence each"
     ]
-    for share, r in zip(said["at_most"], said["farther_than"], strict=True):
+    for share, r in zip(coverage["at_most"], coverage["farther_than"], strict=True):
         share_text = f"    at most {100 * share:6.2f} % of the outcomes are farther than "
         lines.append(share_text + ("?: too few samples" if r is None else f"{r:.2e} kg^(1/2) m/s"))
     return lines
 
 
 def _tidy(value: float) -> float:
-    """No minus sign on what prints as zero."""
+    """The value, or 0 where it would print as -0."""
     return 0.0 if abs(value) < 5e-5 else value

@@ -1,4 +1,4 @@
-"""`jaxcontact stability`: is a planar biped on a slope stable, or a chart over two of its parameters."""
+"""`jaxcontact stability`: decides whether a planar biped on a slope is stable, or charts many bipeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TITLES = {
 
 
 def command(options: argparse.Namespace) -> int:
-    """Run it; 0 done, 1 a contradiction, 2 wrong usage."""
+    """Run the command; returns 0, or 1 for a contradiction, 2 for wrong usage."""
     try:
         return _chart(options) if options.chart else _point(options)
     except (ValueError, ImportError, OSError) as error:

@@ -1,6 +1,8 @@
-"""Contacts of balls: points, discs, spheres, and corners and ends of other shapes on a half-space.
+"""Contacts of balls with half-spaces and with balls.
 
-Two balls with one centre have no normal: there it is the last axis, and its derivative zero.
+A ball is a point with a radius: a point or disc or sphere itself, a corner of a box, an end of a capsule, a
+vertex of a mesh. Two balls with the same centre have no normal; the last axis stands in for the normal there,
+and its derivative is zero.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ RIM = 8  # points fixed to each rim of a cylinder
 
 
 def num_balls(dim: int, shape: Shape) -> int:
-    """Number of balls (points, corners, ends, discs, spheres) that a shape is made of; 1 for a half-space."""
+    """Number of balls that stand for a shape: its points, corners, vertices or ends; 1 for a half-space."""
     if isinstance(shape, Points | Polygon | ConvexMesh):
         return shape.count
     if isinstance(shape, Box):
@@ -44,7 +46,7 @@ def num_balls(dim: int, shape: Shape) -> int:
 
 
 class Balls(NamedTuple):
-    """Every ball of every shape that occurs in a pair; axis 0 is the ball."""
+    """The balls of all shapes that a pair names; axis 0 is the ball."""
 
     start: dict[str, int]  # first ball of a shape
     body: tuple[int, ...]
@@ -72,8 +74,8 @@ def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -
         return jnp.asarray(constants[shape.at], dtype).reshape(num_balls(dim, shape), dim)
     if shape.at is None and shape.rotation is None:
         return local
-    at, axes = pose_in_body(shape, dim, constants, dtype)
-    return at[None] + local @ axes.T
+    origin, axes = pose_in_body(shape, dim, constants, dtype)
+    return origin[None] + local @ axes.T
 
 
 def place_balls(
@@ -97,13 +99,13 @@ def place_balls(
         local.append(_centres(shape, dim, constants, positions.dtype))
         size = constants[shape.radius] if isinstance(shape, Disc | Sphere | Capsule) else 0.0
         radius.append(jnp.broadcast_to(jnp.asarray(size, positions.dtype), (count,)))
-    at = jnp.concatenate(local)
-    where = [max(body, 0) for body in owner]
-    placed = rows(positions, where) + products(rows(orientations, where), at)
+    local_centre = jnp.concatenate(local)
+    body_index = [max(body, 0) for body in owner]
+    centre = rows(positions, body_index) + products(rows(orientations, body_index), local_centre)
     fixed = np.array(owner) == WORLD
     if fixed.any():
-        placed = jnp.where(fixed[:, None], at, placed)
-    return Balls(start, tuple(owner), placed, jnp.concatenate(radius))
+        centre = jnp.where(fixed[:, None], local_centre, centre)
+    return Balls(start, tuple(owner), centre, jnp.concatenate(radius))
 
 
 Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # point on a, point on b, gap, normal
@@ -131,9 +133,9 @@ def touch_ball(balls: Balls, first: Sequence[int], second: Sequence[int]) -> Row
     centre_a, centre_b = rows(balls.centre, first), rows(balls.centre, second)
     radius_a, radius_b = rows(balls.radius, first), rows(balls.radius, second)
     square = jnp.sum((centre_a - centre_b) ** 2, axis=1)
-    apart = square > 0.0
-    distance = jnp.sqrt(jnp.where(apart, square, 1.0))
+    distinct = square > 0.0
+    distance = jnp.sqrt(jnp.where(distinct, square, 1.0))
     last_axis = jnp.zeros_like(centre_a).at[:, -1].set(1.0)
-    normal = jnp.where(apart[:, None], (centre_a - centre_b) / distance[:, None], last_axis)
-    phi = jnp.where(apart, distance, 0.0) - radius_a - radius_b
+    normal = jnp.where(distinct[:, None], (centre_a - centre_b) / distance[:, None], last_axis)
+    phi = jnp.where(distinct, distance, 0.0) - radius_a - radius_b
     return centre_a - radius_a[:, None] * normal, centre_b + radius_b[:, None] * normal, phi, normal

@@ -1,7 +1,8 @@
-"""Contacts of a capsule with a smooth convex body, by the signed distance of a point, which is convex.
+"""Contacts of a capsule with a cylinder or an ellipsoid.
 
-Along the axis of the capsule that distance has one least value; its derivative is bisected, then polished
-by two steps of Newton that carry derivatives. All gaps are those of balls about points of the axis.
+The signed distance of a point to a convex body is a convex function, so it has one minimum along the axis of
+the capsule. Bisection of the slope finds the minimum, and two Newton steps refine the minimum and carry the
+derivatives. Every contact is that of a ball about a point of the axis.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ CYLINDER_CONTACTS = 7
 def _slope(
     distance: Distance, start: jax.Array, along: jax.Array, sizes: jax.Array, t: jax.Array
 ) -> jax.Array:
-    """Derivative by t of the distance of start + t along."""
+    """Derivative by t of the distance of the point start + t along."""
     return dot(distance(start + t * along, sizes)[1], along)
 
 
 def nearest_share(
     distance: Distance, start: jax.Array, along: jax.Array, sizes: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Where on a segment the distance to a convex body is least: t in [0, 1]; its second derivative there."""
+    """Share t in [0, 1] where a segment is nearest to a convex body, and the second derivative there."""
     fixed = jax.lax.stop_gradient((start, along, sizes))
 
     def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
@@ -40,25 +41,25 @@ def nearest_share(
     zero = jnp.zeros((), start.dtype)
     low, high = jax.lax.fori_loop(0, jnp.finfo(start.dtype).nmant + 1, halve, (zero, zero + 1.0))
     t = 0.5 * (low + high)
-    first, last = _slope(distance, *fixed, zero), _slope(distance, *fixed, zero + 1.0)
-    t = jnp.where(first >= 0.0, 0.0, jnp.where(last <= 0.0, 1.0, t))
-    inner = (first < 0.0) & (last > 0.0)
-    bend = zero
+    slope_at_start, slope_at_end = _slope(distance, *fixed, zero), _slope(distance, *fixed, zero + 1.0)
+    t = jnp.where(slope_at_start >= 0.0, 0.0, jnp.where(slope_at_end <= 0.0, 1.0, t))
+    inside = (slope_at_start < 0.0) & (slope_at_end > 0.0)
+    curvature = zero
     for _ in range(2):
-        slope, bend = jax.jvp(
+        slope, curvature = jax.jvp(
             lambda share: _slope(distance, start, along, sizes, share), (t,), (jnp.ones_like(t),)
         )
-        curved = inner & (bend > 64.0 * jnp.finfo(t.dtype).eps * jnp.sqrt(dot(fixed[1], fixed[1])))
-        step = jnp.where(curved, slope / jnp.where(curved, bend, 1.0), 0.0)
-        near = jnp.abs(jax.lax.stop_gradient(step)) < 1e-3
-        t = t - jnp.where(near, step, 0.0)
-    return t, jnp.where(inner, bend, 0.0)
+        curved = inside & (curvature > 64.0 * jnp.finfo(t.dtype).eps * jnp.sqrt(dot(fixed[1], fixed[1])))
+        step = jnp.where(curved, slope / jnp.where(curved, curvature, 1.0), 0.0)
+        small_step = jnp.abs(jax.lax.stop_gradient(step)) < 1e-3
+        t = t - jnp.where(small_step, step, 0.0)
+    return t, jnp.where(inside, curvature, 0.0)
 
 
 def capsule_on_ellipsoid(
     start: jax.Array, along: jax.Array, sizes: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Points (1, 3) of the axis nearest an ellipsoid, gap of the axis, normal, valid."""
+    """The point (1, 3) of the axis nearest to an ellipsoid, its gap and normal, and a constant True."""
     t, _ = nearest_share(ellipsoids.signed_distance, start, along, sizes)
     point = start + t * along
     gap, normal = ellipsoids.signed_distance(point, sizes)
@@ -68,17 +69,20 @@ def capsule_on_ellipsoid(
 def capsule_on_cylinder(
     start: jax.Array, along: jax.Array, sizes: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Points (7, 3) of the axis, gaps, normals, valid: ends, where it passes caps and side, the nearest."""
-    nearest, bend = nearest_share(cylinders.signed_distance, start, along, sizes)
-    passing, there = cylinders.line_crossings(start, along, sizes)
-    t = jnp.concatenate([jnp.array([0.0, 1.0], start.dtype), passing, nearest[None]])
+    """Seven points (7, 3) of the axis, their gaps and normals, and which of them count as contacts.
+
+    The points are both ends, the crossings of the planes of the caps and of the side, and the nearest point.
+    """
+    t_nearest, curvature = nearest_share(cylinders.signed_distance, start, along, sizes)
+    t_crossing, crosses = cylinders.line_crossings(start, along, sizes)
+    t = jnp.concatenate([jnp.array([0.0, 1.0], start.dtype), t_crossing, t_nearest[None]])
     length = jnp.sqrt(jnp.maximum(dot(along, along), TOUCHING**2))
     margin = TOUCHING / length
-    apart = jnp.abs(passing[:, None] - jnp.array([[0.0, 1.0]], start.dtype)) > margin
-    there &= jnp.all(apart, axis=1) & (passing > 0.0) & (passing < 1.0)
-    new = jnp.all(jnp.where(there, jnp.abs(passing - nearest) > margin, True))
-    bent = bend > 64.0 * jnp.finfo(t.dtype).eps * length
-    alone = bent & new & (nearest > margin) & (nearest < 1.0 - margin)
+    off_ends = jnp.abs(t_crossing[:, None] - jnp.array([[0.0, 1.0]], start.dtype)) > margin
+    crosses &= jnp.all(off_ends, axis=1) & (t_crossing > 0.0) & (t_crossing < 1.0)
+    nearest_is_distinct = jnp.all(jnp.where(crosses, jnp.abs(t_crossing - t_nearest) > margin, True))
+    curved = curvature > 64.0 * jnp.finfo(t.dtype).eps * length
+    nearest_counts = curved & nearest_is_distinct & (t_nearest > margin) & (t_nearest < 1.0 - margin)
     points = start[None] + jnp.clip(t, 0.0, 1.0)[:, None] * along[None]
     gap, normal = jax.vmap(lambda point: cylinders.signed_distance(point, sizes))(points)
-    return points, gap, normal, jnp.concatenate([jnp.ones(2, bool), there, alone[None]])
+    return points, gap, normal, jnp.concatenate([jnp.ones(2, bool), crosses, nearest_counts[None]])

@@ -1,4 +1,4 @@
-"""Cylinders with the axis z: distance of a point, lowest points of the rims, where a line meets them."""
+"""Closed forms for a cylinder whose axis is z: distance of a point, lowest points, crossings of a line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLAT = 1e-2  # sine of the tilt below which the lowest point of a rim moves to t
 
 
 def rim_points(radius: Any, half_length: Any, count: int, dtype: Any) -> jax.Array:
-    """Points (2 count, 3) at equal angles on the rims, those of the lower cap first."""
+    """Points (2 count, 3) at equal angles on both rims; the lower rim comes first."""
     angle = 2.0 * np.pi * np.arange(count) / count
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     radial = jnp.asarray(radius, dtype) * jnp.asarray(ring, dtype)
@@ -26,10 +26,10 @@ def rim_points(radius: Any, half_length: Any, count: int, dtype: Any) -> jax.Arr
 
 
 def lowest_points(normal: jax.Array, radius: jax.Array, half_length: jax.Array) -> jax.Array:
-    """Point (2, 3) of either rim that lies deepest along -normal; inside the rim below a tilt `FLAT`.
+    """The point (2, 3) of each rim that lies deepest along -normal; below a tilt `FLAT` inside the rim.
 
-    The deepest point of a level rim is not unique, and runs about it at a tilt of rounding: there the points
-    that are fixed to the rim carry, and this one slides smoothly inward.
+    The deepest point of a level rim is not unique, and rounding would move the point around the rim. So the
+    deepest point slides smoothly to the centre of the cap, and the points fixed to the rim carry the load.
     """
     side = normal[:2]
     square = dot(side, side)
@@ -46,29 +46,31 @@ def signed_distance(point: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.
     On the axis, where the side is nearest, the normal is the local x.
     """
     radial, distance = unit(point[:2], jnp.zeros_like(point[:2]).at[0].set(1.0))
-    up = jnp.where(point[2] >= 0.0, 1.0, -1.0)
-    over = jnp.stack([distance - sizes[0], up * point[2] - sizes[1]])  # beyond the side, beyond the cap
-    sideways = over[0] > over[1]
+    cap_sign = jnp.where(point[2] >= 0.0, 1.0, -1.0)
+    # beyond the side, beyond the cap
+    excess = jnp.stack([distance - sizes[0], cap_sign * point[2] - sizes[1]])
+    sideways = excess[0] > excess[1]
     face = jnp.where(sideways, jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])).astype(point.dtype)
-    corner, length = unit(over, face)
-    at_rim = (jnp.min(over) > 0.0) & (jnp.max(over) > TOUCHING)
-    turn = jnp.where(at_rim, corner, face)
-    gap = jnp.where(at_rim, length, jnp.max(over))
-    return gap, jnp.concatenate([turn[0] * radial, (turn[1] * up)[None]])
+    corner, length = unit(excess, face)
+    at_rim = (jnp.min(excess) > 0.0) & (jnp.max(excess) > TOUCHING)
+    direction = jnp.where(at_rim, corner, face)
+    gap = jnp.where(at_rim, length, jnp.max(excess))
+    return gap, jnp.concatenate([direction[0] * radial, (direction[1] * cap_sign)[None]])
 
 
 def line_crossings(start: jax.Array, along: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Where a line start + t along meets the planes of both caps, and the side: t (4,), valid."""
+    """Parameters t (4,) at which the line start + t along meets both cap planes and the side; which exist."""
     rise = along[2]
     slanted = jnp.abs(rise) > TOUCHING * sizes[1]
     caps = (jnp.array([-1.0, 1.0], start.dtype) * sizes[1] - start[2]) / jnp.where(slanted, rise, 1.0)
     square = dot(along[:2], along[:2])
     across = square > (TOUCHING * sizes[0]) ** 2
-    safe = jnp.where(across, square, 1.0)
-    middle = -dot(start[:2], along[:2]) / safe
-    off = start[:2] + middle * along[:2]
-    room = (sizes[0] ** 2 - dot(off, off)) / safe
-    through = across & (room > 1e-6)  # tangent lines have one contact, and roots without derivative
-    half = jnp.sqrt(jnp.where(through, room, 1.0))
+    safe_square = jnp.where(across, square, 1.0)
+    middle = -dot(start[:2], along[:2]) / safe_square
+    foot = start[:2] + middle * along[:2]
+    half_chord_square = (sizes[0] ** 2 - dot(foot, foot)) / safe_square
+    # A tangent line has one contact, and its root has no derivative.
+    cuts_side = across & (half_chord_square > 1e-6)
+    half = jnp.sqrt(jnp.where(cuts_side, half_chord_square, 1.0))
     sides = jnp.stack([middle - half, middle + half])
-    return jnp.concatenate([caps, sides]), jnp.stack([slanted, slanted, through, through])
+    return jnp.concatenate([caps, sides]), jnp.stack([slanted, slanted, cuts_side, cuts_side])

@@ -1,4 +1,4 @@
-"""Frames: unit vectors that stay finite at zero, contact frames, poses of shapes, small batched products."""
+"""Unit vectors that stay finite at zero, contact frames, poses of shapes, small batched products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxcontact.geometry.shapes import WORLD
 
 
 def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
-    """array[index] for a static index, as a slice or a broadcast where it is one."""
+    """array[index] for a static index; a slice or a broadcast where the index is regular."""
     first, count = index[0], len(index)
     if all(i == first for i in index):
         return jnp.broadcast_to(array[first : first + 1], (count, *array.shape[1:]))
@@ -24,7 +24,7 @@ def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
 
 
 def products(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
-    """A_k x_k (k, m) of (k, m, n) and (k, n), written out: batches of small matrix products are slow."""
+    """Products A_k x_k (k, m) of (k, m, n) and (k, n), entry by entry: small batched products are slow."""
     terms = [matrices[:, :, j] * vectors[:, j, None] for j in range(vectors.shape[1])]
     return sum(terms[1:], terms[0])
 
@@ -42,14 +42,15 @@ def tangent_frame(normal: jax.Array) -> jax.Array:
 
 
 def unit(vector: jax.Array, fallback: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Direction (..., dim) and length (...) of a vector; where it is zero `fallback` and 0, derivatives 0.
+    """Direction (..., dim) and length (...) of a vector; `fallback`, 0, zero derivatives for a zero vector.
 
-    So short that the square of the length, or its inverse, is no number is zero, too.
+    A vector counts as zero, too, where the square of its length or the inverse of the square leaves the
+    floats.
     """
     square = jnp.sum(vector**2, axis=-1, keepdims=True)
-    there = square > jnp.finfo(vector.dtype).tiny ** 0.5
-    length = jnp.sqrt(jnp.where(there, square, 1.0))
-    return jnp.where(there, vector / length, fallback), jnp.where(there, length, 0.0)[..., 0]
+    nonzero = square > jnp.finfo(vector.dtype).tiny ** 0.5
+    length = jnp.sqrt(jnp.where(nonzero, square, 1.0))
+    return jnp.where(nonzero, vector / length, fallback), jnp.where(nonzero, length, 0.0)[..., 0]
 
 
 def across(vector: jax.Array) -> jax.Array:
@@ -57,10 +58,10 @@ def across(vector: jax.Array) -> jax.Array:
     if vector.shape[-1] == 2:
         turned = jnp.stack([-vector[..., 1], vector[..., 0]], axis=-1)
     else:
-        least = jnp.argmin(jnp.abs(vector), axis=-1)
-        turned = jnp.cross(jnp.cross(vector, jnp.eye(3, dtype=vector.dtype)[least]), vector)
-    last = jnp.zeros_like(vector).at[..., -1].set(1.0)
-    return unit(turned, last)[0]
+        smallest_axis = jnp.argmin(jnp.abs(vector), axis=-1)
+        turned = jnp.cross(jnp.cross(vector, jnp.eye(3, dtype=vector.dtype)[smallest_axis]), vector)
+    last_axis = jnp.zeros_like(vector).at[..., -1].set(1.0)
+    return unit(turned, last_axis)[0]
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -72,17 +73,17 @@ def pose_in_body(
     shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Origin (dim,) and axes (dim, dim) of a shape in its body, from `at` and `rotation`."""
-    at = jnp.zeros(dim, dtype) if shape.at is None else jnp.asarray(constants[shape.at], dtype)
+    origin = jnp.zeros(dim, dtype) if shape.at is None else jnp.asarray(constants[shape.at], dtype)
     if shape.rotation is None:
-        return at, jnp.eye(dim, dtype=dtype)
-    turn = jnp.asarray(constants[shape.rotation], dtype)
-    return at, rotations.planar_matrix(turn) if dim == 2 else rotations.quaternion_matrix(turn)
+        return origin, jnp.eye(dim, dtype=dtype)
+    rotation = jnp.asarray(constants[shape.rotation], dtype)
+    return origin, rotations.planar_matrix(rotation) if dim == 2 else rotations.quaternion_matrix(rotation)
 
 
 def owners(shapes: Sequence[Any], bodies: tuple[str, ...]) -> tuple[int, ...]:
     """Index of the body of each shape, WORLD for the world."""
-    found = [getattr(shape, "body", None) for shape in shapes]
-    return tuple(WORLD if body is None else bodies.index(body) for body in found)
+    body_names = [getattr(shape, "body", None) for shape in shapes]
+    return tuple(WORLD if body is None else bodies.index(body) for body in body_names)
 
 
 def frames_of(
@@ -90,15 +91,17 @@ def frames_of(
 ) -> tuple[jax.Array, jax.Array]:
     """Positions (n, dim) and orientations (n, dim, dim) of bodies by index, those of the world at WORLD."""
     index = [max(body, 0) for body in owner]
-    place, turn = rows(positions, index), rows(orientations, index)
+    position, orientation = rows(positions, index), rows(orientations, index)
     fixed = np.array(owner) == WORLD
     if fixed.any():
-        place = jnp.where(fixed[:, None], 0.0, place)
-        turn = jnp.where(fixed[:, None, None], jnp.eye(place.shape[1], dtype=place.dtype), turn)
-    return place, turn
+        position = jnp.where(fixed[:, None], 0.0, position)
+        orientation = jnp.where(
+            fixed[:, None, None], jnp.eye(position.shape[1], dtype=position.dtype), orientation
+        )
+    return position, orientation
 
 
 def turned(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
-    """R_k x_kj (k, j, dim) of (k, dim, dim) and (k, j, dim), written out as `products` is."""
+    """Products R_k x_kj (k, j, dim) of (k, dim, dim) and (k, j, dim), entry by entry as in `products`."""
     terms = [matrices[:, None, :, j] * vectors[:, :, j, None] for j in range(vectors.shape[2])]
     return sum(terms[1:], terms[0])

@@ -1,4 +1,4 @@
-"""All contacts of pairs of one kind at once: shapes are placed in the world, and the closed forms vmapped."""
+"""Contacts of all pairs of one kind at once: this module places the shapes and vmaps the closed forms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jaxcontact.geometry.shapes import Capsule, Cylinder, Ellipsoid, HalfSpace, 
 
 
 class World(NamedTuple):
-    """Where bodies are, and what their shapes read."""
+    """The frames of the bodies, the balls placed in the world, and the numbers that shapes read by name."""
 
     dim: int
     bodies: tuple[str, ...]
@@ -62,13 +62,13 @@ def balls_on_polytopes(
     solids = world.polytopes(shapes)
     distance, normal, foot = jax.vmap(lambda s, point: signed_distance(s, kind.edges, point))(solids, centre)
     phi = distance - radius - solids.radius
-    found = (
+    contacts = (
         centre - radius[:, None] * normal,
         foot + solids.radius[:, None] * normal,
         phi,
         normal,
     )
-    return _swap(found) if swapped else found
+    return _swap(contacts) if swapped else contacts
 
 
 def polytopes_on_polytopes(
@@ -88,34 +88,38 @@ def nearest_polytopes(
     kind_b: Topology,
     count: int,
 ) -> tuple[Rows, jax.Array]:
-    """`polytopes_on_polytopes` of the `count` nearest pairs, and whether another one touches.
+    """`polytopes_on_polytopes` for the `count` nearest pairs, and whether a pair left out touches.
 
-    The contacts of the others have as gap how far the two are apart; overlapping ones the size of both.
+    The contacts of a pair left out have the separation of its two shapes as their gap. Where those shapes
+    touch or overlap, the gap is a length larger than both shapes.
     """
     a, b = world.polytopes(first), world.polytopes(second)
-    _, apart = jax.vmap(lambda x, y: separate(x, y, kind_a, kind_b))(a, b)
-    apart = apart - jax.lax.stop_gradient(a.radius + b.radius)
-    _, index = jax.lax.top_k(-apart, count)
-    near = jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(
-        *jax.tree.map(lambda each: each[index], (a, b))
+    _, separation = jax.vmap(lambda x, y: separate(x, y, kind_a, kind_b))(a, b)
+    separation = separation - jax.lax.stop_gradient(a.radius + b.radius)
+    _, index = jax.lax.top_k(-separation, count)
+    nearest_contacts = jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(
+        *jax.tree.map(lambda leaf: leaf[index], (a, b))
     )
-    touches = apart <= jnp.max(jax.vmap(touching_within)(a, b))
-    gap = jnp.where(touches, jax.lax.stop_gradient(jax.vmap(reach)(a, b)), apart)
-    number, dim = near[2].shape[1], world.dim
+    touches = separation <= jnp.max(jax.vmap(touching_within)(a, b))
+    gap = jnp.where(touches, jax.lax.stop_gradient(jax.vmap(reach)(a, b)), separation)
+    number, dim = nearest_contacts[2].shape[1], world.dim
     upward = jnp.zeros((len(first), number, dim), gap.dtype).at[:, :, -1].set(1.0)
     centre = jnp.broadcast_to(a.vertices[:, :1], upward.shape)
-    every = centre, centre, jnp.broadcast_to(gap[:, None], upward.shape[:2]), upward
-    found = tuple(old.at[index].set(new) for old, new in zip(every, near, strict=True))
-    return _flat(found), jnp.any(touches.at[index].set(False))
+    placeholders = centre, centre, jnp.broadcast_to(gap[:, None], upward.shape[:2]), upward
+    contacts = tuple(
+        placeholder.at[index].set(computed)
+        for placeholder, computed in zip(placeholders, nearest_contacts, strict=True)
+    )
+    return _flat(contacts), jnp.any(touches.at[index].set(False))
 
 
-def _swap(found: Rows) -> Rows:
-    return found[1], found[0], found[2], -found[3]
+def _swap(contacts: Rows) -> Rows:
+    return contacts[1], contacts[0], contacts[2], -contacts[3]
 
 
-def _flat(found: Any) -> Rows:
+def _flat(contacts: Any) -> Rows:
     """(pairs, contacts, ...) as (pairs * contacts, ...)."""
-    point, point_b, phi, normal = (each.reshape(-1, *each.shape[2:]) for each in found)
+    point, point_b, phi, normal = (column.reshape(-1, *column.shape[2:]) for column in contacts)
     return point, point_b, phi, normal
 
 
@@ -142,10 +146,12 @@ def _place_round(world: World, shapes: Sequence[Any]) -> _Round:
     distinct = list(dict.fromkeys(shapes))
     index = np.array([distinct.index(shape) for shape in shapes])
     poses = [pose_in_body(shape, 3, constants, dtype) for shape in distinct]
-    at, axes = (jnp.stack(column)[index] for column in zip(*poses, strict=True))
+    origin, axes = (jnp.stack(column)[index] for column in zip(*poses, strict=True))
     sizes = jnp.stack([_sizes(shape, constants, dtype) for shape in distinct])[index]
-    place, turn = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
-    return _Round(place + products(turn, at), jnp.einsum("nij,njk->nik", turn, axes), sizes)
+    position, orientation = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
+    return _Round(
+        position + products(orientation, origin), jnp.einsum("nij,njk->nik", orientation, axes), sizes
+    )
 
 
 def balls_on_round(
@@ -159,8 +165,8 @@ def balls_on_round(
     gap, direction = jax.vmap(distance)(solids.local(centre[:, None])[:, 0], solids.sizes)
     normal = products(solids.axes, direction)
     touch = centre - radius[:, None] * normal
-    found = touch, centre - gap[:, None] * normal, gap - radius, normal
-    return _swap(found) if swapped else found
+    contacts = touch, centre - gap[:, None] * normal, gap - radius, normal
+    return _swap(contacts) if swapped else contacts
 
 
 def capsules_on_round(
@@ -173,29 +179,29 @@ def capsules_on_round(
     touch = capsule_on_cylinder if kind is Cylinder else capsule_on_ellipsoid
     points, gap, direction, valid = jax.vmap(touch)(ends[:, 0], ends[:, 1] - ends[:, 0], solids.sizes)
     normal, centre = turned(solids.axes, direction), solids.origin[:, None] + turned(solids.axes, points)
-    reach = jnp.sum(jnp.abs(ends), axis=(1, 2)) + 2.0 * (capsule.radius + jnp.sum(solids.sizes, axis=1))
+    invalid_gap = jnp.sum(jnp.abs(ends), axis=(1, 2)) + 2.0 * (capsule.radius + jnp.sum(solids.sizes, axis=1))
     phi = gap - capsule.radius[:, None]
-    found = _flat(
+    contacts = _flat(
         (
             centre - capsule.radius[:, None, None] * normal,
             centre - gap[..., None] * normal,
-            jnp.where(valid, phi, jax.lax.stop_gradient(reach)[:, None]),
+            jnp.where(valid, phi, jax.lax.stop_gradient(invalid_gap)[:, None]),
             normal,
         )
     )
-    return _swap(found) if swapped else found
+    return _swap(contacts) if swapped else contacts
 
 
 def round_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type) -> Rows:
     """Contacts of the lowest points of cylinders (one of each rim) or ellipsoids with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     solids = _place_round(world, shapes)
-    down = products(jnp.swapaxes(solids.axes, 1, 2), normal)
+    local_normal = products(jnp.swapaxes(solids.axes, 1, 2), normal)
     if kind is Cylinder:
-        local = jax.vmap(cylinders.lowest_points)(down, solids.sizes[:, 0], solids.sizes[:, 1])
+        local = jax.vmap(cylinders.lowest_points)(local_normal, solids.sizes[:, 0], solids.sizes[:, 1])
     else:
-        local = jax.vmap(ellipsoids.support)(-down, solids.sizes)[:, None]
+        local = jax.vmap(ellipsoids.support)(-local_normal, solids.sizes)[:, None]
     point = solids.origin[:, None] + turned(solids.axes, local)
     phi = jnp.sum(normal[:, None] * point, axis=2) - offset[:, None]
-    every = jnp.broadcast_to(normal[:, None], point.shape)
-    return _flat((point, point - phi[..., None] * every, phi, every))
+    normals = jnp.broadcast_to(normal[:, None], point.shape)
+    return _flat((point, point - phi[..., None] * normals, phi, normals))

@@ -1,8 +1,9 @@
-"""Candidate contacts of pairs of shapes: which kinds of pairs there are, and where their contacts are.
+"""Candidate contacts of pairs of shapes: the kinds of pairs, and the gaps and frames of their contacts.
 
 Conventions: the normal of a pair (a, b) points from b to a, so phi > 0 is separated. In the plane the
 tangent is the normal turned by -90 degrees, t = (n_y, -n_x); on a floor n = (0, 1), t = (1, 0).
-The number and the order of the contacts of a pair never change; one that is none at a pose has a large gap.
+The number and the order of the contacts of a pair never change. A candidate that is not a contact at some
+pose has a large gap there.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ class Candidates(NamedTuple):
     point_b: jax.Array  # (nc, dim) the same on b's surface
     phi: jax.Array  # (nc,) gap in m
     normal: jax.Array  # (nc, dim)
-    left_out: jax.Array  # bool, `max_pairs` left out a pair that touches
+    left_out: jax.Array  # bool, True where `max_pairs` left out a pair that touches
 
     @property
     def tangents(self) -> jax.Array:
-        """(nc, dim - 1, dim), which complete the normals to frames."""
+        """Unit tangents (nc, dim - 1, dim); with the normals they are right-handed frames."""
         return jax.vmap(tangent_frame)(self.normal)
 
 
@@ -74,7 +75,7 @@ class Family(enum.Enum):
 
 
 def _family(a: Shape, b: Shape) -> Family | None:
-    """The family of a pair in this order; None where there is none."""
+    """The family of a pair in this order; None where no closed form serves the pair."""
     if isinstance(b, HalfSpace):
         return Family.ROUND_PLANE if isinstance(a, ROUND) else Family.BALL_PLANE
     if isinstance(a, BALLS):
@@ -91,7 +92,7 @@ def _family(a: Shape, b: Shape) -> Family | None:
 
 
 def _in_order(a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
-    """The family of a pair, its two shapes in the order of the family, and whether they changed places."""
+    """The family of a pair, its shapes in the order of the family, and whether that order is swapped."""
     family = _family(a, b)
     if family is None and not isinstance(a, HalfSpace):
         return _family(b, a), b, a, True
@@ -99,12 +100,13 @@ def _in_order(a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
 
 
 def check_shape(dim: int, shape: Shape) -> None:
-    """Raise ValueError where a shape does not suit the dimension, or its indices do not fit."""
+    """Raise ValueError where a shape does not suit the dimension, or its corners or faces name no vertex."""
     kind = type(shape).__name__
     if dim == 2 and isinstance(shape, SPATIAL):
-        other = {"Sphere": "Disc", "ConvexMesh": "Polygon"}.get(kind)
+        replacement = {"Sphere": "Disc", "ConvexMesh": "Polygon"}.get(kind)
         raise ValueError(
-            f"shapes: {shape.name!r} is a {kind} in the plane" + (f"; use {other}" if other else "")
+            f"shapes: {shape.name!r} is a {kind} in the plane"
+            + (f"; use {replacement}" if replacement else "")
         )
     if dim == 3 and isinstance(shape, PLANAR) and not isinstance(shape, Disc):
         raise ValueError(f"shapes: {shape.name!r} is a {kind} in space; use ConvexMesh")
@@ -117,8 +119,12 @@ def check_shape(dim: int, shape: Shape) -> None:
     if isinstance(shape, Points):
         check_count(f"shapes: count of {shape.name!r}", shape.count)
     if isinstance(shape, Box) and shape.corners is not None:
-        kept = set(shape.corners)
-        if not kept or len(kept) < len(shape.corners) or not kept <= set(range(2**dim)):
+        distinct_corners = set(shape.corners)
+        if (
+            not distinct_corners
+            or len(distinct_corners) < len(shape.corners)
+            or not distinct_corners <= set(range(2**dim))
+        ):
             raise ValueError(
                 f"shapes: corners of {shape.name!r} must be in 0..{2**dim - 1}, each once, "
                 f"got {shape.corners}"
@@ -132,7 +138,7 @@ def check_shape(dim: int, shape: Shape) -> None:
 
 
 def check_pair(a: Shape, b: Shape) -> None:
-    """Raise ValueError where contacts of this pair of shapes cannot be found."""
+    """Raise ValueError where the package cannot compute contacts of this pair of shapes."""
     if isinstance(a, HalfSpace):
         raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
     if _in_order(a, b)[0] is None:
@@ -145,11 +151,11 @@ def check_pair(a: Shape, b: Shape) -> None:
         raise ValueError(
             f"pairs: {a.name!r} and {b.name!r} are points, which never meet; give one of them a radius"
         )
-    for mesh, other in ((a, b), (b, a)):
-        if isinstance(mesh, ConvexMesh) and not mesh.faces and not isinstance(other, HalfSpace):
+    for mesh, partner in ((a, b), (b, a)):
+        if isinstance(mesh, ConvexMesh) and not mesh.faces and not isinstance(partner, HalfSpace):
             raise ValueError(
                 f"pairs: {(a.name, b.name)}: {mesh.name!r} needs faces=hull_faces(vertices) to meet "
-                f"{type(other).__name__}"
+                f"{type(partner).__name__}"
             )
 
 
@@ -157,8 +163,12 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
     """Number of candidate contacts of one pair."""
     family, a, b, _ = _in_order(a, b)
     if family is Family.POLYTOPES:
-        one, two = topology(dim, a), topology(dim, b)
-        return len(one.vertices) + len(two.vertices) + len(one.crossing) * len(two.crossing)
+        topology_a, topology_b = topology(dim, a), topology(dim, b)
+        return (
+            len(topology_a.vertices)
+            + len(topology_b.vertices)
+            + len(topology_a.crossing) * len(topology_b.crossing)
+        )
     if family is Family.ROUND_PLANE:
         return 2 * RIM + 2 if isinstance(a, Cylinder) else 1
     if family is Family.CAPSULE_ROUND:
@@ -175,19 +185,19 @@ def contact_bodies(
     dim: int, bodies: tuple[str, ...], shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Indices of the two bodies of every candidate contact, WORLD for the world, as in `candidates`."""
-    place = {name: index for index, name in enumerate(bodies)}
+    index_of_body = {name: index for index, name in enumerate(bodies)}
     first: list[int] = []
     second: list[int] = []
     for a, b in pairs:
         count = _count(dim, shapes[a], shapes[b])
-        for found, shape in ((first, shapes[a]), (second, shapes[b])):
+        for owners, shape in ((first, shapes[a]), (second, shapes[b])):
             body = getattr(shape, "body", None)
-            found += [WORLD if body is None else place[body]] * count
+            owners += [WORLD if body is None else index_of_body[body]] * count
     return tuple(first), tuple(second)
 
 
 def _seen_as_balls(family: Family | None, a: Shape, b: Shape) -> list[Shape]:
-    """The shapes of a pair, in the order of its family, that are seen as balls."""
+    """The shapes of a pair that are treated as balls; a and b come in the order of the family."""
     if family is Family.BALL_BALL:
         return [a, b]
     if family in (Family.BALL_PLANE, Family.BALL_POLYTOPE, Family.BALL_ROUND):
@@ -195,7 +205,7 @@ def _seen_as_balls(family: Family | None, a: Shape, b: Shape) -> list[Shape]:
     return [a] if family is Family.ROUND_PLANE and isinstance(a, Cylinder) else []
 
 
-# Of a group: place of the first contact in the whole list, the first shape or ball, the second.
+# A member of a group: the index of its first contact among all contacts, its first and second shape or ball.
 _Members = list[tuple[int, Any, Any]]
 _COMPUTE: dict[Family, Callable[..., Rows]] = {
     Family.BALL_PLANE: groups.balls_on_planes,
@@ -209,7 +219,7 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
 
 
 def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tuple[Any, ...]:
-    """What all pairs have in common that are computed together."""
+    """The static properties that pairs of a family must share to be computed together."""
     if family is Family.BALL_POLYTOPE:
         return topology(dim, b), swapped
     if family is Family.POLYTOPES:
@@ -222,8 +232,8 @@ def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tup
 def _gather(
     dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...], start: Mapping[str, int]
 ) -> dict[tuple[Any, ...], _Members]:
-    """The pairs, or the balls of pairs, in groups that are computed together."""
-    found: dict[tuple[Any, ...], _Members] = {}
+    """Pairs, or balls of pairs, by group: the members of a group are computed together."""
+    members_of_group: dict[tuple[Any, ...], _Members] = {}
     count = 0
     for name_a, name_b in pairs:
         family, a, b, swapped = _in_order(shapes[name_a], shapes[name_b])
@@ -231,19 +241,21 @@ def _gather(
         balls = [start[a.name] + i for i in range(num_balls(dim, a))] if a.name in start else []
         members: _Members = []
         if family is Family.BALL_BALL:
-            others = [start[b.name] + i for i in range(num_balls(dim, b))]
-            members = [(0, i, k) for i in balls for k in others]
+            other_balls = [start[b.name] + i for i in range(num_balls(dim, b))]
+            members = [(0, i, k) for i in balls for k in other_balls]
         elif family in (Family.BALL_PLANE, Family.BALL_POLYTOPE, Family.BALL_ROUND):
             members = [(0, i, b) for i in balls]
         elif isinstance(a, Cylinder) and family is Family.ROUND_PLANE:
-            rims = found.setdefault((Family.BALL_PLANE,), [])
-            rims += [(count + place, i, b) for place, i in enumerate(balls)]
-            found.setdefault(key, []).append((count + len(balls), a, b))
+            rims = members_of_group.setdefault((Family.BALL_PLANE,), [])
+            rims += [(count + offset, i, b) for offset, i in enumerate(balls)]
+            members_of_group.setdefault(key, []).append((count + len(balls), a, b))
         else:
             members = [(0, a, b)]
-        found.setdefault(key, []).extend((count + place, *m[1:]) for place, m in enumerate(members))
+        members_of_group.setdefault(key, []).extend(
+            (count + offset, *m[1:]) for offset, m in enumerate(members)
+        )
         count += _count(dim, a, b)
-    return found
+    return members_of_group
 
 
 def candidates(
@@ -258,41 +270,44 @@ def candidates(
 ) -> Candidates:
     """Gaps and frames of every candidate contact, in the order of `pairs`.
 
-    Within a pair: balls of a by balls of b; vertices of a, of b, then edges of a by edges of b; on a
-    half-space the corners or ends, of a cylinder the points fixed to its rims, then the lowest of each rim;
-    of a capsule on a cylinder its ends, where its axis passes the planes of the caps and the side, the
-    nearest point.
+    The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
+    vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
+    cylinder the points fixed to its rims, then the lowest point of each rim. A capsule on a cylinder: its two
+    ends, the crossings of its axis with the planes of the caps and with the side, the nearest point.
 
     Args:
         positions: (nb, dim) world positions of the body origins, m.
         orientations: (nb, dim, dim) body-to-world rotation matrices.
-        max_pairs: of pairs of polytopes of the same two kinds only so many, the nearest, get their contacts;
-            those of the others have the distance of the two as their gap, and anything as their place.
+        max_pairs: largest number of pairs of polytopes of the same two kinds that get their contacts; the
+            nearest pairs get them. The contacts of the other pairs have the distance of the two shapes as
+            their gap, and an arbitrary position.
     """
-    used: dict[str, None] = {}
+    ball_shapes: dict[str, None] = {}
     for a, b in pairs:
-        used.update(
+        ball_shapes.update(
             dict.fromkeys(shape.name for shape in _seen_as_balls(*_in_order(shapes[a], shapes[b])[:3]))
         )
     balls: Balls | None = None
-    if used:
-        balls = place_balls(dim, bodies, shapes, tuple(used), positions, orientations, constants)
+    if ball_shapes:
+        balls = place_balls(dim, bodies, shapes, tuple(ball_shapes), positions, orientations, constants)
     world = groups.World(dim, bodies, positions, orientations, constants, balls)
-    parts, places, left_out = [], [], jnp.asarray(False)
+    rows_of_groups, places, left_out = [], [], jnp.asarray(False)
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
         capsules = isinstance(first[0], Capsule) and isinstance(second[0], Capsule)  # have few contacts
         if family is Family.POLYTOPES and max_pairs and len(members) > max_pairs and not capsules:
-            part, missed = groups.nearest_polytopes(world, first, second, kind[0], kind[1], max_pairs)
-            left_out = left_out | missed
+            group_rows, touching_missed = groups.nearest_polytopes(
+                world, first, second, kind[0], kind[1], max_pairs
+            )
+            left_out = left_out | touching_missed
         else:
-            part = _COMPUTE[family](world, first, second, *kind)
-        parts.append(part)
-        each = parts[-1][2].shape[0] // len(members)
-        places += [start + k for start in starts for k in range(each)]
+            group_rows = _COMPUTE[family](world, first, second, *kind)
+        rows_of_groups.append(group_rows)
+        contacts_per_member = rows_of_groups[-1][2].shape[0] // len(members)
+        places += [start + k for start in starts for k in range(contacts_per_member)]
     order = np.argsort(places)
     point, point_b, phi, normal = (
-        rows(jnp.concatenate(column), order.tolist()) for column in zip(*parts, strict=True)
+        rows(jnp.concatenate(column), order.tolist()) for column in zip(*rows_of_groups, strict=True)
     )
     body_a, body_b = contact_bodies(dim, bodies, shapes, pairs)
     return Candidates(

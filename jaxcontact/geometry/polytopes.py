@@ -1,7 +1,7 @@
-"""Convex polytopes with rounded edges (capsule, box, polygon, convex mesh); the distance of a point to one.
+"""Convex polytopes with rounded edges (capsule, box, polygon, mesh), and the distance of a point to one.
 
-A polytope is the convex hull of its vertices, thickened by a radius. What is the neighbour of what
-(`Topology`) is known when a program is traced; only numbers move. A capsule in space has no faces.
+A polytope is the convex hull of its vertices, thickened by a radius. Which vertices, edges and faces are
+neighbours (`Topology`) is static; only the coordinates are traced. A capsule in space has no faces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from jaxcontact.geometry.frames import across, dot, pose_in_body, turned, unit
 from jaxcontact.geometry.shapes import Box, Capsule, ConvexMesh, Polygon
 
-TOUCHING = 1e-6  # m; nearer features count as touching, as in `ContactTerms.active`
+TOUCHING = 1e-6  # m; features nearer than this count as touching, as in `ContactTerms.active`
 
 
 class Polytope(NamedTuple):
@@ -30,12 +30,12 @@ class Polytope(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """What is fixed about a polytope: indices of vertices and faces."""
+    """The static part of a polytope: indices of vertices and faces."""
 
     edges: tuple[tuple[int, int], ...]
-    edge_faces: tuple[tuple[int, int], ...]  # the two faces at each edge; none in the plane, or of a capsule
-    directions: tuple[int, ...]  # edges that have all directions of edges among them; none in the plane
-    vertices: tuple[int, ...]  # that make contacts
+    edge_faces: tuple[tuple[int, int], ...]  # two faces at each edge; empty in the plane and for a capsule
+    directions: tuple[int, ...]  # one edge for each direction of edges; empty in the plane
+    vertices: tuple[int, ...]  # vertices that make contacts
     crossing: tuple[int, ...]  # edges that make contacts with edges
 
 
@@ -50,15 +50,15 @@ def topology(dim: int, shape: Capsule | Box | Polygon | ConvexMesh) -> Topology:
         return Topology(ring, (), (), tuple(range(shape.count)), ())
     if isinstance(shape, ConvexMesh):
         edges, sides = _mesh_edges(shape.faces)
-        every = tuple(range(len(edges)))
-        return Topology(edges, sides, every, tuple(range(shape.count)), every)
+        all_edges = tuple(range(len(edges)))
+        return Topology(edges, sides, all_edges, tuple(range(shape.count)), all_edges)
     corners = tuple(range(2**dim)) if shape.corners is None else shape.corners
     edges = tuple((k, k | 1 << axis) for axis in range(dim) for k in range(2**dim) if not k >> axis & 1)
     if dim == 2:
         return Topology(edges, (), (), corners, ())
     sides = tuple(_box_faces_at(*edge) for edge in edges)
-    kept = tuple(i for i, (a, b) in enumerate(edges) if a in corners and b in corners)
-    return Topology(edges, sides, (0, 4, 8), corners, kept)
+    crossing = tuple(i for i, (a, b) in enumerate(edges) if a in corners and b in corners)
+    return Topology(edges, sides, (0, 4, 8), corners, crossing)
 
 
 def _box_faces_at(a: int, b: int) -> tuple[int, int]:
@@ -70,25 +70,25 @@ def _box_faces_at(a: int, b: int) -> tuple[int, int]:
 def _mesh_edges(
     faces: tuple[tuple[int, int, int], ...],
 ) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Edges of triangles and the two faces at each."""
+    """Edges of triangles, and the two faces at each edge."""
     sides: dict[tuple[int, int], list[int]] = {}
     for k, face in enumerate(faces):
         for i in range(3):
             a, b = face[i], face[(i + 1) % 3]
             sides.setdefault((min(a, b), max(a, b)), []).append(k)
-    return tuple(sides), tuple((found[0], found[-1]) for found in sides.values())
+    return tuple(sides), tuple((faces_at_edge[0], faces_at_edge[-1]) for faces_at_edge in sides.values())
 
 
 def _in_body(shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any) -> Polytope:
     """A shape in the axes of its body."""
     zero = jnp.zeros((), dtype)
     if isinstance(shape, Box):
-        at, axes = pose_in_body(shape, dim, constants, dtype)
+        origin, axes = pose_in_body(shape, dim, constants, dtype)
         half = 0.5 * jnp.asarray(constants[shape.size], dtype)
         signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(dim)] for k in range(2**dim)])
-        vertices = at[None] + (half[None] * jnp.asarray(signs, dtype)) @ axes.T
+        vertices = origin[None] + (half[None] * jnp.asarray(signs, dtype)) @ axes.T
         normals = jnp.stack([-axes.T, axes.T], axis=1).reshape(2 * dim, dim)
-        return Polytope(vertices, normals, jnp.repeat(half, 2) + normals @ at, zero)
+        return Polytope(vertices, normals, jnp.repeat(half, 2) + normals @ origin, zero)
     if isinstance(shape, Capsule):
         ends, radius = jnp.asarray(constants[shape.ends], dtype), jnp.asarray(constants[shape.radius], dtype)
         if dim == 3:
@@ -104,30 +104,34 @@ def _in_body(shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any) -> 
     else:
         triangle = vertices[np.array(shape.faces, int).reshape(-1, 3)]
         first, second, third = triangle[:, 0], triangle[:, 1], triangle[:, 2]
-        last = jnp.zeros_like(first).at[:, -1].set(1.0)
-        normals, _ = unit(jnp.cross(second - first, third - first), last)
+        last_axis = jnp.zeros_like(first).at[:, -1].set(1.0)
+        normals, _ = unit(jnp.cross(second - first, third - first), last_axis)
     return Polytope(vertices, normals, dot(normals, first), zero)
 
 
 def place_polytopes(
-    dim: int, shapes: Sequence[Any], place: jax.Array, turn: jax.Array, constants: Mapping[str, Any]
+    dim: int,
+    shapes: Sequence[Any],
+    positions: jax.Array,
+    orientations: jax.Array,
+    constants: Mapping[str, Any],
 ) -> Polytope:
     """World polytopes (axis 0 the shape) of shapes with one topology, from the frames of their bodies."""
     distinct = list(dict.fromkeys(shapes))
-    local = [_in_body(shape, dim, constants, place.dtype) for shape in distinct]
+    local = [_in_body(shape, dim, constants, positions.dtype) for shape in distinct]
     index = np.array([distinct.index(shape) for shape in shapes])
     body = jax.tree.map(lambda *leaves: jnp.stack(leaves)[index], *local)
-    normals = turned(turn, body.normals)
+    normals = turned(orientations, body.normals)
     return Polytope(
-        vertices=place[:, None] + turned(turn, body.vertices),
+        vertices=positions[:, None] + turned(orientations, body.vertices),
         normals=normals,
-        offsets=body.offsets + dot(normals, place[:, None]),
+        offsets=body.offsets + dot(normals, positions[:, None]),
         radius=body.radius,
     )
 
 
 def touching_within(*solids: Polytope) -> jax.Array:
-    """Distance that counts as touching: 1e-6 m, or the rounding of coordinates where that is more."""
+    """Distance that counts as touching, m: 1e-6, or the rounding of the coordinates if that is larger."""
     size = sum(jnp.max(jnp.abs(solid.vertices)) for solid in solids)
     return jnp.maximum(TOUCHING, 16.0 * jnp.finfo(solids[0].vertices.dtype).eps * jax.lax.stop_gradient(size))
 
@@ -137,8 +141,9 @@ def signed_distance(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Gap of a point (dim,) to the core of a polytope, outward unit normal, and the foot of the point.
 
-    Where the foot is in a face, or the point inside, gap and normal are those of the plane of that face, so
-    the normal is right at zero gap. On an edge or a vertex it is the direction from the foot to the point.
+    The foot is the nearest point of the core. Where the foot is in a face, or the point is inside, the plane
+    of that face gives gap and normal, so the normal is right at zero gap. Where the foot is on an edge or a
+    vertex, the normal is the direction from the foot to the point.
     """
     pairs = np.array(edges)
     start, along = solid.vertices[pairs[:, 0]], solid.vertices[pairs[:, 1]] - solid.vertices[pairs[:, 0]]
@@ -146,17 +151,17 @@ def signed_distance(
     share = jnp.clip(dot(point[None] - start, along) / jnp.where(square > 0.0, square, 1.0), 0.0, 1.0)
     feet = start + share[:, None] * along
     away = point[None] - feet
-    near = jnp.argmin(dot(away, away))
+    nearest_edge = jnp.argmin(dot(away, away))
     if not len(solid.normals):
-        normal, gap = unit(away[near], across(along[near]))
-        return gap, normal, feet[near]
+        normal, gap = unit(away[nearest_edge], across(along[nearest_edge]))
+        return gap, normal, feet[nearest_edge]
     heights = solid.normals @ point - solid.offsets
     top = jnp.argmax(heights)
     face, height = solid.normals[top], heights[top]
-    beyond = jnp.max(heights - height * (solid.normals @ face))  # of the foot in that plane
+    overhang = jnp.max(heights - height * (solid.normals @ face))  # of the foot in that plane
     close = touching_within(solid)
     rounding = 16.0 * jnp.finfo(point.dtype).eps * (jnp.abs(height) + jnp.max(jnp.abs(solid.offsets)))
-    flat = (height <= 0.0) | (beyond <= rounding) | ((beyond <= close) & (height <= close))
-    normal, gap = unit(away[near], face)
+    flat = (height <= 0.0) | (overhang <= rounding) | ((overhang <= close) & (height <= close))
+    normal, gap = unit(away[nearest_edge], face)
     normal, gap = jnp.where(flat, face, normal), jnp.where(flat, height, gap)
-    return gap, normal, jnp.where(flat, point - height * face, feet[near])
+    return gap, normal, jnp.where(flat, point - height * face, feet[nearest_edge])

@@ -1,10 +1,11 @@
-"""Contacts of two polytopes: every vertex of each against the other, and in space every pair of edges.
+"""Contacts of two polytopes: each vertex of one against the other, and in space each pair of edges.
 
-Their number and order never change. Polytopes apart: a vertex has its true distance to the other. Touching
-or overlapping ones (their separation, by support functions, is below `TOUCHING`): a vertex stands over the
-face that looks most along the direction of separation, has its height over that face, and is masked beside
-the face; so neither a rim nor the far side makes a contact. Two edges make one where they cross within both
-and their common normal points outward of both. A masked contact has a gap of the size of both shapes.
+The number and order of the contacts never change. Support functions give the separation of the polytopes.
+If the separation is above `TOUCHING`, the gap of a vertex is its true distance to the other polytope. Else
+the polytopes touch or overlap: then the gap of a vertex is its height over one face, the face whose normal is
+most along the direction of separation. A vertex beside that face is masked, so neither a rim nor the far side
+makes a contact. Two edges make a contact where they cross within both and their common normal points outward
+of both. A masked contact has a gap larger than both shapes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import numpy as np
 from jaxcontact.geometry.frames import dot
 from jaxcontact.geometry.polytopes import Polytope, Topology, signed_distance, touching_within
 
-OUTWARD = 0.1  # sine by which a common normal may leave the normals of an edge: planks that fall flat
-ALIKE = 0.9  # cosine between the normal of two edges and the direction of separation
-PARALLEL = 16.0  # roundings; squared sine below which two edges are parallel
+OUTWARD = 0.1  # sine by which the normal of two edges may leave their faces' normals: planks that fall flat
+ALIKE = 0.9  # least cosine between the normal of two edges and the direction of separation
+PARALLEL = 16.0  # in units of rounding: squared sine below which two edges are parallel
 
 
 class CoreContacts(NamedTuple):
@@ -39,32 +40,33 @@ def touch_polytopes(
     """Points on a and b, gaps, normals of all contacts: vertices of a, of b, edges of a by edges of b."""
     tolerance = touching_within(a, b)
     towards_a, separation = separate(a, b, kind_a, kind_b)
-    apart = separation > tolerance
-    parts = list(_vertices(a, b, kind_a, kind_b, towards_a, apart, tolerance))
+    cores_apart = separation > tolerance
+    contacts = list(_vertices(a, b, kind_a, kind_b, towards_a, cores_apart, tolerance))
     if kind_a.crossing and kind_b.crossing:
-        parts.append(_edges(a, b, kind_a, kind_b, towards_a, apart, tolerance))
-    core = CoreContacts(*(jnp.concatenate(column) for column in zip(*parts, strict=True)))
-    far = reach(a, b)
+        contacts.append(_edges(a, b, kind_a, kind_b, towards_a, cores_apart, tolerance))
+    core = CoreContacts(*(jnp.concatenate(column) for column in zip(*contacts, strict=True)))
+    masked_gap = reach(a, b)
     return (
         core.point_a - a.radius * core.normal,
         core.point_b + b.radius * core.normal,
-        jnp.where(core.valid, core.gap - a.radius - b.radius, far),
+        jnp.where(core.valid, core.gap - a.radius - b.radius, masked_gap),
         core.normal,
     )
 
 
 def reach(a: Polytope, b: Polytope) -> jax.Array:
-    """More than the distance of any two points of two polytopes, m; no derivative."""
-    both = jnp.concatenate([a.vertices, b.vertices])
-    size = jnp.sum(jnp.max(both, axis=0) - jnp.min(both, axis=0)) + 2.0 * (a.radius + b.radius)
+    """A length, m, larger than the distance of any two points of two polytopes; no derivative."""
+    vertices = jnp.concatenate([a.vertices, b.vertices])
+    size = jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0)) + 2.0 * (a.radius + b.radius)
     return jax.lax.stop_gradient(size)
 
 
 def separate(a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology) -> tuple[jax.Array, jax.Array]:
-    """Unit direction (dim,) from b to a along which two cores are farthest apart, how far; no derivative.
+    """Unit direction (dim,) from b to a along which two cores are farthest apart, and that separation.
 
-    s(n) = min over a of n.x - max over b of n.x, over the normals of the Minkowski difference: those of faces
-    and of pairs of edges. Overlapping cores: minus the depth. Two segments in space count as apart.
+    The separation along n is s(n) = min over a of n.x - max over b of n.x. Its maximum is at a normal of the
+    Minkowski difference: the normal of a face or of a pair of edges. For overlapping cores it is minus the
+    depth. Two segments in space count as apart. Neither result has a derivative.
     """
     a, b = jax.lax.stop_gradient((a, b))
     axes = [b.normals, -a.normals]
@@ -75,11 +77,11 @@ def separate(a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology) -> tu
         common, skew = _common_normals(first, second)
         common = jnp.where(skew[..., None], common, 0.0).reshape(-1, 3)
         axes += [common, -common]
-    every = jnp.concatenate(axes)
-    reach = jnp.min(every @ a.vertices.T, axis=1) - jnp.max(every @ b.vertices.T, axis=1)
-    reach = jnp.where(dot(every, every) > 0.5, reach, -jnp.inf)
-    best = jnp.argmax(reach)
-    return every[best], reach[best]
+    candidates = jnp.concatenate(axes)
+    separations = jnp.min(candidates @ a.vertices.T, axis=1) - jnp.max(candidates @ b.vertices.T, axis=1)
+    separations = jnp.where(dot(candidates, candidates) > 0.5, separations, -jnp.inf)
+    widest = jnp.argmax(separations)
+    return candidates[widest], separations[widest]
 
 
 def _along(solid: Polytope, edges: tuple[tuple[int, int], ...], index: tuple[int, ...]) -> jax.Array:
@@ -88,14 +90,14 @@ def _along(solid: Polytope, edges: tuple[tuple[int, int], ...], index: tuple[int
 
 
 def _common_normals(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Unit vectors (k, m, 3) perpendicular to each of two sets of edges; whether they are not parallel."""
+    """Unit vectors (k, m, 3) perpendicular to each pair of edges, and whether the pair is not parallel."""
     common = jnp.cross(first[:, None], second[None])
     square = dot(common, common)
     scale = dot(first, first)[:, None] * dot(second, second)[None]
     skew = square > PARALLEL * jnp.finfo(common.dtype).eps * scale
     length = jnp.sqrt(jnp.where(skew, square, 1.0))
-    last = jnp.zeros_like(common).at[..., -1].set(1.0)
-    return jnp.where(skew[..., None], common / length[..., None], last), skew
+    last_axis = jnp.zeros_like(common).at[..., -1].set(1.0)
+    return jnp.where(skew[..., None], common / length[..., None], last_axis), skew
 
 
 def _vertices(
@@ -104,14 +106,14 @@ def _vertices(
     kind_a: Topology,
     kind_b: Topology,
     towards_a: jax.Array,
-    apart: jax.Array,
+    cores_apart: jax.Array,
     tolerance: jax.Array,
 ) -> tuple[CoreContacts, CoreContacts]:
-    """Contacts of the vertices of a with b, and of b with a; two vertices that meet are one contact, of a."""
+    """Contacts of the vertices of a with b, and of b with a; two vertices that meet make one contact, a's."""
     points_a, points_b = a.vertices[np.array(kind_a.vertices)], b.vertices[np.array(kind_b.vertices)]
-    gap_a, out_b, foot_b, valid_a = _over(b, kind_b, points_a, towards_a, apart, tolerance)
-    gap_b, out_a, foot_a, valid_b = _over(a, kind_a, points_b, -towards_a, apart, tolerance)
-    meet = _near(foot_b[:, None], points_b[None], tolerance) & _near(
+    gap_a, out_b, foot_b, valid_a = _contacts_over(b, kind_b, points_a, towards_a, cores_apart, tolerance)
+    gap_b, out_a, foot_a, valid_b = _contacts_over(a, kind_a, points_b, -towards_a, cores_apart, tolerance)
+    meet = _coincide(foot_b[:, None], points_b[None], tolerance) & _coincide(
         points_a[:, None], foot_a[None], tolerance
     )
     valid_b = valid_b & ~jnp.any(meet & valid_a[:, None], axis=0)
@@ -121,32 +123,32 @@ def _vertices(
     )
 
 
-def _near(x: jax.Array, y: jax.Array, tolerance: jax.Array) -> jax.Array:
+def _coincide(x: jax.Array, y: jax.Array, tolerance: jax.Array) -> jax.Array:
     return dot(x - y, x - y) <= (2.0 * tolerance) ** 2
 
 
-def _over(
+def _contacts_over(
     solid: Polytope,
     kind: Topology,
     points: jax.Array,
     outward: jax.Array,
-    apart: jax.Array,
+    cores_apart: jax.Array,
     tolerance: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Gap, outward normal, foot, validity of points (k, dim) over a polytope left along `outward`."""
+    """Gap, outward normal, foot and validity of points (k, dim) that `outward` separates from a polytope."""
     gap, normal, foot = jax.vmap(lambda point: signed_distance(solid, kind.edges, point))(points)
     if not len(solid.normals):
-        return gap, normal, foot, jnp.broadcast_to(apart, gap.shape)
+        return gap, normal, foot, jnp.broadcast_to(cores_apart, gap.shape)
     face = jnp.argmax(solid.normals @ outward)
     direction = solid.normals[face]
     height = points @ direction - solid.offsets[face]
     below = points - height[:, None] * direction[None]
     inside = jnp.max(below @ solid.normals.T - solid.offsets[None], axis=1) <= tolerance
     return (
-        jnp.where(apart, gap, height),
-        jnp.where(apart, normal, direction[None]),
-        jnp.where(apart, foot, below),
-        apart | inside,
+        jnp.where(cores_apart, gap, height),
+        jnp.where(cores_apart, normal, direction[None]),
+        jnp.where(cores_apart, foot, below),
+        cores_apart | inside,
     )
 
 
@@ -156,10 +158,10 @@ def _edges(
     kind_a: Topology,
     kind_b: Topology,
     towards_a: jax.Array,
-    apart: jax.Array,
+    cores_apart: jax.Array,
     tolerance: jax.Array,
 ) -> CoreContacts:
-    """Contacts of every edge of a with every edge of b, where they cross."""
+    """Contacts of each edge of a with each edge of b; valid where the two cross."""
     start_a = a.vertices[np.array(kind_a.edges)[np.array(kind_a.crossing), 0]][:, None]
     start_b = b.vertices[np.array(kind_b.edges)[np.array(kind_b.crossing), 0]][None]
     first, second = _along(a, kind_a.edges, kind_a.crossing), _along(b, kind_b.edges, kind_b.crossing)
@@ -178,13 +180,13 @@ def _edges(
     within = _within(share_a, first[:, None], tolerance) & _within(share_b, second[None], tolerance)
     valid = skew & usable & within & _leaves(a, kind_a, -normal, 0) & _leaves(b, kind_b, normal, 1)
     if len(a.normals) or len(b.normals):
-        valid &= (normal @ towards_a >= ALIKE) & ~(apart & (gap < 0.0))
-    flat = [each.reshape(-1, *each.shape[2:]) for each in (point_a, point_b, gap, normal, valid)]
+        valid &= (normal @ towards_a >= ALIKE) & ~(cores_apart & (gap < 0.0))
+    flat = [column.reshape(-1, *column.shape[2:]) for column in (point_a, point_b, gap, normal, valid)]
     return CoreContacts(*flat)
 
 
 def _within(share: jax.Array, along: jax.Array, tolerance: jax.Array) -> jax.Array:
-    """Whether a crossing is off both ends of an edge; at an end it is a contact of the vertex."""
+    """Whether a crossing lies between the ends of an edge; at an end the vertex makes the contact."""
     margin = tolerance / jnp.sqrt(jnp.maximum(dot(along, along), tolerance**2))
     return (share > margin) & (share < 1.0 - margin)
 
@@ -196,17 +198,17 @@ def _sides(solid: Polytope, kind: Topology) -> tuple[jax.Array, jax.Array]:
 
 
 def _outward(
-    a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology, apart: jax.Array
+    a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology, from_b_to_a: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """A direction (k, m, 3) out of the edge of b, into that of a; whether each edge has an angle."""
-    outward, usable = jnp.zeros_like(apart), jnp.asarray(True)
-    level = 1.0 - max(1e-8, 4.0 * float(jnp.finfo(apart.dtype).eps))
+    """A direction (k, m, 3) out of the edge of b into that of a; whether the faces at both form angles."""
+    outward, usable = jnp.zeros_like(from_b_to_a), jnp.asarray(True)
+    level = 1.0 - max(1e-8, 4.0 * float(jnp.finfo(from_b_to_a.dtype).eps))
     for solid, kind, axis, sign in ((a, kind_a, 0, -1.0), (b, kind_b, 1, 1.0)):
         if len(solid.normals):
             first, second = _sides(solid, kind)
             outward = outward + sign * jnp.expand_dims(first + second, 1 - axis)
             usable = usable & jnp.expand_dims(dot(first, second) < level, 1 - axis)
-    return (outward, usable) if len(a.normals) or len(b.normals) else (apart, usable)
+    return (outward, usable) if len(a.normals) or len(b.normals) else (from_b_to_a, usable)
 
 
 def _leaves(solid: Polytope, kind: Topology, normal: jax.Array, axis: int) -> jax.Array:

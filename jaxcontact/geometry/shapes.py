@@ -1,9 +1,10 @@
-"""Shapes: what a body touches with. They name their numbers instead of holding them.
+"""Shapes: the records that describe the contact geometry of bodies.
 
-A shape belongs to a body, or to the world (`body=None`): `Disc(name="foot", body="shank", radius="r")` reads
-`params.constants["r"]`, so a mechanism stays hashable while every length can be differentiated by. Positions
-are in body coordinates, or in the world for `body=None`. `rotation` names the turn from the axes of a shape
-to those of its body: an angle in the plane, a quaternion (w, x, y, z) in space.
+A shape belongs to a body, or to the world (`body=None`). It names its numbers and does not hold them:
+`Disc(name="foot", body="shank", radius="r")` reads `params.constants["r"]`, so a mechanism is hashable and
+every length can still be differentiated by. Positions are in body coordinates, or in world coordinates for
+`body=None`. `rotation` names the rotation from the axes of a shape to those of its body: an angle in the
+plane, a quaternion (w, x, y, z) in space.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Sphere:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Capsule:
-    """All within `radius` (m) of the segment between two `ends` (2, dim); a stadium in the plane."""
+    """All points within `radius` (m) of the segment between two `ends` (2, dim); a stadium in the plane."""
 
     name: str
     body: str | None
@@ -68,9 +69,9 @@ class Capsule:
 class Box:
     """A box (rectangle in the plane) of side lengths `size` (dim,), with pose `at`, `rotation` in its body.
 
-    Corner k has the sign + along axis j where bit j of k is set: in the plane 0 is lower left,
+    Corner k is on the positive side along axis j where bit j of k is set: in the plane 0 is lower left,
     1 lower right, 2 upper left, 3 upper right. Only the listed `corners`, and edges between them, make
-    contacts; None is all.
+    contacts; None lists all corners.
     """
 
     name: str
@@ -118,8 +119,8 @@ class Polygon:
 class ConvexMesh:
     """A convex polyhedron in space: `vertices` (count, 3) of its hull, by name.
 
-    `faces` are triples of vertices, counter-clockwise seen from outside; `hull_faces` finds them. Contacts
-    with half-spaces need none. The numbers may change as long as the same faces bound the hull.
+    `faces` are triples of vertices, counter-clockwise seen from outside; `hull_faces` computes them. Contacts
+    with half-spaces need no faces. The coordinates may change as long as the same faces bound the hull.
     """
 
     name: str
@@ -131,9 +132,9 @@ class ConvexMesh:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HalfSpace:
-    """Solid below a plane fixed to the world (half-plane in 2-D): {x : normal . x <= offset}.
+    """The solid below a plane fixed to the world (a half-plane in 2-D): {x : normal . x <= offset}.
 
-    `normal` is a unit tuple; `offset` names its distance from the origin in m, None is zero.
+    `normal` is a unit vector; `offset` names the distance of the plane from the origin in m, None is zero.
     """
 
     name: str
@@ -144,14 +145,14 @@ class HalfSpace:
 Shape = (
     Point | Points | Disc | Sphere | Capsule | Box | Cylinder | Ellipsoid | Polygon | ConvexMesh | HalfSpace
 )
-PLANAR = (Disc, Polygon)  # shapes that are only flat
-SPATIAL = (Sphere, Cylinder, Ellipsoid, ConvexMesh)  # and those that are never
+PLANAR = (Disc, Polygon)  # shapes of the plane alone
+SPATIAL = (Sphere, Cylinder, Ellipsoid, ConvexMesh)  # shapes of space alone
 NUMBERS = ("size", "at", "radius", "offset", "rotation", "ends", "half_length", "semi_axes", "vertices")
 WORLD = -1
 
 
 def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str, Any]) -> None:
-    """Raise ValueError where a number that a shape names is missing, or has another shape than it needs."""
+    """Raise ValueError where a constant that a shape names is missing, or has the wrong array shape."""
     for shape in shapes:
         count = getattr(shape, "count", 0)
         expected = {
@@ -170,11 +171,11 @@ def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str,
                     f"params.constants: no {needed!r}, the {attribute} of shape {shape.name!r}; "
                     f"there are {sorted(constants)}"
                 )
-            found = np.shape(constants[needed])
-            if found != expected.get(attribute, found):
+            actual_shape = np.shape(constants[needed])
+            if actual_shape != expected.get(attribute, actual_shape):
                 raise ValueError(
                     f"params.constants: {needed!r}, the {attribute} of shape {shape.name!r}: "
-                    f"expected shape {expected[attribute]}, got {found}"
+                    f"expected shape {expected[attribute]}, got {actual_shape}"
                 )
 
 

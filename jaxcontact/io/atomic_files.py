@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: the one writer behind every checkpoint and record."""
+"""The atomic writer behind every checkpoint and record: a file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import BinaryIO
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> None:
-    """Write a file beside `path`, and put it in its place once it is on the disk.
+    """Write a temporary file beside `path`, and rename it to `path` once it is on the disk.
 
     A reader sees the old file or the new one, at whatever moment the process ends.
 
     Args:
-        path: of the file; its folder is made where it is missing.
+        path: of the file; a missing folder is created.
         write: writes the contents to the open binary file.
 
     Raises:
@@ -32,7 +32,7 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(target.parent, os.O_RDONLY)  # the new name is on the disk, too
+    folder = os.open(target.parent, os.O_RDONLY)  # puts the new name on the disk, too
     try:
         os.fsync(folder)
     finally:
@@ -40,5 +40,5 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
 
 
 def temporary_of(path: Path) -> Path:
-    """Where the contents of a file are until they are whole; one that is left there means nothing."""
+    """Path of the temporary file that holds the contents while they are written; ignore one left behind."""
     return path.with_name(f"{path.name}.tmp")

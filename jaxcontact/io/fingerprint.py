@@ -1,6 +1,7 @@
-"""What determines a run, in words and hashes: by it a checkpoint knows its own run from another.
+"""Fingerprints of a run: hashes of its numbers and of its program, and the versions that computed it.
 
-Owns the hash of numbers, that of a program, and the words for what differs.
+A checkpoint stores the fingerprint, and so refuses to continue another run. `differences` names the items
+that differ.
 """
 
 from __future__ import annotations
@@ -14,39 +15,39 @@ from typing import Any
 import jax
 import numpy as np
 
-SHORT = 100  # characters of both values up to which a message shows them
+SHORT = 100  # a message shows two values that have together fewer characters
 
 
 def of_numbers(tree: Any) -> str:
     """A hash of a pytree of arrays: its names, shapes, dtypes and bits."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path, leaf in jax.tree.leaves_with_path(tree):
         array = np.asarray(leaf)
-        found.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
+        digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def of_program(traced: Any) -> str:
-    """A hash of `jax.jit(f).trace(...)`: all that f computes, with the numbers that it closes over.
+    """A hash of `jax.jit(f).trace(...)`: of all that f computes, with the numbers that f closes over.
 
-    Unseen is what a host callback does, and what the function reads while it runs.
+    The hash does not see the code of a host callback, nor data that f reads while it runs.
     """
     return hashlib.sha256(traced.lower().as_text().encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:
-    """Of this package and of JAX; another one of either may give other bits."""
+    """Versions of this package and of JAX; another version of either may give other bits."""
     package = sys.modules[__name__.partition(".")[0]]
     return {"version": package.__version__, "jax version": jax.__version__}
 
 
-def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
     """The items that differ, by name, with both values where they are short."""
-    found = []
-    for name in dict.fromkeys((*here, *there)):
-        one, other = (json.dumps(each.get(name)) for each in (there, here))
-        if one != other:
-            short = len(one) + len(other) < SHORT
-            found.append(f"{name} ({one} there, {other} now)" if short else name)
-    return found
+    items = []
+    for name in dict.fromkeys((*current, *stored)):
+        stored_text, current_text = (json.dumps(record.get(name)) for record in (stored, current))
+        if stored_text != current_text:
+            short = len(stored_text) + len(current_text) < SHORT
+            items.append(f"{name} ({stored_text} there, {current_text} now)" if short else name)
+    return items

@@ -1,4 +1,4 @@
-"""A robot from a file: MuJoCo parses and compiles it, a tree of bodies with contacts comes out."""
+"""Robots from MJCF or URDF files: MuJoCo compiles a file, `load_mjcf` makes a tree of bodies of it."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ from jaxcontact.mechanics.system import Model, Params, State, Structure
 
 
 class IgnoredOptionWarning(UserWarning):
-    """Something in a file is left out that does not change which motions are possible."""
+    """Warns of settings in a file that are ignored; they do not change which motions are possible."""
 
 
 def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = False) -> Model:
     """A robot as a `Model`: mechanics of its tree, actuators, joint limits, contacts between its geoms.
 
-    MuJoCo reads the file; positions, velocities and controls count as in MuJoCo. `model.body(name)` and
-    `model.joint(name)` say where in q and v they are. Params hold every number, all differentiable: masses,
-    inertia tensors (nb, 3, 3) in body axes, friction of every candidate contact, and in `params.tree` frames,
-    axes, springs, limits, actuators. Its law carries the robot's weight on one contact at a depth of 1 mm.
+    MuJoCo reads the file; positions, velocities and controls have the order of MuJoCo. `model.body(name)` and
+    `model.joint(name)` tell the indices of a body or joint in q and v. `model.params` holds all numbers, and
+    each is differentiable: masses, inertia tensors (nb, 3, 3) in body axes, friction of every candidate
+    contact, and in `params.tree` frames, axes, springs, limits, actuators. The default material is so stiff
+    that one contact carries the weight of the robot at a depth of 1 mm.
 
     Args:
         source: path of an MJCF or URDF file, XML text, or a mujoco.MjModel.
-        keyframe: name or number of the keyframe that is the state; None is the reference, at rest.
-        planar: make a mechanism of the plane of a file that moves in x and z only: q and v stay, x-z
-            becomes x-y; half the rows per contact.
+        keyframe: name or number of the keyframe that gives the state; None is the reference, at rest.
+        planar: make a planar mechanism of a robot that moves in x and z only. q and v stay the same, and x-z
+            becomes x-y; a contact in the plane has fewer rows.
 
     Raises:
-        ImportError: there is no package mujoco.
+        ImportError: the package mujoco is not installed.
         FileNotFoundError: no such file.
-        ValueError: MuJoCo cannot read it; it has what the mechanics lacks (named) or contacts between shapes
-            that have none; no such keyframe; `planar` for what moves out of the plane.
+        ValueError: MuJoCo cannot read the source; the robot has an element that the mechanics lacks (the
+            message names it), or a pair of shapes without contacts here; no such keyframe; with `planar`, a
+            part that moves out of the plane.
 
     Warns:
-        IgnoredOptionWarning: lists, once, settings of MuJoCo's own contacts and solver that are left out.
+        IgnoredOptionWarning: lists, once, the ignored settings of MuJoCo's own contacts and solver.
     """
     mj = compiled(source)
     lacking = refused(mj)
@@ -86,7 +88,7 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
 
 
 def compiled(source: Any) -> Any:
-    """The mujoco.MjModel of a path, XML text or itself; errors as `load_mjcf`."""
+    """The mujoco.MjModel of a path, of XML text or of a MjModel; errors as in `load_mjcf`."""
     mujoco = mujoco_package("load_mjcf")
     if isinstance(source, mujoco.MjModel):
         return source
@@ -100,12 +102,12 @@ def compiled(source: Any) -> Any:
         return mujoco.MjModel.from_xml_string(text) if inline else mujoco.MjModel.from_xml_path(text)
     except ValueError as error:
         reason = " ".join(str(error).split())
-        what = "the text" if inline else repr(text)
-        raise ValueError(f"source: MuJoCo cannot read {what}: {reason}") from None
+        origin = "the text" if inline else repr(text)
+        raise ValueError(f"source: MuJoCo cannot read {origin}: {reason}") from None
 
 
 def _reference_frames(mj: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Rotations (nbody, 3, 3) and positions (nbody, 3) of all bodies, the world first, at the reference."""
+    """Rotations (nbody, 3, 3) and positions (nbody, 3) of the world and all bodies at the reference."""
     mujoco = mujoco_package("load_mjcf")
     data = mujoco.MjData(mj)
     data.qpos[:] = mj.qpos0
@@ -114,8 +116,8 @@ def _reference_frames(mj: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _gravity(mj: Any) -> np.ndarray:
-    off = mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_GRAVITY)
-    return np.zeros(3) if off else np.array(mj.opt.gravity)
+    disabled = mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_GRAVITY)
+    return np.zeros(3) if disabled else np.array(mj.opt.gravity)
 
 
 def _law(mj: Any) -> Material:
@@ -138,22 +140,24 @@ def _state(mj: Any, keyframe: str | int | None) -> State:
 
 
 def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
-    """The same robot in the plane, with body axes that are the world's at the reference."""
+    """The numbers of the robot in the plane; at the reference its body axes are parallel to the world's."""
     numbers = params.tree
     owners = [joint.body for joint in tree.joints]
     axis = np.einsum("jab,jb->ja", turns[owners], numbers.axis)
     for joint, direction in zip(tree.joints, axis, strict=True):
-        leaves = np.linalg.norm(np.cross(direction, ACROSS)) if joint.kind == "hinge" else direction @ ACROSS
-        if joint.kind in ("free", "ball") or abs(leaves) > EXACT:
+        out_of_plane = (
+            np.linalg.norm(np.cross(direction, ACROSS)) if joint.kind == "hinge" else direction @ ACROSS
+        )
+        if joint.kind in ("free", "ball") or abs(out_of_plane) > EXACT:
             raise ValueError(f"planar: joint {joint.name!r} ({joint.kind}) leaves the x-z plane")
     if abs(params.gravity[1]) > 0.0:
         raise ValueError(f"planar: gravity leaves the x-z plane, got {np.asarray(params.gravity)}")
     if any(loop.kind == "weld" for loop in tree.loops):
-        raise ValueError("planar: a weld (equality) has no counterpart in the plane here; load it in space")
-    above = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
+        raise ValueError("planar: a weld (equality) is not supported in the plane; load the robot in space")
+    parent_turns = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
 
-    def turned(by: np.ndarray, x: Any) -> Any:
-        return jnp.asarray(np.einsum("nab,nb->na", by, x))
+    def in_new_axes(rotations: np.ndarray, x: Any) -> Any:
+        return jnp.asarray(np.einsum("nab,nb->na", rotations, x))
 
     tensors = np.einsum("nab,nbc,ndc->nad", turns, params.inertia, turns)
     return dataclasses.replace(
@@ -161,10 +165,10 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
         inertia=jnp.asarray(tensors[:, 1, 1]),
         gravity=params.gravity[::2],
         tree=numbers.replace(
-            position=turned(above, numbers.position),
+            position=in_new_axes(parent_turns, numbers.position),
             orientation=jnp.asarray(np.tile([1.0, 0.0, 0.0, 0.0], (len(turns), 1))),
-            com=turned(turns, numbers.com),
-            anchor=turned(turns[owners], numbers.anchor),
+            com=in_new_axes(turns, numbers.com),
+            anchor=in_new_axes(turns[owners], numbers.anchor),
             loop_anchor=_anchors_in_plane(tree, numbers, turns),
             axis=jnp.asarray(np.where(np.abs(axis) < EXACT, 0.0, axis)),
         ),
@@ -172,7 +176,7 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
 
 
 def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:
-    """The points that loops make coincide, in the axes of the bodies in the plane."""
+    """The points that loops make coincide, in the body axes of the planar robot."""
     anchors = np.array(numbers.loop_anchor)
     for k, loop in enumerate(tree.loops):
         for side, body in enumerate((loop.first, loop.second)):

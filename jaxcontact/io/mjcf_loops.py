@@ -13,34 +13,34 @@ LOOPS = ("connect", "weld", "joint", "tendon")
 
 
 def loop_kind(mj: Any, equality: int) -> str:
-    """MuJoCo's word for what an equality ties."""
+    """MuJoCo's word for the kind of an equality."""
     kinds = mujoco_package("load_mjcf").mjtEq
     return kinds(int(mj.eq_type[equality])).name.removeprefix("mjEQ_").lower()
 
 
 def active_loops(mj: Any) -> list[int]:
-    """The equalities that act: all but those that a model starts without."""
+    """Indices of the equalities that are active when the model starts."""
     if mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_EQUALITY):
         return []
     return [e for e in range(mj.neq) if mj.eq_active0[e]]
 
 
 def loops_of(mj: Any) -> tuple[Loop, ...]:
-    """The loops, in the order of the file; bodies count without the world."""
-    found = []
+    """The loops, in the order of the file; body indices do not count the world."""
+    loops = []
     for e in active_loops(mj):
         kind, first, second = loop_kind(mj, e), int(mj.eq_obj1id[e]), int(mj.eq_obj2id[e])
         shift = 1 if kind in ("connect", "weld") else 0  # our bodies do not count the world
-        found.append(Loop(kind=kind, first=first - shift, second=max(second - shift, WORLD)))
-    return tuple(found)
+        loops.append(Loop(kind=kind, first=first - shift, second=max(second - shift, WORLD)))
+    return tuple(loops)
 
 
 def loop_numbers(mj: Any) -> dict[str, np.ndarray]:
     """Anchors, turns and polynomials of the loops."""
-    kept = active_loops(mj)
-    anchors, turns = np.zeros((len(kept), 2, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (len(kept), 1))
-    polynomials = np.zeros((len(kept), 5))
-    for row, e in enumerate(kept):
+    equalities = active_loops(mj)
+    anchors, turns = np.zeros((len(equalities), 2, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (len(equalities), 1))
+    polynomials = np.zeros((len(equalities), 5))
+    for row, e in enumerate(equalities):
         kind, data = loop_kind(mj, e), np.array(mj.eq_data[e])
         if kind == "connect":
             anchors[row] = data[:3], data[3:6]
@@ -52,10 +52,10 @@ def loop_numbers(mj: Any) -> dict[str, np.ndarray]:
 
 
 def dry_frictions(mj: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The most of dry friction of every velocity (nv,) and tendon (nt,)."""
-    off = mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_FRICTIONLOSS)
-    kept = 0.0 if off else 1.0
-    return kept * np.array(mj.dof_frictionloss), kept * np.array(mj.tendon_frictionloss)
+    """Largest dry friction of every velocity (nv,) and tendon (nt,)."""
+    disabled = mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_FRICTIONLOSS)
+    factor = 0.0 if disabled else 1.0
+    return factor * np.array(mj.dof_frictionloss), factor * np.array(mj.tendon_frictionloss)
 
 
 def tendons_of(mj: Any) -> tuple[Tendon, ...]:
@@ -83,7 +83,7 @@ def tendon_moments(mj: Any) -> np.ndarray:
 
 
 def tendon_numbers(mj: Any, springs: float, dampers: float) -> dict[str, np.ndarray]:
-    """What the tendons have; `springs` and `dampers` are 0 where the file switches them off."""
+    """The numbers of the tendons; `springs` and `dampers` are 0 where the file switches them off, else 1."""
     return {
         "tendon_moment": tendon_moments(mj),
         "tendon_stiffness": springs * np.array(mj.tendon_stiffness).reshape(mj.ntendon),

@@ -1,4 +1,4 @@
-"""What of MuJoCo's models is there, what is left out with a note, and what is refused by its name."""
+"""Which elements of a MuJoCo model are supported, ignored with a warning, or refused by name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from jaxcontact.io.mjcf_loops import LOOPS, active_loops, loop_kind
 from jaxcontact.io.mujoco_package import mujoco_package
 
-# Of `<option>`: what MuJoCo's solver reads and our methods do not.
+# Attributes of `<option>` that MuJoCo's solver reads and the methods of this package ignore.
 SOLVER_OPTIONS = (
     "integrator", "cone", "jacobian", "solver", "iterations", "tolerance", "ls_iterations", "ls_tolerance",
     "noslip_iterations", "noslip_tolerance", "impratio", "ccd_iterations", "ccd_tolerance",
 )  # fmt: skip
-# (field, element, attribute): numbers of physics that is not there; MuJoCo before 4 lacks some of the fields.
+# (field, element, attribute): numbers of unsupported physics. MuJoCo before version 4 lacks some fields.
 ABSENT = (
     ("dof_dampingpoly", "joint", "a polynomial damping"),
     ("jnt_stiffnesspoly", "joint", "a polynomial stiffness"),
@@ -37,9 +37,9 @@ ABSENT = (
     ("tendon_plasticadr", "tendon", "plasticity"),
 )
 
-# Whole elements that are not there, with what counts them.
+# Unsupported elements, with the field that counts them.
 WITHOUT = {"flex": "nflex", "plugin": "nplugin"}
-# What an actuator may be: its transmission, and MuJoCo's words for dynamics, gain and bias.
+# Supported actuators: their transmission, and MuJoCo's words for dynamics, gain and bias.
 TRANSMISSIONS = ("joint", "tendon")
 ACTUATORS = {"dyntype": ("none",), "gaintype": ("fixed",), "biastype": ("none", "affine")}
 
@@ -48,7 +48,7 @@ OWNERS = {"jnt": "joints", "eq": "equalities"}
 
 
 def refused(mj: Any) -> list[str]:
-    """The elements of a compiled model that the mechanics lacks, each by its name."""
+    """Names of the elements of a compiled model that the mechanics does not support."""
     return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_loops(mj), *_actuators(mj)]
 
 
@@ -64,7 +64,7 @@ def _whole_elements(mj: Any) -> Iterator[str]:
 
 
 def _attributes(mj: Any) -> Iterator[str]:
-    """Elements with a number that is not what "absent" is."""
+    """Elements in which a number of unsupported physics is set."""
     for field, element, attribute in ABSENT:
         values = np.asarray(getattr(mj, field, np.zeros(0)))
         nothing = -1 if field.endswith("adr") else 0
@@ -94,7 +94,9 @@ def _loops(mj: Any) -> Iterator[str]:
 
 
 def _actuators(mj: Any) -> Iterator[str]:
-    for a in range(len(mj.actuator_trntype)):  # since MuJoCo 4 one may have several controls
+    for a in range(
+        len(mj.actuator_trntype)
+    ):  # not mj.nu: since MuJoCo 4 an actuator may have several controls
         transmission, joint = _word("Trn", mj.actuator_trntype[a]), int(mj.actuator_trnid[a, 0])
         reasons = []
         if transmission not in TRANSMISSIONS:
@@ -105,10 +107,10 @@ def _actuators(mj: Any) -> Iterator[str]:
             and _word("Joint", mj.jnt_type[joint]) in ("free", "ball")
         ):
             reasons.append("a position gain on a free or ball joint")
-        for kind, there in ACTUATORS.items():
-            found = _word(kind.removesuffix("type").title(), getattr(mj, f"actuator_{kind}")[a])
-            if found not in there:
-                reasons.append(f"{kind} {found!r}")
+        for kind, supported in ACTUATORS.items():
+            word = _word(kind.removesuffix("type").title(), getattr(mj, f"actuator_{kind}")[a])
+            if word not in supported:
+                reasons.append(f"{kind} {word!r}")
         if reasons:
             yield f"actuator {_name(mj, 'actuator', a)!r}: {', '.join(reasons)}"
 
@@ -123,36 +125,38 @@ def _as_word(member: Any) -> str:
 
 
 def words(kind: str) -> list[str]:
-    """All of MuJoCo's words of one of its enumerations."""
+    """All of MuJoCo's words for the values of one of its enumerations."""
     members = getattr(mujoco_package("load_mjcf"), f"mjt{kind}").__members__.values()
     return [_as_word(member) for member in members]
 
 
 def ignored(mj: Any) -> list[str]:
-    """What a compiled model sets that is left out: settings of MuJoCo's own contacts and solver."""
+    """Settings of MuJoCo's own contacts and solver that a compiled model sets and this package ignores."""
     mujoco = mujoco_package("load_mjcf")
-    usual, found = mujoco.MjOption(), []
-    changed = [name for name in SOLVER_OPTIONS if getattr(mj.opt, name, 0) != getattr(usual, name, 0)]
+    default_options, left_out = mujoco.MjOption(), []
+    changed = [
+        name for name in SOLVER_OPTIONS if getattr(mj.opt, name, 0) != getattr(default_options, name, 0)
+    ]
     if changed:
-        found.append(f"option {', '.join(changed)}")
+        left_out.append(f"option {', '.join(changed)}")
     for kind in ("geom", "jnt", "pair", "eq"):
         reference = np.asarray(getattr(mj, f"{kind}_solref"))
         impedance = np.asarray(getattr(mj, f"{kind}_solimp"))
-        own = [name for name, values, default in (
+        attributes = [name for name, values, default in (
             ("solref", reference, (0.02, 1.0)), ("solimp", impedance, (0.9, 0.95, 0.001, 0.5, 2.0))
         ) if values.size and np.any(values != np.array(default))]  # fmt: skip
-        own += [name for name in ("margin", "gap") if np.any(getattr(mj, f"{kind}_{name}", 0.0))]
-        if own:
-            found.append(f"{', '.join(own)} of {OWNERS.get(kind, kind + 's')}")
+        attributes += [name for name in ("margin", "gap") if np.any(getattr(mj, f"{kind}_{name}", 0.0))]
+        if attributes:
+            left_out.append(f"{', '.join(attributes)} of {OWNERS.get(kind, kind + 's')}")
     if np.any(mj.geom_condim[(mj.geom_contype | mj.geom_conaffinity) > 0] > 3) or np.any(mj.pair_dim > 3):
-        found.append("torsional and rolling friction (condim 4, 6)")
+        left_out.append("torsional and rolling friction (condim 4, 6)")
     if mj.npair and not np.array_equal(mj.pair_friction[:, 0], mj.pair_friction[:, 1]):
-        found.append("the second tangent's friction of pairs")
+        left_out.append("the second tangent's friction of pairs")
     if len(active_loops(mj)) < mj.neq:
-        found.append("equalities that are not active")
+        left_out.append("equalities that are not active")
     if mj.nmocap:
-        found.append("mocap: such bodies stand still")
-    return found
+        left_out.append("mocap: such bodies stand still")
+    return left_out
 
 
 def _name(mj: Any, element: str, index: int) -> str:
@@ -162,9 +166,10 @@ def _name(mj: Any, element: str, index: int) -> str:
 
 
 def default_law(mj: Any) -> tuple[float, float]:
-    """Stiffness (N/m) and damping (N s/m) of constraints: one contact carries all weight at a depth of 1 mm.
+    """Stiffness (N/m) and damping (N s/m) of the default material.
 
-    Damping is critical for the whole mass on one contact.
+    One contact carries the whole weight at a depth of 1 mm. The damping is critical for the whole mass on one
+    contact.
     """
     mass = float(np.sum(mj.body_mass))
     stiffness = 9.81 * mass / 1e-3

@@ -1,4 +1,4 @@
-"""The tree and its numbers out of a compiled MuJoCo model."""
+"""The tree of bodies of a compiled MuJoCo model: its topology and its numbers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from jaxcontact.mechanics.tree import Joint, Tree, TreeParams
 KINDS = ("free", "ball", "slide", "hinge")  # in the order of MuJoCo's mjtJoint
 
 
-def names_of(mj: Any, count: int, place: Any, kind: str) -> tuple[str, ...]:
-    """The name of each element, `kind`_3 for the third where a file gives none."""
-    return tuple(place(i).name or f"{kind}_{i}" for i in range(count))
+def names_of(mj: Any, count: int, element: Any, kind: str) -> tuple[str, ...]:
+    """The name of each element; element i without a name in the file is called `kind`_i."""
+    return tuple(element(i).name or f"{kind}_{i}" for i in range(count))
 
 
 def body_names(mj: Any) -> tuple[str, ...]:
-    """Names of the bodies but the world."""
+    """Names of all bodies except the world."""
     return names_of(mj, mj.nbody, mj.body, "body")[1:]
 
 
@@ -64,7 +64,7 @@ def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
     if mj.opt.disableflags & _bit("mjDSBL_CLAMPCTRL"):
         control = np.full_like(control, np.inf) * np.array([-1.0, 1.0])
     of_dof = mj.dof_jntid
-    on = _in_use(mj)[active, None]
+    in_use = _in_use(mj)[active, None]
     numbers = {
         "position": mj.body_pos[1:],
         "orientation": mj.body_quat[1:],
@@ -78,9 +78,9 @@ def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
         "rest": mj.qpos_spring,
         "limits": mj.jnt_range,
         "moment": moment[active],
-        "gain": np.where(on, mj.actuator_gainprm[active, :1], 0.0)[:, 0],
+        "gain": np.where(in_use, mj.actuator_gainprm[active, :1], 0.0)[:, 0],
         "bias": np.where(
-            on & (mj.actuator_biastype[active, None] == 1), mj.actuator_biasprm[active, :3], 0.0
+            in_use & (mj.actuator_biastype[active, None] == 1), mj.actuator_biasprm[active, :3], 0.0
         ),
         "control_range": control[active],
         "force_range": _ranges(mj.actuator_forcelimited, mj.actuator_forcerange)[active],
@@ -139,9 +139,9 @@ def _bit(name: str) -> int:
 
 
 def _in_use(mj: Any) -> np.ndarray:
-    """Which actuators (nu,) are in groups that `option actuatorgroupdisable` leaves on."""
-    off = [group for group in range(31) if mj.opt.disableactuator >> group & 1]
-    return ~np.isin(mj.actuator_group, off)
+    """Whether each actuator (nu,) is in a group that `option actuatorgroupdisable` leaves enabled."""
+    disabled_groups = [group for group in range(31) if mj.opt.disableactuator >> group & 1]
+    return ~np.isin(mj.actuator_group, disabled_groups)
 
 
 def _actuation_off(mj: Any) -> bool:

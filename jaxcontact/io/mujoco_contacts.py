@@ -1,4 +1,4 @@
-"""Contacts of a running MuJoCo as matrices, so that the impact laws answer for any of its models."""
+"""Contacts of a running MuJoCo simulation as matrices, so that impact laws apply to any MuJoCo model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from jaxcontact.terms import ContactTerms
 def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple[ContactTerms, jax.Array]:
     """Mass matrix, and Jacobians of the contacts that MuJoCo finds, at the configuration of its data.
 
-    MuJoCo detects the contacts of any of its shapes on a copy of the data, up to `touching` apart; its normal
-    points from the first to the second geom, so the second is our a. Velocities agree, free joints included:
-    linear in the world, angular in body axes. Joint limits, equalities and tendons are not contacts.
+    MuJoCo detects contacts up to the gap `touching` on a copy of the data; all its shapes are allowed. Its
+    normal points from the first to the second geom, so the second geom is body a of this package. Velocities
+    have the same meaning in both, free joints included: linear in the world, angular in body axes. Joint
+    limits, equalities and tendons are not contacts.
 
     Args:
         mj_model: a mujoco.MjModel.
@@ -28,15 +29,15 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
 
     Returns:
         ContactTerms with nt = 2 tangents, in the order of MuJoCo's contacts, and the velocity v (nv,).
-        Friction is that of the first tangent, 0 where a contact has none (condim 1); torsion and rolling are
-        left out.
+        Friction is that of the first tangent, or 0 for a contact without friction (condim 1). Torsional and
+        rolling friction are ignored.
 
     Raises:
-        ImportError: there is no package mujoco.
-        TypeError: something else than a MjModel and a MjData.
+        ImportError: the package mujoco is not installed.
+        TypeError: arguments that are not a MjModel and a MjData.
         ValueError: touching < 0, or no contact is that near, or a contact with a flex.
 
-    Derivative: none by the numbers of the model; the impact laws have theirs by what is returned.
+    Derivative: none by the numbers of the model; impact laws have derivatives by the returned terms and v.
     """
     mujoco = mujoco_package("from_mujoco")
     for name, value, kind in (("mj_model", mj_model, mujoco.MjModel), ("mj_data", mj_data, mujoco.MjData)):
@@ -47,22 +48,22 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
     for margin in (model.geom_margin, model.pair_margin, model.body_margin):  # the last is of bounding boxes
         margin[:] = np.maximum(margin, touching)
     mujoco.mj_fwdPosition(model, data)
-    found = data.contact
+    contacts = data.contact
     if not data.ncon:
         raise ValueError(f"mj_data: MuJoCo finds no contact within touching = {touching:g} m")
-    pairs = np.asarray(found.geom).reshape(-1, 2)
+    pairs = np.asarray(contacts.geom).reshape(-1, 2)
     if np.any(pairs < 0):
         raise ValueError("mj_data: contacts of a flex are not supported")
     rows = [
         _rows(mujoco, model, data, pair, point, frame.reshape(3, 3))
-        for pair, point, frame in zip(pairs, found.pos, found.frame, strict=True)
+        for pair, point, frame in zip(pairs, contacts.pos, contacts.frame, strict=True)
     ]
     J = np.stack(rows)
     M = np.zeros((model.nv, model.nv))
     for column, basis in zip(M, np.eye(model.nv), strict=True):
         mujoco.mj_mulM(model, data, column, basis)
-    gap = np.array(found.dist)
-    friction = np.where(np.asarray(found.dim) > 1, np.asarray(found.friction)[:, 0], 0.0)
+    gap = np.array(contacts.dist)
+    friction = np.where(np.asarray(contacts.dim) > 1, np.asarray(contacts.friction)[:, 0], 0.0)
     terms = ContactTerms(
         M=jnp.asarray(0.5 * (M + M.T)),
         J_n=jnp.asarray(J[:, 0]),
@@ -77,13 +78,13 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
 def to_mujoco(v_plus: jax.Array) -> np.ndarray:
     """MuJoCo's qvel (nv,) for the velocity v+ (nv,) after an impact; assign it to `mj_data.qvel[:]`.
 
-    Conventions agree, so this only leaves the device, in double precision.
+    Both packages use the same conventions, so this function only copies v+ to the host, in double precision.
     """
     return np.asarray(v_plus, dtype=np.float64)
 
 
 def _rows(mujoco: Any, model: Any, data: Any, pair: np.ndarray, point: Any, frame: np.ndarray) -> np.ndarray:
-    """(3, nv) velocity of the second geom's material point relative to the first's, along n, t1, t2."""
+    """Velocity rows (3, nv) of the second geom's material point relative to the first's, along n, t1, t2."""
     ends = np.zeros((2, 3, model.nv))
     for jacobian, geom in zip(ends, pair, strict=True):
         mujoco.mj_jac(model, data, jacobian, None, point, model.geom_bodyid[geom])

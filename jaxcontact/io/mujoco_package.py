@@ -1,4 +1,4 @@
-"""The package mujoco, which is imported only where it is used."""
+"""The import of the optional package mujoco, only where a function needs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def mujoco_package(caller: str) -> ModuleType:
     """The module mujoco.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: the package is not installed.
     """
     try:
         return importlib.import_module("mujoco")

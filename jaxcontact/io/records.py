@@ -1,4 +1,4 @@
-"""Records of arrays in one `.npz` file, by the dotted names of their fields; loaded as what they were."""
+"""Records of arrays in one `.npz` file, by the dotted names of their fields; loading restores the classes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.io.atomic_files import replace_file
 
-_KINDS = "__kinds__"  # entry of the file: dotted name of every record, None and plain value -> what it is
+_KINDS = "__kinds__"  # entry of the file: the class of each record, and each plain value, by dotted name
 
 
 def save_record(path: str | os.PathLike[str], record: Record) -> None:
-    """Write a record and the records in it; fields are arrays, numbers, strings, None or records.
+    """Write a record and its nested records; fields are arrays, numbers, strings, None or records.
 
     Raises:
-        TypeError: a field is something else.
+        TypeError: a field has another type.
         OSError: the file cannot be written.
     """
     arrays: dict[str, np.ndarray] = {}
@@ -34,7 +34,7 @@ def load_record(path: str | os.PathLike[str], expected: type[Record]) -> Any:
     """The record that `save_record` wrote.
 
     Raises:
-        ValueError: another kind of record, or no record of this package.
+        ValueError: the file holds another kind of record, or no record of this package.
         OSError: the file cannot be read.
     """
     with np.load(path, allow_pickle=False) as file:
@@ -80,10 +80,10 @@ def _restore(name: str, arrays: dict[str, np.ndarray], kinds: dict[str, Any], cl
 
 
 def _record_classes() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
     todo: list[Any] = [Record]
     while todo:
         for cls in todo.pop().__subclasses__():
-            found[cls.__name__] = cls
+            classes[cls.__name__] = cls
             todo.append(cls)
-    return found
+    return classes

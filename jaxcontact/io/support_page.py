@@ -1,6 +1,6 @@
-"""The page docs/mjcf.md: what of an MJCF file is read, left out or refused, told by what decides it.
+"""The generator of the page docs/mjcf.md: which elements of an MJCF file are read, ignored or refused.
 
-`python -m jaxcontact.io.support_page > docs/mjcf.md` writes it.
+`python -m jaxcontact.io.support_page > docs/mjcf.md` writes the page from the tables that the loader uses.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ def _lines() -> Iterator[str]:
     yield from (f"| {element} | all |" for element in WITHOUT)
     yield "| option | density, viscosity (fluids) |"
     for element in dict.fromkeys(element for _, element, _ in ABSENT):
-        parts = [attribute for _, name, attribute in ABSENT if name == element]
+        attributes = [attribute for _, name, attribute in ABSENT if name == element]
         if element == "tendon":
-            parts.append("spatial ones")
-        yield f"| {element} | {', '.join(parts)} |"
+            attributes.append("spatial ones")
+        yield f"| {element} | {', '.join(attributes)} |"
     yield "| file | no joints |"
     yield from ("", "## Joints and actuators", "", "| | read | refused |", "|---|---|---|")
     rows = {"joint": KINDS, "actuator: transmission": TRANSMISSIONS}
     rows["equality"] = LOOPS
-    rows |= {f"actuator: {kind}": there for kind, there in ACTUATORS.items()}
-    for what, there in rows.items():
-        kind = what.rpartition(" ")[2].removesuffix("type").title()
-        every = words({"Transmission": "Trn", "Equality": "Eq"}.get(kind, kind))
-        lacking = [word for word in every if word not in there and word not in ("undefined", "user")]
-        yield f"| {what} | {', '.join(there)} | {', '.join(lacking) or 'none'} |"
+    rows |= {f"actuator: {kind}": supported for kind, supported in ACTUATORS.items()}
+    for label, supported in rows.items():
+        kind = label.rpartition(" ")[2].removesuffix("type").title()
+        all_words = words({"Transmission": "Trn", "Equality": "Eq"}.get(kind, kind))
+        lacking = [word for word in all_words if word not in supported and word not in ("undefined", "user")]
+        yield f"| {label} | {', '.join(supported)} | {', '.join(lacking) or 'none'} |"
     yield from (
         "",
         "A position gain on a free or ball joint is refused, and so is an equality of sites. Fixed",
@@ -100,7 +100,7 @@ def _lines() -> Iterator[str]:
 
 
 def _candidates(first: str, second: str, planar: bool) -> int:
-    """How many candidate contacts a geom of the world and one of a moving body have; 0 where refused."""
+    """Number of candidate contacts of a geom of the world with a geom of a moving body; 0 if refused."""
     joints = "".join(f'<joint type="{kind}" axis="{axis}"/>' for kind, axis in AXES)
     text = (
         f"<mujoco><asset>{ASSETS}</asset><worldbody><geom {GEOMS[first]}/><body>{joints}"

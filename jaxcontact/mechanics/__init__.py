@@ -1,4 +1,7 @@
-"""Mechanics of a tree of bodies: poses, mass matrix and bias, actuators; what users ask of a mechanism."""
+"""Mechanics of a tree of bodies, and the functions that users call on any mechanism.
+
+Kinematics, dynamics and actuators of a robot are here; so are Jacobians, energies and accelerations.
+"""
 
 from jaxcontact.mechanics import joints as joints
 from jaxcontact.mechanics.robot import actuator_forces as actuator_forces

@@ -1,8 +1,9 @@
 """Forces at the joints of a tree: springs, dampers, tendons, actuators.
 
-An actuator pushes with gain u + b_0 + b_1 length + b_2 velocity along its gears, its length the sum of gear
-times joint position (MuJoCo: motor, position, velocity, general with fixed gain and affine bias). Controls,
-forces, and the sum at a joint are clipped to their ranges.
+An actuator pushes with the force gain u + b_0 + b_1 length + b_2 velocity along its gears. Its length is the
+sum of gear times joint position. These are MuJoCo's motor, position, velocity, and general actuators with
+fixed gain and affine bias. Controls, actuator forces, and the sum of the forces at a joint are clipped to
+their ranges.
 """
 
 from __future__ import annotations
@@ -18,30 +19,34 @@ from jaxcontact.mechanics.tree import VELOCITIES, Tree, TreeParams, dofs, of_kin
 
 
 def turns_from(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarray) -> jax.Array:
-    """Rotation vectors (k, 3) of ball and free joints from their place at `reference`, in body axes."""
+    """Rotation vectors (k, 3) of ball and free joints from their orientation at `reference`, in body axes."""
     shift = {"free": 3, "ball": 0}
     starts = [tree.position_starts[j] + shift[tree.joints[j].kind] for j in joints]
     index = np.array(starts)[:, None] + np.arange(4)
 
-    def turn(now: jax.Array, then: jax.Array) -> jax.Array:
-        back = rotations.quaternion_conjugate(then)
-        return rotations.quaternion_log(rotations.quaternion_product(back, now))
+    def rotation_vector(quaternion: jax.Array, start_quaternion: jax.Array) -> jax.Array:
+        inverse = rotations.quaternion_conjugate(start_quaternion)
+        return rotations.quaternion_log(rotations.quaternion_product(inverse, quaternion))
 
-    return jax.vmap(turn)(q[index], reference[index])
+    return jax.vmap(rotation_vector)(q[index], reference[index])
 
 
 def extensions(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
-    """How far each velocity's coordinate (nv,) is from where its spring is relaxed, rad or m."""
+    """Extension (nv,) of the spring along each velocity from its relaxed position, rad or m."""
     _, at_q, at_v = scalar_places(tree)
-    moved = jnp.zeros(tree.num_velocities, q.dtype).at[at_v].set(q[at_q] - numbers.rest[at_q])
+    extension = jnp.zeros(tree.num_velocities, q.dtype).at[at_v].set(q[at_q] - numbers.rest[at_q])
     if not tree.springs:
-        return moved
-    turning, free = of_kind(tree, "ball", "free"), of_kind(tree, "free")
+        return extension
+    turning_joints, free_joints = of_kind(tree, "ball", "free"), of_kind(tree, "free")
     starts = np.array(tree.velocity_starts)
-    last = starts[turning] + np.array([VELOCITIES[tree.joints[j].kind] - 3 for j in turning])
-    moved = moved.at[last[:, None] + np.arange(3)].set(turns_from(tree, q, numbers.rest, turning))
-    places = np.array(tree.position_starts)[free][:, None] + np.arange(3)
-    return moved.at[starts[free][:, None] + np.arange(3)].set(q[places] - numbers.rest[places])
+    angular_starts = starts[turning_joints] + np.array(
+        [VELOCITIES[tree.joints[j].kind] - 3 for j in turning_joints]
+    )
+    extension = extension.at[angular_starts[:, None] + np.arange(3)].set(
+        turns_from(tree, q, numbers.rest, turning_joints)
+    )
+    places = np.array(tree.position_starts)[free_joints][:, None] + np.arange(3)
+    return extension.at[starts[free_joints][:, None] + np.arange(3)].set(q[places] - numbers.rest[places])
 
 
 def passive_forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
@@ -62,7 +67,10 @@ def spring_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Arr
 def _actuator_forces(
     tree: Tree, q: jax.Array, v: jax.Array, numbers: TreeParams, controls: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Force (nu,) of each actuator before its range, and its generalized forces (nv,) before theirs."""
+    """Unclipped force (nu,) of each actuator, and the generalized forces (nv,) before the joints' ranges.
+
+    The generalized forces are those of the actuator forces after clipping to the actuators' ranges.
+    """
     _, at_q, at_v = scalar_places(tree)
     ranges = numbers.control_range
     clipped = jnp.clip(controls, ranges[:, 0], ranges[:, 1])
@@ -74,7 +82,7 @@ def _actuator_forces(
 
 
 def drive(structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array) -> jax.Array:
-    """Generalized forces (nv,) of the actuators under controls (nu,); of none, the controls themselves."""
+    """Generalized forces (nv,) of the actuators under controls (nu,); without actuators, the controls."""
     if not structure.tree.actuators:
         return controls
     numbers = params.tree
@@ -87,27 +95,28 @@ def yielding(
 ) -> tuple[jax.Array, jax.Array]:
     """Stiffness and damping matrices (nv, nv) of springs, dampers and actuators at a state.
 
-    An actuator at the end of its range pushes with a constant force, and a gain that feeds energy in stays
-    explicit, so that both are positive semidefinite.
+    Both matrices are positive semidefinite. An actuator at the end of its range pushes with a constant force,
+    so it adds nothing. A gain that feeds energy into the motion adds nothing either: a step takes it
+    explicitly.
     """
     tree, numbers = structure.tree, params.tree
     stiffness = jnp.diag(numbers.stiffness[dofs(tree).joint])
     damping = jnp.diag(numbers.damping)
     if tree.tendons:
-        pulled, damped = tendons.yielding(tree, q, numbers)
-        stiffness, damping = stiffness + pulled, damping + damped
+        tendon_stiffness, tendon_damping = tendons.yielding(tree, q, numbers)
+        stiffness, damping = stiffness + tendon_stiffness, damping + tendon_damping
     if not tree.actuators:
         return stiffness, damping
-    force, total = _actuator_forces(tree, q, v, numbers, controls)
+    force, joint_force = _actuator_forces(tree, q, v, numbers, controls)
 
     def within(x: jax.Array, ranges: jax.Array) -> jax.Array:
         return (x > ranges[:, 0]) & (x < ranges[:, 1])
 
-    gears = jnp.where(within(total, numbers.joint_force_range)[None], numbers.moment, 0.0)
+    gears = jnp.where(within(joint_force, numbers.joint_force_range)[None], numbers.moment, 0.0)
     gains = jnp.where(
         within(force, numbers.force_range)[:, None], jnp.maximum(-numbers.bias[:, 1:], 0.0), 0.0
     )
     _, _, at_v = scalar_places(tree)
-    long = gears * jnp.zeros(tree.num_velocities, gears.dtype).at[at_v].set(1.0)[None]
-    stiffness = stiffness + long.T @ (gains[:, :1] * long)
+    lengthening = gears * jnp.zeros(tree.num_velocities, gears.dtype).at[at_v].set(1.0)[None]
+    stiffness = stiffness + lengthening.T @ (gains[:, :1] * lengthening)
     return stiffness, damping + gears.T @ (gains[:, 1:] * gears)

@@ -1,4 +1,4 @@
-"""Calculus on configurations: N(q), steps along tangents and derivatives by them, with quaternions in q."""
+"""Calculus on configurations with quaternions: N(q), steps along tangents, derivatives along tangents."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def position_rate(system: System, q: jax.Array, v: jax.Array) -> jax.Array:
 def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
     """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
 
-    Quaternions need not be of length one; they are afterwards. One of length zero is no pose: it gives NaN,
-    as does one whose squares leave the range of floats, for there is no status to say so.
+    Quaternions may have any length; the result has unit quaternions. A quaternion of length zero is no pose
+    and gives NaN, because this function returns no status. A quaternion whose squares leave the range of
+    floats gives NaN, too.
 
     Raises:
         TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
@@ -47,12 +48,12 @@ def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
     """
     _check_tangent(system.structure, q, delta)
 
-    def turn(quaternion: jax.Array, angle: jax.Array) -> jax.Array:
+    def turned_by(quaternion: jax.Array, angle: jax.Array) -> jax.Array:
         turned = rotations.quaternion_product(quaternion, rotations.quaternion_exp(angle))
         square = jnp.sum(turned**2)
         return turned / jnp.sqrt(jnp.where((square > 0) & jnp.isfinite(square), square, jnp.nan))
 
-    return _by_quaternion(system.structure, q, delta, jnp.add, turn)
+    return _by_quaternion(system.structure, q, delta, jnp.add, turned_by)
 
 
 def _check_tangent(structure: Structure, q: jax.Array, delta: jax.Array) -> None:
@@ -67,30 +68,30 @@ def _by_quaternion(
     structure: Structure,
     q: jax.Array,
     delta: jax.Array,
-    plain: Callable[[jax.Array, jax.Array], jax.Array],
-    turn: Callable[[jax.Array, jax.Array], jax.Array],
+    other_rule: Callable[[jax.Array, jax.Array], jax.Array],
+    quaternion_rule: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
-    """(nq,): `turn`(quaternion (4,), its delta (3,)) for quaternions, `plain`(q, delta) for the rest."""
+    """(nq,): `quaternion_rule`(quaternion (4,), delta (3,)) on quaternions, else `other_rule`(q, delta)."""
     starts = sorted(structure.quaternions)
     if not starts:
-        return plain(q, delta)
+        return other_rule(q, delta)
     period = structure.num_positions // len(starts)
     if starts == list(range(starts[0], structure.num_positions, period)) and starts[0] + 4 <= period:
-        # Every body alike, one row each: a hundred of them compile like one.
+        # All bodies have the same layout, so each is one row: a hundred bodies compile like one.
         x, d, i = q.reshape(-1, period), delta.reshape(-1, period - 1), starts[0]
-        turned = jax.vmap(turn)(x[:, i : i + 4], d[:, i : i + 3])
-        parts = [plain(x[:, :i], d[:, :i]), turned, plain(x[:, i + 4 :], d[:, i + 3 :])]
-        return jnp.concatenate(parts, axis=1).ravel()
+        quaternion_block = jax.vmap(quaternion_rule)(x[:, i : i + 4], d[:, i : i + 3])
+        blocks = [other_rule(x[:, :i], d[:, :i]), quaternion_block, other_rule(x[:, i + 4 :], d[:, i + 3 :])]
+        return jnp.concatenate(blocks, axis=1).ravel()
     pieces, i, j = [], 0, 0
     for k, start in enumerate(starts):  # each quaternion makes delta one shorter than q
-        pieces.append(plain(q[i:start], delta[j : start - k]))
-        pieces.append(turn(q[start : start + 4], delta[start - k : start - k + 3]))
+        pieces.append(other_rule(q[i:start], delta[j : start - k]))
+        pieces.append(quaternion_rule(q[start : start + 4], delta[start - k : start - k + 3]))
         i, j = start + 4, start - k + 3
-    return jnp.concatenate([*pieces, plain(q[i:], delta[j:])])
+    return jnp.concatenate([*pieces, other_rule(q[i:], delta[j:])])
 
 
 def tangent_jacobian(system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array) -> jax.Array:
-    """(df/dq) N(q): the derivative of `function(q)` by tangent directions, last axis (nv,)."""
+    """(df/dq) N(q): derivatives of `function(q)` along the tangent directions, the last axis (nv,)."""
 
     def along(v: jax.Array) -> jax.Array:
         return jax.jvp(function, (q,), (position_rate(system, q, v),))[1]

@@ -1,8 +1,8 @@
 """Systems whose field switches on guards: data and pure functions, no method of integration.
 
-Owns `EventSystem`, the counterpart of `System` for motion that is smooth except on the zero sets of guard
-functions, and what follows from it directly: the field for a mask of crossed guards, guard values and
-rates, the mask after a crossing.
+This module owns `EventSystem`, the counterpart of `System` for motion that is smooth except on the zero sets
+of guard functions. It evaluates the field for a mask of crossed guards, guard values and rates, and the mask
+after a crossing.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Jump = Callable[[jax.Array, jax.Array, Any], jax.Array]
 class EventSystem:
     """An event-selected system: xdot = f(t, x, s), s the mask of crossed guards (Burden et al. 2016).
 
-    The mask is carried along, never read off the sign of h, which is noise on a guard. A guard k is armed
-    or crossed; an armed one is crossed when h_k grows through zero, and that crossing arms the guards j
-    with rearm[k][j] again. A re-armed guard may sit on its own zero set (lift-off at touch-down): it
-    counts again once it has left its band, or has come back to zero from below.
+    The mask is part of the state of an integration. It is never read from the sign of h, which is noise on a
+    guard. A guard k is armed or crossed. An armed guard is crossed when h_k grows through zero, and the
+    crossing of k arms the guards j with rearm[k][j] again. A re-armed guard may sit on its own zero set
+    (lift-off at touch-down); it counts again once it has left its band, or has come back to zero from below.
 
-    Hashable and static: write the functions at module level, for two systems made of the same functions
-    are equal and compile once, while a fresh closure compiles again at every call. All numbers go through
-    `params` and `control`.
+    An `EventSystem` is hashable and static. Write its functions at module level: two systems of the same
+    functions are equal and compile once, but a fresh closure compiles again at every call. All numbers go
+    through `params` and `control`.
 
     Attributes:
         field: (t, x (n,), signs (m,), control, params) -> xdot (n,); signs are +1 crossed, -1 not. For
@@ -44,8 +44,8 @@ class EventSystem:
         jump: (x, k, params) -> state after the crossing of guard k (int32 array). Default: none.
 
     Raises:
-        ValueError: `rearm` is not a square matrix of booleans, or lets a guard without a jump re-arm
-            itself: it would be crossed and not crossed at once.
+        ValueError: `rearm` is not a square matrix of booleans, or a guard without a jump re-arms itself,
+            which would be crossed and not crossed at once.
         TypeError: `field`, `guards` or `jump` cannot be called.
     """
 
@@ -66,11 +66,11 @@ class EventSystem:
             raise ValueError(f"rearm: expected a square matrix (m, m), got shape {matrix.shape}")
         if matrix.dtype != np.bool_:
             raise ValueError(f"rearm: expected booleans, got {matrix.dtype}")
-        own = np.flatnonzero(np.diagonal(matrix))
-        if own.size and self.jump is None:
+        self_rearming = np.flatnonzero(np.diagonal(matrix))
+        if self_rearming.size and self.jump is None:
             raise ValueError(
-                f"rearm: crossing guard {own[0]} would re-arm itself, so it would be crossed and not crossed "
-                "at once; only a guard with a jump may re-arm itself"
+                f"rearm: crossing guard {self_rearming[0]} would re-arm itself, so it would be crossed and "
+                "not crossed at once; only a guard with a jump may re-arm itself"
             )
         # A tuple of tuples is hashable; an array is not.
         object.__setattr__(self, "rearm", tuple(tuple(bool(b) for b in row) for row in matrix))

@@ -1,6 +1,7 @@
-"""Gyroscopic forces over a step: the turning of a velocity that costs no energy, however long the step.
+"""Gyroscopic forces over a step: they turn a velocity and keep its kinetic energy, however long the step is.
 
-Owns the step of a spinning body, or of a mechanism with quaternions, under its gyroscopic forces alone.
+This module owns the step of a spinning body, or of a mechanism with quaternions, under gyroscopic forces
+alone.
 """
 
 from __future__ import annotations
@@ -20,41 +21,46 @@ CYCLES = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
 def turned_by_gyroscopes(
     system: System, params: Params, state: State, dt: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The velocity (nv,) after dt of gyroscopic forces alone, and those forces (nv,), which `bias` has, too.
+    """The velocity (nv,) after dt of gyroscopic forces alone, and those forces (nv,) at v.
 
-    Gyroscopic is that part S(v) v of -bias, S skew and linear in v, which does no work at any v: for a free
-    body (I w) x w. The step is the midpoint rule with S where that will be half-way,
-    M (v' - v) = dt S (v' + v) / 2, so v' has the kinetic energy of v, and second order, however long dt. With
-    c(v) the inertial bias, quadratic in v, and K its derivative, S = (K^T - K) / 3.
+    `bias` contains the gyroscopic forces. The gyroscopic force is the part S(v) v of -bias that does no work
+    at any v; S is skew and linear in v. For a free body it is (I w) x w. With c(v) the inertial bias, which
+    is quadratic in v, and K its derivative, S = (K^T - K) / 3. The step is the midpoint rule
+    M (v' - v) = dt S (v' + v) / 2, with S at an estimate of the velocity after dt / 2. So v' has the kinetic
+    energy of v for every dt, and the step has second order.
 
     Derivative: exact, any order, by q, v and params.
     """
     q, v = state.q, state.v
-    if not system.structure.quaternions:  # angles of the plane; what else has no turning axes of its own
+    if not system.structure.quaternions:  # no free body or ball joint: `bias` has all inertial forces
         return v, jnp.zeros_like(v)
     if system.poses is free_poses:
-        return _free_turned(system, params, v, dt)
-    alone = dataclasses.replace(system, forces=None, drive=None)
-    still = params.replace(gravity=jnp.zeros_like(params.gravity))
+        return _free_bodies_turned(system, params, v, dt)
+    free_of_forces = dataclasses.replace(system, forces=None, drive=None)
+    weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
 
     def inertial(v: jax.Array) -> jax.Array:
-        return bias(alone, still, state.replace(v=v))
+        return bias(free_of_forces, weightless, state.replace(v=v))
 
     mass = mass_matrix(system, params, q)
     inverse, _ = small_dense.spd_inverse(jax.lax.stop_gradient(mass))
-    now, back = jax.vjp(inertial, v)
-    force = (back(v)[0] - 2.0 * now) / 3.0  # K v = 2 c
-    ahead = v + 0.5 * dt * implicit.solve_spd(mass, force[:, None], inverse)[:, 0]
-    K = jax.jacfwd(inertial)(ahead)
+    inertial_bias, pull_back = jax.vjp(inertial, v)
+    force = (pull_back(v)[0] - 2.0 * inertial_bias) / 3.0  # K v = 2 c
+    midpoint_velocity = v + 0.5 * dt * implicit.solve_spd(mass, force[:, None], inverse)[:, 0]
+    K = jax.jacfwd(inertial)(midpoint_velocity)
     skew = 0.5 * dt * (K.T - K) / 3.0
-    # (M - S) v' = (M + S) v, times (M + S) M^-1: a matrix that is symmetric positive definite.
+    # (M - S) v' = (M + S) v; multiplied by (M + S) M^-1 its matrix is symmetric positive definite.
     response = implicit.solve_spd(mass, skew, inverse)
-    turned = implicit.solve_spd(mass - skew @ response, ((mass + skew) @ (v + response @ v))[:, None])[:, 0]
-    return turned, force
+    velocity_after = implicit.solve_spd(
+        mass - skew @ response, ((mass + skew) @ (v + response @ v))[:, None]
+    )[:, 0]
+    return velocity_after, force
 
 
-def _free_turned(system: System, params: Params, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The same of free bodies, where the inverse of I - dt [L]x / 2 is known."""
+def _free_bodies_turned(
+    system: System, params: Params, v: jax.Array, dt: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`turned_by_gyroscopes` of free bodies; the inverse of I - dt [L]x / 2 has a closed form."""
     inertia = jnp.where(params.inertia > 0, params.inertia, 1.0)
     bodies = v.reshape(inertia.shape[0], 6)
     spin, half = bodies[:, 3:], 0.5 * dt
@@ -63,14 +69,22 @@ def _free_turned(system: System, params: Params, v: jax.Array, dt: jax.Array) ->
         return jnp.cross(momentum, x)
 
     force = torque(inertia * spin, spin)
-    ahead = inertia * spin + half * force
-    first = torque(ahead, spin) / inertia
-    second = torque(ahead, first) / inertia
-    over: jax.Array = half * ahead
-    others = [(over[:, i] / inertia[:, j]) * (over[:, i] / inertia[:, k]) for i, j, k in CYCLES]
-    after = spin + 2.0 * half * (first + half * second) / (1.0 + (others[0] + others[1] + others[2]))[:, None]
-    none = jnp.zeros_like(spin)
+    midpoint_momentum = inertia * spin + half * force
+    first = torque(midpoint_momentum, spin) / inertia
+    second = torque(midpoint_momentum, first) / inertia
+    half_turn: jax.Array = half * midpoint_momentum
+    squared_turns = [
+        (half_turn[:, i] / inertia[:, j]) * (half_turn[:, i] / inertia[:, k]) for i, j, k in CYCLES
+    ]
+    spin_after = (
+        spin
+        + 2.0
+        * half
+        * (first + half * second)
+        / (1.0 + (squared_turns[0] + squared_turns[1] + squared_turns[2]))[:, None]
+    )
+    no_force = jnp.zeros_like(spin)
     return (
-        jnp.concatenate([bodies[:, :3], after], axis=1).ravel(),
-        jnp.concatenate([none, force], axis=1).ravel(),
+        jnp.concatenate([bodies[:, :3], spin_after], axis=1).ravel(),
+        jnp.concatenate([no_force, force], axis=1).ravel(),
     )

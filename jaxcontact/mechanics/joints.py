@@ -1,7 +1,8 @@
-"""Joints as deviations that are zero where they hold, for the `constraints` function of a `System`.
+"""Joints as deviations that are zero where the joint holds, for the `constraints` function of a `System`.
 
-Each takes the poses of two bodies, (position (dim,), rotation (dim, dim)), zeros and identity for the world,
-and points or axes in their body coordinates; concatenate what they return. In the plane `ball` is a pin.
+Each function takes the poses (position (dim,), rotation (dim, dim)) of two bodies, and points or axes in
+their body coordinates. The pose of the world is zeros and the identity. Concatenate the returned deviations.
+In the plane `ball` is a pin.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def ball(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
 def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Array) -> jax.Array:
     """A massless rod of `length` > 0 between two points: (1,) in m. Its negative, as a limit, is a rope.
 
-    The squares are compared, (d^2 - l^2) / (2 l): equal to d - l to first order, and smooth at d = 0.
+    The deviation is (d^2 - l^2) / (2 l) at distance d. It equals d - l to first order and is smooth at d = 0.
     """
     square = jnp.sum((point(a, at_a) - point(b, at_b)) ** 2)
     return (0.5 * (square - length**2) / length)[None]
@@ -37,7 +38,7 @@ def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Arr
 def hinge(
     a: Pose, at_a: jax.Array, axis_a: jax.Array, b: Pose, at_b: jax.Array, axis_b: jax.Array
 ) -> jax.Array:
-    """A pin joint in space: points coincide (3,), unit axes are parallel (2,), the latter as sines."""
+    """A pin joint in space: points coincide (3,), unit axes are parallel (2,), as sines of angles."""
     across = tangent_frame(axis_b) @ b[1].T @ a[1] @ axis_a
     return jnp.concatenate([ball(a, at_a, b, at_b), across])
 

@@ -1,8 +1,9 @@
-"""Where the bodies of a tree are, what each velocity does to them, and how points on them move.
+"""Kinematics of a tree: poses of its bodies, their motion under each velocity, Jacobians of points on them.
 
-A pose is composed of the frames from the world down to a body; a round of composition doubles the distance
-of all of them, so a chain of 64 links takes seven rounds. All else is a product with a constant mask: the
-motion of body b is sum_j moves[b, j] S_j v_j, with the screw S_j in world axes about the origin of its tree.
+A pose is the composition of the frames from the world down to a body. Each round of composition doubles the
+number of frames that every pose has covered, so a chain of 64 links takes seven rounds. All other quantities
+are products with a constant mask: the motion of body b is sum_j moves[b, j] S_j v_j, with the screw S_j in
+world axes about the origin of its tree.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Kinematics(NamedTuple):
 
     Attributes:
         placement: (nb, 3, 4) rotation and position of every body.
-        screws: (nv, 6) motion that a unit of each velocity makes, about the origin of its tree.
-        origin: (nb, 3) that origin, of each body's tree.
+        screws: (nv, 6) motion at one unit of each velocity, about the origin of its tree.
+        origin: (nb, 3) origin of the tree of each body.
     """
 
     placement: jax.Array
@@ -58,19 +59,19 @@ class Kinematics(NamedTuple):
 def scalar_positions(tree: Tree, q: jax.Array) -> jax.Array:
     """Angle or length (nj,) of each hinge and slide, 0 for the other joints."""
     joints, at_q, _ = scalar_places(tree)
-    found = pick(q, at_q)
+    values = pick(q, at_q)
     if len(joints) == len(tree.joints):
-        return found
-    return jnp.zeros(len(tree.joints), q.dtype).at[joints].set(found)
+        return values
+    return jnp.zeros(len(tree.joints), q.dtype).at[joints].set(values)
 
 
 def _joint_placements(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) -> jax.Array:
-    """What each joint does to its body (nj, 3, 4), in body axes."""
+    """Placement (nj, 3, 4) that each joint adds to its body, in body axes."""
     kinds = np.array([joint.kind for joint in tree.joints])
-    moved = scalar_positions(tree, q - numbers.reference)[:, None]
-    half = jnp.asarray(0.5 * (kinds == "hinge")[:, None], q.dtype) * moved
+    displacement = scalar_positions(tree, q - numbers.reference)[:, None]
+    half = jnp.asarray(0.5 * (kinds == "hinge")[:, None], q.dtype) * displacement
     quaternion = jnp.concatenate([jnp.cos(half), jnp.sin(half) * axis], axis=1)
-    shift = jnp.asarray((kinds == "slide")[:, None], q.dtype) * moved * axis
+    shift = jnp.asarray((kinds == "slide")[:, None], q.dtype) * displacement * axis
     turning, free = of_kind(tree, "free", "ball"), of_kind(tree, "free")
     if turning.size:
         starts = np.array(tree.quaternions)[:, None] + np.arange(4)
@@ -85,87 +86,99 @@ def _joint_placements(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.A
 def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) -> jax.Array:
     """Frames (n, 3, 4) of all nodes of a tree at q (nq,), in the world."""
     table = nodes(tree)
-    still = jnp.asarray(np.eye(3, 4)[None], q.dtype)
-    moved = jnp.concatenate([_joint_placements(tree, numbers, axis, q), still])
-    moved = pick(moved, np.where(table.joint < 0, len(tree.joints), table.joint))
-    # A body's own frame comes before its first joint; that of a free joint is in q.
-    own = jnp.concatenate([placement(matrices(numbers.orientation), numbers.position), still])
+    identity = jnp.asarray(np.eye(3, 4)[None], q.dtype)
+    joint_placements = jnp.concatenate([_joint_placements(tree, numbers, axis, q), identity])
+    joint_placements = pick(joint_placements, np.where(table.joint < 0, len(tree.joints), table.joint))
+    # The frame of a body comes before its first joint. A free joint has its whole frame in q.
+    body_frames = jnp.concatenate([placement(matrices(numbers.orientation), numbers.position), identity])
     kinds = np.array([tree.joints[j].kind if j >= 0 else "" for j in table.joint])
-    found = compose(
-        pick(own, np.where(table.first & (kinds != "free"), table.body, len(tree.parents))), moved
+    frames = compose(
+        pick(body_frames, np.where(table.first & (kinds != "free"), table.body, len(tree.parents))),
+        joint_placements,
     )
     for ancestor in table.jumps:
-        found = compose(pick(jnp.concatenate([found, still]), ancestor), found)
-    return found
+        frames = compose(pick(jnp.concatenate([frames, identity]), ancestor), frames)
+    return frames
 
 
-@functools.partial(jax.jit, static_argnums=0)  # a program that asks for it twice has it once
+@functools.partial(jax.jit, static_argnums=0)  # a program that calls `solve` twice compiles it once
 def solve(tree: Tree, numbers: TreeParams, q: jax.Array) -> Kinematics:
     """Placements and screws of a tree at a configuration q (nq,).
 
-    Screws are taken about the first body of their tree: it moves along, so numbers stay small far from the
-    world's origin. No result depends on that point; a derivative takes it as fixed.
+    Screws are about the origin of the first body of their tree. This point moves with the tree, so numbers
+    stay small far from the world's origin. No result depends on the point, and derivatives hold it fixed.
     """
     table, axis = dofs(tree), unit(numbers.axis)
     frames = place_nodes(tree, numbers, axis, q)
     bodies = pick(frames, nodes(tree).of_body)
     origin = lax.stop_gradient(pick(bodies[:, :, 3], roots(tree)))
-    own = jnp.asarray(np.where(table.axis[:, None] >= 0, np.eye(3)[np.maximum(table.axis, 0)], 0.0), q.dtype)
-    along = jnp.where((table.axis < 0)[:, None], pick(axis, table.joint), own)
-    at = pick(frames, table.node)
-    direction = jnp.where(table.in_world[:, None], along, rotate(at[:, :, :3], along))
-    arm = at[:, :, 3] + rotate(at[:, :, :3], pick(numbers.anchor, table.joint)) - pick(origin, table.body)
+    constant_axes = jnp.asarray(
+        np.where(table.axis[:, None] >= 0, np.eye(3)[np.maximum(table.axis, 0)], 0.0), q.dtype
+    )
+    local_axes = jnp.where((table.axis < 0)[:, None], pick(axis, table.joint), constant_axes)
+    node_frames = pick(frames, table.node)
+    direction = jnp.where(table.in_world[:, None], local_axes, rotate(node_frames[:, :, :3], local_axes))
+    arm = (
+        node_frames[:, :, 3]
+        + rotate(node_frames[:, :, :3], pick(numbers.anchor, table.joint))
+        - pick(origin, table.body)
+    )
     turns = jnp.asarray(table.turns[:, None], q.dtype)
     linear = turns * cross(arm, direction) + (1.0 - turns) * direction
     return Kinematics(bodies, jnp.concatenate([turns * direction, linear], axis=1), origin)
 
 
-def body_motions(tree: Tree, found: Kinematics, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Motions (nb, 6) of the bodies, and their rates while v stays as it is.
+def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Motions (nb, 6) of the bodies, and their rates at constant v.
 
-    The frame in which a screw is fixed takes it along: dS/dt = V x S, with V of what moves that frame.
+    A screw is fixed in a frame and moves with it: dS/dt = V x S, with V the motion of that frame.
     """
     table = dofs(tree)
-    own = found.screws * v[:, None]
-    rates = bilinear(MOTION_CROSS, jnp.asarray(table.before, v.dtype) @ own, own)
-    both = jnp.asarray(table.moves, v.dtype) @ jnp.concatenate([own, rates], axis=1)
-    return both[:, :6], both[:, 6:]
+    screw_motions = kinematics.screws * v[:, None]
+    rates = bilinear(MOTION_CROSS, jnp.asarray(table.before, v.dtype) @ screw_motions, screw_motions)
+    motions = jnp.asarray(table.moves, v.dtype) @ jnp.concatenate([screw_motions, rates], axis=1)
+    return motions[:, :6], motions[:, 6:]
 
 
 def motion(
     structure: Structure, q: jax.Array, v: jax.Array, params: Params
 ) -> tuple[FrameMotion, FrameMotion]:
-    """Where bodies are and how fast they move, and the rates of all that while v stays as it is."""
-    found = solve(structure.tree, params.tree, q)
-    now, later = body_motions(structure.tree, found, v)
-    spin, spin_rate = now[:, :3], later[:, :3]
-    arm = found.position - found.origin
-    velocity = now[:, 3:] + cross(spin, arm)
-    acceleration = later[:, 3:] + cross(spin_rate, arm) + cross(spin, velocity)
+    """Frames of the bodies with their rates, and the rates of both at constant v."""
+    kinematics = solve(structure.tree, params.tree, q)
+    body_motion, body_motion_rate = body_motions(structure.tree, kinematics, v)
+    spin, spin_rate = body_motion[:, :3], body_motion_rate[:, :3]
+    arm = kinematics.position - kinematics.origin
+    velocity = body_motion[:, 3:] + cross(spin, arm)
+    acceleration = body_motion_rate[:, 3:] + cross(spin_rate, arm) + cross(spin, velocity)
 
-    def turned(w: jax.Array, rotation: jax.Array) -> jax.Array:
+    def rotation_rate(w: jax.Array, rotation: jax.Array) -> jax.Array:
         return jnp.cross(w[:, :, None], rotation, axis=1)
 
-    turning = turned(spin, found.rotation)
-    turning_rate = turned(spin_rate, found.rotation) + turned(spin, turning)
-    first = FrameMotion(found.position, found.rotation, velocity, turning)
+    turning = rotation_rate(spin, kinematics.rotation)
+    turning_rate = rotation_rate(spin_rate, kinematics.rotation) + rotation_rate(spin, turning)
+    frames = FrameMotion(kinematics.position, kinematics.rotation, velocity, turning)
     rate = FrameMotion(velocity, turning, acceleration, turning_rate)
-    return (first, rate) if structure.dim == 3 else (_in_plane(first), _in_plane(rate))
+    return (frames, rate) if structure.dim == 3 else (_in_plane(frames), _in_plane(rate))
 
 
 def point_jacobians(
     structure: Structure, q: jax.Array, params: Params, bodies: Sequence[int] | jax.Array, points: jax.Array
 ) -> jax.Array:
-    """(nc, dim, nv) velocity of world points (nc, dim) of bodies by each velocity; zero for the world."""
+    """Velocity Jacobians (nc, dim, nv) of world points (nc, dim) fixed to `bodies`; zero for the world."""
     tree = structure.tree
-    found, table = solve(tree, params.tree, q), dofs(tree)
+    kinematics, table = solve(tree, params.tree, q), dofs(tree)
     if structure.dim == 2:
         points = jnp.stack([points[:, 0], jnp.zeros_like(points[:, 0]), points[:, 1]], axis=1)
-    angular, linear = found.screws[:, :3], found.screws[:, 3:]
-    arm = points[:, None, :] - pick(found.origin, table.body)[None]
+    angular, linear = kinematics.screws[:, :3], kinematics.screws[:, 3:]
+    arm = points[:, None, :] - pick(kinematics.origin, table.body)[None]
     turned = cross(jnp.broadcast_to(angular[None], arm.shape).reshape(-1, 3), arm.reshape(-1, 3))
-    known = np.concatenate([table.moves, np.zeros_like(table.moves[:1])])  # the world comes last, at -1
-    moves = jnp.asarray(known, q.dtype)[bodies] if isinstance(bodies, jax.Array) else known[list(bodies)]
+    # The world is the last row, index -1.
+    moves_with_world = np.concatenate([table.moves, np.zeros_like(table.moves[:1])])
+    moves = (
+        jnp.asarray(moves_with_world, q.dtype)[bodies]
+        if isinstance(bodies, jax.Array)
+        else moves_with_world[list(bodies)]
+    )
     velocity = jnp.asarray(moves, q.dtype)[:, :, None] * (linear[None] + turned.reshape(arm.shape))
     jacobian = jnp.swapaxes(velocity, 1, 2)
     return jacobian if structure.dim == 3 else jacobian[:, ::2]
@@ -184,12 +197,12 @@ def _in_plane(motion: FrameMotion) -> FrameMotion:
 def poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Positions (nb, dim) and rotation matrices (nb, 3, 3), or angles (nb,) in the plane, of body frames."""
     tree, numbers = structure.tree, params.tree
-    found = solve(tree, numbers, q)
+    kinematics = solve(tree, numbers, q)
     if structure.dim == 3:
-        return found.position, found.rotation
-    # Angles are counter-clockwise in the plane, hinges of MuJoCo turn from z to x.
+        return kinematics.position, kinematics.rotation
+    # Angles in the plane are counter-clockwise (x to z); hinges of MuJoCo turn from z to x.
     hinges = np.array([joint.kind == "hinge" for joint in tree.joints], float)
     turns = -jnp.asarray(hinges, q.dtype) * jnp.sign(numbers.axis[:, 1])
     first = [dofs(tree).joint.tolist().index(j) for j in range(len(tree.joints))]
     moves = jnp.asarray(dofs(tree).moves[:, first], q.dtype)
-    return found.position[:, ::2], moves @ (turns * scalar_positions(tree, q - numbers.reference))
+    return kinematics.position[:, ::2], moves @ (turns * scalar_positions(tree, q - numbers.reference))

@@ -1,8 +1,8 @@
-"""How constraints yield: stiffness, damping, friction and elastic potentials, per constraint.
+"""Materials: stiffness, damping, friction and elastic potential of each compliant constraint.
 
-Constraints count in the order of `ConstraintTerms`: every bilateral row, every limit, then each contact
-(whose normal and tangents share one entry); dry friction of joints is not among them. A law is a pytree; any
-of its numbers may be differentiated by.
+Constraints count in the order of `ConstraintTerms`: every bilateral row, every limit, then each contact. The
+normal and the tangents of a contact share one entry; dry friction of joints has no entry. A material is a
+pytree, and any of its numbers may be differentiated by.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 
 from jaxcontact._pytree import Record
 
-FRICTION_DAMPING = 1e8  # N s/m; 1 N of friction creeps at 1e-8 m/s, under 1e-6 m in 100 s
+FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
 
 class Material(Record):
-    """Springs and dampers of the constraints; a number is shared by all of them.
+    """Springs and dampers of the constraints; a single number holds for all constraints.
 
     With d = -phi the depth and u the rate of phi at the end of the step, a bilateral row pushes with
     K d - B u, a limit or the normal of a contact with max(0, K d - B u + potential'(d)), and friction with
@@ -30,9 +30,9 @@ class Material(Record):
         damping: B >= 0 of each constraint, a number or (nk,), N s/m.
         friction: mu of each contact, a number or (nc,); None, the default, reads `Params.mu`.
         friction_damping: of each dry joint and then of each contact, a number or (nd + nc,), N s/m. It
-            stands for stiction: as large as it can be, so that the bound and not the damper limits friction.
-        potential: energy (J) of each limit and contact at depth (nu,), convex, any callable pytree; None is
-            none. It acts beside the spring.
+            approximates stiction: make it so large that the bound, not the damper, limits friction.
+        potential: convex energy (J) of each limit and contact at depth (nu,), any callable pytree, or None.
+            Its force adds to that of the spring.
     """
 
     stiffness: Any = 0.0
@@ -42,7 +42,7 @@ class Material(Record):
     potential: Callable[[jax.Array], jax.Array] | None = None
 
 
-Law = Material  # the name that calls of old use
+Law = Material  # the former name, kept for existing calls
 
 
 class Hertz(Record):
@@ -68,10 +68,10 @@ class Hertz(Record):
 class Smooth(Record):
     """Potential of a spring that pushes before it is touched: the relaxed law of an interior-point method.
 
-    The force is lam = (K d + sqrt((K d)^2 + 4 kappa)) / 2 at depth d, so that lam (lam - K d) = kappa where
-    the law itself has max(0, K d), which is kappa = 0. At d = 0 it is sqrt(kappa), far away kappa / (K |d|):
-    contacts pull on gradients before they close. An option for search; simulate without it. Give it as
-    `Material.potential`, with `Material.stiffness` left at 0.
+    The force at depth d is lam = (K d + sqrt((K d)^2 + 4 kappa)) / 2, so lam (lam - K d) = kappa. With kappa
+    = 0 it is the unilateral spring max(0, K d). The force is sqrt(kappa) at d = 0 and about kappa / (K |d|)
+    far away, so contacts act on gradients before they close. Use it in a search, not in a simulation. Pass it
+    as `Material.potential` and leave `Material.stiffness` at 0.
 
     Attributes:
         stiffness: K > 0 of each limit and contact, a number or (nu,), N/m.

@@ -1,4 +1,4 @@
-"""Mass matrix and bias force of any mechanism, by its closed forms, else by derivatives of its poses."""
+"""Mass matrix, bias force and energies of any mechanism: by closed forms, or by derivatives of its poses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tupl
     if system.mechanics is not None:
         kinetic = 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v
         return kinetic, system.mechanics.gravity_energy(structure, q, params)
-    # Of the velocities of the bodies: one derivative of the poses, where the mass matrix takes nv of them.
+    # The velocities of the bodies take one derivative of the poses; the mass matrix would take nv.
     (x, turned), (x_dot, turning) = jax.jvp(
         lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
     )
@@ -121,7 +121,7 @@ def free_masses(system: System, params: Params) -> jax.Array:
 def free_rates(system: System, orientations: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Rates of the positions (nb, dim) and of the rotation matrices (nb, dim, dim) of free bodies.
 
-    R' = R [w]x with w in body axes; without the derivative of the poses, which is dear to derive again.
+    R' = R [w]x with w in body axes. The derivative of the poses would be expensive to differentiate again.
     """
     dim = system.structure.dim
     bodies = v.reshape(orientations.shape[0], -1)

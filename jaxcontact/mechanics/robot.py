@@ -1,4 +1,4 @@
-"""A tree as a `System`; what users ask of any mechanism: poses, Jacobians, energies, accelerations."""
+"""A tree as a `System`; public functions for poses, Jacobians, energies, accelerations of any mechanism."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def tree_system(structure: Structure) -> System:
     """The mechanism of a structure that has a tree.
 
     Raises:
-        ValueError: it has none, or its numbers of positions differ.
+        ValueError: the structure has no tree, or differs from it in bodies, positions or quaternions.
     """
     tree = structure.tree
     if tree is None:
         raise ValueError("structure.tree: expected a mechanics.Tree, got None")
     expected = (len(tree.parents), tree.num_positions, tree.quaternions)
-    found = (len(structure.bodies), structure.num_positions, structure.quaternions)
-    if found != expected:
+    actual = (len(structure.bodies), structure.num_positions, structure.quaternions)
+    if actual != expected:
         raise ValueError(
-            f"structure: expected (bodies, positions, quaternions) {expected} of its tree, got {found}"
+            f"structure: expected (bodies, positions, quaternions) {expected} of its tree, got {actual}"
         )
-    held = any(each.limited for each in (*tree.joints, *tree.tendons))
+    limited = any(part.limited for part in (*tree.joints, *tree.tendons))
     coupled = any(loop.kind in ("joint", "tendon") for loop in tree.loops)
     return System(
         structure,
         poses=kinematics.poses,
         forces=actuators.passive_forces,
-        constraints=tree_constraints.constraints if held or coupled else None,
+        constraints=tree_constraints.constraints if limited or coupled else None,
         mechanics=TREE,
     )
 
@@ -61,7 +61,7 @@ def tree_system(structure: Structure) -> System:
 def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """World positions (nb, dim) of the frames of bodies, m, and their rotation matrices (nb, dim, dim).
 
-    The frame of a body is that of its file for a robot, else the one that `poses` places.
+    The frame of a body is the one of its file for a robot, or the one that `poses` places otherwise.
 
     Raises:
         TypeError: arguments in another order, or q no array.
@@ -75,7 +75,7 @@ def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[ja
 
 
 def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
-    """J (dim, nv): the world velocity of the point `at` (dim,) of a body, in body coordinates, is J v.
+    """Jacobian J (dim, nv) of the point of a body with the body coordinates `at`: its world velocity is J v.
 
     Args:
         system: the mechanism (static).
@@ -116,7 +116,7 @@ def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
 def potential_energy(system: System, params: Params, state: State) -> jax.Array:
     """Energy of gravity, zero at the world's origin, and of the springs of a robot's joints, J.
 
-    Forces that a mechanism has as a function `forces` of its own are not in it.
+    The energy does not include forces that a mechanism defines by its own function `forces`.
 
     Derivative: exact by state and params, any order.
     """
@@ -128,7 +128,7 @@ def potential_energy(system: System, params: Params, state: State) -> jax.Array:
 
 
 def inverse_dynamics(system: System, params: Params, state: State, acceleration: jax.Array) -> jax.Array:
-    """Generalized forces (nv,) M vdot + b that make the mechanism accelerate like this, without contacts.
+    """Generalized forces M vdot + b (nv,) that cause the given acceleration vdot (nv,), without contacts.
 
     Derivative: exact by all arguments, any order.
     """
@@ -140,7 +140,7 @@ def inverse_dynamics(system: System, params: Params, state: State, acceleration:
 def forward_dynamics(system: System, params: Params, state: State, tau: jax.Array) -> jax.Array:
     """Acceleration vdot (nv,) under generalized forces tau (nv,), M vdot + b = tau, without contacts.
 
-    Forces of actuators are `actuator_forces`.
+    For a robot's controls, tau is the result of `actuator_forces`.
 
     Derivative: exact by all arguments, any order.
     """

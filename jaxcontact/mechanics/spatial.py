@@ -1,8 +1,9 @@
 """Spatial algebra in rows: placements (n, 3, 4), motions and forces (n, 6), inertias (n, 6, 6).
 
 A motion is (angular velocity, linear velocity of the point at the origin), a force is (torque about the
-origin, force). Bilinear products are the products of all entries, summed by a constant: few operations, for
-what is compiled. Small matrices are multiplied entry by entry, for batches of them are slow as dot products.
+origin, force). A bilinear product multiplies all pairs of entries and sums them by a constant matrix, so the
+compiled program has few operations. Small matrices are multiplied entry by entry, because batched dot
+products of small matrices are slow.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# (a x b)_k is the sum of CROSS[i, j, k] a_i b_j; R |q|^2 of a quaternion the sum of TURN[a, b] q_a q_b.
+# (a x b)_k is the sum of CROSS[i, j, k] a_i b_j; R |q|^2 of a quaternion q is the sum of TURN[a, b] q_a q_b.
 CROSS = np.cross(np.eye(3)[:, None, :], np.eye(3)[None])
 TURN = np.zeros((4, 4, 3, 3))
 TURN[0, 0] = np.eye(3)
@@ -29,7 +30,7 @@ for _i, _j, _k in ((0, 0, 0), (1, 1, 0), (0, 1, 1)):
 
 
 def pick(array: jax.Array, index: Sequence[int] | np.ndarray) -> jax.Array:
-    """array[index] for a static index within bounds; a run of consecutive ones is a slice."""
+    """array[index] for a static index within bounds; a slice where the index is 0, 1, 2, ..."""
     places = np.asarray(index, int)
     if np.array_equal(places, np.arange(places.size)):
         return array[: places.size]
@@ -69,23 +70,23 @@ def placement(rotation: jax.Array, position: jax.Array) -> jax.Array:
 
 
 def compose(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Placement (n, 3, 4) of b, which is given in the frame a, in the frame that a is given in."""
+    """Composition (n, 3, 4) of placements: b is relative to a, the result is relative to the base of a."""
     shift = jnp.asarray(np.array([0.0, 0.0, 0.0, 1.0]), a.dtype)
     return multiply(a[:, :, :3], b) + a[:, :, 3:] * shift[None, None]
 
 
 def unit(x: jax.Array) -> jax.Array:
-    """Vectors (n, m) over their lengths; where one is zero it stays so, and its derivative is finite."""
+    """Unit vectors (n, m) along x; a zero vector stays zero, with a finite derivative."""
     square = jnp.sum(x**2, axis=1, keepdims=True)
     return x / jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
 
 
 def inertia(mass: jax.Array, centre: jax.Array, tensor: jax.Array) -> jax.Array:
-    """Inertias (n, 6, 6) about the origin: of masses (n,) at (n, 3) with tensors (n, 3, 3) about there."""
+    """Inertias (n, 6, 6) about the origin, of masses (n,) at `centre` (n, 3) with `tensor` (n, 3, 3)."""
     eye = jnp.eye(3, dtype=mass.dtype)[None]
     moment = mass[:, None] * centre
     skew = jnp.swapaxes((moment @ jnp.asarray(CROSS.reshape(3, 9), mass.dtype)).reshape(-1, 3, 3), 1, 2)
     square = jnp.sum(moment * centre, axis=1)[:, None, None]
-    about = tensor + square * eye - moment[:, :, None] * centre[:, None, :]
-    top = jnp.concatenate([about, skew], axis=2)
+    about_origin = tensor + square * eye - moment[:, :, None] * centre[:, None, :]
+    top = jnp.concatenate([about_origin, skew], axis=2)
     return jnp.concatenate([top, jnp.concatenate([-skew, mass[:, None, None] * eye], axis=2)], axis=1)

@@ -23,7 +23,7 @@ from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Structure:
-    """What a mechanism is made of, without its numbers; hashable, compared by value.
+    """The bodies, shapes and pairs of a mechanism without its numbers; hashable, compared by value.
 
     Attributes:
         dim: 2 for the plane, 3 for space.
@@ -32,13 +32,13 @@ class Structure:
         quaternions: index in q of each quaternion (w, x, y, z); its three velocities are the angular
             velocity in body axes, every other coordinate has its own time derivative as velocity.
         shapes: contact geometry.
-        pairs: names (a, b) of the shapes that may touch; b may be a half-space. Points meet what has a
-            surface.
-        tree: topology of a tree of bodies, a `mechanics.Tree`, for mechanisms that are one; else None.
+        pairs: names (a, b) of the shapes that may touch; b may be a half-space. A point needs a partner with
+            a surface.
+        tree: topology of a tree of bodies, a `mechanics.Tree`; None for a mechanism that is no tree.
 
     Raises:
-        ValueError: names that differ where they must agree, or agree where they must differ; shapes that do
-            not fit the dimension; a pair that would pass through each other.
+        ValueError: two bodies or two shapes have one name; a shape or pair names an unknown body or shape; a
+            shape does not fit the dimension; the package has no contacts for a pair; quaternions overlap.
     """
 
     dim: int
@@ -106,7 +106,7 @@ class Params(Record):
         mu: friction coefficient, a number or (nc,).
         gravity: (dim,) m/s^2.
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
-        law: how constraints yield, a `compliant.Law`; None where nothing reads it.
+        law: material of the compliant constraints, a `compliant.Law`; None for methods that need no material.
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
     """
 
@@ -138,7 +138,7 @@ Constraints = Callable[[Structure, jax.Array, Params], tuple[jax.Array, jax.Arra
 
 
 class FrameMotion(NamedTuple):
-    """Frames (nb, dim), (nb, dim, dim) of bodies in world axes, and the rates of both."""
+    """Positions (nb, dim) and rotations (nb, dim, dim) of body frames in world axes, and their rates."""
 
     position: jax.Array
     rotation: jax.Array
@@ -148,14 +148,14 @@ class FrameMotion(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Mechanics:
-    """Closed forms of a kind of mechanism, in place of derivatives of its poses; module-level functions.
+    """Closed forms for a kind of mechanism, which replace derivatives of its poses; module-level functions.
 
     Attributes:
         mass_matrix: (structure, q, params) -> (nv, nv).
         bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
         gravity_energy: (structure, q, params) -> potential energy of gravity, J.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
-        motion: (structure, q, v, params) -> `FrameMotion`, and its rate while v stays as it is.
+        motion: (structure, q, v, params) -> `FrameMotion`, and its rate at constant v.
         point_jacobians: (structure, q, params, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
@@ -163,7 +163,7 @@ class Mechanics:
         num_controls: (structure) -> nu.
         closures: (structure, positions, rotations, params) -> deviations (nb,) of loops between bodies, which
             come before those of `System.constraints`.
-        dry_friction: (structure, params) -> sliding (nd, nv) by velocities, and the most of friction (nd,).
+        dry_friction: (structure, params) -> sliding Jacobian (nd, nv), and the largest friction (nd,).
     """
 
     mass_matrix: Callable[..., jax.Array]
@@ -183,8 +183,8 @@ class Mechanics:
 class System:
     """A mechanism: its structure and pure functions of (structure, q, params).
 
-    Write them as module-level functions: two systems built from the same ones are
-    equal and compile once, while a fresh closure would compile again at every call.
+    Write module-level functions: two systems built from the same functions are equal and compile once, but a
+    fresh closure compiles again at every call.
 
     Attributes:
         structure: bodies, shapes and pairs.
@@ -193,7 +193,7 @@ class System:
             (nb, 3, 3) in space.
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
         constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
-            (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual ones.
+            (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual joints.
         drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
         mechanics: closed forms for a mechanism of a known kind; None derives everything from `poses`.
     """
@@ -208,8 +208,8 @@ class System:
     @property
     def num_controls(self) -> int:
         """Length of the controls of a step: nu of a mechanism with actuators, else nv."""
-        own = 0 if self.mechanics is None else self.mechanics.num_controls(self.structure)
-        return own or self.structure.num_velocities
+        num_actuators = 0 if self.mechanics is None else self.mechanics.num_controls(self.structure)
+        return num_actuators or self.structure.num_velocities
 
     @property
     def fingerprint(self) -> str:
@@ -221,11 +221,11 @@ class System:
 
 
 class Symmetry(Record):
-    """A mirror under which a mechanism at one configuration looks the same.
+    """A mirror symmetry of a mechanism at one configuration.
 
     Attributes:
-        velocity: S (nv, nv): v goes to S v.
-        contacts: contact i goes to contact contacts[i].
+        velocity: matrix S (nv, nv); the mirror image of v is S v.
+        contacts: the mirror image of contact i is contact contacts[i].
     """
 
     velocity: jax.Array
@@ -233,7 +233,7 @@ class Symmetry(Record):
 
 
 class Model(Record):
-    """A ready mechanism at the state its example starts from, with the example's settings.
+    """A mechanism with the state that its example starts from, and the settings of the example.
 
     Attributes:
         system: a mechanism; or an event-selected system, with its own pytree of `params` and the vector
@@ -241,7 +241,7 @@ class Model(Record):
         step: largest normal impulse of one step of the impact law, N s.
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
-        symmetry: a mirror image that the state and its impact are of themselves, or None.
+        symmetry: mirror symmetry of the state and its impact, or None.
     """
 
     system: Any = static()
@@ -253,7 +253,7 @@ class Model(Record):
     symmetry: Symmetry | None = None
 
     def body(self, name: str) -> Place:
-        """Where a body is: its index, and its own joints in q and v.
+        """The index of a body, and where its own joints are in q and v.
 
         Raises:
             ValueError: no such body.
@@ -265,7 +265,7 @@ class Model(Record):
         return Place(index, *structure.tree.body_slices(index))
 
     def joint(self, name: str) -> Place:
-        """Where a joint of a robot is: its index, and its positions in q and velocities in v.
+        """The index of a joint of a robot, and where its numbers are in q and v.
 
         Raises:
             ValueError: no such joint.
@@ -291,7 +291,7 @@ def _index_of(kind: str, name: str, names: tuple[str, ...]) -> int:
 
 
 def check_mechanism(system: System, params: Params, state: State) -> None:
-    """Raise TypeError where these are in another order, or a Model stands for one of them."""
+    """Raise TypeError where the arguments are in another order, or one of them is a Model."""
     hint = "; expected (system, params, state), which a Model has as .system, .params and .state"
     check_type("system", system, System, hint)
     check_type("params", params, Params, hint)
@@ -301,7 +301,7 @@ def check_mechanism(system: System, params: Params, state: State) -> None:
 def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Poses of bodies that move freely: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in turn.
 
-    Give it as `poses` of a `System`; the structure then needs the quaternions 3, 10, 17, ...
+    Pass it as `poses` of a `System`; in space the structure then needs the quaternions 3, 10, 17, ...
     """
     if structure.dim == 2:
         bodies = q.reshape(-1, 3)

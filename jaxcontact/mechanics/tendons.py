@@ -1,6 +1,7 @@
-"""Fixed tendons: lengths that are sums of joint positions, with a spring, a damper, bounds.
+"""Fixed tendons: lengths that are weighted sums of joint positions, with a spring, a damper and bounds.
 
-A spring acts where a length leaves the interval in which it is relaxed; the interval may be one number.
+The spring acts where the length leaves the interval in which the spring is relaxed. The interval may be a
+point.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ def lengths(tree: Tree, positions: jax.Array, numbers: TreeParams) -> jax.Array:
 
 
 def stretches(tree: Tree, q: jax.Array, numbers: TreeParams) -> tuple[jax.Array, jax.Array]:
-    """How far each tendon (nt,) is outside of the interval where its spring is relaxed, and whether it is."""
+    """Stretch (nt,) of each tendon beyond the interval of the relaxed spring, and whether the spring acts."""
     length = lengths(tree, q[scalar_places(tree)[1]], numbers)
-    low, high = numbers.tendon_rest[:, 0], numbers.tendon_rest[:, 1]
-    beyond = jnp.where(length > high, length - high, jnp.where(length < low, length - low, 0.0))
-    return beyond, (length > high) | (length < low) | (low == high)
+    shortest, longest = numbers.tendon_rest[:, 0], numbers.tendon_rest[:, 1]
+    stretch = jnp.where(
+        length > longest, length - longest, jnp.where(length < shortest, length - shortest, 0.0)
+    )
+    return stretch, (length > longest) | (length < shortest) | (shortest == longest)
 
 
 def passive_forces(tree: Tree, q: jax.Array, v: jax.Array, numbers: TreeParams) -> jax.Array:

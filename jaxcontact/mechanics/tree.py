@@ -1,8 +1,8 @@
-"""A tree of bodies as data: its topology, which is static, and its numbers, which are `Params.tree`.
+"""A tree of bodies as data: its static topology (`Tree`) and its numbers (`TreeParams`, in `Params.tree`).
 
-Bodies, joints, positions and velocities count as in MuJoCo: a body after its parent, the joints of a body
-from its parent outwards; q is (x, y, z, qw, qx, qy, qz) of a free joint, a quaternion of a ball, an angle of
-a hinge, a length of a slide; v is linear in the world and angular in body axes.
+Bodies, joints, positions and velocities have the order of MuJoCo: a body comes after its parent, the joints
+of a body count from its parent outwards. In q a free joint has (x, y, z, qw, qx, qy, qz), a ball a
+quaternion, a hinge an angle, a slide a length. Velocities are linear in the world and angular in body axes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Joint:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loop:
-    """What ties two parts of a tree together; its numbers are in `TreeParams`.
+    """A constraint that ties two parts of a tree together; its numbers are in `TreeParams`.
 
-    `kind` is connect or weld, of two bodies by index; joint or tendon, of two of those: the first follows
-    the second. The second may be -1, the world, or nothing to follow.
+    A loop of `kind` connect or weld ties two bodies. A loop of `kind` joint or tendon makes the first joint
+    or tendon follow the second. `first` and `second` are indices. `second` = -1 is the world for bodies; a
+    joint or tendon then stays at a constant.
     """
 
     kind: str
@@ -60,11 +61,11 @@ class Tree:
 
     Attributes:
         parents: parent of each body, a smaller index, or -1 for the world.
-        joints: in the order of q: of the first body, from its parent outwards, then of the next.
+        joints: in the order of q: those of the first body, from its parent outwards, then those of the next.
         actuators: names of the actuators.
-        springs: whether a ball or free joint has a spring; those of hinges and slides are always there.
-        dry: velocities with dry friction, ascending.
-        loops: what closes loops.
+        springs: whether a ball or free joint has a spring; hinges and slides always have one.
+        dry: indices of the velocities with dry friction, ascending.
+        loops: constraints that close loops or couple joints.
         tendons: fixed tendons.
     """
 
@@ -81,7 +82,7 @@ class Tree:
             raise ValueError(f"parents: expected -1 or an earlier body for each, got {self.parents}")
         bodies = [joint.body for joint in self.joints]
         if not bodies:
-            raise ValueError("joints: expected at least one, for nothing moves without")
+            raise ValueError("joints: expected at least one; a tree without joints cannot move")
         if bodies != sorted(bodies) or any(not 0 <= body < len(self.parents) for body in bodies):
             raise ValueError(f"joints: expected bodies 0..{len(self.parents) - 1} in order, got {bodies}")
         for joint in self.joints:
@@ -89,10 +90,10 @@ class Tree:
                 raise ValueError(
                     f"joints: {joint.name!r} is {joint.kind!r}; kinds are {', '.join(POSITIONS)}"
                 )
-            alone = bodies.count(joint.body) == 1 and self.parents[joint.body] == WORLD
-            if joint.kind == "free" and not alone:
+            only_joint_on_world = bodies.count(joint.body) == 1 and self.parents[joint.body] == WORLD
+            if joint.kind == "free" and not only_joint_on_world:
                 raise ValueError(
-                    f"joints: {joint.name!r} is free; its body must hang on the world by it alone"
+                    f"joints: {joint.name!r} is free; it must be the only joint of a body on the world"
                 )
 
     @property
@@ -139,10 +140,10 @@ class Tree:
 
     def body_slices(self, body: int) -> tuple[slice, slice]:
         """Where the joints of a body are in q and v; empty where it has none."""
-        own = [self.joint_slices(j) for j, joint in enumerate(self.joints) if joint.body == body]
-        if not own:
+        slices = [self.joint_slices(j) for j, joint in enumerate(self.joints) if joint.body == body]
+        if not slices:
             return slice(0, 0), slice(0, 0)
-        (q, v), (last_q, last_v) = own[0], own[-1]
+        (q, v), (last_q, last_v) = slices[0], slices[-1]
         return slice(q.start, last_q.stop), slice(v.start, last_v.stop)
 
 
@@ -167,11 +168,11 @@ class TreeParams(Record):
         control_range: (nu, 2) bounds of the controls, infinite where there are none.
         force_range: (nu, 2) bounds of the forces of actuators, N or N m.
         joint_force_range: (nv, 2) bounds of the sum of all actuators at a joint.
-        dry_friction: (nv,) most of the dry friction of each velocity that has it, N m or N.
+        dry_friction: (nv,) largest dry friction along each velocity, N m or N.
         loop_anchor: (ne, 2, 3) the points of both bodies that a loop makes coincide, in body axes, m.
         loop_turn: (ne, 4) quaternion of the second body of a weld in the axes of the first.
-        loop_polynomial: (ne, 5) of joints and tendons: position of the first, counted from the reference,
-            by powers of that of the second.
+        loop_polynomial: (ne, 5) coefficients of a loop of joints or tendons, by ascending power: the position
+            of the first as a polynomial of that of the second, both counted from the reference.
         tendon_moment: (nt, nv) length of each tendon per position of each joint.
         tendon_stiffness, tendon_damping, tendon_dry_friction: (nt,) as of joints, per length.
         tendon_rest: (nt, 2) interval of lengths in which the spring is relaxed.
@@ -208,17 +209,17 @@ class TreeParams(Record):
 
 
 class Nodes(NamedTuple):
-    """The frames that a pose is composed of: one after each joint, one of each body without joints."""
+    """The frames that make up the poses: one after each joint, and one for each body without joints."""
 
     body: np.ndarray  # (n,)
     joint: np.ndarray  # (n,) -1 where a body has none
     first: np.ndarray  # (n,) bool, the first of its body
-    jumps: tuple[np.ndarray, ...]  # for each round (n,) ancestor to compose with, n for the world
+    jumps: tuple[np.ndarray, ...]  # for each round of composition the ancestor (n,), n for the world
     of_body: np.ndarray  # (nb,) last node of each body
 
 
 class Dofs(NamedTuple):
-    """What a velocity moves, and the constant masks by which sums along the tree are products."""
+    """Joint, axis and body of each velocity, and constant masks that make sums along the tree products."""
 
     joint: np.ndarray  # (nv,)
     node: np.ndarray  # (nv,)
@@ -238,7 +239,7 @@ def _starts(joints: tuple[Joint, ...], counts: dict[str, int]) -> tuple[int, ...
 
 
 def of_kind(tree: Tree, *kinds: str) -> np.ndarray:
-    """Indices of the joints of these kinds."""
+    """Indices of the joints of the given kinds."""
     return np.array([j for j, joint in enumerate(tree.joints) if joint.kind in kinds], int)
 
 
@@ -250,20 +251,20 @@ def scalar_places(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @functools.cache
 def nodes(tree: Tree) -> Nodes:
-    """The nodes of a tree; ancestors double their distance every round, so rounds are log2 of the depth."""
+    """The nodes of a tree; each round doubles the distance to the ancestor, so log2 of the depth suffice."""
     body: list[int] = []
     joint: list[int] = []
     first: list[bool] = []
     parent: list[int] = []
-    last: list[int] = []
-    for b, above in enumerate(tree.parents):
-        own = [j for j, each in enumerate(tree.joints) if each.body == b] or [-1]
-        for place, j in enumerate(own):
-            parent.append(len(body) - 1 if place else (last[above] if above >= 0 else WORLD))
+    last_node: list[int] = []
+    for b, carrier in enumerate(tree.parents):
+        joints_of_body = [j for j, other in enumerate(tree.joints) if other.body == b] or [-1]
+        for rank, j in enumerate(joints_of_body):
+            parent.append(len(body) - 1 if rank else (last_node[carrier] if carrier >= 0 else WORLD))
             body.append(b)
             joint.append(j)
-            first.append(place == 0)
-        last.append(len(body) - 1)
+            first.append(rank == 0)
+        last_node.append(len(body) - 1)
     world = len(body)
     ancestor = np.array([*(p if p >= 0 else world for p in parent), world])
     jumps = []
@@ -271,12 +272,16 @@ def nodes(tree: Tree) -> Nodes:
         jumps.append(ancestor[:-1])
         ancestor = ancestor[ancestor]
     return Nodes(
-        np.array(body, int), np.array(joint, int), np.array(first, bool), tuple(jumps), np.array(last, int)
+        np.array(body, int),
+        np.array(joint, int),
+        np.array(first, bool),
+        tuple(jumps),
+        np.array(last_node, int),
     )
 
 
 def lineage(tree: Tree) -> np.ndarray:
-    """(nb, nb) bool, True where the second body is the first one or carries it."""
+    """(nb, nb) bool, True where the second body equals the first or carries it."""
     carried = np.zeros((len(tree.parents),) * 2, bool)
     for b, above in enumerate(tree.parents):
         if above >= 0:
@@ -286,7 +291,7 @@ def lineage(tree: Tree) -> np.ndarray:
 
 
 def roots(tree: Tree) -> np.ndarray:
-    """(nb,) the body on the world that carries each body."""
+    """The root (nb,) of each body: the body on the world that carries it."""
     return np.array([int(np.argmax(row)) for row in lineage(tree)], int)
 
 
@@ -294,8 +299,9 @@ def roots(tree: Tree) -> np.ndarray:
 def dofs(tree: Tree) -> Dofs:
     """The velocities of a tree.
 
-    A free joint counts as three slides along the world and then a ball: the velocities of one ball, or of
-    the three slides, are not before each other, for none of them moves the frame of another's screw.
+    A free joint counts as three slides along the world's axes and then a ball. The velocities of one ball, or
+    of the three slides, do not come `before` each other, because none of them moves the frame of another's
+    screw.
     """
     at_node = {int(j): n for n, j in enumerate(nodes(tree).joint)}
     rows: list[tuple[int, int, int, bool, bool, int]] = []  # joint, node, axis, turns, in the world, rank

@@ -1,7 +1,7 @@
-"""What holds the joints of a tree: bounds, closed loops, couplings, dry friction; as deviations and rows.
+"""Constraints on the joints of a tree: bounds, closed loops, couplings and dry friction.
 
-A loop is closed by two points of bodies that coincide (`connect`), by two bodies that keep their relative
-pose (`weld`), or by a polynomial between two joints or two tendons (MuJoCo: equality).
+Three kinds of equality (MuJoCo's word) close a loop: two points of bodies coincide (`connect`), two bodies
+keep their relative pose (`weld`), or a polynomial couples two joints or two tendons.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from jaxcontact.mechanics.tree import WORLD, Tree, TreeParams, scalar_places
 
 
 def _joint_limits(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Array]:
-    """How far joints are from their lower, then from their upper bounds; then balls from theirs."""
+    """Slack of joints to their lower bounds, then to their upper bounds; then slack of balls to theirs."""
     bounds = numbers.limits
-    kept = [j for j, joint in enumerate(tree.joints) if joint.limited]
-    scalar = np.array([j for j in kept if tree.joints[j].kind != "ball"], int)
-    ball = np.array([j for j in kept if tree.joints[j].kind == "ball"], int)
-    at = q[np.array(tree.position_starts, int)[scalar]]
-    rows = [at - bounds[scalar, 0], bounds[scalar, 1] - at]
+    limited = [j for j, joint in enumerate(tree.joints) if joint.limited]
+    scalar = np.array([j for j in limited if tree.joints[j].kind != "ball"], int)
+    ball = np.array([j for j in limited if tree.joints[j].kind == "ball"], int)
+    position = q[np.array(tree.position_starts, int)[scalar]]
+    rows = [position - bounds[scalar, 0], bounds[scalar, 1] - position]
     if ball.size:
         square = jnp.sum(turns_from(tree, q, numbers.reference, ball) ** 2, axis=1)
         turned = square > 0.0
@@ -34,29 +34,31 @@ def _joint_limits(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Arr
 
 
 def _couplings(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Array]:
-    """Deviations of joints and tendons that follow another one, or stand still."""
+    """Deviations of joints and tendons that follow another one, or that stay at a constant."""
     _, at_q, _ = scalar_places(tree)
-    moved = (q - numbers.reference)[np.array(tree.position_starts, int)]
-    pulled = lengths(tree, (q - numbers.reference)[at_q], numbers)
+    joint_positions = (q - numbers.reference)[np.array(tree.position_starts, int)]
+    tendon_lengths = lengths(tree, (q - numbers.reference)[at_q], numbers)
     rows = []
     for k, loop in enumerate(tree.loops):
         if loop.kind in ("joint", "tendon"):
-            place = moved if loop.kind == "joint" else pulled
-            leader = jnp.zeros((), q.dtype) if loop.second == WORLD else place[loop.second]
-            rows.append((place[loop.first] - jnp.polyval(numbers.loop_polynomial[k, ::-1], leader))[None])
+            coordinates = joint_positions if loop.kind == "joint" else tendon_lengths
+            leader = jnp.zeros((), q.dtype) if loop.second == WORLD else coordinates[loop.second]
+            rows.append(
+                (coordinates[loop.first] - jnp.polyval(numbers.loop_polynomial[k, ::-1], leader))[None]
+            )
     return rows
 
 
 def constraints(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Deviations of couplings, and how far joints and tendons are from their bounds (nl,)."""
+    """Deviations of couplings, and slack (nl,) of joints and tendons to their bounds."""
     tree, numbers = structure.tree, params.tree
-    held = [each for each, tendon in enumerate(tree.tendons) if tendon.limited]
+    limited_tendons = [index for index, tendon in enumerate(tree.tendons) if tendon.limited]
     rows = _joint_limits(tree, q, numbers)
-    if held:
+    if limited_tendons:
         _, at_q, _ = scalar_places(tree)
         length, bounds = (
-            lengths(tree, q[at_q], numbers)[np.array(held)],
-            numbers.tendon_limits[np.array(held)],
+            lengths(tree, q[at_q], numbers)[np.array(limited_tendons)],
+            numbers.tendon_limits[np.array(limited_tendons)],
         )
         rows += [length - bounds[:, 0], bounds[:, 1] - length]
     return jnp.concatenate([jnp.zeros(0, q.dtype), *_couplings(tree, q, numbers)]), jnp.concatenate(rows)
@@ -65,7 +67,7 @@ def constraints(structure: Structure, q: jax.Array, params: Params) -> tuple[jax
 def closures(
     structure: Structure, positions: jax.Array, orientations: jax.Array, params: Params
 ) -> jax.Array:
-    """Deviations (nb,) of loops between bodies in these frames: points in m, welded axes in rad."""
+    """Deviations (nb,) of loops between bodies in the given frames: points in m, welded axes in rad."""
     dim, numbers = structure.dim, params.tree
     world = jnp.zeros(dim, positions.dtype), jnp.eye(dim, dtype=positions.dtype)
     rows = [jnp.zeros(0, positions.dtype)]
@@ -80,29 +82,29 @@ def closures(
         if loop.kind == "connect":
             rows.append(joints.ball(first, at_first, second, at_second))
         else:
-            turn = rotations.quaternion_matrix(numbers.loop_turn[k])
-            carried = joints.point(first, at_first), first[1] @ turn
-            rows.append(joints.weld(carried, jnp.zeros_like(at_first), second, at_second))
+            relative_rotation = rotations.quaternion_matrix(numbers.loop_turn[k])
+            welded_frame = joints.point(first, at_first), first[1] @ relative_rotation
+            rows.append(joints.weld(welded_frame, jnp.zeros_like(at_first), second, at_second))
     return jnp.concatenate(rows)
 
 
 def dry_friction(structure: Structure, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Sliding (nd, nv) by velocity of joints and tendons with dry friction, and the most of it (nd,)."""
+    """Sliding Jacobian (nd, nv) of joints and tendons with dry friction, and their largest friction (nd,)."""
     tree, numbers = structure.tree, params.tree
-    own = np.array(tree.dry, int)
-    strung = np.array([each for each, tendon in enumerate(tree.tendons) if tendon.dry], int)
-    rows = jnp.eye(tree.num_velocities, dtype=numbers.dry_friction.dtype)[own]
+    dry_velocities = np.array(tree.dry, int)
+    dry_tendons = np.array([index for index, tendon in enumerate(tree.tendons) if tendon.dry], int)
+    rows = jnp.eye(tree.num_velocities, dtype=numbers.dry_friction.dtype)[dry_velocities]
     return (
-        jnp.concatenate([rows, numbers.tendon_moment[strung]]),
-        jnp.concatenate([numbers.dry_friction[own], numbers.tendon_dry_friction[strung]]),
+        jnp.concatenate([rows, numbers.tendon_moment[dry_tendons]]),
+        jnp.concatenate([numbers.dry_friction[dry_velocities], numbers.tendon_dry_friction[dry_tendons]]),
     )
 
 
-def check_no_held_joints(system: System, what: str) -> None:
-    """Raise ValueError where a tree has closed loops or dry friction, for a method that has neither."""
+def check_no_held_joints(system: System, method: str) -> None:
+    """Raise ValueError where a tree has closed loops or dry friction and `method` supports neither."""
     tree = system.structure.tree
     if tree is not None and (tree.loops or tree.rubs):
         raise ValueError(
-            f"system: {what} takes no closed loops (equality) and no dry friction (frictionloss); "
-            "they are rows of compliant steps alone"
+            f"system: {method} takes no closed loops (equality) and no dry friction (frictionloss); "
+            "only compliant steps support them"
         )

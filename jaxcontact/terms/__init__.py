@@ -1,7 +1,7 @@
 """The only door from mechanics and geometry to algebra: (System, Params, State) -> Contact/ConstraintTerms.
 
-Everything below this room (impact laws, solvers) sees matrices only, so a record built by hand serves
-as well as one from a mechanism.
+Impact laws and solvers see matrices only, so a record of terms built by hand serves them as well as the terms
+of a mechanism.
 """
 
 from jaxcontact.terms.constraints import Nearest as Nearest

@@ -28,12 +28,12 @@ from jaxcontact.terms.records import (
 
 
 class Nearest(Record):
-    """The contacts that a step sees.
+    """The contacts that a step sees: the candidates with the smallest gaps.
 
     Attributes:
-        index: (k,) places of theirs in the list of candidates, ascending.
+        index: (k,) numbers of the selected contacts in the list of candidates, ascending.
         phi: (nc,) gaps of all candidates, m.
-        overflow: bool, others touch as well.
+        overflow: bool, True where a candidate that is not selected touches.
     """
 
     index: jax.Array
@@ -45,8 +45,9 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     """Mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
     J_n = (dphi/dq) N(q); J_t v is the tangential velocity of the material point of a in contact
-    relative to that of b. A contact is active where phi <= 1e-6 m: a physical length, whatever the size of
-    the bodies, so lengths are in metres here. Impact laws, which take the terms, have no other such number.
+    relative to that of b. A contact is active where phi <= 1e-6 m. This tolerance is a fixed length, whatever
+    the size of the bodies, so lengths must be in metres. Impact laws, which take the terms, use no other
+    length.
 
     Args:
         system: the mechanism (static).
@@ -72,18 +73,18 @@ def _contact_terms(system: System, params: Params, state: State) -> ContactTerms
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
     if system.structure.tree is not None and system.structure.tree.loops:
         raise ValueError(
-            "system: contact_terms knows no closed loops; they are rows of compliant steps alone"
+            "system: contact_terms has no rows for closed loops (equality); only compliant steps support them"
         )
     _check_sizes(system, params, state)
-    found, _ = contacts.place(system, params, *body_frames(system, params, state.q))
-    rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), found)
+    places, _ = contacts.place(system, params, *body_frames(system, params, state.q))
+    rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), places)
     return ContactTerms(
         M=mass_matrix(system, params, state.q),
         J_n=rows[:, 0],
         J_t=rows[:, 1:],
-        phi=found.phi,
-        mu=contacts.friction(system, params, found.phi.dtype),
-        active=found.phi <= CONTACT_TOLERANCE,
+        phi=places.phi,
+        mu=contacts.friction(system, params, places.phi.dtype),
+        active=places.phi <= CONTACT_TOLERANCE,
     )
 
 
@@ -92,7 +93,7 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
 
     With phi the deviation of a joint, the slack of a limit or the gap of a contact, G = (dphi/dq) N(q) and
     phidot = G v, phiddot = G vdot + Gdot v (Drumwright, eqs 29-31). Tangent rows have phi = 0 and the sliding
-    velocity of the material points in contact. All candidate contacts are there, however far away.
+    velocity of the material points in contact. The rows hold all candidate contacts, however large the gap.
 
     Args:
         system: the mechanism (static).
@@ -117,13 +118,15 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
 def nearest_terms(
     system: System, params: Params, state: State, max_contacts: int
 ) -> tuple[ConstraintTerms, Nearest]:
-    """`constraint_terms` with the contacts of least gap alone, in the order of the candidates; and which.
+    """`constraint_terms` with only the `max_contacts` contacts of least gap, and which contacts those are.
 
-    Derivative: as `constraint_terms`, of the contacts that are taken.
+    The selected contacts keep the order of the candidates.
+
+    Derivative: that of `constraint_terms`, with the selection held fixed.
     """
-    terms, taken = _constraint_terms(system, params, state, max_contacts)
-    assert taken is not None
-    return terms, taken
+    terms, nearest = _constraint_terms(system, params, state, max_contacts)
+    assert nearest is not None
+    return terms, nearest
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -133,43 +136,44 @@ def _constraint_terms(
     structure, dtype = system.structure, state.q.dtype
     _check_sizes(system, params, state)
     (G, phi, gdot_v), kind, dry = joint_rows(system, params, state)
-    taken, mu = None, jnp.zeros(0, dtype)
+    nearest, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
-        moving, left_out = _moving_contacts(system, params, state, max_contacts)
+        moving_contacts, left_out = _moving_contacts(system, params, state, max_contacts)
         mu = contacts.friction(system, params, dtype)
         if max_contacts is not None:
-            taken = _nearest(moving.found.phi, max_contacts, left_out)
-            moving, mu = _take(moving, taken.index), mu[taken.index]
-        rows = contacts.rows_of(system, params, state.q, moving.bodies, moving.found)
-        columns = _contact_columns(structure.dim, moving)
+            nearest = _nearest(moving_contacts.places.phi, max_contacts, left_out)
+            moving_contacts, mu = _select(moving_contacts, nearest.index), mu[nearest.index]
+        rows = contacts.rows_of(system, params, state.q, moving_contacts.bodies, moving_contacts.places)
+        columns = _contact_columns(structure.dim, moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi, gdot_v = (jnp.concatenate(pair) for pair in ((phi, columns["phi"]), (gdot_v, columns["gdot_v"])))
         kind += columns["kind"]
-    return ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry), taken
+    return ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry), nearest
 
 
 class _Moving(NamedTuple):
-    """Contacts with their rates: bodies and places, how places move, and the motion of all bodies."""
+    """Contacts with their rates: bodies, places and rates of the places, and the motion of all bodies."""
 
     bodies: tuple[Any, Any]
-    found: Places
-    moved: Places
-    now: FrameMotion
-    rate: FrameMotion
+    places: Places
+    place_rates: Places
+    motion: FrameMotion
+    motion_rate: FrameMotion
 
 
 def _moving_contacts(
     system: System, params: Params, state: State, max_contacts: int | None = None
 ) -> tuple[_Moving, jax.Array]:
-    """All candidates, and whether a pair that touches is left out; their geometry is evaluated once.
+    """All candidate contacts with their rates, and whether a pair that touches is left out.
 
-    Two polytopes that meet mostly make two contacts or more: half of `max_contacts` pairs are enough.
+    The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
+    `max_contacts` pairs are enough.
     """
-    now, rate = contacts.motion_and_rate(system, params, state.q, state.v)
+    motion, motion_rate = contacts.motion_and_rate(system, params, state.q, state.v)
     pairs = None if max_contacts is None else max(1, max_contacts // 2)
     place = functools.partial(contacts.place, system, params, max_pairs=pairs)
-    found, moved, left_out = jax.jvp(place, now[:2], rate[:2], has_aux=True)
-    return _Moving(contacts.bodies_of(system), found, moved, now, rate), left_out
+    places, place_rates, left_out = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
+    return _Moving(contacts.bodies_of(system), places, place_rates, motion, motion_rate), left_out
 
 
 def _nearest(phi: jax.Array, count: int, left_out: jax.Array) -> Nearest:
@@ -180,16 +184,18 @@ def _nearest(phi: jax.Array, count: int, left_out: jax.Array) -> Nearest:
     return Nearest(index=jnp.sort(index), phi=phi, overflow=left_out | (touching > count))
 
 
-def _take(moving: _Moving, index: jax.Array) -> _Moving:
-    """These contacts alone."""
-    first, second = (jnp.asarray(np.array(each, np.int32))[index] for each in moving.bodies)
-    found, moved = jax.tree.map(lambda each: each[index], (moving.found, moving.moved))
-    return moving._replace(bodies=(first, second), found=found, moved=moved)
+def _select(moving_contacts: _Moving, index: jax.Array) -> _Moving:
+    """The contacts that `index` names."""
+    first, second = (jnp.asarray(np.array(leaf, np.int32))[index] for leaf in moving_contacts.bodies)
+    places, place_rates = jax.tree.map(
+        lambda leaf: leaf[index], (moving_contacts.places, moving_contacts.place_rates)
+    )
+    return moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 
-def _contact_columns(dim: int, moving: _Moving) -> dict[str, Any]:
-    """What the rows of contacts have beside G and mu: phi, gdot_v and kind."""
-    gap, drift = moving.found.phi, contacts.slip_rate(*moving)
+def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
+    """The columns phi, gdot_v and kind of the rows of contacts; G and mu come from elsewhere."""
+    gap, drift = moving_contacts.places.phi, contacts.slip_rate(*moving_contacts)
     return {
         "phi": jnp.zeros((*gap.shape, dim), gap.dtype).at[:, 0].set(gap).ravel(),
         "gdot_v": drift.ravel(),
@@ -205,14 +211,14 @@ def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerm
     """
     _check_sizes(system, params, state)
     structure = system.structure
-    moving, _ = _moving_contacts(system, params, state)
-    bodies, found = moving.bodies, moving.found
-    frames = moving.now.position, moving.now.rotation
-    blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, found, *frames), axis=1)
+    moving_contacts, _ = _moving_contacts(system, params, state)
+    bodies, places = moving_contacts.bodies, moving_contacts.places
+    frames = moving_contacts.motion.position, moving_contacts.motion.rotation
+    blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, places, *frames), axis=1)
     return ConstraintTerms(
         G=BodyRows(values=blocks, first=bodies[0], second=bodies[1], count=len(structure.bodies)),
-        mu=contacts.friction(system, params, found.phi.dtype),
-        **_contact_columns(structure.dim, moving),
+        mu=contacts.friction(system, params, places.phi.dtype),
+        **_contact_columns(structure.dim, moving_contacts),
     )
 
 
@@ -228,8 +234,8 @@ def _check_sizes(system: System, params: Params, state: State) -> None:
         ("params.mu", jnp.shape(params.mu), [(), (nc,)]),
         ("params.gravity", jnp.shape(params.gravity), [(structure.dim,)]),
     ]
-    for name, found, allowed in expected:
-        if found not in allowed:
-            wanted = " or ".join(str(each) for each in allowed)
-            raise ValueError(f"{name}: expected shape {wanted}, got {found}")
+    for name, actual_shape, allowed in expected:
+        if actual_shape not in allowed:
+            allowed_text = " or ".join(str(shape) for shape in allowed)
+            raise ValueError(f"{name}: expected shape {allowed_text}, got {actual_shape}")
     geometry.check_constants(structure.dim, structure.shapes, params.constants)

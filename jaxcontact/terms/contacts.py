@@ -1,6 +1,7 @@
-"""Contacts at a state: where they are, how fast they move, their velocity Jacobians.
+"""Contacts at a state: their places, sliding velocities and velocity Jacobians.
 
-Geometry is evaluated once, with its rates where a step asks for them; all else is a product with frames.
+The geometry is evaluated once, together with its rates where a step needs rates. All other quantities are
+products of the places with the frames of the bodies.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from jaxcontact.terms.owners import Bodies, all_move, none_moves, of_bodies, on_
 
 
 class Places(NamedTuple):
-    """Where contacts are, in the world; axis 0 is the contact. As `geometry.Candidates`."""
+    """Points, gaps and normals of contacts in the world, as `geometry.Candidates`; axis 0 is the contact."""
 
     point: jax.Array
     point_b: jax.Array
@@ -29,7 +30,7 @@ class Places(NamedTuple):
 
     @property
     def tangents(self) -> jax.Array:
-        """(nc, dim - 1, dim), which complete the normals to frames."""
+        """Unit tangents (nc, dim - 1, dim); with the normals they are right-handed frames."""
         return jax.vmap(geometry.tangent_frame)(self.normal)
 
     @property
@@ -51,13 +52,15 @@ def place(
     orientations: jax.Array,
     max_pairs: int | None = None,
 ) -> tuple[Places, jax.Array]:
-    """All candidates of bodies in these frames, and whether `max_pairs` left out a pair that touches."""
+    """All candidates of bodies in the given frames, and whether `max_pairs` left out a pair that touches."""
     structure = system.structure
-    found = geometry.candidates(
+    candidates = geometry.candidates(
         structure.dim, structure.bodies, structure.shape_table, structure.pairs,
         positions, orientations, params.constants, max_pairs,
     )  # fmt: skip
-    return Places(found.point, found.point_b, found.phi, found.normal), found.left_out
+    return Places(
+        candidates.point, candidates.point_b, candidates.phi, candidates.normal
+    ), candidates.left_out
 
 
 def motion(system: System, params: Params, q: jax.Array, v: jax.Array) -> FrameMotion:
@@ -75,51 +78,59 @@ def motion(system: System, params: Params, q: jax.Array, v: jax.Array) -> FrameM
 def motion_and_rate(
     system: System, params: Params, q: jax.Array, v: jax.Array
 ) -> tuple[FrameMotion, FrameMotion]:
-    """`motion`, and its rate while v stays as it is."""
+    """`motion`, and its rate of change at constant v."""
     if system.mechanics is not None:
         return system.mechanics.motion(system.structure, q, v, params)
     qdot = position_rate(system, q, v)
     return jax.jvp(lambda x: motion(system, params, x, v), (q,), (qdot,))
 
 
-def slip(bodies: tuple[Bodies, Bodies], found: Places, moving: FrameMotion) -> jax.Array:
+def slip(bodies: tuple[Bodies, Bodies], places: Places, frame_motion: FrameMotion) -> jax.Array:
     """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
-    positions, orientations, drift, turning = moving
+    positions, orientations, velocities, orientation_rates = frame_motion
 
     def velocity(owner: Bodies, points: jax.Array) -> jax.Array:
         if none_moves(owner):
             return jnp.zeros_like(points)
-        turn, rate, at, speed = (of_bodies(x, owner) for x in (orientations, turning, positions, drift))
-        local = geometry.products(jnp.swapaxes(turn, 1, 2), points - at)
-        moved = speed + geometry.products(rate, local)
-        return moved if all_move(owner) else jnp.where(on_bodies(owner)[:, None], moved, 0.0)
+        orientation, orientation_rate, origin, speed = (
+            of_bodies(x, owner) for x in (orientations, orientation_rates, positions, velocities)
+        )
+        local = geometry.products(jnp.swapaxes(orientation, 1, 2), points - origin)
+        point_velocity = speed + geometry.products(orientation_rate, local)
+        return (
+            point_velocity if all_move(owner) else jnp.where(on_bodies(owner)[:, None], point_velocity, 0.0)
+        )
 
-    relative = velocity(bodies[0], found.point) - velocity(bodies[1], found.point_b)
-    return geometry.products(found.axes, relative)
+    relative = velocity(bodies[0], places.point) - velocity(bodies[1], places.point_b)
+    return geometry.products(places.axes, relative)
 
 
 def slip_rate(
-    bodies: tuple[Bodies, Bodies], found: Places, rate: Places, moving: FrameMotion, changing: FrameMotion
+    bodies: tuple[Bodies, Bodies],
+    places: Places,
+    place_rates: Places,
+    frame_motion: FrameMotion,
+    motion_rate: FrameMotion,
 ) -> jax.Array:
-    """The rate (nc, dim) of `slip` while v stays as it is."""
-    return jax.jvp(functools.partial(slip, bodies), (found, moving), (rate, changing))[1]
+    """The rate (nc, dim) of `slip` at constant v."""
+    return jax.jvp(functools.partial(slip, bodies), (places, frame_motion), (place_rates, motion_rate))[1]
 
 
 def rows_of(
-    system: System, params: Params, q: jax.Array, bodies: tuple[Bodies, Bodies], found: Places
+    system: System, params: Params, q: jax.Array, bodies: tuple[Bodies, Bodies], places: Places
 ) -> jax.Array:
     """Velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
     if system.poses is free_poses:
-        return free_bodies.contact_rows(system, bodies, found, *body_frames(system, params, q))
+        return free_bodies.contact_rows(system, bodies, places, *body_frames(system, params, q))
     if system.mechanics is not None:
         relative = sum(
             sign * system.mechanics.point_jacobians(system.structure, q, params, owner, points)
-            for sign, owner, points in zip((1.0, -1.0), bodies, (found.point, found.point_b), strict=True)
+            for sign, owner, points in zip((1.0, -1.0), bodies, (places.point, places.point_b), strict=True)
             if not none_moves(owner)
         )
-        return jnp.einsum("cad,cdv->cav", found.axes, relative)
+        return jnp.einsum("cad,cdv->cav", places.axes, relative)
     basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
-    return jax.vmap(lambda v: slip(bodies, found, motion(system, params, q, v)), out_axes=-1)(basis)
+    return jax.vmap(lambda v: slip(bodies, places, motion(system, params, q, v)), out_axes=-1)(basis)
 
 
 def friction(system: System, params: Params, dtype: Any) -> jax.Array:
@@ -134,5 +145,5 @@ def contact_gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
 
 def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
     """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
-    moving = motion(system, params, q, v)
-    return slip(bodies_of(system), place(system, params, *moving[:2])[0], moving)
+    frame_motion = motion(system, params, q, v)
+    return slip(bodies_of(system), place(system, params, *frame_motion[:2])[0], frame_motion)

@@ -17,36 +17,41 @@ Rows = tuple[jax.Array, jax.Array, jax.Array]  # G (n, nv), phi (n,), Gdot v (n,
 def joint_rows(
     system: System, params: Params, state: State
 ) -> tuple[Rows, tuple[Kind, ...], jax.Array | None]:
-    """All rows but contacts, their kinds, and the most of dry friction; None without any."""
+    """All rows except contacts, their kinds, and the largest dry friction of each dry row or None."""
     structure, tree = system.structure, system.structure.tree
     nb, nl = count_constraints(system, params, state.q)
-    none = _still(jnp.zeros((0, structure.num_velocities), state.q.dtype))
-    loops, slides, others, dry = none, none, none, None
+    no_rows = _still(jnp.zeros((0, structure.num_velocities), state.q.dtype))
+    loop_rows, dry_rows, holonomic, dry = no_rows, no_rows, no_rows, None
     if nb + nl:
-        others = _holonomic_rows(system, params, state)
+        holonomic = _holonomic_rows(system, params, state)
     if tree is not None and tree.closes:
-        loops = _closure_rows(system, params, state)
+        loop_rows = _closure_rows(system, params, state)
     if tree is not None and tree.rubs:
         assert system.mechanics is not None
-        sliding, dry = system.mechanics.dry_friction(structure, params)
-        slides = _still(sliding)
-    parts = [loops, [each[:nb] for each in others], slides, [each[nb:] for each in others]]
-    G, phi, gdot_v = (jnp.concatenate(column) for column in zip(*parts, strict=True))
-    held = (BILATERAL,) * (loops[1].shape[0] + nb) + (DRY,) * slides[1].shape[0]
-    return (G, phi, gdot_v), held + (LIMIT,) * nl, dry
+        sliding_jacobian, dry = system.mechanics.dry_friction(structure, params)
+        dry_rows = _still(sliding_jacobian)
+    row_groups = [
+        loop_rows,
+        [column[:nb] for column in holonomic],
+        dry_rows,
+        [column[nb:] for column in holonomic],
+    ]
+    G, phi, gdot_v = (jnp.concatenate(column) for column in zip(*row_groups, strict=True))
+    kinds = (BILATERAL,) * (loop_rows[1].shape[0] + nb) + (DRY,) * dry_rows[1].shape[0]
+    return (G, phi, gdot_v), kinds + (LIMIT,) * nl, dry
 
 
 def _still(G: jax.Array) -> Rows:
-    """Rows without deviation or drift."""
+    """Rows with the Jacobian G whose deviation and drift are zero."""
     return G, jnp.zeros(G.shape[0], G.dtype), jnp.zeros(G.shape[0], G.dtype)
 
 
 def _closure_rows(system: System, params: Params, state: State) -> Rows:
-    """Rows of loops between bodies; of a tree, whose motion has closed forms."""
+    """Rows of the closed loops between bodies of a tree, whose motion has closed forms."""
     mechanics, structure = system.mechanics, system.structure
     assert mechanics is not None
 
-    def moving(v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
+    def motion_at(v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
         return mechanics.motion(structure, state.q, v, params)
 
     def deviation(positions: jax.Array, orientations: jax.Array) -> jax.Array:
@@ -55,10 +60,10 @@ def _closure_rows(system: System, params: Params, state: State) -> Rows:
     def speed(motion: FrameMotion) -> tuple[jax.Array, jax.Array]:
         return jax.jvp(deviation, motion[:2], motion[2:])
 
-    now, rate = moving(state.v)
-    (phi, _), (_, drift) = jax.jvp(speed, (now,), (rate,))
+    body_motion, body_motion_rate = motion_at(state.v)
+    (phi, _), (_, drift) = jax.jvp(speed, (body_motion,), (body_motion_rate,))
     basis = jnp.eye(structure.num_velocities, dtype=state.q.dtype)
-    return jax.vmap(lambda v: speed(moving(v)[0])[1], out_axes=-1)(basis), phi, drift
+    return jax.vmap(lambda v: speed(motion_at(v)[0])[1], out_axes=-1)(basis), phi, drift
 
 
 def _holonomic_rows(system: System, params: Params, state: State) -> Rows:
@@ -77,13 +82,13 @@ def _holonomic_rows(system: System, params: Params, state: State) -> Rows:
 
 
 def count_constraints(system: System, params: Params, q: jax.Array) -> tuple[int, int]:
-    """Number of joint and of limit rows, found without computing them."""
+    """Number of joint rows and of limit rows, from the shapes that `System.constraints` returns."""
     if system.constraints is None:
         return 0, 0
-    found = jax.eval_shape(functools.partial(system.constraints, system.structure), q, params)
-    shapes = [each.shape for each in found] if isinstance(found, tuple) else []
+    outputs = jax.eval_shape(functools.partial(system.constraints, system.structure), q, params)
+    shapes = [output.shape for output in outputs] if isinstance(outputs, tuple) else []
     if len(shapes) != 2 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(
-            f"system.constraints: expected two vectors (deviations, limits), got shapes {shapes or found}"
+            f"system.constraints: expected two vectors (deviations, limits), got shapes {shapes or outputs}"
         )
     return shapes[0][0], shapes[1][0]

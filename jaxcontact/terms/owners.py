@@ -1,4 +1,4 @@
-"""The bodies that contacts are on: known when a program is traced, or an array where the state decides."""
+"""The bodies of contacts: a static tuple, or an array where the state selects the contacts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Bodies = tuple[int, ...] | jax.Array  # (nc,) body of each contact, WORLD for th
 
 
 def on_bodies(bodies: Bodies) -> Any:
-    """(nc,) bool, False for the world."""
+    """Whether each contact (nc,) is on a body, False for the world."""
     return (bodies if isinstance(bodies, jax.Array) else np.array(bodies, int)) >= 0
 
 
 def all_move(bodies: Bodies) -> bool:
-    """Whether it is known that none of them is the world."""
+    """Whether the bodies are static and none is the world."""
     return not isinstance(bodies, jax.Array) and bool(np.all(on_bodies(bodies)))
 
 
 def of_bodies(array: jax.Array, bodies: Bodies) -> jax.Array:
-    """array[bodies], with anything for the world."""
+    """array[bodies]; the entries for the world are arbitrary."""
     if isinstance(bodies, jax.Array):
         return array[jnp.maximum(bodies, 0)]
     return geometry.rows(array, [max(body, 0) for body in bodies])
 
 
 def none_moves(bodies: Bodies) -> bool:
-    """Whether it is known that all of them are the world."""
+    """Whether the bodies are static and all are the world."""
     return not isinstance(bodies, jax.Array) and not np.any(on_bodies(bodies))

@@ -1,4 +1,4 @@
-"""The records: what a configuration in contact, and what constraints are, as matrices."""
+"""The records that hold contacts and constraints of a mechanism at one configuration, as matrices."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class ContactTerms(Record):
 
 
 class Kind(enum.IntEnum):
-    """What a row of `ConstraintTerms` is; it decides the sign of its force."""
+    """The kind of a row of `ConstraintTerms`, which decides the bounds of its force."""
 
     BILATERAL = 0  # a joint: force of either sign
     LIMIT = 1  # phi >= 0, force >= 0, no friction
     NORMAL = 2  # phi >= 0, force >= 0, followed by the tangents of its contact
     TANGENT = 3  # friction, bounded by mu times the normal force before it
-    DRY = 4  # dry friction of a joint: force of either sign, bounded by a number
+    DRY = 4  # dry friction of a joint: force of either sign, bounded by a constant
 
 
 BILATERAL, LIMIT, NORMAL, TANGENT, DRY = Kind
@@ -53,14 +53,14 @@ class ConstraintTerms(Record):
     phi > 0.
 
     Attributes:
-        G: (nr, nv) velocity Jacobian (dphi/dq) N(q); G v > 0 separates on limits and normals, and is the
-            sliding velocity on dry joints and tangents (there of a relative to b). Steps of long chains of
-            free bodies keep it as `BodyRows`.
+        G: (nr, nv) velocity Jacobian (dphi/dq) N(q). On limits and normals G v > 0 separates; on dry joints
+            and tangents G v is the sliding velocity, at a contact that of a relative to b. For long chains of
+            free bodies a step keeps G as `BodyRows`.
         phi: (nr,) deviation or gap, m or rad; 0 on dry joints and tangents.
         gdot_v: (nr,) the part of d(G v)/dt that does not come from vdot, m/s^2.
         mu: (nc,) friction coefficient of each contact.
         kind: (nr,) the `Kind` of each row (static).
-        dry: (nd,) largest force of dry friction of each row `DRY`, N or N m; None where there is none.
+        dry: (nd,) largest force of dry friction of each row `DRY`, N or N m; None without such rows.
     """
 
     G: Any

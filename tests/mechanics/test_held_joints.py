@@ -223,7 +223,7 @@ def test_what_has_no_rows_for_loops_says_so():
         '<inertial pos="0.2 0 0"', '<geom type="sphere" size="0.05"/><inertial pos="0.2 0 0"'
     )
     model = jc.load_mjcf(ball)
-    with pytest.raises(ValueError, match="contact_terms knows no closed loops"):
+    with pytest.raises(ValueError, match="contact_terms has no rows for closed loops"):
         jc.contact_terms(model.system, model.params, model.state)
     for each in (tied, slider):
         with pytest.raises(ValueError, match="system: variational takes no"):

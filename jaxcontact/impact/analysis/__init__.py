@@ -1,1 +1,1 @@
-"""What can be said about a set of outcomes: coverage, bounds, membership, extremes, symmetry."""
+"""Statements about the set of outcomes of an impact: coverage, bounds, membership, extremes, symmetry."""

@@ -1,4 +1,4 @@
-"""Does a step of an impact have one outcome? Owns the test of Assumption 6 of Halm & Posa."""
+"""A statistical test of Assumption 6 of Halm & Posa: every step of an impact has one outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxcontact.impact.sampling.driver import sample
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
-CELLS = 2**21  # modes times steps looked at together
+CELLS = 2**21  # modes times steps that are evaluated together
 
 
 class StepExample(Record):
@@ -29,11 +29,11 @@ class StepExample(Record):
 
 
 class UniqueSteps(Record):
-    """How many steps have several outcomes, distinct in velocity.
+    """Number and share of the steps that have several outcomes with distinct velocities.
 
     Attributes:
-        num_steps: independent steps looked at.
-        num_several: those with several outcomes.
+        num_steps: number of independent steps that were tested.
+        num_several: number of steps with several outcomes.
         share: num_several / num_steps.
         share_low, share_high: one-sided confidence bounds on the true share (Clopper-Pearson), each at
             `confidence`.
@@ -65,19 +65,19 @@ def unique_steps(
 ) -> UniqueSteps:
     """Test Assumption 6 of Halm & Posa: every solution of a step leads to the same velocity.
 
-    Draws independent impacts, takes of each one step at random among those it made, and counts its outcomes
-    over all contact modes (`routh_step_all`). An example disproves the assumption; without one,
-    `share_high` bounds the share of such steps, and says nothing about velocities that the impact
-    does not meet. Where a step has a continuum of solutions its corners are counted; where
-    normals of contacts depend on one another, a solution that needs all of these contacts is not.
+    The test draws independent impacts, selects one step of each at random, and counts the outcomes of that
+    step over all contact modes (`routh_step_all`). One example disproves the assumption. Without an example,
+    `share_high` bounds the share of steps with several outcomes; it says nothing about velocities that the
+    impact does not reach. If a step has a continuum of solutions, the test counts its corners. If the normals
+    of contacts are linearly dependent, the test does not count a solution that needs all of those contacts.
 
     Args:
         terms: contact terms, of as many contacts as `anitescu_potra_all` takes.
         v: (nv,) velocity before the impact; a contact approaches.
         step, max_steps: as in `sample`.
-        num_samples: impacts, and so steps.
+        num_samples: number of impacts, and so of tested steps.
         seed: of the draws.
-        confidence: in (0, 1).
+        confidence: of the bounds on the share, in (0, 1).
         num_directions: sides of the friction cone in space; no effect in the plane.
 
     Returns:
@@ -91,27 +91,27 @@ def unique_steps(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: expected a number in (0, 1), got {confidence}")
     inputs.check_count("seed + 1", seed + 1)
-    draw, place = jax.random.split(jax.random.key(seed))
+    draw_key, choice_key = jax.random.split(jax.random.key(seed))
     samples = sample(
         terms,
         v,
         step=step,
         max_steps=max_steps,
         num_samples=num_samples,
-        key=draw,
+        key=draw_key,
         keep_path=True,
         num_directions=num_directions,
     )
-    taken = np.asarray(samples.num_solves)
-    if not np.any(taken):
+    num_steps = np.asarray(samples.num_solves)
+    if not np.any(num_steps):
         raise ValueError("v: expected a contact that approaches, got none")
-    number = np.asarray(jax.random.uniform(place, taken.shape))
-    steps = np.minimum((number * taken).astype(np.int32), taken - 1)
+    number = np.asarray(jax.random.uniform(choice_key, num_steps.shape))
+    steps = np.minimum((number * num_steps).astype(np.int32), num_steps - 1)
     assert samples.path is not None
     velocities = np.asarray(samples.path)[np.arange(len(steps)), steps]
     nc = terms.phi.shape[0]
     index = jnp.arange(len(steps), dtype=jnp.uint32)
-    drawn = Iid(key=draw).uniform(index, jnp.asarray(steps * (nc + 1)), nc, velocities.dtype)
+    drawn = Iid(key=draw_key).uniform(index, jnp.asarray(steps * (nc + 1)), nc, velocities.dtype)
     caps = np.asarray(drawn).T * np.broadcast_to(np.asarray(step, velocities.dtype), (nc,))
 
     space, table = tabulate(terms, num_directions)
@@ -119,8 +119,8 @@ def unique_steps(
     size = int(np.clip(CELLS // table.regular.shape[0], 1, 1024))
     for begin in range(0, len(steps), size):
         rows = np.resize(np.arange(begin, min(begin + size, len(steps))), size)
-        found = _count_outcomes(space, table, jnp.asarray(velocities[rows]), jnp.asarray(caps[rows]))
-        counts.append(np.asarray(found)[: len(steps) - begin])
+        num_outcomes = _count_outcomes(space, table, jnp.asarray(velocities[rows]), jnp.asarray(caps[rows]))
+        counts.append(np.asarray(num_outcomes)[: len(steps) - begin])
     count = np.concatenate(counts)
     several = int(np.sum(count > 1))
     return UniqueSteps(
@@ -147,14 +147,14 @@ def _example(
 def _count_outcomes(
     space: ContactSpace, table: contact_modes.ModeMaps, v: jax.Array, caps: jax.Array
 ) -> jax.Array:
-    """How many outcomes each step has: (n,), from v (n, nv) and impulse_max (n, nc)."""
+    """Number of outcomes (n,) of each step, from v (n, nv) and impulse_max (n, nc)."""
     u = contact_modes.apply(space.jacobian.T, v.T)
     cap = jnp.where(space.active[:, None], caps.T / space.scale[:: 1 + space.num_tangents, None], 0.0)
     x = jnp.concatenate([u, cap])
-    speed = jax.vmap(lambda one: mass_norm(space.mass, one))(v)
+    speed = jax.vmap(lambda velocity: mass_norm(space.mass, velocity))(v)
     tolerance = contact_modes.feasibility_tolerance(v.dtype) * speed
     valid = contact_modes.evaluate(table, x) <= tolerance[None]
     score = jnp.sort(jnp.where(valid, contact_modes.apply(table.score, x), jnp.inf), axis=0)
-    # As in the sampler: outcomes whose generic scores lie closer than this are one.
-    new = jnp.isfinite(score[1:]) & (score[1:] - score[:-1] > 100.0 * tolerance[None])
-    return 1 + jnp.sum(new, axis=0, dtype=jnp.int32)
+    # As in the sampler, outcomes with scores that differ by less than this tolerance count as one.
+    distinct = jnp.isfinite(score[1:]) & (score[1:] - score[:-1] > 100.0 * tolerance[None])
+    return 1 + jnp.sum(distinct, axis=0, dtype=jnp.int32)

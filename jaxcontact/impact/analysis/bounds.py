@@ -1,6 +1,6 @@
-"""What can be proved beforehand about a sampled impact: how many steps it takes, how many samples it needs.
+"""Bounds that hold before any sampling: on the number of steps of an impact, and on the number of samples.
 
-Owns the two bounds of Halm & Posa that hold for any draws: Theorem 8 (steps) and Lemma 1 (samples).
+This module owns two bounds of Halm & Posa: Theorem 8 (steps) and Lemma 1 (samples).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from jaxcontact.impact.analysis.pointed_cone import pointed_cone
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.terms import ContactTerms
 
-FEW_MODES = 7**3  # modes whose regions are examined one by one
+FEW_MODES = 7**3  # up to this many modes, a linear program tests whether each region has an interior
 
 
 class StepBound(Record):
-    """How many steps an impact takes at most, except with a small probability.
+    """A bound on the number of steps of an impact, exceeded with a small probability at most.
 
     Attributes:
         num_steps: the bound; inf if there is none.
-        paper: the same from eqs (78), (79) as printed; inf if there is none.
+        paper: the bound with the constants of eqs (78), (79) as printed; inf if there is none.
         reason: why there is no bound, or "".
-        probability: with which an impact takes more steps.
+        probability: largest probability that an impact takes more steps.
     """
 
     num_steps: float = static()
@@ -41,18 +41,20 @@ def step_bound(
 ) -> StepBound:
     """A number of steps that an impact exceeds at most with a given probability (Halm & Posa, Theorem 8).
 
-    Needs a pointed friction cone. The shortest r with r . M^-1 J^T lam >= |lam_n|_1 (eq. (77)) gives, as
-    energy does not grow, sum |lam_n|_1 <= |r|* |v|_M - r . v over the steps, |r|* = sqrt(r^T M^-1 r). Every
-    step that leaves a contact approaching adds at least the smallest of m caps, uniform in (0, step), of
-    mean step / (m + 1), and Hoeffding's inequality bounds the number of steps. This is the proof of
-    Theorem 8 with its constants kept: the printed (78), (79) bound |r|* by |r|_2 / sqrt(sigma), r . v by
-    its size, and round a dimensional speed up to a whole number. It holds for every choice among solutions.
+    The bound needs a pointed friction cone. Take the shortest r with r . M^-1 J^T lam >= |lam_n|_1, eq (77).
+    As energy does not grow, sum |lam_n|_1 <= |r|* |v|_M - r . v over all steps, where
+    |r|* = sqrt(r^T M^-1 r). Every step after which a contact still approaches adds at least the smallest of m
+    caps, which are uniform in (0, step); its mean is step / (m + 1). So Hoeffding's inequality bounds the
+    number of steps. This is the proof of Theorem 8 with sharper constants: the printed (78), (79) bound |r|*
+    by |r|_2 / sqrt(sigma) and r . v by its size, and round a dimensional speed up to a whole number. The
+    bound holds for every choice among solutions.
 
     Args:
         terms: contact terms.
         v: (nv,) velocity before the impact.
-        step: largest normal impulse of a step, N s; of several the smallest counts. Uniform density.
-        probability: in (0, 1).
+        step: largest normal impulse of a step, N s, with a uniform density; of one step per contact the
+            smallest counts.
+        probability: largest probability of more steps, in (0, 1).
 
     Returns:
         StepBound.
@@ -90,8 +92,8 @@ def step_bound(
 
 
 def _shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
-    """R (nv,) of least |r|* = sqrt(r^T M^-1 r) with r . M^-1 f >= 1 for all generators f, and |r|*."""
-    from scipy.linalg import solve_triangular  # here, as its import takes long
+    """The r (nv,) of least |r|* = sqrt(r^T M^-1 r) with r . M^-1 f >= 1 for all generators f, and |r|*."""
+    from scipy.linalg import solve_triangular  # imported here, because the import takes long
     from scipy.optimize import nnls
 
     active = np.asarray(terms.active)
@@ -100,7 +102,7 @@ def _shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
     nt = J_t.shape[1]
     corners = np.arange(16) * (np.pi / 8)
     fan = np.array([[1.0], [-1.0]])
-    if nt == 2:  # a polygon drawn around the disc
+    if nt == 2:  # a polygon circumscribed about the disc
         fan = np.stack([np.cos(corners), np.sin(corners)], axis=1) / np.cos(np.pi / 16)
     f = (J_n[:, None] + np.einsum("i,kt,itv->ikv", mu, fan, J_t)).reshape(-1, L.shape[0])
     g = solve_triangular(L, f.T, lower=True).T
@@ -109,24 +111,24 @@ def _shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
     target = np.zeros(L.shape[0] + 1)
     target[-1] = 1.0
     weights, _ = nnls(np.vstack([(g / unit[:, None]).T, 1.0 / unit]), target)
-    rest = np.vstack([(g / unit[:, None]).T, 1.0 / unit]) @ weights - target
-    y = -rest[:-1] / rest[-1]
-    y = y / np.min(g @ y)  # to the digit
+    residual = np.vstack([(g / unit[:, None]).T, 1.0 / unit]) @ weights - target
+    y = -residual[:-1] / residual[-1]
+    y = y / np.min(g @ y)  # removes the tolerance of nnls
     return L @ y, float(np.linalg.norm(y))
 
 
 class NetBound(Record):
-    """Whether so many samples are an epsilon-net of the reachable velocities, by Lemma 1.
+    """Whether a number of samples is an epsilon-net of the reachable velocities, by Lemma 1.
 
     Attributes:
         applies: False where the lemma's assumptions fail.
-        probability: at least this, that every reachable velocity lies within epsilon of a sample; 0 where
-            the bound does not apply or is vacuous.
-        log10_needed: log10 of the number of samples that would make the probability 0.99; inf where it
+        probability: lower bound on the probability that every reachable velocity lies within epsilon of a
+            sample; 0 where the lemma does not apply or the bound is vacuous.
+        log10_needed: log10 of the number of samples that would make the probability 0.99; inf where the lemma
             does not apply.
         lipschitz: constant of the map from all caps to the velocity, kg^(-1/2) (|dv|_M per N s).
         num_dimensions: of the cube of draws, steps times active contacts.
-        statement: all this in a sentence.
+        statement: the conclusion in one sentence.
     """
 
     applies: bool = static()
@@ -147,7 +149,7 @@ def net_bound(
     tolerance: float,
     num_tested: int = 1024,
 ) -> NetBound:
-    """Lemma 1 of Halm & Posa for a sampled impact: are the samples an epsilon-net of what can be reached?
+    """Lemma 1 of Halm & Posa: are the samples of an impact an epsilon-net of the reachable velocities?
 
     If every step has one outcome (Assumption 6, tested by `unique_steps`), the velocity after N steps is a
     piecewise linear function of the N m caps in [0, step], and independent uniform draws of them are an
@@ -155,9 +157,8 @@ def net_bound(
     the contact modes: a = max |dv'/dv|_M and b = max |dv'/dcap|_M over modes whose region has an
     interior give L = b sqrt(sum_{k<N} a^(2k)), below the L^N of the paper's Theorem 9.
 
-    One contact and one step, where everything is known, obeys the bound. At the models' own settings it asks
-    for more samples than there can be, and it does not apply where steps have several outcomes.
-    `coverage` says what samples do show.
+    The lemma does not apply where steps have several outcomes. At the settings of the ready models it asks
+    for impossibly many samples. `coverage` makes statements from the samples themselves.
 
     Args:
         terms: planar contact terms, nc <= 5.
@@ -166,7 +167,7 @@ def net_bound(
         max_steps: N.
         num_samples: independent samples.
         tolerance: epsilon, kg^(1/2) m/s.
-        num_tested: steps in which Assumption 6 is tested.
+        num_tested: number of steps for the test of Assumption 6.
 
     Returns:
         NetBound.
@@ -197,15 +198,15 @@ def net_bound(
     chance = dense_sampling(constant, float(step), dimensions, num_samples, tolerance)
     log_cells = dimensions * math.log(max(1.0, math.ceil(step * constant * dimensions**0.5 / tolerance)))
     needed = (log_cells + math.log(log_cells + math.log(100.0))) / math.log(10.0)
-    found = f"probability at least {chance:.3g}" if chance > 0 else "nothing: the bound is vacuous"
+    conclusion = f"probability at least {chance:.3g}" if chance > 0 else "nothing: the bound is vacuous"
     return NetBound(
         applies=True,
         probability=chance,
         log10_needed=needed,
         lipschitz=constant,
         num_dimensions=dimensions,
-        statement=f"if no step has several outcomes (none of {tested.num_steps} had), Lemma 1 gives {found}; "
-        f"0.99 needs about 10^{needed:.3g} samples",
+        statement=f"if no step has several outcomes (none of {tested.num_steps} had), Lemma 1 gives "
+        f"{conclusion}; 0.99 needs about 10^{needed:.3g} samples",
     )
 
 
@@ -214,9 +215,9 @@ def dense_sampling(
 ) -> float:
     """Lemma 1 of Halm & Posa: the probability that samples of a Lipschitz image are an epsilon-net of it.
 
-    At least 1 - (1 - Omega)^N / Omega with Omega = ceil(h L sqrt(n) / epsilon)^-n, for N independent uniform
-    points of [0, h]^n: each of 1 / Omega cells of diameter epsilon / L is missed with probability
-    (1 - Omega)^N.
+    The probability is at least 1 - (1 - Omega)^N / Omega with Omega = ceil(h L sqrt(n) / epsilon)^-n, for N
+    independent uniform points of [0, h]^n. N points miss each of the 1 / Omega cells of diameter epsilon / L
+    with probability (1 - Omega)^N.
 
     Args:
         lipschitz: L.
@@ -226,7 +227,7 @@ def dense_sampling(
         tolerance: epsilon.
 
     Returns:
-        The bound, 0 where it is negative and says nothing.
+        The bound, or 0 where the bound is negative and so vacuous.
 
     >>> dense_sampling(1.0, 1.0, 1, 100, 0.1) > 0.999
     True
@@ -244,29 +245,29 @@ def dense_sampling(
 
 
 def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
-    """Largest |dv'/dv|_M and |dv'/dcap|_M over the contact modes that some (v, cap) is in the middle of."""
+    """Largest |dv'/dv|_M and |dv'/dcap|_M over the contact modes whose regions have an interior."""
     from scipy.linalg import cholesky
 
     space, table = tabulate(terms)
-    kept = np.flatnonzero(np.asarray(table.regular))
+    modes = np.flatnonzero(np.asarray(table.regular))
     margin, impulse = np.asarray(table.margin, float), np.asarray(table.impulse, float)
     response, jacobian = np.asarray(space.response, float), np.asarray(space.jacobian, float)
     rows = jacobian.shape[0]
     R = cholesky(np.asarray(terms.M, float), lower=False)
     push = R @ response
     scale = np.asarray(space.scale, float)[:: 1 + space.num_tangents]
-    if len(kept) <= FEW_MODES:
-        kept = np.array([k for k in kept if _has_interior(margin[..., k], jacobian)])
+    if len(modes) <= FEW_MODES:
+        modes = np.array([k for k in modes if _has_interior(margin[..., k], jacobian)])
     per_v = [
         np.linalg.norm(np.eye(len(R)) + push @ impulse[:, :rows, k] @ jacobian @ np.linalg.inv(R), 2)
-        for k in kept
+        for k in modes
     ]
-    per_cap = [np.linalg.norm(push @ impulse[:, rows:, k] / scale[None, :], 2) for k in kept]
+    per_cap = [np.linalg.norm(push @ impulse[:, rows:, k] / scale[None, :], 2) for k in modes]
     return float(max(per_v)), float(max(per_cap))
 
 
 def _has_interior(forms: np.ndarray, jacobian: np.ndarray) -> bool:
-    """Whether some v and cap > 0 satisfy all forms (3m, L) with room to spare."""
+    """Whether some v and cap > 0 satisfy all inequalities `forms` (3m, L) strictly."""
     from scipy.optimize import linprog
 
     rows = jacobian.shape[0]

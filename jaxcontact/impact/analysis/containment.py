@@ -1,4 +1,4 @@
-"""Is a measured velocity among the outcomes of an impact? Owns the comparison of data with a sampled set."""
+"""The comparison of measured velocities with a sampled set of outcomes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jaxcontact.impact.inputs import check_terms
 from jaxcontact.impact.sampling.stream import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
-FLOOR = 1e-9  # smallest tolerance, relative to the speed before; more where the samples' rounding is
-ROUNDING = 16.0
+FLOOR = 1e-9  # smallest tolerance, relative to the speed before the impact
+ROUNDING = 16.0  # smallest tolerance in units of the samples' rounding, if that is larger than `FLOOR`
 
 
 class Containment(Record):
@@ -25,10 +25,10 @@ class Containment(Record):
     Attributes:
         inside: whether `distance` is at most `tolerance`.
         distance: to the nearest sample: |dv|_M in kg^(1/2) m/s with terms, else Euclidean.
-        nearest: index of that sample, an axis-0 index of `samples.v_plus`.
-        tolerance: what each was compared with, in the unit of `distance`.
-        unknown: whether too few samples lie around the nearest one to say how far the set goes on beside it;
-            then `inside` is False and `tolerance` the smallest there is.
+        nearest: index of the nearest sample along axis 0 of `samples.v_plus`.
+        tolerance: the tolerance that `distance` was compared with, in the same unit.
+        unknown: whether too few samples lie around the nearest one to tell how far the set extends there;
+            then `inside` is False and `tolerance` is the smallest possible one.
     """
 
     inside: jax.Array
@@ -45,31 +45,34 @@ def contains(
     terms: ContactTerms | None = None,
     tolerance: float | None = None,
 ) -> Containment:
-    """Whether measured post-impact velocities lie in the sampled set, and how far off they are.
+    """Whether measured post-impact velocities lie in the sampled set, and their distances from it.
 
-    The distance to the nearest sample that did not fail, in |dv|_M = sqrt(dv^T M dv) if `terms` is given.
-    Without it the distance is Euclidean in the generalized velocities, which mixes m/s with rad/s and
-    depends on the choice of coordinates.
+    The distance is that to the nearest sample without a failure: |dv|_M = sqrt(dv^T M dv) if `terms` is
+    given. Without `terms` the distance is Euclidean in the generalized velocities, which mixes m/s with rad/s
+    and depends on the choice of coordinates.
 
-    The default tolerance is the spacing of samples of one family, those after which each contact separates,
-    sticks or slides to the same side (without `terms` all samples are one family): the distance from the one
-    nearest to the measured velocity to its 8th neighbour, at least 1e-9 of the speed before the impact. The
-    velocity is inside if it is so for any family. Where a family has not 8 neighbours there, a gap before
-    them, or no more than 16 samples at different places, nobody knows how far the set goes on: `unknown`,
-    unless the velocity is that of a sample. More samples make a sharper test; extreme outcomes, such as those
-    of single impacts one at a time, may still lie beyond the last sample.
+    The default tolerance is the local spacing of the samples of one family. A family is the set of samples
+    after which every contact does the same: it separates, sticks, or slides to the same side. Without `terms`
+    all samples are one family. The spacing is the distance from the sample nearest to the measured velocity
+    to the 8th neighbour of that sample, and at least 1e-9 of the speed before the impact. A velocity is
+    inside if it is inside for any family.
+
+    The result is `unknown`, unless the velocity equals a sample, where the samples do not show how far the
+    set extends: the nearest sample has fewer than 8 neighbours in its family, or a gap comes before the 8th,
+    or the family has 16 samples or fewer at different places. More samples make a sharper test. Extreme
+    outcomes, such as those of single impacts one at a time, may still lie beyond the last sample.
 
     Args:
         samples: of the impact.
         v_measured: (nv,) or (k, nv) velocities.
         terms: the contact terms that were sampled, for their mass matrix and the families.
-        tolerance: largest distance that counts as inside, in place of the families' own.
+        tolerance: largest distance that counts as inside; it replaces the default tolerance.
 
     Returns:
         Containment.
 
     Raises:
-        TypeError: something else than ImpactSamples, ContactTerms or numbers.
+        TypeError: arguments that are not ImpactSamples, ContactTerms or numbers.
         ValueError: wrong shapes, NaN or inf, a negative tolerance, no sample with status 0.
 
     Derivative: none; a host-level function.
@@ -79,15 +82,17 @@ def contains(
         check_number("tolerance", tolerance, 0.0)
     root = mass_root(terms, v_plus.shape[1])
 
-    # |dv|_M = |R dv| with M = R^T R; relative to the velocity before, so that no digits are lost.
+    # |dv|_M = |R dv| with M = R^T R; relative to the velocity before the impact, so that no digits are lost.
     start = np.asarray(samples.v_minus, float)
-    places = (np.atleast_2d(measured) - start) @ root.T
+    measured_points = (np.atleast_2d(measured) - start) @ root.T
     points = (v_plus[good] - start) @ root.T
     groups = families(terms if tolerance is None else None, start, v_plus[good])
     rounding = ROUNDING * float(jnp.finfo(samples.v_plus.dtype).eps)
-    least = max(FLOOR, rounding) * float(np.linalg.norm(root @ start))
-    matches = [match(good[members], points[members], places, least) for members in groups]
-    # All of them (families, k).
+    smallest_tolerance = max(FLOOR, rounding) * float(np.linalg.norm(root @ start))
+    matches = [
+        match(good[members], points[members], measured_points, smallest_tolerance) for members in groups
+    ]
+    # Each array is (families, k).
     distance, nearest, width, thin = (np.stack(column) for column in zip(*matches, strict=True))
     closest = np.argmin(distance, axis=0)
     if tolerance is None:
@@ -95,25 +100,25 @@ def contains(
     else:
         limit, thin = np.full_like(distance, float(tolerance)), np.zeros_like(thin)
     inside = distance <= limit
-    member = np.any(inside, axis=0)
-    deciding = np.where(member, np.argmin(np.where(inside, distance, np.inf), axis=0), closest)
+    is_inside = np.any(inside, axis=0)
+    deciding = np.where(is_inside, np.argmin(np.where(inside, distance, np.inf), axis=0), closest)
     shape = measured.shape[:-1]
     dtype = samples.v_plus.dtype
 
-    def of(values: np.ndarray, family: np.ndarray, kind: Any) -> jax.Array:
+    def in_family(values: np.ndarray, family: np.ndarray, kind: Any) -> jax.Array:
         return jnp.asarray(np.take_along_axis(values, family[None], axis=0)[0].reshape(shape), kind)
 
     return Containment(
-        inside=jnp.asarray(member.reshape(shape)),
-        distance=of(distance, closest, dtype),
-        nearest=of(nearest, closest, jnp.int32),
-        tolerance=of(limit, deciding, dtype),
-        unknown=of(thin & ~member[None], closest, bool),
+        inside=jnp.asarray(is_inside.reshape(shape)),
+        distance=in_family(distance, closest, dtype),
+        nearest=in_family(nearest, closest, jnp.int32),
+        tolerance=in_family(limit, deciding, dtype),
+        unknown=in_family(thin & ~is_inside[None], closest, bool),
     )
 
 
 def _checked(samples: ImpactSamples, v_measured: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Outcomes (n, nv), the indices of those that did not fail, and measured velocities (nv,) or (k, nv)."""
+    """Outcomes (n, nv), indices of the samples without failure, and measured velocities (nv,) or (k, nv)."""
     check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
     v_plus = np.asarray(samples.v_plus)
     if v_plus.ndim != 2:

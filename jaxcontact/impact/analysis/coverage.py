@@ -1,6 +1,6 @@
-"""How good is a sampled set? What independent draws prove about it, whatever their distribution is.
+"""Confidence bounds on how well a sampled set covers the outcomes, for any distribution of independent draws.
 
-Owns the split-sample statement: one half of the samples is the set, the other half tests it.
+This module owns the split-sample test: one half of the samples is the set, and the other half tests the set.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
 
 SIZES = 10  # sets of 1, 1/2, 1/4, ... of the first half
-LEAST = 8  # samples in the smallest of them
-REACH, PER_DECADE = 1e-6, 10  # default distances: from 1e-6 to 1 of the speed before
+LEAST = 8  # samples in the smallest set
+REACH, PER_DECADE = 1e-6, 10  # default distances: from 1e-6 to 1 of the speed before, ten per decade
 
 
 class Coverage(Record):
     """Bounds on the share of outcomes far from a sampled set; s sets of growing size, k distances.
 
     Attributes:
-        r: (k,) distances, kg^(1/2) m/s (m/s and rad/s mixed, if made without terms).
+        r: (k,) distances, kg^(1/2) m/s; without terms a mixture of m/s and rad/s.
         num_set: (s,) samples in each set; the last is the whole first half.
         share_far: (s, k) share of the test samples farther than r from the set.
         share_bound: (s, k) upper confidence bound on the true share, for each r alone (Clopper-Pearson).
-        uniform_bound: (s, k) the same for all r at once (Dvoretzky-Kiefer-Wolfowitz, Massart's constant).
+        uniform_bound: (s, k) upper confidence bound for all r at once (Dvoretzky-Kiefer-Wolfowitz, Massart's
+            constant).
         shares: (p,) shares of outcomes.
         radius: (s, p) distance beyond which at most that share of outcomes lies, in the unit of r; inf
-            where there are too few test samples to say so.
-        num_test: samples in the second half.
-        num_failed: samples left out for a status bit.
+            where the test samples are too few for a bound.
+        num_test: number of samples in the second half.
+        num_failed: number of samples excluded because of a status bit.
         confidence: of each bound.
     """
 
@@ -61,20 +62,20 @@ def coverage(
     shares: Sequence[float] = (0.1, 0.01, 0.001),
     symmetry: Symmetry | None = None,
 ) -> Coverage:
-    """With what confidence do at most so many outcomes lie farther than r from the sampled set?
+    """Confidence bounds on the share of outcomes that lie farther than r from the sampled set.
 
-    The samples are split: the first half is the set, and each sample of the second half is a trial that
-    succeeds if its nearest neighbour in the set is within r. Given the set, trials are independent, so the
-    number of failures is binomial whatever the distribution is. No smoothness, no uniqueness of steps
-    (Assumption 6 of Halm & Posa) is needed. The statement is about outcomes as the sampler draws them,
-    its measure and its selection, among those without a status bit; rare outcomes may be far. It holds for
-    the set of all samples too, to which every outcome is at least as near.
+    The samples are split. The first half is the set. Each sample of the second half is a trial that succeeds
+    if its nearest neighbour in the set is within r. Given the set, trials are independent, so the number of
+    failures is binomial for any distribution. The bounds need no smoothness and no uniqueness of steps
+    (Assumption 6 of Halm & Posa). They are about outcomes without a status bit as the sampler draws them,
+    with its measure and its selection; rare outcomes may be far. They hold for the set of all samples, too,
+    because every outcome is at least as near to that set.
 
-    A bound of `share_bound` or `radius` holds for its r, share and set alone, chosen before looking at the
-    samples; `uniform_bound` holds for all r of one set, also for an r read off the curve.
+    A bound of `share_bound` or `radius` holds only for an r, share and set chosen before looking at the
+    samples. `uniform_bound` holds for all r of one set at once, also for an r read off the curve.
 
     Args:
-        samples: independent ones, of `sample(..., key=...)`.
+        samples: independent samples, from `sample(..., key=...)`.
         terms: the contact terms that were sampled, for |dv|_M = sqrt(dv^T M dv); without them the
             distance is Euclidean in the generalized velocities, which mixes m/s with rad/s.
         confidence: in (0, 1), of each bound.
@@ -86,8 +87,8 @@ def coverage(
         Coverage.
 
     Raises:
-        ValueError: samples that are not independent; fewer than 16 without failure; a confidence or share
-            outside of (0, 1); distances that are negative or not finite; as `contains` for terms.
+        ValueError: samples that are not independent; fewer than 16 samples without failure; a confidence or
+            share outside (0, 1); distances that are negative or not finite; terms that `contains` refuses.
 
     Derivative: none; a host-level function.
     """
@@ -99,27 +100,33 @@ def coverage(
             '"all" or "lemke"'
         )
     chosen = _levels(confidence, shares)
-    good = np.asarray(samples.status) == 0
-    half = int(np.sum(good)) // 2
+    succeeded = np.asarray(samples.status) == 0
+    half = int(np.sum(succeeded)) // 2
     if half < LEAST:
-        raise ValueError(f"samples: expected at least {2 * LEAST} with status 0, got {int(np.sum(good))}")
-    points, images, speed = _placed(samples, good, half, terms, symmetry)
+        raise ValueError(
+            f"samples: expected at least {2 * LEAST} with status 0, got {int(np.sum(succeeded))}"
+        )
+    points, images, speed = _as_points(samples, succeeded, half, terms, symmetry)
     distances = _distances(r, speed)
     test = points[half:]
     sizes = np.unique([max(LEAST, half >> k) for k in range(SIZES)])
-    near = np.sort(_nested_distances(images, test, sizes), axis=1)
-    far = len(test) - np.stack([np.searchsorted(row, distances, side="right") for row in near])
+    nearest_distances = np.sort(_nested_distances(images, test, sizes), axis=1)
+    num_far = len(test) - np.stack(
+        [np.searchsorted(row, distances, side="right") for row in nearest_distances]
+    )
     band = np.sqrt(np.log(1.0 / (1.0 - confidence)) / (2.0 * len(test)))
     return Coverage(
         r=distances,
         num_set=sizes,
-        share_far=far / len(test),
-        share_bound=binomial_upper(far, len(test), confidence),
-        uniform_bound=np.minimum(far / len(test) + band, 1.0) if confidence >= 0.5 else np.ones(far.shape),
+        share_far=num_far / len(test),
+        share_bound=binomial_upper(num_far, len(test), confidence),
+        uniform_bound=np.minimum(num_far / len(test) + band, 1.0)
+        if confidence >= 0.5
+        else np.ones(num_far.shape),
         shares=chosen,
-        radius=_radius(near, chosen, confidence),
+        radius=_radius(nearest_distances, chosen, confidence),
         num_test=len(test),
-        num_failed=int(np.sum(~good)),
+        num_failed=int(np.sum(~succeeded)),
         confidence=float(confidence),
     )
 
@@ -133,7 +140,7 @@ def _levels(confidence: float, shares: Sequence[float]) -> np.ndarray:
 
 
 def _distances(r: Any, speed: float) -> np.ndarray:
-    """The distances r (k,), by default decades below the speed."""
+    """The distances r (k,), by default from `REACH` to 1 of the speed."""
     count = round(-np.log10(REACH) * PER_DECADE) + 1
     distances = speed * np.geomspace(REACH, 1.0, count) if r is None else np.asarray(r, float)
     if distances.ndim != 1 or not np.all(np.isfinite(distances) & (distances >= 0)):
@@ -141,15 +148,18 @@ def _distances(r: Any, speed: float) -> np.ndarray:
     return distances
 
 
-def _placed(
+def _as_points(
     samples: ImpactSamples,
-    good: np.ndarray,
+    succeeded: np.ndarray,
     half: int,
     terms: ContactTerms | None,
     symmetry: Symmetry | None,
 ) -> tuple[np.ndarray, list[np.ndarray], float]:
-    """Good outcomes as points of Euclidean distance |dv|_M, their first half and its images, the speed."""
-    v_plus, start = np.asarray(samples.v_plus, float)[good], np.asarray(samples.v_minus, float)
+    """Outcomes without failure as points with Euclidean distance |dv|_M, images of the first half, the speed.
+
+    The images are the first half itself and, with a symmetry, its mirror image.
+    """
+    v_plus, start = np.asarray(samples.v_plus, float)[succeeded], np.asarray(samples.v_minus, float)
     root = mass_root(terms, start.size)
     images = [np.eye(start.size)]
     if symmetry is not None:
@@ -163,7 +173,7 @@ def _placed(
 
 def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:
     """Clopper and Pearson's upper confidence bound on a probability, from `failures` of `trials`."""
-    from scipy.special import betaincinv  # here, as its import takes long
+    from scipy.special import betaincinv  # imported here, because the import takes long
 
     k = np.asarray(failures)
     bound = betaincinv(k + 1.0, np.maximum(trials - k, 1), confidence)
@@ -179,14 +189,14 @@ def _nested_distances(images: list[np.ndarray], test: np.ndarray, sizes: np.ndar
     """Distance of each test point to the first sizes[j] points of every image: (s, n)."""
     from scipy.spatial import cKDTree
 
-    near = np.full(len(test), np.inf)
+    nearest_distance = np.full(len(test), np.inf)
     rows, begin = [], 0
     for end in sizes:
         for image in images:
-            # A mean split and a compact tree stay fast where many samples are equal.
+            # A tree with mean splits and compact nodes stays fast where many samples are equal.
             tree = cKDTree(image[begin:end], balanced_tree=False, compact_nodes=True)
-            near = np.minimum(near, tree.query(test)[0])
-        rows.append(near)
+            nearest_distance = np.minimum(nearest_distance, tree.query(test)[0])
+        rows.append(nearest_distance)
         begin = end
     return np.stack(rows)
 
@@ -195,11 +205,12 @@ def _radius(ordered: np.ndarray, shares: np.ndarray, confidence: float) -> np.nd
     """Upper confidence bounds on the 1 - share quantiles, by order statistics: (s, p)."""
     from scipy.special import betainc
 
-    # The i-th smallest of n is below the quantile only if i of them are: at most P(Bin(n, 1 - share) >= i).
+    # The i-th smallest of n is below the quantile only if i samples are, which has at most the probability
+    # P(Bin(n, 1 - share) >= i).
     n = ordered.shape[1]
     i = np.arange(n)
-    place = [
+    index = [
         np.searchsorted(betainc(n - i, i + 1.0, share), confidence) for share in shares
     ]  # the first i with P(Bin(n, 1 - share) <= i) >= confidence, from 0
     padded = np.concatenate([ordered, np.full((len(ordered), 1), np.inf)], axis=1)
-    return padded[:, place]
+    return padded[:, index]

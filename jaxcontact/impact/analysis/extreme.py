@@ -1,4 +1,4 @@
-"""Extreme outcomes by gradient: the sharp ends of the post-impact set, which sampling only approaches."""
+"""Extreme outcomes by gradient ascent: the ends of the post-impact set, which sampling only approaches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jaxcontact.terms import ContactTerms
 
 
 class Extreme(Record):
-    """The outcome found farthest along a direction, and the impulse order that leads to it.
+    """The outcome farthest along a direction that the search reached, and the impulse order that leads to it.
 
     Attributes:
         v_plus: (nv,) the outcome.
@@ -49,16 +49,17 @@ def extreme(
     seed: int = 0,
     selection: str = "all",
 ) -> Extreme:
-    """Push impulse orders so that the outcome goes as far as possible along a direction.
+    """Search for the impulse order whose outcome lies farthest along a direction.
 
-    Maximises direction . v_plus over the caps in [0, step] and choices of `resolve`, by projected
-    gradient ascent from many quasi-random starts in parallel. The objective is piecewise smooth, so this
-    is a local search: what it finds is an outcome, with its impulse order, and not a proof of extremity.
+    The search maximises direction . v_plus over the caps in [0, step] of `resolve`, by projected gradient
+    ascent from many quasi-random starts in parallel; the starts also draw the choices among solutions. The
+    objective is piecewise smooth, so the search is local: its result is an outcome with its impulse order,
+    and no proof that no outcome lies farther.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
-        direction: (nv,) covector, for example a row of J_n: its contact's largest separation speed.
+        direction: (nv,) covector. A row of J_n, for example, maximises the separation speed of its contact.
         step: largest normal impulse of a step, N s.
         max_steps: number of steps N.
         num_starts: starts in parallel.
@@ -95,7 +96,7 @@ def extreme(
     draws = sobol(max_steps * (nc + 1), seed)
     index = jnp.arange(num_starts, dtype=jnp.uint32)
     start = draws.uniform(index, 0, max_steps * (nc + 1), v.dtype).T.reshape(num_starts, max_steps, nc + 1)
-    # Sequences of single impacts are corners of the cube: half of the starts begin next to one.
+    # Sequences of single impacts are corners of the cube of caps, so half of the starts are corners.
     corner = jnp.round(start[..., :nc])
     shares = jnp.where((index % 2 == 0)[:, None, None], start[..., :nc], corner)
     return _climb(terms, v, direction, float(step), shares, start[..., nc], num_iterations, selection)
@@ -120,17 +121,18 @@ def _climb(
 
     def iterate(carry: tuple, fraction: jax.Array) -> tuple[tuple, None]:
         share, best_share, best_value, best_v = carry
-        (found, (v_plus, status)), slope = slopes(share, pick)
-        good = (status == 0) & (found > best_value)
-        best_value = jnp.where(good, found, best_value)
-        best_share = jnp.where(good[:, None, None], share, best_share)
-        best_v = jnp.where(good[:, None], v_plus, best_v)
-        # Steps of a given size, not slope: the slopes of pieces differ by orders of magnitude. Shrinking
-        # geometrically from the best point so far, they settle on the edge of its piece.
+        (outcome_value, (v_plus, status)), slope = slopes(share, pick)
+        improved = (status == 0) & (outcome_value > best_value)
+        best_value = jnp.where(improved, outcome_value, best_value)
+        best_share = jnp.where(improved[:, None, None], share, best_share)
+        best_v = jnp.where(improved[:, None], v_plus, best_v)
+        # The size of a step does not depend on the slope, because slopes of the pieces differ by orders of
+        # magnitude. The steps shrink geometrically from the best point so far, so they settle on the edge of
+        # its piece.
         size = jnp.max(jnp.abs(slope), axis=(1, 2), keepdims=True)
         move = fraction * slope / jnp.where(size > 0, size, 1.0)
-        lost = ~good & (fraction < 0.02) & jnp.isfinite(best_value)
-        base = jnp.where(lost[:, None, None], best_share, share)
+        off_best = ~improved & (fraction < 0.02) & jnp.isfinite(best_value)
+        base = jnp.where(off_best[:, None, None], best_share, share)
         return (jnp.clip(base + move, 0.0, 1.0), best_share, best_value, best_v), None
 
     starts = shares.shape[0]
@@ -140,12 +142,12 @@ def _climb(
     winner = jnp.argmax(best_value)
     caps = step * best_share[winner]
     v_plus, info = routh.resolve_unchecked(terms, v, caps, pick[winner], selection)
-    none = ~jnp.isfinite(best_value[winner])
+    nothing_ended = ~jnp.isfinite(best_value[winner])
     return Extreme(
         v_plus=v_plus,
         value=direction @ v_plus,
         impulse_max=caps,
         pick=pick[winner],
-        status=info.status | jnp.where(none, jnp.uint32(int(Status.UNTERMINATED)), jnp.uint32(0)),
+        status=info.status | jnp.where(nothing_ended, jnp.uint32(int(Status.UNTERMINATED)), jnp.uint32(0)),
         values=best_value,
     )

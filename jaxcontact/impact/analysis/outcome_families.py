@@ -1,4 +1,4 @@
-"""Samples of one impact by the contact mode in which they end, and how far apart members of a family lie."""
+"""Families of samples that end in the same contact mode, and the spacing of the members of a family."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import numpy as np
 
 from jaxcontact.terms import ContactTerms
 
-NEIGHBOURS = 8  # how many other members tell the spacing near one of them
-FEW = 16  # a family of no more members, not all at one place, says nothing of its width
-PROBES = 4096  # members whose distance to the nearest other one gives the usual spacing
-QUANTILE = 0.99
-GAP = 10.0  # a neighbour farther by this factor than the one before, and than usual, is of another part
+NEIGHBOURS = 8  # number of neighbours that determine the spacing near a member
+FEW_MEMBERS = 16  # a family of at most so many members, not all at one place, does not show its width
+PROBES = 4096  # number of members whose distance to their nearest neighbour gives the usual spacing
+QUANTILE = 0.99  # of those distances, which is the usual spacing
+GAP = 10.0  # a neighbour farther by this factor than the one before, and than usual, is beyond a gap
 SEPARATING, STICKING, FORWARD, BACKWARD = range(4)  # what a contact does after the impact
 
 
 class Match(NamedTuple):
-    """The member of a family nearest to each of some points (k,).
+    """The member of a family that is nearest to each of k places.
 
     Attributes:
-        distance: to it.
-        nearest: its number among all samples.
-        width: distance up to which a point beside it counts as a member, that of its last neighbour.
-        thin: whether there are fewer than `NEIGHBOURS` others before a gap, or `FEW` members in all; then
-            `width` is the least one.
+        distance: (k,) from the place to the nearest member.
+        nearest: (k,) number of the nearest member among all samples.
+        width: (k,) distance from the nearest member to its last neighbour; a place within it counts as
+            inside.
+        thin: (k,) whether the nearest member has fewer than `NEIGHBOURS` neighbours before a gap, or the
+            family at most `FEW_MEMBERS` members; then `width` is the smallest width.
     """
 
     distance: np.ndarray
@@ -34,32 +35,41 @@ class Match(NamedTuple):
     thin: np.ndarray
 
 
-def match(numbers: np.ndarray, points: np.ndarray, places: np.ndarray, least: float) -> Match:
-    """The members of a family nearest to some places (k, nv).
+def match(numbers: np.ndarray, points: np.ndarray, places: np.ndarray, smallest_width: float) -> Match:
+    """The members of a family that are nearest to `places`.
 
     Args:
-        numbers: (n,) of the members among all samples.
-        points: (n, nv) of the members.
-        places: (k, nv).
-        least: smallest width, below which two points are one.
+        numbers: (n,) numbers of the members among all samples.
+        points: (n, nv) the members.
+        places: (k, nv) points whose nearest members are sought.
+        smallest_width: distance below which two points count as one.
     """
-    # A mean split and a compact tree stay fast where many samples are equal.
-    from scipy.spatial import cKDTree  # here, as its import takes long
+    # A tree with mean splits and compact nodes stays fast where many samples are equal.
+    from scipy.spatial import cKDTree  # imported here, because the import takes long
 
     tree = cKDTree(points, balanced_tree=False, compact_nodes=True)
-    distance, at = tree.query(places)
-    # Neighbours that there are not are at a distance of inf.
-    others = tree.query(points[at], k=NEIGHBOURS + 1)[0]
+    distance, member = tree.query(places)
+    # cKDTree reports a missing neighbour with the distance inf.
+    neighbour_distances = tree.query(points[member], k=NEIGHBOURS + 1)[0]
     probes = points[:: max(1, len(points) // PROBES)][:PROBES]
     spacing = tree.query(probes, k=[2])[0][:, 0]
-    usual = max(least, float(np.quantile(spacing, QUANTILE, method="lower")) if len(points) > 1 else 0.0)
-    thin = np.any(others[:, 1:] > GAP * np.maximum(others[:, :-1], usual), axis=1)
-    thin |= (len(points) <= FEW) & (others[:, -1] > least)
-    return Match(distance, numbers[at], np.where(thin, least, np.maximum(least, others[:, -1])), thin)
+    usual_spacing = max(
+        smallest_width, float(np.quantile(spacing, QUANTILE, method="lower")) if len(points) > 1 else 0.0
+    )
+    thin = np.any(
+        neighbour_distances[:, 1:] > GAP * np.maximum(neighbour_distances[:, :-1], usual_spacing), axis=1
+    )
+    thin |= (len(points) <= FEW_MEMBERS) & (neighbour_distances[:, -1] > smallest_width)
+    return Match(
+        distance,
+        numbers[member],
+        np.where(thin, smallest_width, np.maximum(smallest_width, neighbour_distances[:, -1])),
+        thin,
+    )
 
 
 def families(terms: ContactTerms | None, v_minus: np.ndarray, v_plus: np.ndarray) -> list[np.ndarray]:
-    """Numbers of the samples of each family; all are one family without terms."""
+    """Numbers of the samples of each family; without terms all samples are one family."""
     if terms is None:
         return [np.arange(len(v_plus))]
     modes = end_modes(terms, v_minus, v_plus)
@@ -68,11 +78,11 @@ def families(terms: ContactTerms | None, v_minus: np.ndarray, v_plus: np.ndarray
 
 
 def end_modes(terms: ContactTerms, v_minus: np.ndarray, v_plus: np.ndarray) -> np.ndarray:
-    """What each contact does after an impact, (n, nc): separating, sticking, sliding forwards or backwards.
+    """Mode (n, nc) of each contact after an impact: separating, sticking, sliding forwards or backwards.
 
-    Without friction a contact that stays closed counts as sticking; one that slides in space slides forwards,
-    for all directions are of one family. Inactive contacts separate. Rates count as zero below the square
-    root of the rounding, relative to |v_minus|_M.
+    A closed contact without friction counts as sticking. A contact that slides in space counts as sliding
+    forwards, because all directions belong to one family. Inactive contacts separate. A rate counts as zero
+    below the square root of the rounding, relative to |v_minus|_M.
     """
     M, J_n, J_t = (np.asarray(a, float) for a in (terms.M, terms.J_n, terms.J_t))
     small = float(jnp.finfo(v_plus.dtype).eps) ** 0.5 * np.sqrt(v_minus @ M @ v_minus)

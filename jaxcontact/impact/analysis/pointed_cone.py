@@ -1,7 +1,7 @@
-"""Is the friction cone pointed, and in which direction does every impulse push?
+"""The test whether the friction cone is pointed, and a direction in which every impulse pushes.
 
-Owns the check, on the host, of the assumption under which a simultaneous impact ends after a finite
-number of partial impulses: contacts that can jam against each other break it.
+If the cone is pointed, a simultaneous impact ends after a finite number of partial impulses. Contacts that
+can jam against each other make the cone not pointed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-# Margins below it are zero: the linear program is solved to 1e-10.
+# Margins below this count as zero, because the linear program is solved to 1e-10.
 _RESOLUTION = 1e-9
 
 
@@ -25,9 +25,9 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
     e_j = g_j / |g_j|, maximise margin over y in the box |y|_inf <= 1 subject to y . e_j >= margin;
     then r = L y / min_j y . g_j.
 
-    Planar contacts have d = -1, +1. The disc of spatial ones is replaced by a regular polygon drawn
-    around it, so r holds for the true cone; a cone within a factor 1/cos(pi / num_directions) in mu
-    of not being pointed may be reported as not pointed.
+    Planar contacts have d = -1, +1. For spatial contacts a regular polygon circumscribed about the disc
+    replaces the disc, so r holds for the true cone. A cone that is pointed, but would not be with mu larger
+    by the factor 1/cos(pi / num_directions), may be reported as not pointed.
 
     Args:
         terms: a `ContactTerms` record or any object with M (nv, nv), J_n (nc, nv), J_t (nc, nt, nv),
@@ -38,11 +38,11 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
         r: (nv,), a covector to generalized velocities: r . M^-1 J^T lam has the unit of lam (N s). NaN if
             the cone is not pointed.
         margin: largest t so that some y in the unit box has y . e_j >= t for all unit generators
-            e_j, in the kinetic-energy metric. Free of units and of the choice of them. It lies
-            between s and sqrt(nv) s, where s is the sine of the angle between the boundary of the best
-            halfspace and the nearest generator (the box belongs to the coordinates of L, so margin,
-            unlike s and unlike its sign, varies with the order of the coordinates). 0.0 if not
-            pointed; a margin below 1e-9 cannot be told from 0 and counts as 0.
+            e_j, in the kinetic-energy metric. It has no unit and does not depend on the choice of units. It
+            lies between s and sqrt(nv) s, where s is the sine of the angle between the boundary of the best
+            halfspace and the nearest generator. The box belongs to the coordinates of L, so the margin
+            depends on the order of the coordinates, but s and the sign of the margin do not. 0.0 if not
+            pointed; a margin below 1e-9 counts as 0.
 
     Raises:
         ValueError: no active contact; wrong shapes; negative or not finite input; M not symmetric
@@ -56,7 +56,7 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
     directions = _friction_directions(J_t.shape[1], num_directions)
     friction = np.einsum("i,kt,itv->ikv", mu, directions, J_t)
     generators = (J_n[:, None, :] + friction).reshape(-1, M.shape[0])
-    # Kinetic-energy coordinates: lengths and angles among translations and rotations mean something.
+    # In kinetic-energy coordinates lengths and angles between translations and rotations have a meaning.
     try:
         L = np.linalg.cholesky(M)
     except np.linalg.LinAlgError as error:
@@ -64,21 +64,21 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
     g = np.linalg.solve(L, generators.T).T
     size = np.linalg.norm(g, axis=1)
     normal_size = np.linalg.norm(np.linalg.solve(L, J_n.T), axis=0)
-    parts = np.repeat(normal_size, len(directions))
-    parts = parts + np.linalg.norm(np.linalg.solve(L, friction.reshape(g.shape).T), axis=0)
-    nothing = np.full(M.shape[0], np.nan), 0.0
-    if np.any(size <= _RESOLUTION * parts):
-        return nothing  # an impulse that moves nothing: no r can satisfy (77)
+    scale = np.repeat(normal_size, len(directions))
+    scale = scale + np.linalg.norm(np.linalg.solve(L, friction.reshape(g.shape).T), axis=0)
+    not_pointed = np.full(M.shape[0], np.nan), 0.0
+    if np.any(size <= _RESOLUTION * scale):
+        return not_pointed  # an impulse moves nothing, so no r can satisfy (77)
     y = _deepest(g / size[:, None])
     margin = float(np.min(g @ y / size))
     if not margin > _RESOLUTION:
-        return nothing
+        return not_pointed
     return L @ y / np.min(g @ y), margin
 
 
 def _deepest(units: np.ndarray) -> np.ndarray:
     """The y in the unit box that maximises min_j y . units_j."""
-    from scipy.optimize import linprog  # here, as its import costs more than the package's
+    from scipy.optimize import linprog  # imported here, because the import takes longer than the package's
 
     count, nv = units.shape
     result = linprog(

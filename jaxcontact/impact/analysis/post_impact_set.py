@@ -1,4 +1,4 @@
-"""Approximating the whole set of post-impact velocities (Halm & Posa, Algorithm 2)."""
+"""An approximation of the whole set of post-impact velocities (Halm & Posa, Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PostImpactSet(Record):
 
     Attributes:
         v_plus: (n, nv).
-        valid: (n,) bool, False where a contact still approaches even after the closing step, or a
-            status bit other than UNTERMINATED is set.
+        valid: (n,) bool, False where a contact still approaches after the closing step, or a status bit other
+            than UNTERMINATED is set.
         status: (n,) uint32 bits of the samples before the closing step.
         tolerance: epsilon of the approximation, in the units of v.
         closing_impulse: cap on the normal impulses of the closing step, epsilon / (3 psi), N s.
@@ -49,11 +49,12 @@ def approximate_set(
 ) -> PostImpactSet:
     """Approximate the set of post-impact velocities within a tolerance (Halm & Posa, Algorithm 2).
 
-    Draws samples of at most max_steps steps, ends those that still approach with one small step of
-    normal impulses up to epsilon / (3 psi), psi = sigma_max(M^-1 J^T) m (1 + max mu) + 1, and keeps what
-    no longer approaches. Theorem 9: for every epsilon and delta there are a number of samples and of
-    steps that give an epsilon-net with probability 1 - delta. It does not say which; and it rests on
-    Assumption 6 (one solution per step), which the compass gait and RAMone violate.
+    The algorithm draws samples of at most max_steps steps. Where a contact still approaches, one small
+    closing step follows, with normal impulses up to epsilon / (3 psi), psi = sigma_max(M^-1 J^T) m (1 + max
+    mu) + 1. A sample is valid if no contact approaches any more. Theorem 9: for every epsilon and delta some
+    number of samples and steps gives an epsilon-net with probability 1 - delta. The theorem does not tell
+    these numbers, and it needs Assumption 6 (one solution per step), which the compass gait and RAMone
+    violate.
 
     Args:
         tolerance: epsilon > 0, in the units of v; below `step` in Algorithm 2.
@@ -91,13 +92,15 @@ def approximate_set(
         return np.any(active & (velocities @ np.asarray(terms.J_n).T < -slowest), axis=1)
 
     unfinished = np.flatnonzero(approaching(v_plus))
-    one_selection = "lemke" if selection == "lemke" else "all"
-    chunk = 256  # padded, so that one program serves any number of them
+    closing_selection = "lemke" if selection == "lemke" else "all"
+    chunk = 256  # padded, so that one program serves any number of unfinished samples
     for begin in range(0, unfinished.size, chunk):
         rows = unfinished[begin : begin + chunk]
         padded = np.resize(rows, chunk)
         caps = jnp.full((chunk, 1, nc), closing, v_plus.dtype)
-        closed, _, _ = routh.resolve_many(terms, jnp.asarray(v_plus[padded]), caps, one_selection, 8, False)
+        closed, _, _ = routh.resolve_many(
+            terms, jnp.asarray(v_plus[padded]), caps, closing_selection, 8, False
+        )
         v_plus[rows] = np.asarray(closed)[: rows.size]
     failed = np.asarray(samples.status) & ~np.uint32(int(Status.UNTERMINATED)) != 0
     return PostImpactSet(

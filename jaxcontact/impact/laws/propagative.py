@@ -1,7 +1,7 @@
-"""Propagative impacts: simultaneous impact as a sequence of single ones, elastic, plastic and in between.
+"""Propagative impacts: a simultaneous impact as a sequence of single impacts, elastic, plastic or in between.
 
-Owns one outcome in a given order; `orders.py` has all of them. Frictionless, after Seghete & Murphey, *A
-propagative model of simultaneous impact*.
+This module owns the outcome of one given order; `orders.py` has the outcomes of all orders. The law has no
+friction and follows Seghete & Murphey, *A propagative model of simultaneous impact*.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ ORDERS = ("most_violated", "least_violated")
 
 
 class PropagateInfo(Record):
-    """What a propagative law says beside v_plus.
+    """Info that a propagative law returns with v_plus.
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: largest rate of approach left along a unit normal, relative to |v|_M.
+        residual: largest remaining rate of approach along a unit normal, relative to |v|_M.
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s; no friction.
-        energy_ratio: kinetic energy after / before; 1 where there is none.
-        num_solves: single impacts taken.
-        sequence: (max_reflections,) int32 contacts in the order of their impacts, -1 behind the last.
+        energy_ratio: kinetic energy after / before; 1 without energy before.
+        num_solves: number of single impacts.
+        sequence: (max_reflections,) int32 contacts in the order of their impacts, -1 after the last.
     """
 
     status: jax.Array
@@ -52,23 +52,23 @@ def propagate(
     unilateral: bool = True,
     max_reflections: int = 64,
 ) -> tuple[jax.Array, PropagateInfo]:
-    """Resolve an impact as a sequence of single elastic ones, until no contact approaches.
+    """Resolve an impact as a sequence of single elastic impacts, until no contact approaches.
 
-    Seghete & Murphey, eq (14); contacts that already rest take part when a neighbour's impact drives them in.
+    Seghete & Murphey, eq (14); a contact at rest takes part when the impact of a neighbour makes it approach.
     With restitution R, eqs (16) and (17): v_plus = alpha v_elastic + (1 - alpha) v_plastic loses (1 - R^2) of
-    the energy that the plastic outcome loses. The printed alpha = sqrt(1 - R^2) is wrong: with the bilateral
-    plastic outcome alpha = R; with the unilateral one alpha is the root of a quadratic equation.
+    the energy that the plastic outcome loses. The printed alpha = sqrt(1 - R^2) is wrong. With the bilateral
+    plastic outcome alpha = R; with the unilateral plastic outcome alpha is the root of a quadratic equation.
 
     Args:
         terms: contact terms, nc contacts; friction plays no part.
         v: (nv,) velocity before the impact.
-        key: not used; it makes this an impact law.
+        key: not used; every impact law takes a key.
         order: which approaching contact is next: "most_violated" or "least_violated", by the rate along its
-            unit normal, the first at ties; or a cycle of contact indices such as (1, 0).
+            unit normal, the first contact at ties; or a cycle of contact indices such as (1, 0).
         restitution: R in 0..1; 0 is `plastic`, 1 elastic.
         unilateral: which plastic outcome, see `plastic`.
-        max_reflections: largest number of single impacts. Two contacts need at most ceil(pi / (2 gamma)),
-            gamma = asin sqrt((1 + <u_1, u_2>) / 2), half of what Theorem 1 says.
+        max_reflections: largest number of single impacts. Two contacts need at most ceil(pi / (2 gamma)) with
+            gamma = asin sqrt((1 + <u_1, u_2>) / 2), half the number in Theorem 1.
 
     Returns:
         v_plus (nv,) and PropagateInfo.
@@ -77,10 +77,10 @@ def propagate(
         ValueError, TypeError: shapes, dtypes and known bad values; an unknown order, R outside 0..1.
 
     Status: UNTERMINATED where a contact still approaches after max_reflections; NONFINITE, INVALID,
-        PENETRATION as other laws; the bits of `solve_lcp`, for R < 1; INVALID, too, for R outside 0..1.
+        PENETRATION as other laws; for R < 1 the bits of `solve_lcp`; INVALID, too, for R outside 0..1.
 
-    Derivative: by v, terms and restitution, of the sequence taken, which is piecewise constant, and of the
-        contacts that the plastic outcome keeps closed. Forward and reverse.
+    Derivative: by v, terms and restitution, with the sequence of impacts and the contacts that the plastic
+        outcome keeps closed held fixed; both are piecewise constant. Forward and reverse.
     """
     inputs.check(terms, v)
     inputs.check_count("max_reflections", max_reflections)
@@ -88,14 +88,14 @@ def propagate(
         raise ValueError(f"restitution: expected a number in 0..1, got {restitution}")
     checked = check_order(order, terms.phi.shape[0])
     rule, cycle = (checked, None) if isinstance(checked, str) else (None, jnp.asarray(checked, jnp.int32))
-    # Elastic impacts, which are most, need no plastic outcome.
+    # An elastic impact needs no plastic outcome.
     R = None if inputs.is_concrete(restitution) and float(restitution) == 1.0 else restitution
     R = None if R is None else jnp.asarray(R, v.dtype)
     return _propagate(terms, v, R, cycle, rule, unilateral, int(max_reflections))
 
 
 def check_order(order: Order, nc: int) -> Order:
-    """The order, or ValueError."""
+    """A checked order; raise ValueError for anything but a known rule or a cycle of contacts."""
     if isinstance(order, str):
         if order in ORDERS:
             return order
@@ -118,28 +118,28 @@ def _propagate(
 ) -> tuple[jax.Array, PropagateInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
-    these, speed = normals(terms, v), mass_norm(terms.M, v)
+    unit_normals, speed = normals(terms, v), mass_norm(terms.M, v)
     order = rule if cycle is None else cycle
     assert order is not None
-    impulse, sequence = reflect(these, speed, order, length)
-    left = jnp.where(these.active, these.rate + these.gram @ impulse, 0.0)
-    unfinished = jnp.any(left < -tolerance(v.dtype) * speed)
+    impulse, sequence = reflect(unit_normals, speed, order, length)
+    rate_after = jnp.where(unit_normals.active, unit_normals.rate + unit_normals.gram @ impulse, 0.0)
+    unfinished = jnp.any(rate_after < -tolerance(v.dtype) * speed)
     if restitution is not None:
-        stops, trouble = stop(these, speed, unilateral)
-        alpha = share(these, impulse, stops, jnp.clip(restitution, 0.0, 1.0))
+        stops, stop_status = stop(unit_normals, speed, unilateral)
+        alpha = share(unit_normals, impulse, stops, jnp.clip(restitution, 0.0, 1.0))
         impulse = jnp.where(alpha > 0, alpha * impulse, 0.0) + (1.0 - alpha) * stops
         unfinished &= restitution > 0
-        status |= trouble | flag(~((restitution >= 0) & (restitution <= 1)), Status.INVALID)
+        status |= stop_status | flag(~((restitution >= 0) & (restitution <= 1)), Status.INVALID)
     status |= flag(unfinished, Status.UNTERMINATED)
-    return _outcome(terms, v_in, v, these, impulse, speed, status, sequence)
+    return _outcome(terms, v_in, v, unit_normals, impulse, speed, status, sequence)
 
 
 def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tuple[jax.Array, PropagateInfo]:
     """The perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
 
-    `unilateral`: contacts push and may separate, min |v_plus - v|_M over J_n v_plus >= 0. Else eq (11) of
-    Seghete & Murphey, the projection on J_n v_plus = 0 of all contacts that approach or rest: it glues, with
-    pulling impulses wherever <u, v> > 0 and one contact approaches slowly.
+    With `unilateral` contacts push and may separate: min |v_plus - v|_M over J_n v_plus >= 0. Otherwise the
+    outcome is eq (11) of Seghete & Murphey, the projection on J_n v_plus = 0 for all contacts that approach
+    or rest. This projection glues contacts: it pulls wherever <u, v> > 0 and one contact approaches slowly.
 
     Args:
         terms: contact terms, nc contacts; friction plays no part.
@@ -153,7 +153,7 @@ def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tu
 
     Status: as `propagate`.
 
-    Derivative: by v and terms, of the contacts that stay closed.
+    Derivative: by v and terms, with the set of closed contacts held fixed.
     """
     inputs.check(terms, v)
     return _plastic(terms, v, unilateral)
@@ -163,27 +163,27 @@ def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tu
 def _plastic(terms: ContactTerms, v: jax.Array, unilateral: bool) -> tuple[jax.Array, PropagateInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
-    these, speed = normals(terms, v), mass_norm(terms.M, v)
-    impulse, trouble = stop(these, speed, unilateral)
-    none = jnp.full(1, -1, jnp.int32)
-    return _outcome(terms, v_in, v, these, impulse, speed, status | trouble, none)
+    unit_normals, speed = normals(terms, v), mass_norm(terms.M, v)
+    impulse, stop_status = stop(unit_normals, speed, unilateral)
+    no_sequence = jnp.full(1, -1, jnp.int32)
+    return _outcome(terms, v_in, v, unit_normals, impulse, speed, status | stop_status, no_sequence)
 
 
 def _outcome(
-    terms: ContactTerms, v_in: jax.Array, v: jax.Array, these: Normals, impulse: jax.Array,
+    terms: ContactTerms, v_in: jax.Array, v: jax.Array, unit_normals: Normals, impulse: jax.Array,
     speed: jax.Array, status: jax.Array, sequence: jax.Array,
 ) -> tuple[jax.Array, PropagateInfo]:  # fmt: skip
     """v_plus and its info from the impulses along unit normals."""
-    v_plus = v + these.response @ impulse
-    rate = jnp.where(these.active, these.rate + these.gram @ impulse, 0.0)
+    v_plus = v + unit_normals.response @ impulse
+    rate = jnp.where(unit_normals.active, unit_normals.rate + unit_normals.gram @ impulse, 0.0)
     nc, nt, _ = terms.J_t.shape
     info = PropagateInfo(
         status=status,
         residual=jnp.max(jnp.maximum(-rate, 0.0)) / jnp.where(speed > 0, speed, 1.0),
-        impulse=jnp.zeros((nc, 1 + nt), v.dtype).at[:, 0].set(impulse / these.size),
+        impulse=jnp.zeros((nc, 1 + nt), v.dtype).at[:, 0].set(impulse / unit_normals.size),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
         num_solves=jnp.sum(sequence >= 0, dtype=jnp.int32),
         sequence=sequence,
     )
-    bad = (status & jnp.uint32(int(Status.NONFINITE | Status.INVALID | Status.PENETRATION))) != 0
-    return jnp.where(bad, v_in, v_plus), info
+    unusable = (status & jnp.uint32(int(Status.NONFINITE | Status.INVALID | Status.PENETRATION))) != 0
+    return jnp.where(unusable, v_in, v_plus), info

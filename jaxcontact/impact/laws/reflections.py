@@ -1,7 +1,8 @@
 """Impacts as reflections in the metric of the kinetic energy: unit normals, their Gram matrix, one order.
 
-Everything happens in the rates s = U v along the unit normals U of the contacts (<u, u>_g = u M^-1 u = 1) and
-in their impulses x: v_plus = v + M^-1 U^T x, s_plus = s + G x with the Gram matrix G.
+All functions compute with the rates s = U v along the unit normals U of the contacts, where
+<u, u>_g = u M^-1 u = 1, and with the impulses x along U: v_plus = v + M^-1 U^T x and s_plus = s + G x, with
+the Gram matrix G.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Normals(NamedTuple):
         response: M^-1 U^T (nv, nc).
         gram: G (nc, nc); zero for inactive contacts.
         size: (nc,) norm |J_n|_g of each normal, 1 for inactive contacts.
-        rate: s = U v (nc,), square root of energy.
+        rate: s = U v (nc,), in units of the square root of energy.
         active: (nc,) bool.
     """
 
@@ -51,7 +52,7 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
         M: (nv, nv) mass matrix.
         u: (nv,) normal of the contact, a row of J_n; its length does not matter.
 
-    Without a status, what has no reflection gives NaN: u = 0, a mass matrix that is not positive definite.
+    The result is NaN, because there is no status, for u = 0 or a mass matrix that is not positive definite.
 
     Raises:
         TypeError, ValueError: shapes or dtypes that do not fit; outside of jit also NaN, u = 0, a mass matrix
@@ -67,7 +68,7 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
         inputs.check_mass("M", np.asarray(M))
         if not np.all(np.isfinite(u)) or not np.any(u):
             raise ValueError(f"u: expected finite numbers, not all zero, got {np.asarray(u)}")
-    largest = lax.stop_gradient(jnp.max(jnp.abs(u)))  # its length does not matter, but would overflow
+    largest = lax.stop_gradient(jnp.max(jnp.abs(u)))  # the length of u does not matter, but might overflow
     unit = u / jnp.where(largest > 0, largest, jnp.nan)
     response = implicit.solve_spd(M, unit)
     square = unit @ response
@@ -76,10 +77,10 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
 
 
 def normals_gram(terms: ContactTerms) -> jax.Array:
-    """(nc, nc) products <u_i, u_j>_g of the unit normals of the contacts; zero for inactive ones.
+    """Products <u_i, u_j>_g (nc, nc) of the unit normals of the contacts; zero for inactive contacts.
 
-    Seghete & Murphey, eq (5a) and Section V: 0 off the diagonal, or -cos(pi / n), makes the outcome of an
-    elastic impact independent of the order.
+    Seghete & Murphey, eq (5a) and Section V: if every product off the diagonal is 0 or -cos(pi / n), the
+    outcome of an elastic impact does not depend on the order.
 
     Derivative: exact.
     """
@@ -104,39 +105,39 @@ def tolerance(dtype: jnp.dtype) -> float:
 
 
 def reflection(
-    these: Normals, least: jax.Array, order: str | jax.Array
+    unit_normals: Normals, threshold: jax.Array, order: str | jax.Array
 ) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]:
-    """The next single elastic impact: (x, place) -> (x, place, contact), contact -1 where nothing approaches.
+    """A function (x, place) -> (x, place, contact) for the next single elastic impact; contact -1 if none.
 
     Args:
-        least: () or (nc,) rate of approach that counts.
-        order: "most_violated", "least_violated", or a cycle (m,) of contact indices, `place` being where to
-            look next.
+        threshold: () or (nc,) rate of approach above which a contact counts as approaching.
+        order: "most_violated", "least_violated", or a cycle (m,) of contact indices; `place` is where in the
+            cycle the search for the next impact begins.
     """
 
-    def next_one(impulse: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        rate = these.rate + these.gram @ impulse
-        near = these.active & (rate < -least)
+    def next_impact(impulse: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        rate = unit_normals.rate + unit_normals.gram @ impulse
+        approaches = unit_normals.active & (rate < -threshold)
         if isinstance(order, str):
             sign = 1.0 if order == "most_violated" else -1.0
-            k = jnp.argmin(jnp.where(near, sign * rate, jnp.inf)).astype(jnp.int32)
-            needed = jnp.any(near)
+            k = jnp.argmin(jnp.where(approaches, sign * rate, jnp.inf)).astype(jnp.int32)
+            needed = jnp.any(approaches)
         else:
             cycle = order.shape[0]
-            ahead = jnp.where(near[order], (jnp.arange(cycle, dtype=jnp.int32) - place) % cycle, cycle)
-            where = (place + jnp.min(ahead)) % cycle
-            k, needed = order[where], jnp.min(ahead) < cycle
-            place = jnp.where(needed, (where + 1) % cycle, place)
+            ahead = jnp.where(approaches[order], (jnp.arange(cycle, dtype=jnp.int32) - place) % cycle, cycle)
+            position = (place + jnp.min(ahead)) % cycle
+            k, needed = order[position], jnp.min(ahead) < cycle
+            place = jnp.where(needed, (position + 1) % cycle, place)
         impulse = impulse.at[k].add(jnp.where(needed, -2.0 * rate[k], 0.0))
         return impulse, place, jnp.where(needed, k, -1)
 
-    return next_one
+    return next_impact
 
 
 def reflect(
-    these: Normals, speed: jax.Array, order: str | jax.Array, length: int
+    unit_normals: Normals, speed: jax.Array, order: str | jax.Array, length: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Impulses x (nc,) of at most `length` reflections, and their sequence (length,), -1 behind the last.
+    """Impulses x (nc,) of at most `length` reflections, and their sequence (length,), -1 after the last.
 
     Args:
         speed: |v|_M.
@@ -144,82 +145,85 @@ def reflect(
 
     Derivative: of the sequence taken, which is piecewise constant; forward and reverse.
     """
-    next_one = reflection(these, tolerance(these.rate.dtype) * speed, order)
+    next_impact = reflection(unit_normals, tolerance(unit_normals.rate.dtype) * speed, order)
 
-    def one(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        impulse, place, contact = next_one(*carry)
+    def step(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        impulse, place, contact = next_impact(*carry)
         return (impulse, place), contact
 
-    start = (jnp.zeros_like(these.rate), jnp.int32(0))
-    (impulse, _), sequence = lax.scan(one, start, length=length)
+    start = (jnp.zeros_like(unit_normals.rate), jnp.int32(0))
+    (impulse, _), sequence = lax.scan(step, start, length=length)
     return impulse, sequence
 
 
 def reflect_while_any(
-    these: Normals, least: jax.Array, order: str | jax.Array, most: int
+    unit_normals: Normals, threshold: jax.Array, order: str | jax.Array, max_reflections: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """As `reflect`, in a loop that ends with the last reflection, and whether any contact still approaches.
+    """`reflect` as a loop that ends with the last reflection; also whether a contact still approaches.
 
     Args:
-        least: (nc,) rate of approach that counts.
+        threshold: (nc,) rate of approach above which a contact counts as approaching.
 
     Derivative: none in reverse; see `repeat_reflections`.
     """
-    next_one = reflection(these, least, order)
+    next_impact = reflection(unit_normals, threshold, order)
 
-    def going(carry: tuple) -> jax.Array:
+    def unfinished(carry: tuple) -> jax.Array:
         *_, more, count = carry
-        return more & (count < most)
+        return more & (count < max_reflections)
 
-    def one(carry: tuple) -> tuple:
+    def step(carry: tuple) -> tuple:
         impulse, sequence, place, _, count = carry
-        impulse, place, contact = next_one(impulse, place)
+        impulse, place, contact = next_impact(impulse, place)
         return impulse, sequence.at[count].set(contact), place, contact >= 0, count + 1
 
-    none = jnp.full(most, -1, jnp.int32)
-    start = (jnp.zeros_like(these.rate), none, jnp.int32(0), jnp.bool_(True), jnp.int32(0))
-    impulse, sequence, *_ = lax.while_loop(going, one, start)
-    left = these.active & (these.rate + these.gram @ impulse < -least)
-    return impulse, sequence, jnp.any(left)
+    no_contacts = jnp.full(max_reflections, -1, jnp.int32)
+    start = (jnp.zeros_like(unit_normals.rate), no_contacts, jnp.int32(0), jnp.bool_(True), jnp.int32(0))
+    impulse, sequence, *_ = lax.while_loop(unfinished, step, start)
+    still_approaching = unit_normals.active & (unit_normals.rate + unit_normals.gram @ impulse < -threshold)
+    return impulse, sequence, jnp.any(still_approaching)
 
 
-def repeat_reflections(these: Normals, sequence: jax.Array) -> jax.Array:
-    """Impulses x (nc,) of a sequence (k,) of reflections, -1 behind the last one.
+def repeat_reflections(unit_normals: Normals, sequence: jax.Array) -> jax.Array:
+    """Impulses x (nc,) of a sequence (k,) of reflections, -1 after the last.
 
     Derivative: exact, forward and reverse.
     """
 
-    def one(impulse: jax.Array, contact: jax.Array) -> tuple[jax.Array, None]:
-        at = jnp.maximum(contact, 0)
-        rate = these.rate[at] + these.gram[at] @ impulse
-        return impulse.at[at].add(jnp.where(contact >= 0, -2.0 * rate, 0.0)), None
+    def step(impulse: jax.Array, contact: jax.Array) -> tuple[jax.Array, None]:
+        index = jnp.maximum(contact, 0)
+        rate = unit_normals.rate[index] + unit_normals.gram[index] @ impulse
+        return impulse.at[index].add(jnp.where(contact >= 0, -2.0 * rate, 0.0)), None
 
-    return lax.scan(one, jnp.zeros_like(these.rate), sequence)[0]
+    return lax.scan(step, jnp.zeros_like(unit_normals.rate), sequence)[0]
 
 
-def stop(these: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax.Array, jax.Array]:
+def stop(unit_normals: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax.Array, jax.Array]:
     """Impulses x (nc,) of the plastic impact, and status bits; see `plastic`."""
     if unilateral:
-        own = jnp.diag(jnp.where(these.active, 0.0, 1.0))
-        x, info = solve_lcp(these.gram + own, jnp.where(these.active, these.rate, 0.0))
+        inactive_diagonal = jnp.diag(jnp.where(unit_normals.active, 0.0, 1.0))
+        x, info = solve_lcp(
+            unit_normals.gram + inactive_diagonal, jnp.where(unit_normals.active, unit_normals.rate, 0.0)
+        )
         return x, info.status
-    touching = these.active & (these.rate <= tolerance(these.rate.dtype) * speed)
-    both = touching[:, None] & touching[None, :]
+    touching = unit_normals.active & (unit_normals.rate <= tolerance(unit_normals.rate.dtype) * speed)
+    both_touch = touching[:, None] & touching[None, :]
     inverse, _ = small_dense.generalized_inverse(
-        jnp.where(both, these.gram, jnp.diag(jnp.where(touching, 0.0, 1.0)))
+        jnp.where(both_touch, unit_normals.gram, jnp.diag(jnp.where(touching, 0.0, 1.0)))
     )
-    return inverse @ jnp.where(touching, -these.rate, 0.0), jnp.uint32(0)
+    return inverse @ jnp.where(touching, -unit_normals.rate, 0.0), jnp.uint32(0)
 
 
-def share(these: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax.Array) -> jax.Array:
-    """Share alpha of the elastic outcome that loses (1 - R^2) of what the plastic one loses.
+def share(unit_normals: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax.Array) -> jax.Array:
+    """Share alpha of the elastic outcome, such that the mixture has (1 - R^2) times the plastic energy loss.
 
-    alpha = R where <p_p, p_e> = |p_p|^2, eq (18); else the root of (1 - s) alpha^2 + s alpha = R^2 with
-    s = 2 (<p_p, p_e> - |p_p|^2) / (|p_minus|^2 - |p_p|^2). With the unilateral plastic outcome 0 <= s < 1,
-    for <p_p, p_e - p_p> is a sum of rates and impulses >= 0, and so there is one root in 0..1.
+    alpha = R where <p_p, p_e> = |p_p|^2, eq (18). Otherwise alpha is the root of
+    (1 - s) alpha^2 + s alpha = R^2 with s = 2 (<p_p, p_e> - |p_p|^2) / (|p_minus|^2 - |p_p|^2). With the
+    unilateral plastic outcome 0 <= s < 1, because <p_p, p_e - p_p> is a sum of products of rates and
+    impulses >= 0; so there is one root in 0..1.
     """
-    lost = -2.0 * (these.rate @ stops) - stops @ these.gram @ stops
-    apart = (these.rate + these.gram @ stops) @ (bounces - stops)
-    s = jnp.where(lost > 0, 2.0 * apart / jnp.where(lost > 0, lost, 1.0), 0.0)
+    energy_lost = -2.0 * (unit_normals.rate @ stops) - stops @ unit_normals.gram @ stops
+    product = (unit_normals.rate + unit_normals.gram @ stops) @ (bounces - stops)
+    s = jnp.where(energy_lost > 0, 2.0 * product / jnp.where(energy_lost > 0, energy_lost, 1.0), 0.0)
     root = jnp.sqrt(jnp.maximum(s * s + 4.0 * (1.0 - s) * restitution**2, 1e-30))
     return jnp.where(restitution > 0, 2.0 * restitution**2 / (s + root), 0.0)
