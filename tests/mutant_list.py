@@ -61,7 +61,7 @@ MUTANTS = [
     Mutant(
         "check: any combination of gaps will do",
         "stability/check.py",
-        "if not (weights[0] @ rows).equals(found[0].linear) or",
+        "if not (weights[0] @ rows).equals(functions[0].linear) or",
         "if",
         "tests/stability/test_soundness.py::test_one_function_beside_the_energy",
     ),
