@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+LONG_VARIANTS = Path(__file__).parent / "long_variants.txt"
 FLOAT32 = os.environ.get("JAXCONTACT_FLOAT32", "0") == "1"
 
 jax.config.update("jax_enable_x64", not FLOAT32)
@@ -27,7 +28,9 @@ def pytest_ignore_collect(collection_path):
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    _mark_long_variants(config, items)
     if not FLOAT32:
         return
     left_out = [item for item in items if item.get_closest_marker("float32") is None]
@@ -35,6 +38,20 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=left_out)
     for item in items:  # which know that they run in single precision
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
+
+
+def _mark_long_variants(config, items):
+    """Tests named in `long_variants.txt` are slow: a cheaper test of the same idea stays in `make test`."""
+    slow = set(LONG_VARIANTS.read_text().splitlines())
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
+    whole_files = not config.option.keyword and not any("::" in argument for argument in config.args)
+    collected = {item.nodeid for item in items}
+    files = {node.split("::")[0] for node in collected}
+    gone = [node for node in slow - collected if node.split("::")[0] in files]
+    if gone and whole_files and not FLOAT32:
+        raise pytest.UsageError(f"{LONG_VARIANTS.name} names tests that are not there: {sorted(gone)}")
 
 
 @pytest.fixture(scope="module", autouse=True)
