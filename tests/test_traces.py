@@ -180,6 +180,7 @@ CALLS = {
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
         BLOCK.system, n["params"], motion(n), motion(n)
     ),
+    jc.linearize: block(functools.partial(jc.linearize, COMPLIANT), "u", dt=0.01),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
     stability.contact_modes: plain(stability.contact_modes, "biped"),

@@ -56,6 +56,24 @@ def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
     return _by_quaternion(system.structure, q, delta, jnp.add, turned_by)
 
 
+def difference(system: System, q: jax.Array, other: jax.Array) -> jax.Array:
+    """The tangent step (nv,) from q to another configuration (nq,), the inverse of `retract`.
+
+    Rotations are at most pi. Both configurations have quaternions of any length but zero.
+
+    Derivative: exact, any order, for rotations below pi.
+    """
+    structure = system.structure
+    starts = sorted(structure.quaternions)
+    pieces, i = [], 0
+    for start in starts:
+        pieces.append(other[i:start] - q[i:start])
+        back = rotations.quaternion_conjugate(q[start : start + 4])
+        pieces.append(rotations.quaternion_log(rotations.quaternion_product(back, other[start : start + 4])))
+        i = start + 4
+    return jnp.concatenate([*pieces, other[i:] - q[i:]])
+
+
 def _check_tangent(structure: Structure, q: jax.Array, delta: jax.Array) -> None:
     check_array("q", q, (structure.num_positions,))
     check_array("delta", delta, (structure.num_velocities,))

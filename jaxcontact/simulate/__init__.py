@@ -1,6 +1,7 @@
 """Motion in time: steppers with one protocol, and variational integration with impacts at their time."""
 
 from jaxcontact.simulate.compare import momentum_difference as momentum_difference
+from jaxcontact.simulate.linearize import Linearization as Linearization
 from jaxcontact.simulate.stepper import Stepper as Stepper
 from jaxcontact.simulate.stepper import StepperInfo as StepperInfo
 from jaxcontact.simulate.steppers.compliant import Compliant as Compliant

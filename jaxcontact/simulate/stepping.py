@@ -32,6 +32,7 @@ def rollout(
     key: jax.Array | None = None,
     num_steps: int | None = None,
     policy_memory: Any = None,
+    checkpoint_every: int | None = None,
 ) -> Trajectory:
     """Steps of a mechanism under controls or a policy, in one scan.
 
@@ -47,6 +48,8 @@ def rollout(
         key: for the policy, which gets it folded with the number of the step, and for the stepper.
         num_steps: T, with a policy.
         policy_memory: what the policy gets first.
+        checkpoint_every: reverse mode keeps the state after every so many steps, and computes the steps
+            between once more; its memory is least near the square root of T. None keeps all of every step.
 
     Returns:
         Trajectory with T + 1 rows of states and contacts, T of inputs, impulses and info.
@@ -64,7 +67,9 @@ def rollout(
     setup, steps = _set_up(
         "controls", system, params, state, stepper, controls, num_steps, key, policy_memory
     )
-    rows, _ = _steps(system, params, setup, stepper, dt, jnp.int32(0), steps)
+    if checkpoint_every is not None:
+        check_count("checkpoint_every", checkpoint_every)
+    rows, _ = _steps(system, params, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
     return _trajectory(rows, state, stepper.closed(system, params, state))
 
 
@@ -136,7 +141,7 @@ def _set_up(
 ) -> tuple[_Setup, int]:  # fmt: skip
     """The setup of a motion under what its caller calls `name`, and its number of steps."""
     check_mechanism(system, params, state)
-    _check_stepper(stepper)
+    check_stepper(stepper)
     if callable(control):
         policy, inputs = callable_as_pytree(control), None
         check_count("num_steps", num_steps)  # a policy says nothing about how long it goes on
@@ -162,10 +167,11 @@ def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | Non
     return jnp.asarray(control)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 6))
+@functools.partial(jax.jit, static_argnums=(0, 6, 7))
 def _steps(
-    system: System, params: Params, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int
-) -> tuple[Any, Any]:
+    system: System, params: Params, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int,
+    checkpoint_every: int | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """(states, inputs, info) of the steps, and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
@@ -179,8 +185,27 @@ def _steps(
         return (then, memory, policy_memory), (then, u, info)
 
     numbers = first + jnp.arange(num_steps, dtype=jnp.int32)
-    carry, rows = lax.scan(one, setup.carry, (numbers, setup.inputs))
+    carry, rows = _checkpointed_scan(one, setup.carry, (numbers, setup.inputs), num_steps, checkpoint_every)
     return rows, carry
+
+
+def _checkpointed_scan(
+    one: Callable[[Any, Any], Any], carry: Any, rows: Any, length: int, every: int | None
+) -> tuple[Any, Any]:
+    """`lax.scan`, of which reverse mode keeps the carry at the end of every block of `every` rows only."""
+    if every is None:
+        return lax.scan(one, carry, rows)
+    whole = length - length % every
+    blocks = jax.tree.map(lambda x: x[:whole].reshape(-1, every, *x.shape[1:]), rows)
+    rest = jax.tree.map(lambda x: x[whole:], rows)
+
+    @jax.checkpoint
+    def block(carry: Any, some: Any) -> Any:
+        return lax.scan(one, carry, some)
+
+    carry, first = lax.scan(block, carry, blocks)
+    carry, last = block(carry, rest)
+    return carry, jax.tree.map(lambda a, b: jnp.concatenate([a.reshape(-1, *b.shape[1:]), b]), first, last)
 
 
 def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
@@ -189,7 +214,8 @@ def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
     return motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)
 
 
-def _check_stepper(stepper: Any) -> None:
+def check_stepper(stepper: Any) -> None:
+    """Raise TypeError for what is no stepper."""
     for name in ("init", "step", "closed"):
         if not callable(getattr(stepper, name, None)):
             raise TypeError(

@@ -101,6 +101,9 @@ CASES = {
     "simulate.rollout": mechanism(
         jc.simulate.rollout, SLIDING, jnp.zeros((3, 6)), stepper=jc.simulate.Compliant(), dt=0.01
     ),
+    "linearize": mechanism(
+        functools.partial(jc.linearize, jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
+    ),
     "simulate.variational": mechanism(
         jc.simulate.variational, jc.models.rocking_block(), dt=0.01, duration=0.03
     ),

@@ -1,0 +1,85 @@
+"""The derivative of one step of any stepper along tangents: A, B of the motion around a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_array, check_number
+from jaxcontact.mechanics.configuration import difference, retract
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.simulate.stepper import Stepper, StepperInfo
+from jaxcontact.simulate.stepping import check_stepper
+
+
+class Linearization(Record):
+    """A step around a state: x+ = A x + B u + the second order, if asked for.
+
+    x (2 nv,) is a tangent step of q, then the change of v; x+ is that of the state after the step. Positions
+    are in m and rad along the velocities of the mechanism, so a quaternion counts as a rotation vector.
+
+    Attributes:
+        A: (2 nv, 2 nv) derivative by x.
+        B: (2 nv, nu) derivative by u.
+        second: (2 nv, 2 nv + nu, 2 nv + nu) second derivatives by (x, u), or None.
+        state: the state after the step, around which x+ is measured.
+    """
+
+    A: jax.Array
+    B: jax.Array
+    second: jax.Array | None
+    state: State
+
+
+def linearize(
+    stepper: Stepper, system: System, params: Params, state: State, u: jax.Array, dt: Any, *, order: int = 1
+) -> tuple[Linearization, StepperInfo]:
+    """The derivative of one step by state and controls.
+
+    The matrices of a linear-quadratic regulator or of differential dynamic programming. A batch is a `vmap`.
+
+    Args:
+        stepper: the method, such as `Compliant()`, without memory of earlier steps.
+        system: the mechanism (static).
+        params: its numbers.
+        state: the state before the step.
+        u: (nu,) controls.
+        dt: s.
+        order: 1, or 2 for the second derivatives as well; not every stepper has them.
+
+    Returns:
+        Linearization; the `StepperInfo` of the step.
+
+    Raises:
+        TypeError, ValueError: arguments of another kind or shape.
+
+    Status: that of the step.
+
+    Derivative: that of the stepper, one order higher.
+    """
+    check_mechanism(system, params, state)
+    check_stepper(stepper)
+    check_array("u", u, (system.num_controls,))
+    if order not in (1, 2):
+        raise ValueError(f"order: expected 1 or 2, got {order!r}")
+    if not isinstance(dt, jax.Array):
+        check_number("dt", dt)
+    dt = jnp.asarray(dt, state.q.dtype)
+    memory = stepper.init(system, params, state, None)
+    then, _, info = stepper.step(system, params, state, u, memory, dt=dt)
+    nv = system.structure.num_velocities
+
+    def change(x: jax.Array) -> jax.Array:
+        moved = state.replace(q=retract(system, state.q, x[:nv]), v=state.v + x[nv : 2 * nv])
+        after, _, _ = stepper.step(system, params, moved, u + x[2 * nv :], memory, dt=dt)
+        return jnp.concatenate([difference(system, then.q, after.q), after.v - then.v])
+
+    still = jnp.zeros(2 * nv + u.shape[0], state.q.dtype)
+    first: Callable[[jax.Array], jax.Array] = jax.jacfwd(change)
+    both = first(still)
+    second = jax.jacfwd(first)(still) if order == 2 else None
+    return Linearization(A=both[:, : 2 * nv], B=both[:, 2 * nv :], second=second, state=then), info
