@@ -1,11 +1,10 @@
 """Motion over the accumulated normal impulse and time: impacts take a length of s while time stands still.
 
-Owns the continuous model of Halm & Posa, Section 4: the order of its pieces, and the record of a path.
+Owns the continuous model of Halm & Posa, Section 4: which piece follows which.
 """
 
 from __future__ import annotations
 
-import enum
 import functools
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_array, check_count, check_number, check_positive, is_concrete
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import near_zero
@@ -23,67 +21,12 @@ from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
 from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
+from jaxcontact.simulate.augmented.path import AugmentedInfo, AugmentedPath, PieceKind
 from jaxcontact.simulate.augmented.smooth_piece import Smooth, smooth_piece
 from jaxcontact.simulate.variational.contact_state import touching_gap
 from jaxcontact.solvers import contact_modes, ode
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, contact_terms
-
-
-class PieceKind(enum.IntEnum):
-    """What a piece of a path is."""
-
-    UNUSED = -1
-    FREE = 0
-    CONTACT = 1
-    IMPACT = 2
-
-
-class AugmentedPath(Record):
-    """A motion over s in K pieces; nodes have K + 1 rows, the last is the end. Unused pieces have no length.
-
-    Attributes:
-        s: (K + 1,) time plus accumulated normal impulse, in s and N s.
-        t: (K + 1,) s.
-        q: (K + 1, nq).
-        v: (K + 1, nv).
-        lam: (K, nc, 2) impulse (n, t1) by unit of s at the start of each piece. In an impact, where it stays
-            as it is, |lam_n|_1 = 1; else the contact force is lam / t_rate.
-        t_rate: (K,) dt/ds there; 1 - |lam_n|_1.
-        kind: (K,) int32 `PieceKind`.
-        impact: (K,) int32 number of the impact that a piece belongs to, -1 outside.
-        collision: (K,) bool, of the pieces of an impact, whether it began with an approach. False is an
-            impact without a collision.
-    """
-
-    s: jax.Array
-    t: jax.Array
-    q: jax.Array
-    v: jax.Array
-    lam: jax.Array
-    t_rate: jax.Array
-    kind: jax.Array
-    impact: jax.Array
-    collision: jax.Array
-
-
-class AugmentedInfo(Record):
-    """What is to be said of a path.
-
-    Attributes:
-        status: uint32 bits of `Status`.
-        residual: the largest violation of the inequalities of a mode where it was chosen, in parts of the
-            size of accelerations or of impulse rates.
-        num_pieces: int32, pieces in use.
-        num_impacts: int32.
-        num_without_collision: int32, impacts without a collision.
-    """
-
-    status: jax.Array
-    residual: jax.Array
-    num_pieces: jax.Array
-    num_impacts: jax.Array
-    num_without_collision: jax.Array
 
 
 def time_augmented(
@@ -250,11 +193,8 @@ def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedP
 def _bad_numbers(system: System, numbers: _Numbers, state: State) -> jax.Array:
     terms = contact_terms(system, numbers.params, state)
     _, _, status = inputs.prepare(terms, state.v)
-    leaves = [
-        x
-        for x in jax.tree.leaves((numbers.params, state, numbers.length, numbers.rates, numbers.rtol))
-        if jnp.size(x)
-    ]
+    given = (numbers.params, state, numbers.length, numbers.rates, numbers.rtol)
+    leaves = [x for x in jax.tree.leaves(given) if jnp.size(x)]
     finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]).all()
     positive = (numbers.length > 0) & (numbers.longest > 0) & (numbers.rtol > 0)
     if numbers.rates is not None:
