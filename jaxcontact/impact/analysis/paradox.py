@@ -177,7 +177,8 @@ def _solutions(
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """Forces and accelerations (16, nc, 1 + nt) in the frames of the terms as they came."""
     scaled = jnp.einsum("rlk,l->kr", table.impulse[:, :, modes], rate)
-    found = space.scale * scaled, (scaled @ space.delassus.T + rate) / space.scale
+    scale = space.scale[None]
+    found = scale * scaled, (scaled @ space.delassus.T + rate[None]) / scale
     nc, rows = turn.shape[:2]
     told = (jnp.arange(MOST) < count)[:, None, None]
     force, acceleration = (
