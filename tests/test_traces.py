@@ -142,6 +142,7 @@ CALLS = {
     impact.anitescu_potra_all: law(impact.anitescu_potra_all),
     impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
     impact.normals_gram: plain(impact.normals_gram, "terms"),
+    impact.paradox: lambda n: impact.paradox(n["terms"], n["state"].v, n["vector"]),
     impact.plastic: law(impact.plastic),
     impact.propagate: law(impact.propagate, restitution=0.5),
     impact.propagate_all: law(impact.propagate_all, max_outcomes=4, max_reflections=8),
@@ -181,6 +182,7 @@ CALLS = {
         BLOCK.system, n["params"], motion(n), motion(n)
     ),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
+    jc.simulate.time_augmented: block(jc.simulate.time_augmented, length=1.0, max_pieces=4),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
     stability.contact_modes: plain(stability.contact_modes, "biped"),
     stability.impact: lambda n: stability.impact(n["biped"], n["vector"], 0),

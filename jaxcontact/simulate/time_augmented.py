@@ -104,6 +104,8 @@ def time_augmented(
     if is_concrete(params, state):
         inputs.check_values(contact_terms(system, params, state), state.v)
     warn_if_single(state.q.dtype, "`time_augmented`")
+    if rates is None and key is None:
+        rates = jnp.ones(nc, state.q.dtype)
     length, longest, rtol = (jnp.asarray(x, state.q.dtype) for x in (length, longest, rtol))
     return _path(system, int(max_pieces), _Numbers(params, state, length, rates, key, longest, rtol))
 
@@ -279,13 +281,13 @@ class _Lots(NamedTuple):
 
 
 def _lots(numbers: _Numbers, number: jax.Array, carry: _Carry) -> _Lots:
-    rates = jnp.ones_like(carry.rates) if numbers.rates is None else numbers.rates
     if numbers.key is None:
-        return _Lots(None, None, None, rates)
+        return _Lots(None, None, None, carry.rates if numbers.rates is None else numbers.rates)
     of_choice, of_rates = jax.random.split(jax.random.fold_in(numbers.key, number))
-    mode, force, option = jax.random.uniform(of_choice, (3,), rates.dtype)
-    if numbers.rates is None:
-        rates = jax.random.exponential(of_rates, rates.shape, rates.dtype)
+    mode, force, option = jax.random.uniform(of_choice, (3,), carry.s.dtype)
+    rates = numbers.rates
+    if rates is None:
+        rates = jax.random.exponential(of_rates, carry.rates.shape, carry.s.dtype)
     return _Lots(mode, force, option, rates)
 
 
@@ -349,7 +351,7 @@ def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tu
     cut = (codes != contact_modes.SEPARATE) & (u_n > round_off) & carry.in_impact
     stays = (piece.s <= carry.s) & carry.ended
     gone = (piece.event & piece.who & (codes != contact_modes.SEPARATE))[:, None] & (
-        jnp.arange(4) == codes[:, None]
+        jnp.arange(4)[None] == codes[:, None]
     )
     carry = carry._replace(
         state=piece.state,

@@ -127,9 +127,9 @@ def smooth_piece(
         ys = ys.at[-1].set(trial.x1)
         raw, forces = lax.map(lambda row: look(*row), (start.t + shares * c.h, ys))
         ratio = ode.error_ratio(trial, solver)
-        happened = raw < -least
+        happened = raw < -least[None]
         # What starts below zero, by round-off, or comes back to where it was, is no event before it has left.
-        value = raw + jnp.where(raw[0] > least, 0.0, least)
+        value = raw + jnp.where(raw[0] > least, 0.0, least)[None]
         times = (shares * c.h)[:, None]
         back = jnp.where(times > 0, raw / jnp.where(times > 0, times, 1.0), returns[None])
         value = jnp.where(jnp.isnan(returns)[None], value, back)

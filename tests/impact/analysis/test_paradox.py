@@ -15,9 +15,7 @@ def of_state(params, state):
     """The paradox of the rod, with the forces and the drift of its state."""
     terms = jc.contact_terms(rod.SYSTEM, params, state)
     force = -jc.bias(rod.SYSTEM, params, state)
-    _, drift = jax.jvp(
-        lambda q: contact_velocities(rod.SYSTEM, params, q, state.v), (state.q,), (state.v,)
-    )
+    _, drift = jax.jvp(lambda q: contact_velocities(rod.SYSTEM, params, q, state.v), (state.q,), (state.v,))
     return paradox(terms, state.v, force, drift=drift)
 
 
