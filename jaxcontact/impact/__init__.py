@@ -14,6 +14,9 @@ from jaxcontact.impact.analysis.coverage import Coverage as Coverage
 from jaxcontact.impact.analysis.coverage import coverage as coverage
 from jaxcontact.impact.analysis.extreme import Extreme as Extreme
 from jaxcontact.impact.analysis.extreme import extreme as extreme
+from jaxcontact.impact.analysis.paradox import Paradox as Paradox
+from jaxcontact.impact.analysis.paradox import ParadoxInfo as ParadoxInfo
+from jaxcontact.impact.analysis.paradox import paradox as paradox
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone as pointed_cone
 from jaxcontact.impact.analysis.post_impact_set import PostImpactSet as PostImpactSet
 from jaxcontact.impact.analysis.post_impact_set import approximate_set as approximate_set

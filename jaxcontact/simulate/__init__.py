@@ -1,5 +1,8 @@
 """Motion in time: steppers with one protocol, and variational integration with impacts at their time."""
 
+from jaxcontact.simulate.augmented.path import AugmentedInfo as AugmentedInfo
+from jaxcontact.simulate.augmented.path import AugmentedPath as AugmentedPath
+from jaxcontact.simulate.augmented.path import PieceKind as PieceKind
 from jaxcontact.simulate.compare import momentum_difference as momentum_difference
 from jaxcontact.simulate.linearize import Linearization as Linearization
 from jaxcontact.simulate.stepper import Stepper as Stepper
@@ -8,6 +11,7 @@ from jaxcontact.simulate.steppers.compliant import Compliant as Compliant
 from jaxcontact.simulate.steppers.variational import Variational as Variational
 from jaxcontact.simulate.stepping import rollout as rollout
 from jaxcontact.simulate.stepping import run as run
+from jaxcontact.simulate.time_augmented import time_augmented as time_augmented
 from jaxcontact.simulate.trajectory import Impacts as Impacts
 from jaxcontact.simulate.trajectory import Trajectory as Trajectory
 from jaxcontact.simulate.variational.integrator import variational as variational

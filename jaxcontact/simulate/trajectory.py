@@ -24,7 +24,7 @@ class Impacts(Record):
     Attributes:
         t: (k,) s.
         touching: (k, nc) bool, the contacts that were closed.
-        approaching: (k, nc) bool, those of them that approached.
+        approaching: (k, nc) bool, those of them that approached; none in an impact without a collision.
         order: (k, max_reflections) contacts in the order of their single impacts, -1 where there was none.
         impulse: (k, nc) normal impulses, N s.
         v_minus, v_plus: (k, nv) velocities before and after.
@@ -94,6 +94,9 @@ class Trajectory(Record):
             who = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.approaching[i])))
             if bool(impacts.plastic[i]):
                 found.append(f"{when}: contact {who} chatters and is made plastic (ZENO)")
+            elif not who:
+                jammed = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.impulse[i])))
+                found.append(f"{when}: contact {jammed} jams, an impact without a collision")
             elif int(np.sum(np.asarray(impacts.touching[i]))) > 1:
                 found.append(f"{when}: contact {who} strikes while others touch (SIMULTANEOUS)")
         bad = np.asarray(self.status) & int(Status.FAILURES)

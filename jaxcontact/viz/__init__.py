@@ -18,3 +18,7 @@ from jaxcontact.viz.restitution import plot_restitution_sets as plot_restitution
 from jaxcontact.viz.spatial import draw_bodies as draw_bodies
 from jaxcontact.viz.spatial import look as look
 from jaxcontact.viz.stability import plot_stability_chart as plot_stability_chart
+from jaxcontact.viz.time_augmented import plot_paradox as plot_paradox
+from jaxcontact.viz.time_augmented import plot_path as plot_path
+from jaxcontact.viz.time_augmented import plot_phase as plot_phase
+from jaxcontact.viz.time_augmented import plot_snapshots as plot_snapshots

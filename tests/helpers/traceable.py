@@ -107,6 +107,10 @@ CASES = {
     "simulate.variational": mechanism(
         jc.simulate.variational, jc.models.rocking_block(), dt=0.01, duration=0.03
     ),
+    "paradox": (jc.impact.paradox, (PLANE, PLANAR.state.v, jnp.ones(PLANAR.state.v.shape))),
+    "simulate.time_augmented": mechanism(
+        jc.simulate.time_augmented, jc.models.rocking_block(), length=1.0, max_pieces=4
+    ),
     "ess.flow": (
         functools.partial(jc.ess.flow, AFFINE.system, t0=0.0, t1=0.1, eps=1e-3),
         (AFFINE.params, AFFINE.state),

@@ -128,12 +128,27 @@ def _routh_path(
 def _next_mode(
     table: contact_modes.ModeMaps, here: jax.Array, x: jax.Array, near: jax.Array, tolerance: float
 ) -> tuple[jax.Array, jax.Array]:
-    """Number of the mode in which the path goes on, and by how much that violates its inequalities.
+    """Number of the mode in which the path goes on, and by how much that violates its inequalities."""
+    violation = mode_violation(table, here, x, jnp.broadcast_to(near, here.shape))
+    valid = violation <= tolerance
+    mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
+    return mode, violation[mode]
+
+
+def mode_violation(
+    table: contact_modes.ModeMaps, here: jax.Array, x: jax.Array, near: jax.Array
+) -> jax.Array:
+    """By how much (K,) each mode violates its inequalities where the path is; inf where it cannot be.
 
     Contacts away from zero have their mode; at zero the laws hold for the rates of change.
+
+    Args:
+        here: (r,) scaled contact velocities.
+        x: zeros (r,) and the rates (nc,) of normal impulse.
+        near: (r,) velocities below which one counts as zero.
     """
     u_n, u_t = here[0::2], here[1::2]
-    approaches, leaves, slides = u_n < -near, u_n > near, jnp.abs(u_t) > near
+    approaches, leaves, slides = u_n < -near[0::2], u_n > near[0::2], jnp.abs(u_t) > near[1::2]
     codes = table.codes  # (m, K)
     separate, plus, minus = codes == contact_modes.SEPARATE, _slides(codes, 1), _slides(codes, -1)
     allowed = jnp.where(
@@ -143,10 +158,7 @@ def _next_mode(
     allowed &= jnp.where(slides[:, None], sliding, True)
     skip = jnp.stack([approaches | leaves, slides, jnp.zeros_like(slides)], axis=1).reshape(-1)
     violation = contact_modes.evaluate(table, x, skip=skip)
-    violation = jnp.where(jnp.all(allowed, axis=0), violation, jnp.inf)
-    valid = violation <= tolerance
-    mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
-    return mode, violation[mode]
+    return jnp.where(jnp.all(allowed, axis=0), violation, jnp.inf)
 
 
 def _slides(codes: jax.Array, sign: int) -> jax.Array:

@@ -10,22 +10,27 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-UNUSED, WHOLE, EVENT, IMPACT = range(4)
+from jaxcontact.simulate.trajectory import Impacts
+from jaxcontact.simulate.variational.contact_state import Node
+from jaxcontact.simulate.variational.impact_event import Strike
+
+UNUSED, WHOLE, EVENT, IMPACT, JAM = range(5)
 
 
 class Pieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
     A move goes to the end of a time step (WHOLE) or to where a gap closes or a contact lets go (EVENT).
+    A JAM is an impact without a collision.
     """
 
     kind: jax.Array
     step: jax.Array  # number of the time step
     h: jax.Array  # length of a move, s
     w: jax.Array  # (nv,) its mean velocity
-    impulse: jax.Array  # (nc, dim) of closed contacts at its start
+    impulse: jax.Array  # (nc, dim) of closed contacts at its start; of a jam
     second: jax.Array  # (nc, dim) and at its end
-    who: jax.Array  # (nc,) bool: whose event ended a move; what touched in an impact
+    who: jax.Array  # (nc,) bool: whose event ended a move; what took part in an impact
     plastic: jax.Array  # whether an impact was made plastic
     order: jax.Array  # (k,) of single impacts
     closed: jax.Array  # (nc,) bool, contacts that stay closed from its end on
@@ -56,3 +61,22 @@ def kept(pieces: Pieces, count: jax.Array, piece: Pieces) -> tuple[Pieces, jax.A
     if room:
         pieces = jax.tree.map(lambda rows, one: rows.at[at].set(one, mode="drop"), pieces, piece)
     return pieces, count + used.astype(jnp.int32)
+
+
+def recorded(
+    impacts: Impacts, before: Node, after: Node, touching: jax.Array, approaching: jax.Array,
+    soon: jax.Array, hit: Strike,
+) -> Impacts:  # fmt: skip
+    """The impacts with one more."""
+    i = impacts.count
+    return Impacts(
+        t=impacts.t.at[i].set(before.t, mode="drop"),
+        touching=impacts.touching.at[i].set(touching, mode="drop"),
+        approaching=impacts.approaching.at[i].set(approaching, mode="drop"),
+        order=impacts.order.at[i].set(hit.order, mode="drop"),
+        impulse=impacts.impulse.at[i].set(hit.impulse, mode="drop"),
+        v_minus=impacts.v_minus.at[i].set(before.v, mode="drop"),
+        v_plus=impacts.v_plus.at[i].set(after.v, mode="drop"),
+        plastic=impacts.plastic.at[i].set(soon, mode="drop"),
+        count=i + 1,
+    )

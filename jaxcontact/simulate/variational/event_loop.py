@@ -29,9 +29,19 @@ from jaxcontact.simulate.variational.contact_state import (
 )
 from jaxcontact.simulate.variational.discrete_mechanics import Start, onto_closed_contacts, take_step
 from jaxcontact.simulate.variational.energy import impact_gains, move_gains
-from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, WHOLE, Pieces, kept, no_pieces
+from jaxcontact.simulate.variational.event_log import (
+    EVENT,
+    IMPACT,
+    JAM,
+    WHOLE,
+    Pieces,
+    kept,
+    no_pieces,
+    recorded,
+)
 from jaxcontact.simulate.variational.event_search import EventSearch, events, narrowed, whole_step
 from jaxcontact.simulate.variational.impact_event import Strike, strike
+from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE
 
@@ -232,7 +242,7 @@ def _collide(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
         node=after,
         search=whole_step(here.t_end - node.t, near.shape[0]),
         last=jnp.where(striking, node.t, carry.last),
-        impacts=_recorded(impacts, node, after, near, striking, soon, hit),
+        impacts=recorded(impacts, node, after, near, striking, soon, hit),
         status=status | flag(jnp.sum(near) > 1, Status.SIMULTANEOUS),
     )
     piece = here.unused._replace(kind=jnp.int32(IMPACT), who=near, plastic=soon, order=hit.order)
@@ -273,24 +283,6 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
         count=jnp.int32(0),
     )
     return impacts, no_pieces(nv, nc, system.structure.dim, length, dtype)
-
-
-def _recorded(
-    impacts: Impacts, before: Node, after: Node, touching: jax.Array, approaching: jax.Array,
-    soon: jax.Array, hit: Strike,
-) -> Impacts:  # fmt: skip
-    i = impacts.count
-    return Impacts(
-        t=impacts.t.at[i].set(before.t, mode="drop"),
-        touching=impacts.touching.at[i].set(touching, mode="drop"),
-        approaching=impacts.approaching.at[i].set(approaching, mode="drop"),
-        order=impacts.order.at[i].set(hit.order, mode="drop"),
-        impulse=impacts.impulse.at[i].set(hit.impulse, mode="drop"),
-        v_minus=impacts.v_minus.at[i].set(before.v, mode="drop"),
-        v_plus=impacts.v_plus.at[i].set(after.v, mode="drop"),
-        plastic=impacts.plastic.at[i].set(soon, mode="drop"),
-        count=i + 1,
-    )
 
 
 def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
@@ -335,7 +327,36 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     moved = carry._replace(
         node=node, search=search, impulse=impulse, status=status, residual=residual, let_go=let_go
     )
-    return moved, piece
+    return _or_jammed(here, carry, accept & finite, step.impulse, arrived, (moved, piece))
+
+
+def _or_jammed(
+    here: _TimeStep, carry: _StepCarry, accept: jax.Array, impulse: jax.Array, arrived: Node,
+    moved: tuple[_StepCarry, Pieces],
+) -> tuple[_StepCarry, Pieces]:  # fmt: skip
+    """What a move leads to, or in its place the impact without a collision that a step found in its stead."""
+    node, impacts = carry.node, carry.impacts
+    nc = carry.last.shape[0]
+    if nc == 0:
+        return moved
+    asked = accept & jnp.any(stopped(node, arrived, impulse))
+    nothing = node, jnp.zeros_like(impulse), jnp.array(False)
+    # In a batch worlds without one come along; none of their contacts takes part.
+    after, found, jams = lax.cond(asked, lambda: jolt(node, node.closed & asked, impulse), lambda: nothing)
+
+    def jammed() -> tuple[_StepCarry, Pieces]:
+        hit = Strike(after.v, found[:, 0], jnp.full(impacts.order.shape[1], -1, jnp.int32), jnp.uint32(0))
+        gains, several = impact_gains(node, after), jnp.sum(node.closed) > 1
+        none = jnp.zeros(nc, bool)
+        behind = carry._replace(
+            node=after,
+            search=whole_step(here.t_end - node.t, nc),
+            impacts=recorded(impacts, node, after, node.closed, none, jnp.array(False), hit),
+            status=carry.status | flag(gains, Status.ENERGY) | flag(several, Status.SIMULTANEOUS),
+        )
+        return behind, here.unused._replace(kind=jnp.int32(JAM), who=node.closed, impulse=found)
+
+    return lax.cond(jams, jammed, lambda: moved)
 
 
 def _loads(

@@ -52,7 +52,8 @@ def variational(
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch
     (bit ZENO): a chatter that is faster than the steps is cut short, and the contact stays closed until its
     impulse would pull. A step in which a contact that pushes comes to need a pull is shortened to end where
-    it lets go.
+    it lets go. Where sliding contacts jam (Painleve's paradox), an impact without a collision goes on record
+    in place of the step that would hide it: inelastic, with friction, whatever the law.
 
     Args:
         system: the mechanism (static), without `constraints`.

@@ -17,7 +17,7 @@ from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of, loads
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step, step_inverse
-from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, UNUSED, Pieces
+from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, Pieces
 from jaxcontact.simulate.variational.event_loop import (
     ImpactSetting,
     MotionChoice,
@@ -30,6 +30,7 @@ from jaxcontact.simulate.variational.event_loop import (
     run,
     start_of,
 )
+from jaxcontact.simulate.variational.jam import jolt
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -80,17 +81,24 @@ def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recor
             after, hit = impact(setting, node, piece.who, piece.plastic, number, piece.order)
             return after, hit.impulse, jnp.zeros_like(piece.impulse)
 
+        def jolted(_: None) -> tuple[Any, ...]:
+            after, found = jolt(node, piece.who, piece.impulse)[:2]
+            return after, found[:, 0], jnp.zeros_like(piece.impulse)
+
         def move(_: None) -> tuple[Any, ...]:
             controls = None if numbers.controls is None else numbers.controls[piece.step]
             after, pushed = _move(system, params, node, piece, t_end, dt, controls)
             return after, jnp.zeros_like(node.terms.phi), pushed
 
-        branches = (rest, move) if node.terms.phi.shape[0] == 0 else (rest, move, collide)
-        which = jnp.where(piece.kind == UNUSED, 0, jnp.where(piece.kind == IMPACT, 2, 1))
+        branches: tuple[Any, ...] = (
+            (rest, move) if node.terms.phi.shape[0] == 0 else (rest, move, collide, jolted)
+        )
+        strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
+        which = jnp.where(piece.kind == UNUSED, 0, jnp.where(strikes, jnp.where(piece.kind == JAM, 3, 2), 1))
         after, blow, pushed = lax.switch(which, branches, None)
         after = after._replace(closed=piece.closed)
         row = (after.q, after.v, after.t, pushed, node.t, node.v, after.v, blow)
-        return (after, number + (piece.kind == IMPACT)), row
+        return (after, number + strikes), row
 
     _, rows = lax.scan(one, (start, setting.first), pieces)
     room = pieces.kind.shape[0]
@@ -101,7 +109,9 @@ def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recor
         jnp.concatenate([first[None], row[recorded.ends]])
         for first, row in zip((start.q, start.v, start.t), (q, v, t), strict=True)
     )
-    (at,) = jnp.nonzero(pieces.kind == IMPACT, size=known.impacts.t.shape[0], fill_value=room)
+    (at,) = jnp.nonzero(
+        (pieces.kind == IMPACT) | (pieces.kind == JAM), size=known.impacts.t.shape[0], fill_value=room
+    )
     names = ("t", "v_minus", "v_plus", "impulse")
     records = {n: row.at[at].get(mode="fill", fill_value=0) for n, row in zip(names, blows, strict=True)}
     impulse = jnp.zeros_like(known.impulse).at[pieces.step].add(pushed)

@@ -1,0 +1,129 @@
+"""Contact forces of a smooth motion: their values in given modes, and the choice of modes.
+
+Owns the accelerations at a state and the forces that keep the contacts of a piece as they are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes
+from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions
+from jaxcontact.mechanics.configuration import position_rate
+from jaxcontact.mechanics.motion_equations import bias
+from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers.contact_modes import REST_MINUS, REST_PLUS, REST_STICK, SEPARATE
+from jaxcontact.solvers.contact_problem import SEPARATE as FREE
+from jaxcontact.solvers.contact_problem import (
+    SLIDE,
+    STICK,
+    ContactModes,
+    ContactProblem,
+    mode_equations,
+)
+from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
+
+FORCE_TOLERANCE = 0.575  # power of eps: a force below it, in parts of the size of accelerations, is zero
+
+
+class Accelerations(NamedTuple):
+    """What a state accelerates by without contact forces.
+
+    Attributes:
+        terms: the terms there.
+        space: contact space of the closed contacts.
+        free: (nv,) acceleration.
+        rate: (r,) scaled acceleration of the closed contacts.
+        size: () what scaled accelerations are compared with.
+    """
+
+    terms: ContactTerms
+    space: ContactSpace
+    free: jax.Array
+    rate: jax.Array
+    size: jax.Array
+
+
+def accelerations(system: System, params: Params, state: State, closed: jax.Array) -> Accelerations:
+    """M^-1 F and J M^-1 F + (dJ/dt) v at a state."""
+    terms = contact_terms(system, params, state)
+    space = contact_space(terms.replace(active=closed))
+    free = implicit.solve_spd(terms.M, -bias(system, params, state)[:, None])[:, 0]
+    drift = jax.jvp(
+        lambda q: contact_velocities(system, params, q, state.v),
+        (state.q,),
+        (position_rate(system, state.q, state.v),),
+    )[1]
+    drift = space.scale * jnp.where(closed[:, None], drift, 0.0).reshape(-1)
+    return Accelerations(
+        terms, space, free, space.jacobian @ free + drift, acceleration_size(space, free, drift)
+    )
+
+
+def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> jax.Array:
+    """The shortest scaled forces (r,) in these modes: contacts may share a load in many ways."""
+    slip = jnp.where(codes == REST_PLUS, 1.0, -1.0)[:, None].astype(rate.dtype)
+    kind = jnp.where(codes == SEPARATE, FREE, jnp.where(codes == REST_STICK, STICK, SLIDE))
+    uncapped = jnp.zeros_like(space.mu)
+    problem = ContactProblem(
+        delassus=space.delassus, velocity=rate, mu=space.mu, cap=uncapped, mask=space.active
+    )
+    rows, rhs = mode_equations(problem, ContactModes(kind=kind, capped=uncapped > 0, direction=slip))
+    per_length = jax.lax.rsqrt(jnp.sum(rows**2, axis=1))
+    rows, rhs = rows * per_length[:, None], rhs * per_length
+    inverse, _ = small_dense.generalized_inverse(rows @ rows.T)
+    return implicit.refine(rows, rhs, rows.T @ (inverse @ rhs))
+
+
+def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:
+    """(nc, 3) what is not negative of scaled forces: f_n, mu f_n - f_t, mu f_n + f_t."""
+    normal, tangential = force[0::2], force[1::2]
+    ray = jax.lax.rsqrt(1.0 + space.mu**2)
+    limit = space.mu * normal
+    return jnp.stack([normal / ray, (limit - tangential) * ray, (limit + tangential) * ray], axis=1)
+
+
+class Choice(NamedTuple):
+    """How contacts go on: modes (nc,), how many distinct ways there are, and the violation of this one."""
+
+    codes: jax.Array
+    options: jax.Array
+    violation: jax.Array
+
+
+def choose_modes(
+    here: Accelerations, u: jax.Array, near: jax.Array, ended: jax.Array, pick: jax.Array | None
+) -> Choice:
+    """The modes of the closed contacts, at scaled contact velocities u (r,) of which below `near` is zero.
+
+    Args:
+        ended: (nc, 4) bool, modes that end here.
+        pick: in [0, 1), chooses among the distinct solutions; None takes the first.
+    """
+    space, rate, size = here.space, here.rate, here.size
+    u_t = u[1::2]
+    slides = space.active & (jnp.abs(u_t) > near[1::2])
+    table, violation = force_modes(space, rate, slides, u_t > 0, size, friction_directions(1, 2))
+    over = jnp.any(jnp.take_along_axis(ended, table.codes, axis=1), axis=0)
+    violation = jnp.where(over, jnp.inf, violation)
+    valid = violation <= contact_modes.feasibility_tolerance(rate.dtype)
+    score = jnp.sum(table.score * rate[:, None], axis=0)
+    wanted = jnp.zeros((), rate.dtype) if pick is None else pick
+    mode, count = contact_modes.choose(valid, score, wanted, size)
+    mode = jnp.where(count == 0, jnp.argmin(violation), jnp.argmax(valid) if pick is None else mode)
+    codes = table.codes[:, mode]
+    # Of a load that can be shared in many ways a mode has an extreme share; the shortest is better behaved.
+    out = space.delassus @ (table.impulse[:, :, mode] @ rate) + rate
+    noise = contact_modes.feasibility_tolerance(rate.dtype) * size * 100.0
+    rests, sticks = jnp.abs(out[0::2]) <= noise, ~slides & (jnp.abs(out[1::2]) <= noise)
+    direction = jnp.where(jnp.where(slides, u_t, out[1::2]) > 0, REST_PLUS, REST_MINUS)
+    shared = jnp.where(space.active & rests, jnp.where(sticks, REST_STICK, direction), SEPARATE)
+    inside = in_cones(space, forces_in_modes(space, rate, shared)) >= -noise
+    taken = jnp.take_along_axis(ended, shared[:, None], axis=1)
+    fits = jnp.all(inside) & ~jnp.any(taken) & (count > 0)
+    return Choice(jnp.where(fits, shared, codes).astype(jnp.int32), count, violation[mode])

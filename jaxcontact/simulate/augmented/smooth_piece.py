@@ -1,0 +1,280 @@
+"""A smooth piece of a motion: contacts keep their modes while time runs, up to the first event.
+
+Owns the field (q, v, s) over t with dt/ds = 1 / (1 + |lam_n|_1), what ends a mode, and the search for its
+time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.impact.laws.contact_space import contact_space
+from jaxcontact.mechanics.configuration import position_rate
+from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.simulate.augmented.contact_forces import (
+    FORCE_TOLERANCE,
+    Accelerations,
+    accelerations,
+    forces_in_modes,
+    in_cones,
+)
+from jaxcontact.solvers import ode
+from jaxcontact.solvers.contact_modes import REST_PLUS, REST_STICK, SEPARATE
+from jaxcontact.terms import contact_terms
+
+MAX_TRIALS = 80  # steps tried for one piece
+SAMPLES = 4  # points of a step at which events are looked for
+
+
+class Smooth(NamedTuple):
+    """What stays as it is during a piece.
+
+    Attributes:
+        codes: (nc,) modes.
+        state: where it starts.
+        s: where it starts.
+        length: where s ends.
+        base: (nc,) gaps at the start of contacts that touch there, else 0.
+        leaving: (nc,) rates of gaps that are zero at the start and grow, m/s; NaN of the others.
+        near: (r,) scaled velocities that count as zero.
+        longest: longest step, s.
+    """
+
+    codes: jax.Array
+    state: State
+    s: jax.Array
+    length: jax.Array
+    base: jax.Array
+    leaving: jax.Array
+    near: jax.Array
+    longest: jax.Array
+
+
+class Piece(NamedTuple):
+    """A piece and its end.
+
+    Attributes:
+        state, s: its end.
+        force: (nc, dim) contact forces at its start, N.
+        next_step: what to try next, s.
+        event: bool, whether a mode ends; else the step is over.
+        who: (nc,) bool, whose.
+        failed: bool, no step is small enough.
+    """
+
+    state: State
+    s: jax.Array
+    force: jax.Array
+    next_step: jax.Array
+    event: jax.Array
+    who: jax.Array
+    failed: jax.Array
+
+
+class _Trial(NamedTuple):
+    h: jax.Array
+    chosen: jax.Array  # step by its error, before an event cut it
+    y: jax.Array  # end of the last trial
+    tries: jax.Array
+    searching: jax.Array
+    done: jax.Array
+    suspects: jax.Array  # (n,) bool, events that have happened at `high`
+    size: jax.Array  # (n,) of their values
+    low: jax.Array
+    high: jax.Array
+    value_low: jax.Array
+    value_high: jax.Array
+    fell: jax.Array  # whether the last trial of the search was behind the event
+    last: jax.Array  # (n,) values at the end of the last trial
+    force: jax.Array
+
+
+def smooth_piece(
+    system: System, params: Params, smooth: Smooth, step: jax.Array, solver: ode.DormandPrince
+) -> Piece:
+    """One step of Dormand & Prince with the modes as they are, or its part before the first event."""
+    start = smooth.state
+    nq, nv, dtype = start.q.shape[0], start.v.shape[0], start.q.dtype
+    nc = smooth.codes.shape[0]
+    eps = float(jnp.finfo(dtype).eps)
+
+    def state_of(t: jax.Array, y: jax.Array) -> State:
+        return State(q=y[:nq], v=y[nq : nq + nv], t=t)
+
+    def field(t: jax.Array, y: jax.Array) -> jax.Array:
+        state = state_of(t, y)
+        here, force = _forces(system, params, state, smooth.codes)
+        normal = jnp.sum((here.space.scale * force)[0::2])
+        qdot = position_rate(system, state.q, state.v)
+        return jnp.concatenate([qdot, here.free + here.space.response @ force, (1.0 + normal)[None]])
+
+    def look(t: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return _events(system, params, smooth, state_of(t, y), y[-1])
+
+    y0 = jnp.concatenate([start.q, start.v, smooth.s[None]])
+    k0 = field(start.t, y0)
+    shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
+    least = _least(smooth, eps)
+    returns = jnp.full(3 * nc + 1, jnp.nan, dtype).at[: 3 * nc : 3].set(smooth.leaving)
+
+    def attempt(c: _Trial) -> _Trial:
+        trial = ode.step(field, start.t, y0, c.h, k0)
+        ys = jax.vmap(lambda share: ode.interpolate(trial, share))(shares)
+        ys = ys.at[-1].set(trial.x1)
+        raw, forces = lax.map(lambda row: look(*row), (start.t + shares * c.h, ys))
+        ratio = ode.error_ratio(trial, solver)
+        happened = raw < -least[None]
+        # What starts below zero, by round-off, or comes back to where it was, is no event before it has left.
+        value = raw + jnp.where(raw[0] > least, 0.0, least)[None]
+        times = (shares * c.h)[:, None]
+        back = jnp.where(times > 0, raw / jnp.where(times > 0, times, 1.0), returns[None])
+        value = jnp.where(jnp.isnan(returns)[None], value, back)
+        return lax.cond(
+            c.searching,
+            lambda: _narrowed(c, trial.x1, value[-1], eps),
+            lambda: _stepped(c, trial.x1, value, happened, ratio, shares, forces[0]),
+        )
+
+    remaining = smooth.length - smooth.s
+    zero, none = jnp.zeros((), dtype), jnp.zeros(3 * nc + 1, dtype)
+    first = _Trial(
+        h=jnp.minimum(jnp.minimum(step, smooth.longest), remaining), chosen=step, y=y0, tries=jnp.int32(0),
+        searching=jnp.array(False), done=jnp.array(False), suspects=none > 0, size=none + 1.0,
+        low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True), last=none,
+        force=jnp.zeros(2 * nc, dtype),
+    )  # fmt: skip
+    end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
+    worst = jnp.argmin(jnp.where(end.suspects, end.last / end.size, jnp.inf))
+    who = end.searching & (jnp.arange(nc) == worst // 3)
+    over = end.searching & (worst == 3 * nc)
+    state = _settled(system, params, state_of(start.t + end.h, end.y), smooth.codes)
+    return Piece(
+        state=state,
+        s=jnp.where(over | (end.y[-1] >= smooth.length * (1.0 - 8.0 * eps)), smooth.length, end.y[-1]),
+        force=end.force.reshape(nc, 2),
+        next_step=end.chosen,
+        event=end.searching & ~over,
+        who=who,
+        failed=~end.done | ~jnp.all(jnp.isfinite(end.y)),
+    )
+
+
+def _forces(
+    system: System, params: Params, state: State, codes: jax.Array
+) -> tuple[Accelerations, jax.Array]:
+    """Accelerations of the contacts at rest, and their scaled forces (r,)."""
+    here = accelerations(system, params, state, codes != SEPARATE)
+    return here, forces_in_modes(here.space, here.rate, codes)
+
+
+def _events(
+    system: System, params: Params, smooth: Smooth, state: State, s: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """What ends a piece where it falls below zero (3 nc + 1,): three of each contact, then s; forces (r,).
+
+    Of an open contact the gap; of a closed one its force in the cone, and where it slides its velocity. N.
+    """
+    here, force = _forces(system, params, state, smooth.codes)
+    cone = in_cones(here.space, force) / here.size
+    slip = (here.space.jacobian @ state.v)[1::2] / smooth.near[1::2]
+    codes, one = smooth.codes, jnp.ones_like(slip)
+    speed = jnp.where(codes == REST_PLUS, slip, -slip)
+    gap = jnp.stack([here.terms.phi - smooth.base, one, one], axis=1)
+    slide = jnp.stack([cone[:, 0], speed, one], axis=1)
+    closed = jnp.where((codes == REST_STICK)[:, None], cone, slide)
+    values = jnp.where((codes == SEPARATE)[:, None], gap, closed).reshape(-1)
+    return jnp.concatenate([values, (smooth.length - s)[None]]), here.space.scale * force
+
+
+def _least(smooth: Smooth, eps: float) -> jax.Array:
+    """How far below zero (3 nc + 1,) an event has happened."""
+    force = jnp.full_like(smooth.base, eps**FORCE_TOLERANCE)
+    one = jnp.ones_like(force)
+    gap = jnp.stack([512.0 * eps * one, one, one], axis=1)
+    slide = jnp.stack([force, one, one], axis=1)
+    stick = jnp.stack([force] * 3, axis=1)
+    codes = smooth.codes[:, None]
+    least = jnp.where(codes == SEPARATE, gap, jnp.where(codes == REST_STICK, stick, slide))
+    return jnp.concatenate([least.reshape(-1), jnp.zeros(1, force.dtype)])
+
+
+def _stepped(
+    c: _Trial, y: jax.Array, value: jax.Array, happened: jax.Array, ratio: jax.Array, shares: jax.Array,
+    force: jax.Array,
+) -> _Trial:  # fmt: skip
+    """Behind a step: a shorter one if it was wrong, the search if something happened, else done."""
+    good = ratio <= 1.0
+    any_yet = jnp.any(happened, axis=1)
+    at = jnp.argmax(any_yet)
+    crossed = good & jnp.any(any_yet)
+    before = jnp.maximum(at - 1, 0)
+    suspects = happened[at]
+    size = jnp.maximum(jnp.abs(value[at]), jnp.finfo(y.dtype).tiny)
+    low, high = shares[before] * c.h, shares[at] * c.h
+    value_low, value_high = (
+        jnp.min(jnp.where(suspects, row / size, jnp.inf)) for row in (value[before], value[at])
+    )
+    following = ode.next_size(c.h, ratio)
+    begin = low + (high - low) * value_low / (value_low - value_high)
+    begin = jnp.where((value_low > 0) & (at > 0), begin, low)
+    return c._replace(
+        h=jnp.where(crossed, begin, jnp.where(good, c.h, following)),
+        chosen=jnp.where(good & crossed, c.h, following),
+        y=y,
+        tries=c.tries + 1,
+        searching=crossed,
+        done=good & ~crossed,
+        suspects=suspects,
+        size=size,
+        low=low,
+        high=jnp.where((value_low > 0) & (at > 0), high, low),
+        value_low=value_low,
+        value_high=value_high,
+        fell=~crossed,
+        force=force,
+    )
+
+
+def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
+    """Behind a step of the search: the bracket by the Illinois rule, now and then halved."""
+    here = jnp.min(jnp.where(c.suspects, value / c.size, jnp.inf))
+    below = here < 0
+    # An end that stays twice counts for half, lest the other one creeps.
+    weight = jnp.where(below == c.fell, 0.5, 1.0)
+    value_low = jnp.where(below, weight * c.value_low, here)
+    value_high = jnp.where(below, here, weight * c.value_high)
+    low, high = jnp.where(below, c.low, c.h), jnp.where(below, c.h, c.high)
+    secant = low + (high - low) * value_low / (value_low - value_high)
+    middle = 0.5 * (low + high)
+    inside = (secant >= low) & (secant <= high) & (c.tries % 8 != 7)
+    done = (jnp.abs(here) <= 8.0 * eps) | (high - low <= 4.0 * eps * high)
+    return c._replace(
+        h=jnp.where(done, c.h, jnp.where(inside, secant, middle)),
+        y=y,
+        tries=c.tries + 1,
+        done=done,
+        low=low,
+        high=high,
+        value_low=value_low,
+        value_high=value_high,
+        fell=below,
+        last=value,
+    )
+
+
+def _settled(system: System, params: Params, state: State, codes: jax.Array) -> State:
+    """The state with what rests at rest: what the integration has let drift of gaps and velocities goes."""
+    terms = contact_terms(system, params, state)
+    closed = codes != SEPARATE
+    space = contact_space(terms.replace(active=closed))
+    frictionless = space.replace(mu=jnp.zeros_like(space.mu))
+    v = state.v + space.response @ forces_in_modes(frictionless, space.jacobian @ state.v, codes)
+    gap = jnp.where(closed, terms.phi, 0.0)
+    gap = space.scale * jnp.stack([gap, jnp.zeros_like(gap)], axis=1).reshape(-1)
+    normals = jnp.where(closed, REST_PLUS, SEPARATE)
+    delta = space.response @ forces_in_modes(frictionless, gap, normals)
+    return State(q=state.q + position_rate(system, state.q, delta), v=v, t=state.t)

@@ -1,0 +1,366 @@
+"""Motion over the accumulated normal impulse and time: impacts take a length of s while time stands still.
+
+Owns the continuous model of Halm & Posa, Section 4: which piece follows which.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.arguments import check_array, check_count, check_number, check_positive, is_concrete
+from jaxcontact.impact import inputs
+from jaxcontact.impact.analysis.force_modes import near_zero
+from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import warn_if_single
+from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
+from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
+from jaxcontact.simulate.augmented.path import AugmentedInfo, AugmentedPath, PieceKind
+from jaxcontact.simulate.augmented.smooth_piece import Smooth, smooth_piece
+from jaxcontact.simulate.variational.contact_state import touching_gap
+from jaxcontact.solvers import contact_modes, ode
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms, contact_terms
+
+
+def time_augmented(
+    system: System,
+    params: Params,
+    state: State,
+    *,
+    length: Any,
+    rates: jax.Array | None = None,
+    key: jax.Array | None = None,
+    max_pieces: int = 256,
+    longest: Any = np.inf,
+    rtol: Any = 1e-10,
+) -> tuple[AugmentedPath, AugmentedInfo]:
+    """The continuous model of Halm & Posa, eqs (43)-(53), in the plane: q, v, t and impulses over s.
+
+    No contact force, dt = ds; an impact, dv/ds in M^-1 conv F_i(q, v, 1) with q and t constant; sustained
+    contact, dt/ds = 1 / (1 + |lam_n|_1). Impacts go along the path of `jc.impact.routh_path`, with s the sum
+    of the normal impulses. A step of Dormand & Prince ends where a contact closes, opens, begins to slide or
+    to stick. Infinitely many impacts in finite s end where they leave at less than 1e-8 m/s (float32: 1e-5),
+    and the motion goes on.
+
+    Where finite forces do not say how the motion goes on (`jc.impact.paradox`), the first solution in a fixed
+    order is taken, an impact without a collision only if there is no other; with a key any of them, the
+    impact among them. A choice lasts until a contact changes what it does.
+
+    Args:
+        system: the mechanism (static), planar, of at most five candidate contacts.
+        params: its numbers.
+        state: where it starts; gaps not below -1e-6 m.
+        length: end of s, which starts at zero.
+        rates: (nc,) relative rates of normal impulse in impacts, > 0. None is equal rates, with a key other
+            random ones in each impact.
+        key: of the choices and the rates.
+        max_pieces: K, rows of the path.
+        longest: of a step in time, s; for pictures, and for forces that a long step would overlook.
+        rtol: of a step.
+
+    Returns:
+        AugmentedPath and AugmentedInfo.
+
+    Raises:
+        TypeError, ValueError: arguments in another order or of other shapes, a system in space, without
+            contacts, or with more than five; a length or rates not positive; known numbers that are not
+            finite; a start in penetration.
+        NotImplementedError: where it is differentiated.
+
+    Status: MAX_ITERS where `max_pieces` do not reach `length`; STALLED where no mode continues the path or no
+        step is small enough; UNTERMINATED for an impact that does not go on; ZENO as above; NONFINITE,
+        INVALID, PENETRATION for bad numbers, with a path that stays at the start.
+
+    Derivative: none; differentiate `routh_path`, or `variational`.
+    """
+    check_mechanism(system, params, state)
+    structure = system.structure
+    nc = structure.num_contacts
+    if structure.dim != 2 or not 1 <= nc <= contact_modes.MAX_ENUMERATED:
+        raise ValueError(
+            f"system: time_augmented takes planar systems of 1 to {contact_modes.MAX_ENUMERATED} candidate "
+            f"contacts, got dim {structure.dim} and {nc} contacts"
+        )
+    if system.constraints is not None:
+        raise ValueError("system: time_augmented takes no `constraints`; use generalized coordinates")
+    check_count("max_pieces", max_pieces)
+    for name, value in (("length", length), ("rtol", rtol)):
+        check_positive(name, value)
+    if is_concrete(longest) and not np.all(np.asarray(longest) > 0):
+        raise ValueError(f"longest: expected a number > 0, got {longest!r}")
+    if rates is not None:
+        check_array("rates", rates, (nc,))
+        check_positive("rates", rates)
+    for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", params.gravity)):
+        check_array(name, value)
+        check_number(name, value)
+    if is_concrete(params, state):
+        inputs.check_values(contact_terms(system, params, state), state.v)
+    warn_if_single(state.q.dtype, "`time_augmented`")
+    if rates is None and key is None:
+        rates = jnp.ones(nc, state.q.dtype)
+    length, longest, rtol = (jnp.asarray(x, state.q.dtype) for x in (length, longest, rtol))
+    return _path(system, int(max_pieces), _Numbers(params, state, length, rates, key, longest, rtol))
+
+
+class _Numbers(NamedTuple):
+    params: Params
+    state: State
+    length: jax.Array
+    rates: jax.Array | None
+    key: jax.Array | None
+    longest: jax.Array
+    rtol: jax.Array
+
+
+class _Carry(NamedTuple):
+    state: State
+    s: jax.Array
+    codes: jax.Array  # (nc,) modes of a smooth motion
+    known: jax.Array  # whether they go on
+    ended: jax.Array  # (nc, 4) bool, modes that ended at this s
+    speed: jax.Array  # |v|_M before the last impact
+    rates: jax.Array  # (nc,) of the impact
+    collides: jax.Array  # whether it began with an approach
+    in_impact: jax.Array
+    step: jax.Array  # s, to try next
+    impacts: jax.Array
+    jolts: jax.Array  # impacts without a collision
+    pieces: jax.Array
+    residual: jax.Array
+    status: jax.Array
+
+
+class _Row(NamedTuple):
+    lam: jax.Array
+    t_rate: jax.Array
+    kind: jax.Array
+    impact: jax.Array
+    collision: jax.Array
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _path(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedPath, AugmentedInfo]:
+    return _run(system, max_pieces, numbers)
+
+
+@_path.defjvp
+def _no_derivative(*_: Any) -> Any:
+    raise NotImplementedError("time_augmented has no derivative; differentiate routh_path or variational")
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedPath, AugmentedInfo]:
+    state = jax.tree.map(lambda x: jnp.asarray(x, numbers.state.q.dtype), numbers.state)
+    nc, dtype = system.structure.num_contacts, state.q.dtype
+    bad = _bad_numbers(system, numbers, state)
+    zero, none = jnp.zeros((), dtype), jnp.int32(0)
+    start = _Carry(
+        state=state, s=zero, codes=jnp.zeros(nc, jnp.int32), known=jnp.array(False),
+        ended=jnp.zeros((nc, 4), bool), speed=zero, rates=jnp.ones(nc, dtype), collides=jnp.array(False),
+        in_impact=jnp.array(False), step=jnp.asarray(1e-2, dtype), impacts=none, jolts=none, pieces=none,
+        residual=zero, status=bad,
+    )  # fmt: skip
+
+    def body(carry: _Carry, number: jax.Array) -> tuple[_Carry, tuple[Any, ...]]:
+        goes_on = (carry.s < numbers.length) & ~Status.failed(carry.status)
+        after, row = lax.cond(
+            goes_on, lambda c: _piece(system, numbers, number, c), lambda c: (c, _no_row(nc, dtype)), carry
+        )
+        return after, (after.s, after.state, row)
+
+    end, (s, states, rows) = lax.scan(body, start, jnp.arange(max_pieces, dtype=jnp.int32))
+    s, states = jax.tree.map(
+        lambda first, later: jnp.concatenate([first[None], later]), (start.s, start.state), (s, states)
+    )
+    path = AugmentedPath(s=s, t=states.t, q=states.q, v=states.v, **rows._asdict())
+    short = (end.s < numbers.length) & ~Status.failed(end.status)
+    info = AugmentedInfo(
+        status=end.status | flag(short, Status.MAX_ITERS),
+        residual=end.residual,
+        num_pieces=end.pieces,
+        num_impacts=end.impacts,
+        num_without_collision=end.jolts,
+    )
+    return path, info
+
+
+def _bad_numbers(system: System, numbers: _Numbers, state: State) -> jax.Array:
+    terms = contact_terms(system, numbers.params, state)
+    _, _, status = inputs.prepare(terms, state.v)
+    given = (numbers.params, state, numbers.length, numbers.rates, numbers.rtol)
+    leaves = [x for x in jax.tree.leaves(given) if jnp.size(x)]
+    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]).all()
+    positive = (numbers.length > 0) & (numbers.longest > 0) & (numbers.rtol > 0)
+    if numbers.rates is not None:
+        positive &= jnp.all(numbers.rates > 0)
+    return status | flag(~finite, Status.NONFINITE) | flag(finite & ~positive, Status.INVALID)
+
+
+def _no_row(nc: int, dtype: Any) -> _Row:
+    return _Row(
+        jnp.zeros((nc, 2), dtype),
+        jnp.zeros((), dtype),
+        jnp.int32(PieceKind.UNUSED),
+        jnp.int32(-1),
+        jnp.array(False),
+    )
+
+
+def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) -> tuple[_Carry, _Row]:
+    """The next piece: of an impact if a contact approaches, else of a smooth motion."""
+    state, dtype = carry.state, carry.s.dtype
+    terms = contact_terms(system, numbers.params, state)
+    touches = terms.phi <= touching_gap(dtype)
+    space = contact_space(terms.replace(active=touches))
+    near = near_zero(space, state.v, carry.speed)
+    here = _Here(terms, touches, space, space.jacobian @ state.v, near)
+    approaches = jnp.any(here.u[0::2] < -near[0::2])
+    lots = _lots(numbers, number, carry)
+    begins = approaches & ~carry.in_impact
+    carry = carry._replace(
+        rates=jnp.where(carry.in_impact, carry.rates, lots.rates),
+        speed=jnp.where(begins, mass_norm(space.mass, state.v), carry.speed),
+    )
+    undecided = ~approaches & ~carry.known
+
+    def push_on() -> ImpactRate:
+        return impact_rate(space, here.u, carry.rates, near, lots.mode)
+
+    push = _only_if(approaches | undecided, push_on)
+    choice = _only_if(undecided, lambda: _decision(system, numbers, here, carry, lots))
+    options = choice.options + (lots.option is not None)
+    drawn = False if lots.option is None else lots.option * options >= choice.options
+    jolts = undecided & push.possible & ((choice.options == 0) | drawn)
+    stuck = jnp.where(approaches, ~push.possible, undecided & (choice.options == 0) & ~jolts)
+    violation = jnp.where(approaches | jolts, push.violation, jnp.where(undecided, choice.violation, 0.0))
+    carry = carry._replace(
+        codes=jnp.where(undecided, choice.codes, carry.codes),
+        collides=jnp.where(carry.in_impact, carry.collides, approaches),
+        impacts=carry.impacts + (begins | jolts),
+        jolts=carry.jolts + jolts,
+        pieces=carry.pieces + 1,
+        residual=jnp.maximum(carry.residual, jnp.where(stuck, 0.0, violation)),
+        status=carry.status | flag(stuck, Status.STALLED),
+    )
+    return lax.switch(
+        jnp.where(stuck, 0, jnp.where(approaches | jolts, 1, 2)),
+        (
+            lambda c: (c, _no_row(c.codes.shape[0], dtype)),
+            lambda c: _impact(numbers, here, push, c),
+            lambda c: _smooth(system, numbers, here, c),
+        ),
+        carry,
+    )
+
+
+class _Here(NamedTuple):
+    """The contacts at the start of a piece: scaled velocities u (r,), and below which they are zero."""
+
+    terms: ContactTerms
+    touches: jax.Array
+    space: ContactSpace
+    u: jax.Array
+    near: jax.Array
+
+
+class _Lots(NamedTuple):
+    """What is drawn for a piece, each in [0, 1); None without a key."""
+
+    mode: jax.Array | None
+    force: jax.Array | None
+    option: jax.Array | None
+    rates: jax.Array
+
+
+def _lots(numbers: _Numbers, number: jax.Array, carry: _Carry) -> _Lots:
+    if numbers.key is None:
+        return _Lots(None, None, None, carry.rates if numbers.rates is None else numbers.rates)
+    of_choice, of_rates = jax.random.split(jax.random.fold_in(numbers.key, number))
+    mode, force, option = jax.random.uniform(of_choice, (3,), carry.s.dtype)
+    rates = numbers.rates
+    if rates is None:
+        rates = jax.random.exponential(of_rates, carry.rates.shape, carry.s.dtype)
+    return _Lots(mode, force, option, rates)
+
+
+def _only_if(wanted: jax.Array, function: Any) -> Any:
+    """What the function gives where it is wanted, else zeros."""
+    shapes = jax.eval_shape(function)
+    return lax.cond(wanted, function, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
+
+
+def _decision(system: System, numbers: _Numbers, here: _Here, carry: _Carry, lots: _Lots) -> Choice:
+    """Modes of the contacts that are closed and neither approach nor leave."""
+    closed = here.touches & (jnp.abs(here.u[0::2]) <= here.near[0::2])
+    rates = accelerations(system, numbers.params, carry.state, closed)
+    return choose_modes(rates, here.u, here.near, carry.ended, lots.force)
+
+
+def _impact(numbers: _Numbers, here: _Here, push: ImpactRate, carry: _Carry) -> tuple[_Carry, _Row]:
+    """Velocities go along a line, up to where one reaches zero; time and positions stand still."""
+    space, state = here.space, carry.state
+    far, never = piece_length(here.u, space.delassus @ push.rate, here.near)
+    far = jnp.minimum(far, numbers.length - carry.s)
+    lam = (space.scale * push.rate).reshape(-1, 2)
+    row = _Row(lam, jnp.zeros_like(far), jnp.int32(PieceKind.IMPACT), carry.impacts - 1, carry.collides)
+    carry = carry._replace(
+        state=state.replace(v=state.v + space.response @ (far * push.rate)),
+        s=carry.s + far,
+        known=jnp.array(False),
+        ended=jnp.zeros_like(carry.ended),
+        in_impact=jnp.array(True),
+        status=carry.status | flag(never, Status.UNTERMINATED),
+    )
+    return carry, row
+
+
+def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tuple[_Carry, _Row]:
+    """Time runs, up to where a mode ends."""
+    state, codes = carry.state, carry.codes
+    u_n = here.u[0::2]
+    leaves = here.touches & (u_n > here.near[0::2])
+    smooth = Smooth(
+        codes=codes,
+        state=state,
+        s=carry.s,
+        length=numbers.length,
+        base=jnp.where(here.touches, here.terms.phi, 0.0),
+        leaving=jnp.where(leaves, here.terms.J_n @ state.v, jnp.nan),
+        near=here.near,
+        longest=numbers.longest,
+    )
+    solver = ode.DormandPrince(rtol=numbers.rtol, atol=1e-2 * numbers.rtol)
+    piece = smooth_piece(system, numbers.params, smooth, carry.step, solver)
+    t_rate = 1.0 / (1.0 + jnp.sum(piece.force[:, 0]))
+    kind = jnp.where(jnp.any(codes != contact_modes.SEPARATE), PieceKind.CONTACT, PieceKind.FREE)
+    row = _Row(t_rate * piece.force, t_rate, kind.astype(jnp.int32), jnp.int32(-1), jnp.array(False))
+    # A velocity that an impact left and that is taken for zero was one of infinitely many.
+    round_off = (
+        1e3
+        * float(jnp.finfo(state.v.dtype).eps)
+        * jnp.maximum(carry.speed, mass_norm(here.space.mass, state.v))
+    )
+    cut = (codes != contact_modes.SEPARATE) & (u_n > round_off) & carry.in_impact
+    stays = (piece.s <= carry.s) & carry.ended
+    gone = (piece.event & piece.who & (codes != contact_modes.SEPARATE))[:, None] & (
+        jnp.arange(4)[None] == codes[:, None]
+    )
+    carry = carry._replace(
+        state=piece.state,
+        s=piece.s,
+        known=~piece.event,
+        ended=stays | gone,
+        speed=jnp.zeros_like(carry.speed),
+        in_impact=jnp.array(False),
+        step=piece.next_step,
+        status=carry.status | flag(piece.failed, Status.STALLED) | flag(jnp.any(cut), Status.ZENO),
+    )
+    return carry, row

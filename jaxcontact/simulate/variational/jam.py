@@ -1,0 +1,53 @@
+"""Impacts without a collision: sliding contacts that jam while none approaches.
+
+Owns how a step tells of one. With a step of no length contacts that slide have the impulse zero, which solves
+their laws; where another impulse does, too, no finite force need hold them (Painleve's paradox), and a step
+may find that impulse whatever its length.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.algebra import implicit
+from jaxcontact.impact.laws.contact_space import collision_tolerance
+from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of
+
+LEAST = 1e-3  # change of velocity that counts, in parts of the sliding velocity
+
+
+def stopped(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
+    """Contacts (nc,) that slide at the start of a step, and at its end stick or slide back under load."""
+    before = jnp.einsum("ctv,v->ct", node.terms.J_t, node.v)
+    after = jnp.einsum("ctv,v->ct", arrived.terms.J_t, arrived.v)
+    slides = jnp.sum(before**2, axis=1) > collision_tolerance(node.v.dtype) ** 2
+    left = jnp.sum(before * after, axis=1) <= 1e-6 * jnp.sum(before**2, axis=1)
+    return node.closed & slides & left & (impulse[:, 0] > 0)
+
+
+def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Array, jax.Array]:
+    """The node behind an impact without approach, its impulses (nc, dim), and whether there is one.
+
+    Inelastic, with friction: 0 <= lam_n, u_n >= 0 complementary, lam_t opposing u_t all it can, at the
+    velocities after it.
+
+    Args:
+        closed: (nc,) bool, contacts that take part.
+        guess: (nc, dim) impulses of a step that found it.
+
+    Derivative: by the node, in the modes found.
+    """
+    nc, dim = guess.shape
+    rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, -1)
+    response = implicit.solve_spd(node.terms.M, rows.T)
+    delassus = rows @ response
+    u = (rows @ node.v).reshape(nc, dim)
+    found, fine = contact_impulses(delassus, u, node.terms.mu, closed, guess)
+    found = jnp.where(closed[:, None], found, 0.0)
+    change = jnp.abs(delassus @ found.reshape(-1)).reshape(nc, dim)
+    slip = jnp.max(jnp.where(closed[:, None], jnp.abs(u[:, 1:]), 0.0), initial=0.0)
+    happens = fine & (jnp.max(change, initial=0.0) > LEAST * slip) & (slip > 0)
+    p = node.p + rows.T @ found.reshape(-1)
+    return arrive(node.terms, node.q, p, node.t), found, happens

@@ -1,0 +1,195 @@
+"""Pictures of motions over impulse and time, and of Painleve's paradox (Halm & Posa, Section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxcontact.impact import Paradox
+from jaxcontact.simulate import AugmentedPath, PieceKind
+from jaxcontact.viz.compliant import LINES
+
+if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Gap = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]  # (q, v) -> gaps and their rates
+FROZEN = "#e3d9ef"  # impacts, in which time stands still
+REGIONS = {
+    Paradox.NONE: ("#ffffff", "one solution"),
+    Paradox.INDETERMINATE: ("#9fc5e0", "indeterminate: several solutions"),
+    Paradox.INCONSISTENT: ("#f4a582", "inconsistent: no finite force, an impact without a collision"),
+}
+
+
+def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: str | None = None) -> Figure:
+    """One coordinate and its velocity over t and over s, and the rates of t and impulses, after Fig. 8.
+
+    Shaded are impacts: jumps over t, stretches over s.
+
+    Args:
+        path: by `simulate.time_augmented`.
+        coordinate: index in q and v.
+        name: of the coordinate.
+        title: of the figure.
+
+    Returns:
+        A matplotlib figure.
+    """
+    from matplotlib.figure import Figure
+
+    nodes, rows = _in_use(path), slice(0, _in_use(path).stop - 1)
+    s, t, q, v = (np.asarray(getattr(path, x))[nodes] for x in ("s", "t", "q", "v"))
+    hits = np.asarray(path.kind)[rows] == PieceKind.IMPACT
+    figure = Figure(figsize=(9.6, 3.1), layout="constrained")
+    over_t, over_s, rates = figure.subplots(1, 3)
+    for axes, x, label in ((over_t, t, "t (s)"), (over_s, s, "s (s and N s)")):
+        axes.plot(x, q[:, coordinate], color=LINES[0], linewidth=1.3, label=name)
+        axes.plot(x, v[:, coordinate], color=LINES[1], linewidth=1.1, label=f"rate of {name}")
+        _axes_of(axes, label, "")
+    over_t.legend(fontsize=8, frameon=False)
+    edges = np.append(np.asarray(path.t_rate)[rows], np.nan)
+    rates.step(s, edges, where="post", color="black", linewidth=1.0, label="dt/ds")
+    normal = np.asarray(path.lam)[rows, :, 0]
+    for i in range(normal.shape[1]):
+        rates.step(
+            s, np.append(normal[:, i], np.nan), where="post", color=LINES[i % len(LINES)], linewidth=1.0,
+            label=f"normal impulse of contact {i}",
+        )  # fmt: skip
+    _axes_of(rates, "s (s and N s)", "by unit of s")
+    rates.legend(fontsize=7, frameon=False)
+    for axes in (over_s, rates):
+        for k in np.flatnonzero(hits):
+            axes.axvspan(s[k], s[k + 1], color=FROZEN, linewidth=0, zorder=0)
+    if title is not None:
+        figure.suptitle(title, fontsize=9.5)
+    return figure
+
+
+def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None = None) -> Figure:
+    """Gap against its velocity: impacts go straight up where the gap is zero, after Fig. 6.
+
+    Args:
+        paths: by label.
+        gap: q (n, nq) and v (n, nv) to gaps (n,) and their rates (n,).
+        title: of the figure.
+
+    Returns:
+        A matplotlib figure.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    for k, (label, path) in enumerate(paths.items()):
+        nodes = _in_use(path)
+        phi, rate = gap(np.asarray(path.q)[nodes], np.asarray(path.v)[nodes])
+        axes.plot(phi, rate, color=LINES[k % len(LINES)], linewidth=1.3, label=label)
+    axes.axvspan(axes.get_xlim()[0], 0.0, color="0.9", linewidth=0, zorder=0)
+    axes.axhline(0.0, color="0.6", linewidth=0.5)
+    _axes_of(axes, "gap (m)", "its rate (m/s)")
+    axes.legend(fontsize=8, frameon=False)
+    if title is not None:
+        axes.set_title(title, fontsize=9.5)
+    return figure
+
+
+def plot_snapshots(
+    path: AugmentedPath, outline: np.ndarray, rows: Any, *, title: str | None = None
+) -> Figure:
+    """A planar body at some nodes of a path with the velocity of its centre, after Fig. 7.
+
+    Args:
+        path: by `simulate.time_augmented`, of one free body (x, y, theta).
+        outline: (n, 2) corners in body coordinates.
+        rows: labels and indices of nodes.
+        title: of the figure.
+
+    Returns:
+        A matplotlib figure.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Polygon
+
+    from jaxcontact.viz.palette import AFTER, BODIES, GROUND, OUTLINE, arrow
+
+    shown = dict(rows)
+    figure = Figure(figsize=(2.3 * len(shown), 2.8), layout="constrained")
+    size = float(np.max(np.linalg.norm(outline, axis=1)))
+    fastest = max(float(np.linalg.norm(np.asarray(path.v)[k, :2])) for k in shown.values())
+    for axes, (label, k) in zip(np.atleast_1d(figure.subplots(1, len(shown))), shown.items(), strict=True):
+        x, y, theta = np.asarray(path.q)[k]
+        omega = float(np.asarray(path.v)[k, 2])
+        turn = np.array([[np.cos(theta), -np.sin(theta)], [np.sin(theta), np.cos(theta)]])
+        corners = outline @ turn.T + [x, y]
+        axes.axhspan(-0.4 * size, 0.0, color=GROUND, linewidth=0)
+        axes.add_patch(Polygon(corners, facecolor=BODIES[0], edgecolor=OUTLINE))
+        along = 0.6 * size * np.asarray(path.v)[k, :2] / max(fastest, 1e-300)
+        if np.linalg.norm(along) > 0.02 * size:
+            arrow(axes, np.array([x, y]), along, AFTER)
+        axes.set(xlim=(x - 1.3 * size, x + 1.3 * size), ylim=(-0.3 * size, 2.2 * size), aspect="equal")
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(
+            f"{label}\nt = {float(np.asarray(path.t)[k]):.3f} s, turning {omega:+.3f} rad/s", fontsize=8
+        )
+    if title is not None:
+        figure.suptitle(title, fontsize=9.5)
+    return figure
+
+
+def plot_paradox(
+    x: np.ndarray, y: np.ndarray, kind: np.ndarray, *, names: tuple[str, str] = ("", ""),
+    boundaries: dict[str, tuple[Any, Any]] | None = None, title: str | None = None,
+) -> Figure:  # fmt: skip
+    """A chart of `impact.paradox`: one solution, indeterminate, inconsistent.
+
+    Args:
+        x: (n,) values along the first axis.
+        y: (m,) along the second.
+        kind: (m, n) `Paradox`.
+        names: of the axes.
+        boundaries: lines (x, y) by label, such as closed forms.
+        title: of the figure.
+
+    Returns:
+        A matplotlib figure.
+    """
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    figure = Figure(figsize=(5.0, 4.3), layout="constrained")
+    axes: Axes = figure.add_subplot()
+    colours = ListedColormap([colour for colour, _ in REGIONS.values()])
+    norm = BoundaryNorm(np.arange(-0.5, len(REGIONS)), colours.N)
+    axes.pcolormesh(
+        np.asarray(x), np.asarray(y), np.asarray(kind), cmap=colours, norm=norm, shading="nearest"
+    )
+    handles: list[Any] = [
+        Patch(facecolor=colour, edgecolor="0.5", linewidth=0.5, label=label)
+        for region, (colour, label) in REGIONS.items()
+        if np.any(np.asarray(kind) == region)
+    ]
+    limits = axes.get_xlim(), axes.get_ylim()
+    for k, (label, (line_x, line_y)) in enumerate((boundaries or {}).items()):
+        handles += axes.plot(line_x, line_y, color=LINES[k % len(LINES)], linewidth=1.2, label=label)
+    axes.set(xlim=limits[0], ylim=limits[1], xlabel=names[0], ylabel=names[1])
+    figure.legend(handles=handles, loc="outside lower center", ncols=1, fontsize=8, frameon=False)
+    if title is not None:
+        axes.set_title(title, fontsize=9.5)
+    return figure
+
+
+def _axes_of(axes: Axes, xlabel: str, ylabel: str) -> None:
+    axes.set_xlabel(xlabel, fontsize=8.5)
+    axes.set_ylabel(ylabel, fontsize=8.5)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, linewidth=0.3, alpha=0.6)
+
+
+def _in_use(path: AugmentedPath) -> slice:
+    """The nodes of a path up to its end."""
+    return slice(0, int(np.sum(np.asarray(path.kind) != PieceKind.UNUSED)) + 1)
