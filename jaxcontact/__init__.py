@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from jaxcontact.mechanics.system import free_poses as free_poses
     from jaxcontact.optimize import gaits as gaits
     from jaxcontact.precision import PrecisionWarning as PrecisionWarning
+    from jaxcontact.simulate.projection import project as project
     from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
     from jaxcontact.solvers.lcp import Lemke as Lemke
     from jaxcontact.solvers.lcp import solve_lcp as solve_lcp
@@ -106,6 +107,7 @@ else:
                 "potential_energy",
             ),
             "precision": ("PrecisionWarning",),
+            "simulate.projection": ("project",),
             "solvers.lcp": ("LcpInfo", "Lemke", "solve_lcp"),
             "status": ("FailureError", "Status", "raise_if_failed"),
             "mechanics.configuration": ("retract", "velocity_map"),

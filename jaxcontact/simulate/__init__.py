@@ -1,9 +1,11 @@
 """Motion in time: steppers with one protocol, and variational integration with impacts at their time."""
 
 from jaxcontact.simulate.compare import momentum_difference as momentum_difference
+from jaxcontact.simulate.projection import ProjectionInfo as ProjectionInfo
 from jaxcontact.simulate.stepper import Stepper as Stepper
 from jaxcontact.simulate.stepper import StepperInfo as StepperInfo
 from jaxcontact.simulate.steppers.compliant import Compliant as Compliant
+from jaxcontact.simulate.steppers.time_stepping import TimeStepping as TimeStepping
 from jaxcontact.simulate.steppers.variational import Variational as Variational
 from jaxcontact.simulate.stepping import rollout as rollout
 from jaxcontact.simulate.stepping import run as run
