@@ -19,8 +19,8 @@ def free_step(
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Mass matrix M^, velocity v^ (nv,) and force f (nv,) of a step M^ (v+ - v^) = dt f + J^T lam.
 
-    Gyroscopic forces turn the velocity; linear springs, dampers and gains of actuators are those of the end of
-    the step; so are forces that depend on time; all others are those of its start.
+    Gyroscopic forces turn the velocity; linear springs, dampers and gains of actuators are those of the end
+    of the step; so are forces that depend on time; all others are those of its start.
 
     Derivative: exact, any order, by all arguments.
     """

@@ -60,8 +60,8 @@ def project(system: System, params: Params, state: State) -> tuple[State, Projec
     Raises:
         TypeError: arguments in another order, or a Model.
 
-    Status: PENETRATION where a gap stays below -1e-6 m (or a deviation above), MAX_ITERS where the step is not
-        yet the nearest after 50 iterations, NONFINITE for numbers that are none, the bits of `solve_lcp`.
+    Status: PENETRATION where a gap stays below -1e-6 m (or a deviation above), MAX_ITERS where the step is
+        not yet the nearest after 50 iterations, NONFINITE for numbers that are none, the bits of `solve_lcp`.
 
     Derivative: of the contacts, limits and loops that hold at q+, by state and params, forward and reverse.
     """
@@ -89,9 +89,7 @@ def constraint_values(system: System, params: Params, q: jax.Array) -> tuple[jax
     held, kept = [none], [none]
     if structure.tree is not None and structure.tree.closes:
         assert system.mechanics is not None
-        held.append(
-            system.mechanics.closures(structure, *body_frames(system, params, q), params)
-        )
+        held.append(system.mechanics.closures(structure, *body_frames(system, params, q), params))
     if structure.num_contacts:
         kept.append(contact_gaps(system, params, q))
     if system.constraints is not None:
@@ -112,12 +110,10 @@ class _Search(NamedTuple):
     worst: jax.Array  # depth or deviation at d
     change: jax.Array
     status: jax.Array
-    count: jax.Array
+    tries: jax.Array
 
 
-def nearest_configuration(
-    system: System, params: Params, q: jax.Array
-) -> tuple[jax.Array, ProjectionInfo]:
+def nearest_configuration(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, ProjectionInfo]:
     """The configuration nearest to q in the kinetic metric that meets all constraints; see `project`."""
     fixed, start = lax.stop_gradient((params, q))
     mass = mass_matrix(system, fixed, start)
@@ -131,20 +127,20 @@ def nearest_configuration(
 
     def searching(carry: _Search) -> jax.Array:
         rough = (carry.worst > allowed) | (carry.change > settled)
-        return good & rough & (carry.status == 0) & (carry.count < MAX_ITERS)
+        return good & rough & (carry.status == 0) & (carry.tries < MAX_ITERS)
 
     def improve(carry: _Search) -> _Search:
         step, forces, status = _linear_step(system, fixed, start, carry.step, inverse)
         worst = _worst(*constraint_values(system, fixed, retract(system, start, step)))
         moved, whole = (jnp.sqrt(jnp.maximum(x @ mass @ x, 0.0)) for x in (step - carry.step, step))
         change = jnp.where(whole > 0, moved / jnp.where(whole > 0, whole, 1.0), 0.0)
-        return _Search(step, forces, worst, change, carry.status | status, carry.count + 1)
+        return _Search(step, forces, worst, change, carry.status | status, carry.tries + 1)
 
     first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
     found = lax.while_loop(searching, improve, first)
     step = _attached(system, params, q, found, held.shape[0])
-    q_plus = jnp.where(found.count > 0, retract(system, q, step), q)
-    unfinished = (found.count >= MAX_ITERS) & ((found.worst > allowed) | (found.change > settled))
+    q_plus = jnp.where(found.tries > 0, retract(system, q, step), q)
+    unfinished = (found.tries >= MAX_ITERS) & ((found.worst > allowed) | (found.change > settled))
     status = (
         found.status
         | flag(unfinished, Status.MAX_ITERS)
@@ -153,7 +149,7 @@ def nearest_configuration(
         | flag(jnp.isfinite(depth) & ~good, Status.INVALID)
     )
     info = ProjectionInfo(
-        status=status, residual=found.change, num_iters=found.count, depth=depth, displacement=step
+        status=status, residual=found.change, num_iters=found.tries, depth=depth, displacement=step
     )
     return q_plus, info
 
@@ -195,7 +191,7 @@ def _linear_step(
 def _attached(system: System, params: Params, q: jax.Array, found: _Search, held: int) -> jax.Array:
     """The step with its derivative: M d = J^T lam, with the constraints that push at zero."""
     pushes = (found.forces > 0) | (jnp.arange(found.forces.shape[0]) < held)
-    holds = (pushes & (found.count > 0)).astype(q.dtype)
+    holds = (pushes & (found.tries > 0)).astype(q.dtype)
 
     def residual(data: Any, root: Any) -> Any:
         (params, q, holds), (d, forces) = data, root
@@ -214,9 +210,9 @@ def _attached(system: System, params: Params, q: jax.Array, found: _Search, held
 
         K = jax.jacfwd(equations)(jnp.concatenate([d, forces]))
         size = lax.rsqrt(jnp.diagonal(mass_matrix(system, data[0], data[1])))
-        rows = jnp.max(jnp.abs(K[nv:, :nv] * size), axis=1)
+        rows = jnp.max(jnp.abs(K[nv:, :nv] * size[None]), axis=1)
         size = jnp.concatenate([size, 1.0 / jnp.where((data[2] > 0) & (rows > 0), rows, 1.0)])
-        inverse, _ = small_dense.generalized_inverse(size[:, None] * K * size)
+        inverse, _ = small_dense.generalized_inverse(size[:, None] * K * size[None])
         x = size * (inverse @ (size * jnp.concatenate(rhs)))
         return x[:nv], x[nv:]
 

@@ -131,15 +131,15 @@ def unilateral_terms(system: System, params: Params, state: State) -> ContactTer
     kind = np.array(rows.kind, int)
     if np.any((kind == BILATERAL) | (kind == DRY)):
         raise ValueError("system: expected contacts and limits alone, got joints held by constraints")
-    first, nt = np.flatnonzero(kind == NORMAL), system.structure.dim - 1
-    last = np.flatnonzero(kind == LIMIT)
+    first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
+    nt, nv = system.structure.dim - 1, system.structure.num_velocities
     order = np.concatenate([first, last])
-    tangents = rows.G[(first[:, None] + 1 + np.arange(nt)[None]).ravel()].reshape(first.size, nt, -1)
+    tangents = rows.G[(first[:, None] + 1 + np.arange(nt)[None]).ravel()].reshape(first.size, nt, nv)
     phi = rows.phi[order]
     return ContactTerms(
         M=mass_matrix(system, params, state.q),
         J_n=rows.G[order],
-        J_t=jnp.concatenate([tangents, jnp.zeros((last.size, *tangents.shape[1:]), phi.dtype)]),
+        J_t=jnp.concatenate([tangents, jnp.zeros((last.size, nt, nv), phi.dtype)]),
         phi=phi,
         mu=jnp.concatenate([rows.mu, jnp.zeros(last.size, phi.dtype)]),
         active=phi <= CONTACT_TOLERANCE,

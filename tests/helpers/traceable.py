@@ -101,6 +101,13 @@ CASES = {
     "simulate.rollout": mechanism(
         jc.simulate.rollout, SLIDING, jnp.zeros((3, 6)), stepper=jc.simulate.Compliant(), dt=0.01
     ),
+    "simulate.rollout of time steps": mechanism(
+        jc.simulate.rollout,
+        jc.models.rocking_block(),
+        jnp.zeros((3, 3)),
+        stepper=jc.simulate.TimeStepping(),
+        dt=0.01,
+    ),
     "simulate.variational": mechanism(
         jc.simulate.variational, jc.models.rocking_block(), dt=0.01, duration=0.03
     ),

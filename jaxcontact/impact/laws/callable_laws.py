@@ -164,8 +164,8 @@ class Plastic(Record):
 def pressing_law(law: Law) -> Law:
     """The law of contacts that press without striking, which takes a `clearance`.
 
-    `law` itself where it is inelastic with friction, `Routh` without its restitution; else `AnitescuPotra`, for
-    a contact that lasts has the friction of the mechanism whatever happens when it closes.
+    `law` itself where it is inelastic with friction, `Routh` without its restitution; else `AnitescuPotra`,
+    for a contact that lasts has the friction of the mechanism whatever happens when it closes.
     """
     if isinstance(law, AnitescuPotra | Sequential):
         return law

@@ -52,19 +52,21 @@ class _Answer(NamedTuple):
 class TimeStepping(Record):
     """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
 
-    v^ = v + dt M^-1 (tau - bias); the law makes v+ of v^ with J_n v+ >= -gap / dt, so that a contact may close
-    within the step but not open a depth; q+ is q retracted by dt v+, and what depth its curvature leaves, of the
-    order of dt^2, is removed in q alone as by `jc.project`. First order in dt. Kinetic plus potential energy of
-    a mechanism with constant M in constant gravity never rises but by the work of that projection.
+    v^ = v + dt M^-1 (tau - bias); the law makes v+ of v^ with J_n v+ >= -gap / dt, so that a contact may
+    close within the step but not open a depth; q+ is q retracted by dt v+, and what depth its curvature
+    leaves, of the order of dt^2, is removed in q alone as by `jc.project`. First order in dt. Kinetic plus
+    potential energy of a mechanism with constant M in constant gravity never rises but by the work of that
+    projection.
 
-    A law is inelastic with friction, and gets every step, or else only strikes: contacts that close within the
-    step and approach faster than the forces of one step make them. They and the ones that touch (gap <= 1e-6 m)
-    go to the law with the velocity at the start; what presses then goes to `Routh` without its restitution, for
-    other laws to `AnitescuPotra`, with the friction `params.mu`. `AnitescuPotra`, `Sequential` and `Routh`
-    without restitution are laws of the first kind. Limits are contacts without friction, behind the others.
+    A law is inelastic with friction, and gets every step, or else only strikes: contacts that close within
+    the step and approach faster than the forces of one step make them. They and the ones that touch (gap <=
+    1e-6 m) go to the law with the velocity at the start; what presses then goes to `Routh` without its
+    restitution, for other laws to `AnitescuPotra`, with the friction `params.mu`. `AnitescuPotra`,
+    `Sequential` and `Routh` without restitution are laws of the first kind. Limits are contacts without
+    friction, behind the others.
 
-    A contact is closed where it pushes in the step; at the start, where its gap is at most 1e-6 m. With a key,
-    step k gives its law the key folded with k.
+    A contact is closed where it pushes in the step; at the start, where its gap is at most 1e-6 m. With a
+    key, step k gives its law the key folded with k.
 
     Attributes:
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
@@ -75,8 +77,8 @@ class TimeStepping(Record):
     Status: the bits of the laws and of `jc.project`; PENETRATION for a step that starts deeper than 1e-6 m;
         NONFINITE for a state that is none.
 
-    Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law, forward
-        and reverse.
+    Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law,
+        forward and reverse.
     """
 
     impact: Any = AnitescuPotra()
@@ -90,8 +92,8 @@ class TimeStepping(Record):
         """What the stepper remembers: its key.
 
         Raises:
-            ValueError: a mechanism with closed loops, joints held by `constraints` or dry friction; a state that
-                is known to be deeper than 1e-6 m.
+            ValueError: a mechanism with closed loops, joints held by `constraints` or dry friction; a state
+                that is known to be deeper than 1e-6 m.
         """
         check_mechanism(system, params, state)
         check_no_held_joints(system, "TimeStepping")
@@ -190,8 +192,8 @@ def _struck(
 ) -> _Answer:
     """What the law makes of contacts that strike; v where none does.
 
-    A contact that approaches more slowly than its forces make it in one step presses: it would bounce for less
-    than a step.
+    A contact that approaches more slowly than its forces make it in one step presses: it would bounce for
+    less than a step.
     """
     rate = terms.J_n @ v
     closes = terms.phi + dt * (terms.J_n @ ahead) < 0
