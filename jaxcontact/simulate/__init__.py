@@ -1,6 +1,8 @@
 """Motion in time: steppers with one protocol, and variational integration with impacts at their time."""
 
 from jaxcontact.simulate.compare import momentum_difference as momentum_difference
+from jaxcontact.simulate.ensemble import Ensemble as Ensemble
+from jaxcontact.simulate.ensemble import ensemble as ensemble
 from jaxcontact.simulate.projection import ProjectionInfo as ProjectionInfo
 from jaxcontact.simulate.stepper import Stepper as Stepper
 from jaxcontact.simulate.stepper import StepperInfo as StepperInfo

@@ -136,7 +136,7 @@ def _set_up(
 ) -> tuple[_Setup, int]:  # fmt: skip
     """The setup of a motion under what its caller calls `name`, and its number of steps."""
     check_mechanism(system, params, state)
-    _check_stepper(stepper)
+    check_stepper(stepper)
     if callable(control):
         policy, inputs = callable_as_pytree(control), None
         check_count("num_steps", num_steps)  # a policy says nothing about how long it goes on
@@ -189,7 +189,8 @@ def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
     return motion_record(start, closed, states, info.replace(impacts=None), impacts, inputs)
 
 
-def _check_stepper(stepper: Any) -> None:
+def check_stepper(stepper: Any) -> None:
+    """Raise TypeError for what has not the methods of a stepper."""
     for name in ("init", "step", "closed"):
         if not callable(getattr(stepper, name, None)):
             raise TypeError(
