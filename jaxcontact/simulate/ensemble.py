@@ -16,7 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,25 @@ class Ensemble(Record):
     failed_step: jax.Array
     closings: jax.Array
     path: Any = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the worlds to a `.npz` file, whole or not at all.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        save_record(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Ensemble:
+        """The worlds that `save` wrote.
+
+        Raises:
+            ValueError: the file holds something else.
+            OSError: the file cannot be read.
+        """
+        loaded: Ensemble = load_record(path, cls)
+        return loaded
 
     @property
     def summary(self) -> str:
@@ -281,8 +300,7 @@ def _stored(folder: Path, described: Mapping[str, Any], blocks: _Blocks) -> Iter
     elif {each.name for each in folder.iterdir()} - {temporary_of(path).name}:
         raise ValueError(f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder")
     else:
-        text = json.dumps(described, indent=1).encode()
-        replace_file(path, lambda file: file.write(text) and None)
+        _write_manifest(path, described)
     done = 0
     for begin in blocks.begins():
         file = folder / f"worlds_{begin:08d}.npz"
@@ -291,13 +309,20 @@ def _stored(folder: Path, described: Mapping[str, Any], blocks: _Blocks) -> Iter
         yield _loaded(file, min(blocks.width, blocks.total - begin))
         done += 1
     for part in blocks.computed(done):
-        save_record(folder / f"worlds_{int(part.worlds[0]):08d}.npz", part)
+        part.save(folder / f"worlds_{int(part.worlds[0]):08d}.npz")
         yield part
+
+
+def _write_manifest(path: Path, described: Mapping[str, Any]) -> None:
+    def write(file: BinaryIO) -> None:
+        file.write(json.dumps(described, indent=1).encode())
+
+    replace_file(path, write)
 
 
 def _loaded(file: Path, count: int) -> Ensemble:
     try:
-        part: Ensemble = load_record(file, Ensemble)
+        part = Ensemble.load(file)
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"checkpoint: {file} is damaged and was left as it is: {error}") from None
     if len(part.status) != count:
