@@ -99,6 +99,11 @@ def constraint_values(system: System, params: Params, q: jax.Array) -> tuple[jax
     return jnp.concatenate(held), jnp.concatenate(kept)
 
 
+def least_penetration(q: jax.Array) -> jax.Array:
+    """Depth beyond which a state is in penetration: 1e-6 m, and no less than round-off."""
+    return jnp.maximum(CONTACT_TOLERANCE, allowed_depth(lax.stop_gradient(q)))
+
+
 def allowed_depth(q: jax.Array) -> jax.Array:
     """Depth that is round-off, m."""
     return 256.0 * float(jnp.finfo(q.dtype).eps) * jnp.maximum(1.0, jnp.max(jnp.abs(q)))
@@ -144,7 +149,7 @@ def nearest_configuration(system: System, params: Params, q: jax.Array) -> tuple
     status = (
         found.status
         | flag(unfinished, Status.MAX_ITERS)
-        | flag(found.worst > CONTACT_TOLERANCE, Status.PENETRATION)
+        | flag(found.worst > least_penetration(start), Status.PENETRATION)
         | flag(~jnp.isfinite(depth), Status.NONFINITE)
         | flag(jnp.isfinite(depth) & ~good, Status.INVALID)
     )

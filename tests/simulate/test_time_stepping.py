@@ -233,3 +233,23 @@ def test_states_and_mechanisms_that_cannot_be_stepped_are_named():
         jc.simulate.TimeStepping(impact="routh")
     (_, found), *_ = three(DISC[1], deep, DTS)  # under vmap the state is not known
     assert np.flatnonzero(np.asarray(found.status) & jc.Status.PENETRATION).tolist() == [0]
+
+
+@pytest.mark.slow
+def test_steppers_agree_where_the_outcome_is_unique():
+    """A disc lands without a bounce and rolls at once: v = 2/3, x(t) = t_0 + 2/3 (t - t_0), to the first order."""
+    landed = np.sqrt(0.6 / G)
+    x = landed + (0.6 - landed) * 2.0 / 3.0
+    stiff = DISC[1].replace(law=jc.compliant.Law(stiffness=jnp.array(1e9), damping=jnp.array(1e6)))
+    law = jc.impact.AnitescuPotra()
+    steppers = {
+        "time stepping": (jc.simulate.TimeStepping(impact=law), 5e-3),
+        "compliant": (jc.simulate.Compliant(), 5e-3),
+        "variational": (jc.simulate.Variational(impact=law), 1e-6),
+    }
+    for name, (stepper, allowed) in steppers.items():
+        dt = 0.005
+        found = jc.simulate.rollout(DISC[0], stiff, DROPPED, jnp.zeros((120, 3)), stepper=stepper, dt=dt)
+        assert not np.any(jc.Status.failed(found.status)), name
+        np.testing.assert_allclose(found.states.q[-1, :2], [x, 0.1], rtol=0, atol=allowed, err_msg=name)
+        np.testing.assert_allclose(found.states.v[-1], [2 / 3, 0.0, -20 / 3], rtol=0, atol=1e-5, err_msg=name)

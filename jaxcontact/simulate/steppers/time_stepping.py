@@ -21,7 +21,7 @@ from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
-from jaxcontact.simulate.projection import constraint_values, nearest_configuration
+from jaxcontact.simulate.projection import constraint_values, least_penetration, nearest_configuration
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms, contact_gaps, unilateral_terms
@@ -100,9 +100,9 @@ class TimeStepping(Record):
         held, kept = constraint_values(system, params, state.q)
         if held.shape[0]:
             raise ValueError("system: TimeStepping takes no joints held by `constraints`; use Compliant")
-        if is_concrete(kept) and kept.shape[0] and float(jnp.min(kept)) < -CONTACT_TOLERANCE:
+        if is_concrete(kept) and (depth := -float(jnp.min(kept, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
-                f"state: expected no penetration, got one of {-float(jnp.min(kept)):.3g} m; "
+                f"state: expected no penetration, got one of {depth:.3g} m; "
                 "jc.project(system, params, state) removes it"
             )
         return SteppingMemory(key=key, number=jnp.int32(0))
@@ -149,7 +149,7 @@ class TimeStepping(Record):
             _, v = _free_velocity(system, params, state, tau, dt, mass_matrix(system, params, state.q))
             return _no_answer(v, jnp.zeros((0, system.structure.dim), v.dtype)), jnp.array(False)
         terms = unilateral_terms(system, params, state)
-        deep = jnp.any(terms.phi < -CONTACT_TOLERANCE)
+        deep = jnp.any(terms.phi < -least_penetration(state.q))
         terms = terms.replace(phi=jnp.maximum(terms.phi, 0.0))
         presses = pressing_law(self.impact)
         struck = _no_answer(state.v, jnp.zeros((terms.phi.shape[0], system.structure.dim), dt.dtype))
