@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from jaxcontact.optimize import gaits as gaits
     from jaxcontact.precision import PrecisionWarning as PrecisionWarning
     from jaxcontact.simulate.linearize import linearize as linearize
+    from jaxcontact.simulate.projection import project as project
     from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
     from jaxcontact.solvers.lcp import Lemke as Lemke
     from jaxcontact.solvers.lcp import solve_lcp as solve_lcp
@@ -108,6 +109,7 @@ else:
             ),
             "precision": ("PrecisionWarning",),
             "simulate.linearize": ("linearize",),
+            "simulate.projection": ("project",),
             "solvers.lcp": ("LcpInfo", "Lemke", "solve_lcp"),
             "status": ("FailureError", "Status", "raise_if_failed"),
             "mechanics.configuration": ("retract", "velocity_map"),

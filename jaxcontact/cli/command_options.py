@@ -15,10 +15,12 @@ from typing import Any
 from jaxcontact.cli.catalogue import (
     CHARTS,
     GAITS,
+    LAWS,
     LEAST_COVERED,
     MAX_ENUMERATED,
     METHODS,
     SELECTIONS,
+    STEPPERS,
     UsageError,
     find_kind,
     with_impacts,
@@ -138,6 +140,54 @@ def check_impact(options: argparse.Namespace) -> None:
         options.checkpoint is not None and not options.checkpoint.is_dir()
     ):  # the run checks an existing folder
         _check_folder("checkpoint", options.checkpoint)
+
+
+def add_simulate(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `simulate`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "simulate",
+        help="move a mechanism or a robot file in time, in one world or in many",
+        description="Move a mechanism in time from the state its example starts from, without controls; "
+        "print a summary, and write the states as an .npz file and the heights of bodies as a picture.",
+        epilog="example: jaxcontact simulate rocking_block --law routh --worlds 100 --duration 2",
+    )
+    run.add_argument(
+        "model", metavar="MODEL", help="a mechanism (`jaxcontact models`), or an MJCF or URDF file"
+    )
+    run.add_argument("--stepper", choices=STEPPERS, default=STEPPERS[0], help=f"[{STEPPERS[0]}]")
+    run.add_argument(
+        "--law", choices=LAWS, default=LAWS[0],
+        help=f"impact law; routh draws an impulse order for every impact; compliant takes none [{LAWS[0]}]",
+    )  # fmt: skip
+    run.add_argument("--worlds", type=_count, default=1, metavar="N", help="how many, each with its key [1]")
+    run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the keys [0]")
+    run.add_argument("--duration", type=float, default=1.0, metavar="T", help="s [1]")
+    run.add_argument("--dt", type=float, default=0.01, metavar="H", help="step, s [0.01]")
+    run.add_argument(
+        "--checkpoint", type=Path, metavar="DIR",
+        help="keep finished worlds in DIR; interrupted, the same command goes on with the same bits",
+    )  # fmt: skip
+    _add_out(run)
+    run.set_defaults(check=check_simulate)
+    return run
+
+
+def check_simulate(options: argparse.Namespace) -> None:
+    """Raise UsageError where this cannot be simulated."""
+    name = options.model
+    if Path(name).suffix in (".xml", ".urdf") or os.sep in name:
+        if not Path(name).is_file():
+            raise UsageError(f"MODEL: no file {name!r}")
+    elif not find_kind(name).dim:
+        raise UsageError(f"{name} is not a mechanism; see `jaxcontact models`")
+    _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
+    _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
+    _check_numbers("seed", [options.seed], "an integer >= 0", 0)
+    if options.checkpoint is not None and options.worlds == 1:
+        raise UsageError("--checkpoint: for --worlds of 2 and more")
+    for folder in ("out", "checkpoint"):
+        if getattr(options, folder) is not None:
+            _check_folder(folder, getattr(options, folder))
 
 
 def add_gait(commands: Any) -> argparse.ArgumentParser:

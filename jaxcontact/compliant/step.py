@@ -15,8 +15,8 @@ from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selecti
 from jaxcontact.compliant.problem import Problem
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
 from jaxcontact.mechanics.configuration import retract
-from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
-from jaxcontact.mechanics.motion_equations import bias, free_masses, mass_matrix
+from jaxcontact.mechanics.free_step import free_step
+from jaxcontact.mechanics.motion_equations import free_masses, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, nearest_terms, rows_by_body
@@ -54,32 +54,8 @@ def _problem(
     if params.law is None:
         raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
-    turned, gyroscopic = turned_by_gyroscopes(system, params, state, h)
-    if system.mechanics is not None:
-        M, tau = _yielding(system, params, state, tau, h, M)
-    return Problem(
-        M=M,
-        v=turned,
-        # Forces that depend on time, `System.drive`, are those of the end of the step.
-        f=tau - bias(system, params, state.replace(t=state.t + dt)) - gyroscopic,
-        terms=terms,
-        law=params.law,
-        dt=h,
-    )
-
-
-def _yielding(
-    system: System, params: Params, state: State, controls: jax.Array, dt: Any, M: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
-
-    M (v+ - v) = h (f - D (v+ - v) - h K v+) is M^ (v+ - v) = h (f - h K v) with M^ = M + h D + h^2 K.
-    """
-    assert system.mechanics is not None
-    place = (system.structure, state.q, state.v, params, controls)
-    stiffness, damping = system.mechanics.yielding(*place)
-    force = system.mechanics.drive(*place) - dt * stiffness @ state.v
-    return M + dt * (damping + dt * stiffness), force
+    M, v, f = free_step(system, params, state, tau, h, M)
+    return Problem(M=M, v=v, f=f, terms=terms, law=params.law, dt=h)
 
 
 def step(

@@ -114,6 +114,26 @@ def check_impulse_max(impulse_max: jax.Array, shape: tuple[int, ...]) -> None:
             raise ValueError("impulse_max: expected finite numbers >= 0 (N s)")
 
 
+def check_clearance(clearance: jax.Array | None, shape: tuple[int, ...]) -> None:
+    """Raise if the speeds at which contacts may approach have the wrong shape, or a known one is bad."""
+    if clearance is None:
+        return
+    check_array("clearance", clearance, shape)
+    if is_concrete(clearance):
+        values = np.asarray(clearance)
+        if not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise ValueError("clearance: expected finite numbers >= 0 (m/s)")
+
+
+def prepare_clearance(clearance: jax.Array | None) -> tuple[jax.Array | None, jax.Array]:
+    """Traceable: the clearance, zero where it is bad, and the status bits that say why."""
+    if clearance is None:
+        return None, jnp.uint32(0)
+    finite = jnp.all(jnp.isfinite(clearance))
+    status = flag(~finite, Status.NONFINITE) | flag(jnp.any(clearance < 0), Status.INVALID)
+    return jnp.where(status == 0, clearance, 0.0), status
+
+
 def check_pick(pick: jax.Array | float, shape: tuple[int, ...]) -> None:
     """Raise if the choice among solutions has the wrong shape, or a known value is not in [0, 1)."""
     if jnp.shape(pick) != shape:

@@ -37,7 +37,7 @@ def load_record(path: str | os.PathLike[str], expected: type[Record]) -> Any:
         ValueError: the file holds another kind of record, or no record of this package.
         OSError: the file cannot be read.
     """
-    with np.load(path, allow_pickle=False) as file:
+    with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:  # closed if damaged, too
         if _KINDS not in file:
             raise ValueError(f"path: {path} holds no record; expected one that `save` wrote")
         kinds = json.loads(str(file[_KINDS]))

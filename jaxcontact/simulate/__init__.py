@@ -4,10 +4,14 @@ from jaxcontact.simulate.augmented.path import AugmentedInfo as AugmentedInfo
 from jaxcontact.simulate.augmented.path import AugmentedPath as AugmentedPath
 from jaxcontact.simulate.augmented.path import PieceKind as PieceKind
 from jaxcontact.simulate.compare import momentum_difference as momentum_difference
+from jaxcontact.simulate.ensemble import Ensemble as Ensemble
+from jaxcontact.simulate.ensemble import ensemble as ensemble
 from jaxcontact.simulate.linearize import Linearization as Linearization
+from jaxcontact.simulate.projection import ProjectionInfo as ProjectionInfo
 from jaxcontact.simulate.stepper import Stepper as Stepper
 from jaxcontact.simulate.stepper import StepperInfo as StepperInfo
 from jaxcontact.simulate.steppers.compliant import Compliant as Compliant
+from jaxcontact.simulate.steppers.time_stepping import TimeStepping as TimeStepping
 from jaxcontact.simulate.steppers.variational import Variational as Variational
 from jaxcontact.simulate.stepping import rollout as rollout
 from jaxcontact.simulate.stepping import run as run

@@ -215,7 +215,7 @@ def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
 
 
 def check_stepper(stepper: Any) -> None:
-    """Raise TypeError for what is no stepper."""
+    """Raise TypeError for what has not the methods of a stepper."""
     for name in ("init", "step", "closed"):
         if not callable(getattr(stepper, name, None)):
             raise TypeError(

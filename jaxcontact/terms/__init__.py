@@ -9,6 +9,7 @@ from jaxcontact.terms.constraints import constraint_terms as constraint_terms
 from jaxcontact.terms.constraints import contact_terms as contact_terms
 from jaxcontact.terms.constraints import nearest_terms as nearest_terms
 from jaxcontact.terms.constraints import rows_by_body as rows_by_body
+from jaxcontact.terms.constraints import unilateral_terms as unilateral_terms
 from jaxcontact.terms.contacts import contact_gaps as contact_gaps
 from jaxcontact.terms.contacts import contact_velocities as contact_velocities
 from jaxcontact.terms.free_bodies import kept_by_body as kept_by_body

@@ -19,7 +19,10 @@ from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
+    BILATERAL,
     CONTACT_TOLERANCE,
+    DRY,
+    LIMIT,
     NORMAL,
     TANGENT,
     ConstraintTerms,
@@ -113,6 +116,35 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
     """
     check_mechanism(system, params, state)
     return _constraint_terms(system, params, state, None)[0]
+
+
+def unilateral_terms(system: System, params: Params, state: State) -> ContactTerms:
+    """`contact_terms`, with the limits of a mechanism behind its contacts, as contacts without friction.
+
+    Raises:
+        ValueError: as `contact_terms`, and for joints held by `constraints`.
+
+    Derivative: as `contact_terms`.
+    """
+    if system.constraints is None and system.structure.num_contacts:
+        return contact_terms(system, params, state)
+    rows = constraint_terms(system, params, state)
+    kind = np.array(rows.kind, int)
+    if np.any((kind == BILATERAL) | (kind == DRY)):
+        raise ValueError("system: expected contacts and limits alone, got joints held by constraints")
+    first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
+    nt, nv = system.structure.dim - 1, system.structure.num_velocities
+    order = np.concatenate([first, last])
+    tangents = rows.G[(first[:, None] + 1 + np.arange(nt)[None]).ravel()].reshape(first.size, nt, nv)
+    phi = rows.phi[order]
+    return ContactTerms(
+        M=mass_matrix(system, params, state.q),
+        J_n=rows.G[order],
+        J_t=jnp.concatenate([tangents, jnp.zeros((last.size, nt, nv), phi.dtype)]),
+        phi=phi,
+        mu=jnp.concatenate([rows.mu, jnp.zeros(last.size, phi.dtype)]),
+        active=phi <= CONTACT_TOLERANCE,
+    )
 
 
 def nearest_terms(

@@ -104,6 +104,13 @@ CASES = {
     "linearize": mechanism(
         functools.partial(jc.linearize, jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
     ),
+    "simulate.rollout of time steps": mechanism(
+        jc.simulate.rollout,
+        jc.models.rocking_block(),
+        jnp.zeros((3, 3)),
+        stepper=jc.simulate.TimeStepping(),
+        dt=0.01,
+    ),
     "simulate.variational": mechanism(
         jc.simulate.variational, jc.models.rocking_block(), dt=0.01, duration=0.03
     ),

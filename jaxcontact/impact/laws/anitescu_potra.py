@@ -41,7 +41,12 @@ from jaxcontact.terms import ContactTerms
 
 
 def anitescu_potra(
-    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, solver: Lemke | None = None
+    terms: ContactTerms,
+    v: jax.Array,
+    *,
+    num_directions: int = 8,
+    solver: Lemke | None = None,
+    clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """One post-impact velocity of the simultaneous inelastic law with Coulomb friction.
 
@@ -54,6 +59,9 @@ def anitescu_potra(
         v: (nv,) velocity before the impact.
         num_directions: sides of the friction cone in space; no effect in the plane.
         solver: pivoting solver.
+        clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance in
+            place of J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996). None
+            is zero.
 
     Returns:
         v_plus (nv,) and ImpactInfo.
@@ -71,17 +79,24 @@ def anitescu_potra(
         before slide, rest before separation.
     """
     inputs.check(terms, v)
-    return _anitescu_potra(terms, v, num_directions, solver)
+    inputs.check_clearance(clearance, jnp.shape(terms.phi))
+    return _anitescu_potra(terms, v, num_directions, solver, clearance)
 
 
 @functools.partial(jax.jit, static_argnums=2)
 def _anitescu_potra(
-    terms: ContactTerms, v: jax.Array, num_directions: int, solver: Lemke | None
+    terms: ContactTerms,
+    v: jax.Array,
+    num_directions: int,
+    solver: Lemke | None,
+    clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
+    clearance, trouble = inputs.prepare_clearance(clearance)
+    status = status | trouble
     directions = friction_directions(terms.J_t.shape[1], num_directions)
-    space = contact_space(terms)
+    space = contact_space(terms, clearance)
     guess, solver_status = solve_by_pivoting(
         lax.stop_gradient(space), lax.stop_gradient(v), directions, solver=solver
     )
@@ -222,6 +237,7 @@ def sequential(
     *,
     max_impacts: int,
     num_directions: int = 8,
+    clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """Resolve single inelastic impacts one after the other until no contact approaches.
 
@@ -234,6 +250,7 @@ def sequential(
         order: cycle of contact indices, such as (0, 1).
         max_impacts: largest number of single impacts.
         num_directions: sides of the friction cone in space; no effect in the plane.
+        clearance: (nc,) as `anitescu_potra`.
 
     Returns:
         v_plus (nv,) and ImpactInfo; info.num_solves counts the single impacts.
@@ -250,20 +267,28 @@ def sequential(
     inputs.check(terms, v)
     cycle = inputs.check_order("order", order, terms.phi.shape[0])
     inputs.check_count("max_impacts", max_impacts)
-    return _sequential(terms, v, cycle, int(max_impacts), num_directions)
+    inputs.check_clearance(clearance, jnp.shape(terms.phi))
+    return _sequential(terms, v, cycle, int(max_impacts), num_directions, clearance)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4))
 def _sequential(
-    terms: ContactTerms, v: jax.Array, order: tuple[int, ...], max_impacts: int, num_directions: int
+    terms: ContactTerms,
+    v: jax.Array,
+    order: tuple[int, ...],
+    max_impacts: int,
+    num_directions: int,
+    clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
+    clearance, trouble = inputs.prepare_clearance(clearance)
+    status = status | trouble
     cycle = jnp.asarray(order, jnp.int32)
     length = len(order)
     nc, nt, _ = terms.J_t.shape
     everything = jnp.zeros(nc, bool).at[cycle].set(True)
-    space = contact_space(terms)
+    space = contact_space(terms, clearance)
     slowest = slowest_approach(space, v)
 
     def impact(carry: Any, _: None) -> tuple[Any, None]:
@@ -282,7 +307,8 @@ def _sequential(
             mu=single[2],
             active=needed[None],
         )
-        v_next, info = _anitescu_potra(one, v, num_directions, None)
+        own = None if clearance is None else clearance[contact][None]
+        v_next, info = _anitescu_potra(one, v, num_directions, None, own)
         return (
             jnp.where(needed, v_next, v),
             jnp.where(needed, (where + 1) % length, place),

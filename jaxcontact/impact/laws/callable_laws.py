@@ -36,10 +36,15 @@ class AnitescuPotra(Record):
     num_directions: int = static(default=8)
 
     def __call__(
-        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+        self,
+        terms: ContactTerms,
+        v: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
         """v_plus (nv,) and ImpactInfo; `key` is not used."""
-        return anitescu_potra(terms, v, num_directions=self.num_directions)
+        return anitescu_potra(terms, v, num_directions=self.num_directions, clearance=clearance)
 
 
 class Routh(Record):
@@ -60,7 +65,12 @@ class Routh(Record):
     num_directions: int = static(default=8)
 
     def __call__(
-        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+        self,
+        terms: ContactTerms,
+        v: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
         """v_plus (nv,) and ImpactInfo of the impulse order that `key` draws.
 
@@ -82,6 +92,7 @@ class Routh(Record):
             restitution=self.restitution,
             selection=selection,
             num_directions=self.num_directions,
+            clearance=clearance,
         )
 
 
@@ -99,11 +110,17 @@ class Sequential(Record):
     num_directions: int = static(default=8)
 
     def __call__(
-        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+        self,
+        terms: ContactTerms,
+        v: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
         """v_plus (nv,) and ImpactInfo; `key` is not used."""
         order = tuple(range(terms.phi.shape[0])) if self.order is None else self.order
-        return sequential(terms, v, order, max_impacts=self.max_impacts, num_directions=self.num_directions)
+        options: dict[str, Any] = {"max_impacts": self.max_impacts, "num_directions": self.num_directions}
+        return sequential(terms, v, order, clearance=clearance, **options)
 
 
 class Propagative(Record):
@@ -142,6 +159,19 @@ class Plastic(Record):
     ) -> tuple[jax.Array, PropagateInfo]:
         """v_plus (nv,) and PropagateInfo; `key` is not used."""
         return plastic(terms, v, unilateral=self.unilateral)
+
+
+def pressing_law(law: Law) -> Law:
+    """The law of contacts that press without striking, which takes a `clearance`.
+
+    `law` itself where it is inelastic with friction, `Routh` without its restitution; else `AnitescuPotra`,
+    for a contact that lasts has the friction of the mechanism whatever happens when it closes.
+    """
+    if isinstance(law, AnitescuPotra | Sequential):
+        return law
+    if isinstance(law, Routh):
+        return law if law.restitution is None else law.replace(restitution=None)
+    return AnitescuPotra()
 
 
 # Functions with settings of their own behind (terms, v), as the records that stand for them.

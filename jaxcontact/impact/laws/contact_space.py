@@ -33,6 +33,7 @@ class ContactSpace(Record):
         mu: (nc,) friction in scaled impulses.
         mass: M (nv, nv).
         active: (nc,) bool.
+        clearance: (nc,) scaled speeds at which contacts may still approach; None is none.
     """
 
     jacobian: jax.Array
@@ -42,11 +43,22 @@ class ContactSpace(Record):
     mu: jax.Array
     mass: jax.Array
     active: jax.Array
+    clearance: jax.Array | None = None
 
     @property
     def num_tangents(self) -> int:
         """nt: 1 in the plane, 2 in space."""
         return self.scale.shape[0] // self.mu.shape[0] - 1
+
+    def rates(self, v: jax.Array) -> jax.Array:
+        """Scaled velocities (r,) that the law bounds: J v, on normals with the clearance."""
+        u = self.jacobian @ v
+        return u if self.clearance is None else u.at[:: 1 + self.num_tangents].add(self.clearance)
+
+    def normal_rates(self, v: jax.Array) -> jax.Array:
+        """The normals (nc,) among `rates`."""
+        u = self.jacobian[:: 1 + self.num_tangents] @ v
+        return u if self.clearance is None else u + self.clearance
 
 
 class ImpactInfo(Record):
@@ -72,8 +84,8 @@ class ImpactInfo(Record):
     complete: bool = static(default=False)
 
 
-def contact_space(terms: ContactTerms) -> ContactSpace:
-    """Scaled contact matrices of `terms`."""
+def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> ContactSpace:
+    """Scaled contact matrices of `terms`; `clearance` (nc,) is in m/s."""
     nc, nt, nv = terms.J_t.shape
     jacobian = jnp.concatenate([terms.J_n[:, None, :], terms.J_t], axis=1)
     jacobian = jnp.where(terms.active[:, None, None], jacobian, 0.0).reshape(-1, nv)
@@ -93,6 +105,7 @@ def contact_space(terms: ContactTerms) -> ContactSpace:
         mu=mu,
         mass=terms.M,
         active=terms.active,
+        clearance=None if clearance is None else jnp.where(terms.active, scale[:: 1 + nt] * clearance, 0.0),
     )
 
 
@@ -124,14 +137,14 @@ def slowest_approach(space: ContactSpace, v: jax.Array) -> jax.Array:
     space, v = lax.stop_gradient((space, v))
     rows = 1 + space.num_tangents
     scale = space.scale[::rows]
-    fastest = jnp.max(-(space.jacobian[::rows] @ v) / scale, initial=0.0)
+    fastest = jnp.max(-space.normal_rates(v) / scale, initial=0.0)
     noise = contact_modes.feasibility_tolerance(v.dtype) * mass_norm(space.mass, v)
     return jnp.maximum(collision_tolerance(v.dtype) * fastest * scale, noise)
 
 
 def approaching(space: ContactSpace, v: jax.Array, slowest: jax.Array) -> jax.Array:
     """(nc,) bool: active contacts that approach faster than `slowest` (nc,), scaled."""
-    return space.active & (space.jacobian[:: 1 + space.num_tangents] @ v < -slowest)
+    return space.active & (space.normal_rates(v) < -slowest)
 
 
 @jax.jit
@@ -174,7 +187,7 @@ def outcome(
     nc = space.mu.shape[0]
     dtype = v.dtype
     fan = jnp.asarray(directions, dtype)
-    u = space.jacobian @ v
+    u = space.rates(v)
     guess = lax.stop_gradient(guess)
     eps = float(jnp.finfo(dtype).eps)
     # Relative to |v|_M, and above the round-off of D lam: jammed contacts press with any impulse.
@@ -260,7 +273,7 @@ def residual(
     speed = mass_norm(space.mass, v)
     speed = jnp.where(speed > 0, speed, 1.0)  # at rest every impulse is wrong, in any unit
     per_speed = 1.0 / speed
-    out = (space.jacobian @ v + space.delassus @ impulse).reshape(nc, 1 + nt)
+    out = (space.rates(v) + space.delassus @ impulse).reshape(nc, 1 + nt)
     lam = impulse.reshape(nc, 1 + nt)
     cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)
     normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], 0.0, cap)) * per_speed

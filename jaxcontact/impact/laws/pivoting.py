@@ -84,7 +84,7 @@ def solve_by_pivoting(
         cover: (n,) covering vector of Lemke's method, n as in `impact_lcp`; default ones.
     """
     nc, k = space.mu.shape[0], directions.shape[0]
-    matrix, w = impact_lcp(space, space.jacobian @ v, directions, impulse_max)
+    matrix, w = impact_lcp(space, space.rates(v), directions, impulse_max)
     z, info = solve_lcp(matrix, w, cover=cover, solver=Lemke() if solver is None else solver)
     if impulse_max is not None:
         z = z[nc:]

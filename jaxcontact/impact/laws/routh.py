@@ -83,7 +83,7 @@ def _step(
         solver = Lemke(early_exit=early_exit)
         guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, solver, cover)
     else:
-        x = jnp.concatenate([fixed.jacobian @ v_fixed, cap_fixed])
+        x = jnp.concatenate([fixed.rates(v_fixed), cap_fixed])
         speed = mass_norm(space.mass, v)
         violation = contact_modes.evaluate(table, x)
         score = jnp.sum(table.score * x[:, None], axis=0)
@@ -242,6 +242,7 @@ def resolve(
     selection: str = "all",
     num_directions: int = 8,
     early_exit: bool = True,
+    clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
 
@@ -262,6 +263,7 @@ def resolve(
         num_directions: sides of the friction cone in space; no effect in the plane.
         early_exit: let the loops within a step end when their work is done. False does the same in loops of
             static length, see `Lemke`. Steps are always N, in a loop of static length.
+        clearance: (nc,) as `anitescu_potra`; not with restitution.
 
     Returns:
         v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
@@ -284,9 +286,13 @@ def resolve(
     inputs.check_pick(pick, (steps,))
     check_selection(terms, selection, SELECTIONS, num_directions)
     e = energetic_restitution.check(terms, restitution)
+    inputs.check_clearance(clearance, jnp.shape(terms.phi))
+    if clearance is not None and e is not None:
+        raise ValueError("clearance: expected None with restitution; contacts that open rebound touch")
     v_plus, info, _ = _resolve(
-        terms, v, impulse_max, pick, selection, num_directions, restitution=e, early_exit=early_exit
-    )
+        terms, v, impulse_max, pick, selection, num_directions,
+        restitution=e, early_exit=early_exit, clearance=clearance,
+    )  # fmt: skip
     return v_plus, info
 
 
@@ -339,14 +345,16 @@ def _resolve(
     restitution: jax.Array | None = None,
     known: jax.Array | None = None,
     early_exit: bool = True,
+    clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
-    status = status | draw_status(impulse_max, pick, restitution)
+    clearance, trouble = inputs.prepare_clearance(clearance)
+    status = status | trouble | draw_status(impulse_max, pick, restitution)
     impulse_max = jnp.where(status == 0, impulse_max, 0.0)
     pick = jnp.where(status == 0, pick, 0.0)
     directions = friction_directions(terms.J_t.shape[1], num_directions)
-    space = contact_space(terms)
+    space = contact_space(terms, clearance)
     tabulated = selection != "lemke" and known is None
     table = mode_table(lax.stop_gradient(space), directions, capped=True) if tabulated else None
     speed, slowest = mass_norm(space.mass, v), slowest_approach(space, v)

@@ -1,0 +1,142 @@
+"""`jaxcontact simulate MODEL|FILE.xml`: motion in time, of one world or many, as data and as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxcontact import impact, models, simulate, viz
+from jaxcontact.cli import progress
+from jaxcontact.io.mjcf import load_mjcf
+from jaxcontact.mechanics.motion_equations import body_frames
+from jaxcontact.mechanics.system import Model
+from jaxcontact.status import Status
+
+MOST_CURVES = 5  # bodies drawn of a single motion
+QUANTILES = (0.05, 0.5, 0.95)  # drawn of many
+
+
+def command(options: argparse.Namespace) -> int:
+    """Run it; 0 where every world is good, 1 where one failed, 2 wrong usage."""
+    try:
+        return _simulate(options)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"jaxcontact: {error}", file=sys.stderr)
+        return 2
+
+
+def stepper_of(options: argparse.Namespace, model: Model) -> Any:
+    """The stepper of these options.
+
+    Raises:
+        ValueError: `routh` for a model without the settings of an impact.
+    """
+    if options.stepper == "compliant":
+        return simulate.Compliant()
+    if options.law == "routh" and (model.step is None or model.max_steps is None):
+        raise ValueError(f"--law routh: {options.model} is not set up for an impact; use another law")
+    laws: dict[str, Any] = {
+        "anitescu-potra": impact.AnitescuPotra,
+        "routh": lambda: impact.Routh(step=model.step, max_steps=2 * int(model.max_steps or 0)),
+        "sequential": impact.Sequential,
+        "propagative": impact.Propagative,
+        "plastic": impact.Plastic,
+    }
+    stepper = simulate.TimeStepping if options.stepper == "time-stepping" else simulate.Variational
+    return stepper(impact=laws[options.law]())
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    begin = time.perf_counter()
+    if Path(options.model).is_file():
+        model, stem = load_mjcf(options.model), Path(options.model).stem
+    else:
+        model, stem = getattr(models, options.model)(), options.model
+    folder: Path = options.out
+    folder.mkdir(parents=True, exist_ok=True)
+    picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"
+    start = (model.system, model.params, model.state)
+    shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
+    show = progress.bar()
+    if options.worlds == 1:
+        key = jax.random.key(options.seed)
+        found = simulate.run(*start, **shared, key=key, progress=show, check=False)
+        found.save(data)
+        status = np.bitwise_or.reduce(np.asarray(found.status))
+        failed, notes = int(bool(Status.failed(status))), found.notes
+        curves = _heights(model, found.states)
+    else:
+        worlds = simulate.ensemble(
+            *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True,
+            checkpoint=options.checkpoint, about={"model": stem}, progress=show,
+        )  # fmt: skip
+        worlds.save(data)
+        status = np.bitwise_or.reduce(np.asarray(worlds.status))
+        failed, notes = int(np.sum(worlds.failed_step >= 0)), worlds.summary.splitlines()[1:]
+        curves = _spread(model, worlds.path)
+    title = f"{stem}, {options.stepper}, {options.worlds} world{'s' if options.worlds > 1 else ''}"
+    viz.plot_curves(curves, xlabel="time (s)", ylabel="height (m)", title=title).savefig(picture, dpi=110)
+    summary = {
+        "model": stem,
+        "stepper": options.stepper,
+        "law": None if options.stepper == "compliant" else options.law,
+        "worlds": options.worlds,
+        "seed": options.seed,
+        "dt": options.dt,
+        "steps": max(1, round(options.duration / options.dt)),
+        "failed": failed,
+        "status": Status.describe(status),
+        "notes": notes,
+        "seconds": time.perf_counter() - begin,
+        "files": [str(path) for path in (picture, data)],
+    }
+    print(json.dumps(summary, indent=2) if options.json else _text(summary))
+    return 1 if failed else 0
+
+
+def _positions(model: Model, q: Any) -> np.ndarray:
+    """Heights (..., nb) of the frames of the bodies."""
+
+    def heights(q: jax.Array) -> jax.Array:
+        return body_frames(model.system, model.params, q)[0][:, -1]
+
+    flat = jax.jit(jax.vmap(heights))(np.reshape(q, (-1, np.shape(q)[-1])))
+    return np.asarray(flat).reshape(*np.shape(q)[:-1], -1)
+
+
+def _heights(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+    """By body, of one motion."""
+    high = _positions(model, states.q)
+    names = model.system.structure.bodies[:MOST_CURVES]
+    return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
+
+
+def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
+    """Quantiles of the height of the first body over the worlds that can be drawn."""
+    high = _positions(model, states.q)[..., 0]
+    good = np.all(np.isfinite(high), axis=1)
+    if not np.any(good):
+        return {"no world": ([], [])}
+    lines = np.quantile(high[good], QUANTILES, axis=0)
+    return {f"{100 * q:g} % of worlds": (states.t[0], row) for q, row in zip(QUANTILES, lines, strict=True)}
+
+
+def _text(summary: dict[str, Any]) -> str:
+    law = f" under {summary['law']}" if summary["law"] else ""
+    return "\n".join(
+        [
+            f"{summary['model']}: {summary['steps']} steps of {summary['dt']:g} s",
+            f"  stepper  {summary['stepper']}{law}",
+            f"  worlds   {summary['worlds']}, {summary['failed']} failed, status {summary['status']}",
+            *(f"  {note.strip()}" for note in summary["notes"]),
+            f"  time     {summary['seconds']:.1f} s",
+            *(f"  wrote    {path}" for path in summary["files"]),
+        ]
+    )

@@ -1,0 +1,44 @@
+"""What moves a mechanism over a step of time beside its constraints: mass, velocity and force of the step.
+
+Owns which forces are those of the start of a step, of its middle, of its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
+from jaxcontact.mechanics.motion_equations import bias
+from jaxcontact.mechanics.system import Params, State, System
+
+
+def free_step(
+    system: System, params: Params, state: State, controls: jax.Array, dt: jax.Array, M: Any
+) -> tuple[Any, jax.Array, jax.Array]:
+    """Mass matrix M^, velocity v^ (nv,) and force f (nv,) of a step M^ (v+ - v^) = dt f + J^T lam.
+
+    Gyroscopic forces turn the velocity; linear springs, dampers and gains of actuators are those of the end
+    of the step; so are forces that depend on time; all others are those of its start.
+
+    Derivative: exact, any order, by all arguments.
+    """
+    turned, gyroscopic = turned_by_gyroscopes(system, params, state, dt)
+    if system.mechanics is not None:
+        M, controls = _yielding(system, params, state, controls, dt, M)
+    return M, turned, controls - bias(system, params, state.replace(t=state.t + dt)) - gyroscopic
+
+
+def _yielding(
+    system: System, params: Params, state: State, controls: jax.Array, dt: Any, M: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
+
+    M (v+ - v) = h (f - D (v+ - v) - h K v+) is M^ (v+ - v) = h (f - h K v) with M^ = M + h D + h^2 K.
+    """
+    assert system.mechanics is not None
+    place = (system.structure, state.q, state.v, params, controls)
+    stiffness, damping = system.mechanics.yielding(*place)
+    force = system.mechanics.drive(*place) - dt * stiffness @ state.v
+    return M + dt * (damping + dt * stiffness), force

@@ -1,0 +1,331 @@
+"""Many worlds of one mechanism, each with its own key: on every core, in blocks, on disk as they come.
+
+Owns the driver `ensemble` and its record. Worlds are computed in blocks of one width at fixed places,
+whatever the chunk, so a world has the same bits in every call. A checkpoint has one file per block, written
+whole:
+
+    manifest.json          what is simulated: versions, settings, hashes of all numbers and of the program
+    worlds_00000000.npz    an `Ensemble` of one block, named by its first world
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact._pytree import Record
+from jaxcontact.arguments import check_count, check_integer, check_positive
+from jaxcontact.batching.all_cores import workers
+from jaxcontact.io import fingerprint
+from jaxcontact.io.atomic_files import replace_file, temporary_of
+from jaxcontact.io.records import load_record, save_record
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.simulate.stepper import Policy, Stepper
+from jaxcontact.simulate.stepping import check_stepper, rollout
+from jaxcontact.status import Status
+
+FORMAT = "jaxcontact ensemble, 1"  # a new number where the same seed ends in other bits
+MANIFEST = "manifest.json"
+WIDTH = 128  # worlds of a block at most; XLA vectorises over them
+FIRST = 5  # failed worlds that the summary names one by one
+
+
+class Ensemble(Record):
+    """What became of the worlds; the first axis is the world.
+
+    Attributes:
+        worlds: (n,) int32, their numbers.
+        states: State at the end, q (n, nq), v (n, nv), t (n,).
+        status: (n,) uint32, the bits of all steps.
+        failed_step: (n,) int32, the first step with a bit of `Status.FAILURES`, -1 where none has.
+        closings: (n,) int32, how often a contact closed.
+        path: State of every step, q (n, T + 1, nq), ...; None unless asked for.
+    """
+
+    worlds: jax.Array
+    states: State
+    status: jax.Array
+    failed_step: jax.Array
+    closings: jax.Array
+    path: Any = None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the worlds to a `.npz` file, whole or not at all.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        save_record(path, self)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Ensemble:
+        """The worlds that `save` wrote.
+
+        Raises:
+            ValueError: the file holds something else.
+            OSError: the file cannot be read.
+        """
+        loaded: Ensemble = load_record(path, cls)
+        return loaded
+
+    @property
+    def summary(self) -> str:
+        """How many worlds failed, which ones first, when and how."""
+        failed = np.flatnonzero(np.asarray(self.failed_step) >= 0)
+        lines = [f"{len(failed)} of {len(self.status)} worlds failed"]
+        for k in failed[:FIRST]:
+            bits = Status.describe(np.asarray(self.status)[k] & int(Status.FAILURES))
+            lines.append(f"  world {int(self.worlds[k])} at step {int(self.failed_step[k])}: {bits}")
+        if len(failed) > FIRST:
+            lines.append(f"  and {len(failed) - FIRST} more")
+        return "\n".join(lines)
+
+
+def ensemble(
+    system: System,
+    params: Params,
+    state: State,
+    *,
+    stepper: Stepper,
+    duration: float,
+    dt: float,
+    num_worlds: int,
+    seed: int = 0,
+    control: jax.Array | Policy | None = None,
+    policy_memory: Any = None,
+    keep_path: bool = False,
+    reduce: Callable[[Any, Ensemble], Any] | None = None,
+    chunk: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    about: Mapping[str, str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Any:
+    """Motions of many worlds that differ in their random key, and in their start if that is given.
+
+    World i steps as `rollout` with the key of the seed folded with i: a law that draws takes another impulse
+    order in every world and impact.
+
+    Args:
+        system: the mechanism (static).
+        params: its numbers, those of all worlds.
+        state: where all worlds start, or one start each, with a first axis of `num_worlds`.
+        stepper: the method, such as `TimeStepping(impact=law)`.
+        duration: s, rounded to a number of steps.
+        dt: s.
+        num_worlds: how many.
+        seed: of the keys.
+        control, policy_memory: as `run`, the same for all worlds.
+        keep_path: also keep the states of every step.
+        reduce: (accumulated, Ensemble of one chunk) -> accumulated, called in order, at first with None;
+            `ensemble` then returns the last value, in memory that does not grow.
+        chunk: worlds per call of `reduce` and `progress`; default 1024. Any number gives the same bits.
+        checkpoint: a folder that takes the worlds as they come. An interrupted run, called again alike, goes
+        on where it stood and ends with the same bits, with any chunk; `reduce` sees the stored worlds first.
+        about: names to keep in the checkpoint, {"model": ...}; a run about something else is refused.
+        progress: called with (worlds done, num_worlds) after every chunk.
+
+    Returns:
+        Ensemble of all worlds, or what `reduce` accumulated. Nothing is raised for a world that fails: it is
+        in `Ensemble.summary`, and the others have the bits that they have without it.
+
+    Raises:
+        TypeError, ValueError: as `run`; numbers out of range, a state with another first axis, a checkpoint
+            of another run or one that is damaged.
+        OSError: the checkpoint cannot be written; what it holds stays good.
+
+    Status: of each world, in `Ensemble.status`.
+
+    Derivative: none; a driver for the host.
+    """
+    for name, value in (("dt", dt), ("duration", duration)):
+        check_positive(name, value)
+    check_count("num_worlds", num_worlds)
+    check_integer("seed", seed, 0)
+    if chunk is not None:
+        check_count("chunk", chunk)
+    if reduce is not None and not callable(reduce):
+        raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
+    check_mechanism(system, params, state)
+    check_stepper(stepper)
+    starts = _starts(state, num_worlds)
+    stepper.init(system, params, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
+    steps = max(1, round(float(duration) / float(dt)))
+    if control is None:
+        control = jnp.zeros((steps, system.num_controls), starts.v.dtype)
+
+    def one(start: State, world: jax.Array) -> Ensemble:
+        found = rollout(
+            system, params, start, control, stepper=stepper, dt=dt, num_steps=steps,
+            key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
+        )  # fmt: skip
+        bad = Status.failed(found.status)
+        return Ensemble(
+            worlds=world.astype(jnp.int32),
+            states=jax.tree.map(lambda rows: rows[-1], found.states),
+            status=jnp.bitwise_or.reduce(found.status),
+            failed_step=jnp.where(jnp.any(bad), jnp.argmax(bad), -1).astype(jnp.int32),
+            closings=jnp.sum(found.contacts[1:] & ~found.contacts[:-1], dtype=jnp.int32),
+            path=found.states if keep_path else None,
+        )
+
+    blocks = _Blocks(one, starts, num_worlds)
+    if checkpoint is None:
+        parts = blocks.computed(0)
+    else:
+        folder = Path(checkpoint)
+        described = _describe(blocks, num_worlds, about or {})
+        parts = _stored(folder, described, blocks)
+    size = 1024 if chunk is None else int(chunk)
+    reduced, whole, done = None, [], 0
+    for part in _rows(parts, size):
+        done += len(part.status)
+        if reduce is not None:
+            reduced = reduce(reduced, part)
+        else:
+            whole.append(part)
+        if progress is not None:
+            progress(done, num_worlds)
+    return reduced if reduce is not None else _joined(whole)
+
+
+def _starts(state: State, num_worlds: int) -> State:
+    """States with a first axis of worlds."""
+    if jnp.ndim(state.q) == 1:
+        return jax.tree.map(
+            lambda leaf: np.broadcast_to(np.asarray(leaf), (num_worlds, *jnp.shape(leaf))), state
+        )
+    sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(state)}
+    if sizes != {(num_worlds,)}:
+        raise ValueError(f"state: expected one state, or a first axis of {num_worlds}, got {sorted(sizes)}")
+    return jax.tree.map(np.asarray, state)
+
+
+class _Blocks:
+    """The worlds in blocks of one width, the last one filled up with worlds that nobody sees."""
+
+    def __init__(self, one: Callable[[State, jax.Array], Ensemble], starts: State, total: int) -> None:
+        self.starts, self.total = starts, total
+        self.width = min(WIDTH, 1 << (total - 1).bit_length())
+        self.function = jax.jit(jax.vmap(one))
+        self._compiled: Any = None
+
+    def begins(self) -> list[int]:
+        return list(range(0, self.total, self.width))
+
+    def arguments(self, begin: int) -> tuple[State, jax.Array]:
+        worlds = np.arange(begin, begin + self.width)
+        own = np.minimum(worlds, self.total - 1)
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[own]), self.starts), jnp.asarray(worlds, jnp.uint32)
+
+    def compute(self, begin: int) -> Ensemble:
+        """The worlds of the block that begins there."""
+        found = jax.block_until_ready(self._compiled(*self.arguments(begin)))
+        count = min(self.width, self.total - begin)
+        rows: Ensemble = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], found)
+        return rows
+
+    def computed(self, done: int) -> Iterator[Ensemble]:
+        """Blocks from number `done` on, in order; one on each worker at a time."""
+        left = self.begins()[done:]
+        if left and self._compiled is None:
+            self._compiled = self.function.lower(*self.arguments(left[0])).compile()
+        count = len(workers(jax.local_devices()[:1]))
+        with ThreadPoolExecutor(count) as pool:
+            for k in range(0, len(left), count):
+                yield from pool.map(self.compute, left[k : k + count])
+
+
+def _rows(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
+    """The same worlds in chunks of `size`."""
+    held: list[Ensemble] = []
+    count = 0
+    for part in parts:
+        held.append(part)
+        count += len(part.status)
+        while count >= size:
+            whole = _joined(held)
+            yield _cut(whole, 0, size)
+            held, count = [_cut(whole, size, count)], count - size
+    if count:
+        yield _joined(held)
+
+
+def _joined(parts: list[Ensemble]) -> Ensemble:
+    joined: Ensemble = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    return joined
+
+
+def _cut(part: Ensemble, begin: int, end: int) -> Ensemble:
+    rows: Ensemble = jax.tree.map(lambda leaf: leaf[begin:end], part)
+    return rows
+
+
+def _describe(blocks: _Blocks, num_worlds: int, about: Mapping[str, str]) -> dict[str, Any]:
+    """What determines the run; the program has the mechanism, the method, seed, dt and controls in it."""
+    return {
+        "format": FORMAT,
+        **{f"about {name}": value for name, value in about.items()},
+        **fingerprint.versions(),
+        "platform": jax.local_devices()[0].platform,
+        "num_worlds": num_worlds,
+        "start": fingerprint.of_numbers(blocks.starts),
+        "program": fingerprint.of_program(blocks.function.trace(*blocks.arguments(0))),
+    }
+
+
+def _stored(folder: Path, described: Mapping[str, Any], blocks: _Blocks) -> Iterator[Ensemble]:
+    """The blocks found, then the missing ones, each safe on the disk before it is handed on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / MANIFEST
+    if path.exists():
+        try:
+            there = dict(json.loads(path.read_bytes()))
+        except (ValueError, TypeError):
+            raise ValueError(f"checkpoint: {folder} is damaged: {MANIFEST} is not JSON") from None
+        differences = fingerprint.differences(there, described)
+        if differences:
+            raise ValueError(
+                f"checkpoint: {folder} is of another run and was left as it is; these differ: "
+                + ", ".join(differences)
+            )
+    elif {each.name for each in folder.iterdir()} - {temporary_of(path).name}:
+        raise ValueError(f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder")
+    else:
+        _write_manifest(path, described)
+    done = 0
+    for begin in blocks.begins():
+        file = folder / f"worlds_{begin:08d}.npz"
+        if not file.exists():
+            break
+        yield _loaded(file, min(blocks.width, blocks.total - begin))
+        done += 1
+    for part in blocks.computed(done):
+        part.save(folder / f"worlds_{int(part.worlds[0]):08d}.npz")
+        yield part
+
+
+def _write_manifest(path: Path, described: Mapping[str, Any]) -> None:
+    def write(file: BinaryIO) -> None:
+        file.write(json.dumps(described, indent=1).encode())
+
+    replace_file(path, write)
+
+
+def _loaded(file: Path, count: int) -> Ensemble:
+    try:
+        part = Ensemble.load(file)
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"checkpoint: {file} is damaged and was left as it is: {error}") from None
+    if len(part.status) != count:
+        raise ValueError(f"checkpoint: {file} is damaged: expected {count} worlds, got {len(part.status)}")
+    rows: Ensemble = jax.tree.map(np.asarray, part)
+    return rows

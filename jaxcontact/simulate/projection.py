@@ -1,0 +1,226 @@
+"""The nearest configuration without penetration, loops closed: what removes depth, in q alone.
+
+Owns the search for it, its derivative, and `project`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.solvers.lcp import solve_lcp
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
+
+MAX_ITERS = 50
+
+
+class ProjectionInfo(Record):
+    """What `project` says beside the state.
+
+    Attributes:
+        status: uint32 bits of `Status`.
+        residual: how much the last iteration changed the displacement, relative, in the kinetic metric.
+        num_iters: int32, iterations.
+        depth: largest deviation of a loop or depth of a contact or limit before, m or rad; 0 is none.
+        displacement: (nv,) tangent step from the configuration given to the one returned.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+    num_iters: jax.Array
+    depth: jax.Array
+    displacement: jax.Array
+
+
+def project(system: System, params: Params, state: State) -> tuple[State, ProjectionInfo]:
+    """The nearest state without penetration, limits kept and loops closed.
+
+    q+ = q retracted by the smallest step d in the kinetic metric of q, min d^T M(q) d over gap(q+) >= 0,
+    limit(q+) >= 0, deviation(q+) = 0. The velocity stays as it is, but for loops, whose rates are zero at the
+    velocity nearest in that metric; a contact that approaches is left to an impact law.
+
+    Args:
+        system: the mechanism (static).
+        params: its numbers.
+        state: anywhere near; bodies that are deeper than through the middle may leave on the other side.
+
+    Returns:
+        The State, t as it was, and ProjectionInfo. A state without penetration comes back bit by bit.
+
+    Raises:
+        TypeError: arguments in another order, or a Model.
+
+    Status: PENETRATION where a gap stays below -1e-6 m (or a deviation above), MAX_ITERS where the step is
+        not yet the nearest after 50 iterations, NONFINITE for numbers that are none, the bits of `solve_lcp`.
+
+    Derivative: of the contacts, limits and loops that hold at q+, by state and params, forward and reverse.
+    """
+    check_mechanism(system, params, state)
+    return _project(system, params, state)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _project(system: System, params: Params, state: State) -> tuple[State, ProjectionInfo]:
+    q, info = nearest_configuration(system, params, state.q)
+    nv = system.structure.num_velocities
+    held = constraint_values(system, params, q)[0].shape[0]
+    v = state.v
+    if held:
+        rows = jax.jacfwd(lambda d: constraint_values(system, params, retract(system, q, d))[0])
+        A = rows(jnp.zeros(nv, q.dtype))
+        response = implicit.solve_spd(mass_matrix(system, params, q), A.T)
+        v = v - response @ implicit.refine(A @ response, A @ v, jnp.zeros(held, q.dtype))
+    return state.replace(q=q, v=v), info
+
+
+def constraint_values(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Deviations (nb,) that are zero where loops are closed, and gaps and limits (nu,) that are kept >= 0."""
+    structure, none = system.structure, jnp.zeros(0, q.dtype)
+    held, kept = [none], [none]
+    if structure.tree is not None and structure.tree.closes:
+        assert system.mechanics is not None
+        held.append(system.mechanics.closures(structure, *body_frames(system, params, q), params))
+    if structure.num_contacts:
+        kept.append(contact_gaps(system, params, q))
+    if system.constraints is not None:
+        deviations, limits = system.constraints(structure, q, params)
+        held.append(deviations)
+        kept.append(limits)
+    return jnp.concatenate(held), jnp.concatenate(kept)
+
+
+def least_penetration(q: jax.Array) -> jax.Array:
+    """Depth beyond which a state is in penetration: 1e-6 m, and no less than round-off."""
+    return jnp.maximum(CONTACT_TOLERANCE, allowed_depth(lax.stop_gradient(q)))
+
+
+def allowed_depth(q: jax.Array) -> jax.Array:
+    """Depth that is round-off, m."""
+    return 256.0 * float(jnp.finfo(q.dtype).eps) * jnp.maximum(1.0, jnp.max(jnp.abs(q)))
+
+
+class _Search(NamedTuple):
+    step: jax.Array  # d (nv,)
+    forces: jax.Array  # (nb + nu,) multipliers of the rows
+    worst: jax.Array  # depth or deviation at d
+    change: jax.Array
+    status: jax.Array
+    tries: jax.Array
+
+
+def nearest_configuration(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, ProjectionInfo]:
+    """The configuration nearest to q in the kinetic metric that meets all constraints; see `project`."""
+    fixed, start = lax.stop_gradient((params, q))
+    mass = mass_matrix(system, fixed, start)
+    inverse, pivot = small_dense.spd_inverse(mass)
+    held, kept = constraint_values(system, fixed, start)
+    none = jnp.zeros(mass.shape[0], q.dtype)
+    forces = jnp.zeros(held.shape[0] + kept.shape[0], q.dtype)
+    depth = _worst(held, kept)
+    allowed, settled = allowed_depth(start), float(jnp.finfo(q.dtype).eps) ** 0.5
+    good = jnp.isfinite(depth) & (pivot > 0)
+
+    def searching(carry: _Search) -> jax.Array:
+        rough = (carry.worst > allowed) | (carry.change > settled)
+        return good & rough & (carry.status == 0) & (carry.tries < MAX_ITERS)
+
+    def improve(carry: _Search) -> _Search:
+        step, forces, status = _linear_step(system, fixed, start, carry.step, inverse)
+        worst = _worst(*constraint_values(system, fixed, retract(system, start, step)))
+        moved, whole = (jnp.sqrt(jnp.maximum(x @ mass @ x, 0.0)) for x in (step - carry.step, step))
+        change = jnp.where(whole > 0, moved / jnp.where(whole > 0, whole, 1.0), 0.0)
+        return _Search(step, forces, worst, change, carry.status | status, carry.tries + 1)
+
+    first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
+    found = lax.while_loop(searching, improve, first)
+    step = _attached(system, params, q, found, held.shape[0])
+    q_plus = jnp.where(found.tries > 0, retract(system, q, step), q)
+    unfinished = (found.tries >= MAX_ITERS) & ((found.worst > allowed) | (found.change > settled))
+    status = (
+        found.status
+        | flag(unfinished, Status.MAX_ITERS)
+        | flag(found.worst > least_penetration(start), Status.PENETRATION)
+        | flag(~jnp.isfinite(depth), Status.NONFINITE)
+        | flag(jnp.isfinite(depth) & ~good, Status.INVALID)
+    )
+    info = ProjectionInfo(
+        status=status, residual=found.change, num_iters=found.tries, depth=depth, displacement=step
+    )
+    return q_plus, info
+
+
+def _worst(held: jax.Array, kept: jax.Array) -> jax.Array:
+    return jnp.maximum(jnp.max(jnp.abs(held), initial=0.0), jnp.max(-kept, initial=0.0))
+
+
+def _linear_step(
+    system: System, params: Params, q: jax.Array, step: jax.Array, inverse: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The smallest step that meets the constraints linearised at `step`, its multipliers and status bits."""
+
+    def values(d: jax.Array) -> jax.Array:
+        return jnp.concatenate(constraint_values(system, params, retract(system, q, d)))
+
+    held = constraint_values(system, params, q)[0].shape[0]
+    here, J = values(step), jax.jacfwd(values)(step)
+    square = jnp.sum((J @ inverse) * J, axis=1)
+    size = jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 1.0)
+    J, rhs = J * size[:, None], (J @ step - here) * size
+    response = inverse @ J.T
+    gram = J @ response
+    onto = gram[:held, :held]
+    if held:
+        onto, _ = small_dense.generalized_inverse(onto)
+    first = onto @ rhs[:held]  # of the loops alone
+    answer = onto @ gram[:held, held:]  # of the loops to each contact
+    W = gram[held:, held:] - gram[held:, :held] @ answer
+    if W.shape[0]:
+        pushes, info = solve_lcp(W, gram[held:, :held] @ first - rhs[held:])
+        status = info.status
+    else:
+        pushes, status = rhs[:0], jnp.uint32(0)
+    forces = jnp.concatenate([first - answer @ pushes, pushes])
+    return response @ forces, size * forces, status
+
+
+def _attached(system: System, params: Params, q: jax.Array, found: _Search, held: int) -> jax.Array:
+    """The step with its derivative: M d = J^T lam, with the constraints that push at zero."""
+    pushes = (found.forces > 0) | (jnp.arange(found.forces.shape[0]) < held)
+    holds = (pushes & (found.tries > 0)).astype(q.dtype)
+
+    def residual(data: Any, root: Any) -> Any:
+        (params, q, holds), (d, forces) = data, root
+        values, back = jax.vjp(
+            lambda x: jnp.concatenate(constraint_values(system, params, retract(system, q, x))), d
+        )
+        balance = mass_matrix(system, params, q) @ d - back(forces)[0]
+        return balance, jnp.where(holds > 0, values, -forces)
+
+    def correct(data: Any, root: Any, rhs: Any) -> Any:
+        d, forces = root
+        nv = d.shape[0]
+
+        def equations(x: jax.Array) -> jax.Array:
+            return jnp.concatenate(residual(data, (x[:nv], x[nv:])))
+
+        K = jax.jacfwd(equations)(jnp.concatenate([d, forces]))
+        size = lax.rsqrt(jnp.diagonal(mass_matrix(system, data[0], data[1])))
+        rows = jnp.max(jnp.abs(K[nv:, :nv] * size[None]), axis=1)
+        size = jnp.concatenate([size, 1.0 / jnp.where((data[2] > 0) & (rows > 0), rows, 1.0)])
+        inverse, _ = small_dense.generalized_inverse(size[:, None] * K * size[None])
+        x = size * (inverse @ (size * jnp.concatenate(rhs)))
+        return x[:nv], x[nv:]
+
+    data = (params, q, lax.stop_gradient(holds))
+    step, _ = implicit.attach(residual, correct, data, (found.step, found.forces))
+    return step

@@ -1,0 +1,211 @@
+"""`TimeStepping`: steps of fixed length under any impact law, no event is looked for.
+
+Owns which contacts a step hands to which law, and what it makes of the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact._pytree import Record
+from jaxcontact.algebra import implicit
+from jaxcontact.arguments import is_concrete
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
+from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.free_step import free_step
+from jaxcontact.mechanics.motion_equations import mass_matrix
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
+from jaxcontact.simulate.projection import constraint_values, least_penetration, nearest_configuration
+from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms, contact_gaps, unilateral_terms
+
+
+class SteppingMemory(NamedTuple):
+    """What the stepper remembers.
+
+    Attributes:
+        key: of all steps, for laws that draw.
+        number: of steps that were made.
+    """
+
+    key: jax.Array | None
+    number: jax.Array
+
+
+class _Answer(NamedTuple):
+    """What laws made of a velocity: v (nv,), impulse (nu, 1 + nt), status, residual, number of solves."""
+
+    v: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+    residual: jax.Array
+    num_solves: jax.Array
+
+
+class TimeStepping(Record):
+    """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
+
+    v^ = v + dt M^-1 (tau - bias); the law makes v+ of v^ with J_n v+ >= -gap / dt, so that a contact may
+    close within the step but not open a depth; q+ is q retracted by dt v+, and what depth its curvature
+    leaves, of the order of dt^2, is removed in q alone as by `jc.project`. First order in dt. Kinetic plus
+    potential energy of a mechanism with constant M in constant gravity never rises but by the work of that
+    projection.
+
+    A law is inelastic with friction, and gets every step, or else only strikes: contacts that close within
+    the step and approach faster than the forces of one step make them. They and the ones that touch (gap <=
+    1e-6 m) go to the law with the velocity at the start; what presses then goes to `Routh` without its
+    restitution, for other laws to `AnitescuPotra`, with the friction `params.mu`. `AnitescuPotra`,
+    `Sequential` and `Routh` without restitution are laws of the first kind. Limits are contacts without
+    friction, behind the others.
+
+    A contact is closed where it pushes in the step; at the start, where its gap is at most 1e-6 m. With a
+    key, step k gives its law the key folded with k.
+
+    Attributes:
+        impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
+
+    Raises:
+        TypeError: a law that is no callable.
+
+    Status: the bits of the laws and of `jc.project`; PENETRATION for a step that starts deeper than 1e-6 m;
+        NONFINITE for a state that is none.
+
+    Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law,
+        forward and reverse.
+    """
+
+    impact: Any = AnitescuPotra()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "impact", law_as_pytree(self.impact))
+
+    def init(
+        self, system: System, params: Params, state: State, key: jax.Array | None = None
+    ) -> SteppingMemory:
+        """What the stepper remembers: its key.
+
+        Raises:
+            ValueError: a mechanism with closed loops, joints held by `constraints` or dry friction; a state
+                that is known to be deeper than 1e-6 m.
+        """
+        check_mechanism(system, params, state)
+        check_no_held_joints(system, "TimeStepping")
+        held, kept = constraint_values(system, params, state.q)
+        if held.shape[0]:
+            raise ValueError("system: TimeStepping takes no joints held by `constraints`; use Compliant")
+        if is_concrete(kept) and (depth := -float(jnp.min(kept, initial=0.0))) > least_penetration(state.q):
+            raise ValueError(
+                f"state: expected no penetration, got one of {depth:.3g} m; "
+                "jc.project(system, params, state) removes it"
+            )
+        return SteppingMemory(key=key, number=jnp.int32(0))
+
+    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+        """(nc,) bool, gaps of at most 1e-6 m."""
+        if not system.structure.num_contacts:
+            return jnp.zeros(0, bool)
+        return contact_gaps(system, params, state.q) <= CONTACT_TOLERANCE
+
+    def step(
+        self,
+        system: System,
+        params: Params,
+        state: State,
+        tau: jax.Array,
+        memory: SteppingMemory,
+        *,
+        dt: jax.Array,
+    ) -> tuple[State, SteppingMemory, StepperInfo]:
+        """One step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
+        key = None if memory.key is None else jax.random.fold_in(memory.key, memory.number)
+        found, deep = self._velocity(system, params, state, tau, key, jnp.asarray(dt, state.q.dtype))
+        q, removed = nearest_configuration(system, params, retract(system, state.q, dt * found.v))
+        then = State(q=q, v=found.v, t=state.t + dt)
+        finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(found.v))
+        own = flag(deep, Status.PENETRATION) | flag(~finite, Status.NONFINITE)
+        impulse = found.impulse[: system.structure.num_contacts]
+        info = StepperInfo(
+            status=found.status | removed.status | own,
+            residual=found.residual,
+            num_iters=found.num_solves + removed.num_iters,
+            impulse=impulse,
+            contacts=impulse[:, 0] > 0.0,
+            details=removed,
+        )
+        return then, memory._replace(number=memory.number + 1), info
+
+    def _velocity(
+        self, system: System, params: Params, state: State, tau: jax.Array, key: Any, dt: jax.Array
+    ) -> tuple[_Answer, jax.Array]:
+        """The velocity at the end of the step, and whether the step starts too deep."""
+        if not constraint_values(system, params, state.q)[1].shape[0]:
+            _, v = _free_velocity(system, params, state, tau, dt, mass_matrix(system, params, state.q))
+            return _no_answer(v, jnp.zeros((0, system.structure.dim), v.dtype)), jnp.array(False)
+        terms = unilateral_terms(system, params, state)
+        deep = jnp.any(terms.phi < -least_penetration(state.q))
+        terms = terms.replace(phi=jnp.maximum(terms.phi, 0.0))
+        presses = pressing_law(self.impact)
+        struck = _no_answer(state.v, jnp.zeros((terms.phi.shape[0], system.structure.dim), dt.dtype))
+        if presses is not self.impact:
+            _, ahead = _free_velocity(system, params, state, tau, dt, terms.M)
+            struck = _struck(self.impact, terms, state.v, ahead, key, dt)
+        mass, free = _free_velocity(system, params, state.replace(v=struck.v), tau, dt, terms.M)
+        terms = terms.replace(M=mass, active=_within_reach(terms.replace(M=mass), free, dt))
+        v, info = presses(terms, free, key, clearance=terms.phi / dt)
+        return _Answer(
+            v,
+            struck.impulse + info.impulse,
+            struck.status | info.status,
+            jnp.maximum(struck.residual, info.residual),
+            struck.num_solves + info.num_solves,
+        ), deep
+
+
+def _no_answer(v: jax.Array, impulse: jax.Array) -> _Answer:
+    return _Answer(v, impulse, jnp.uint32(0), jnp.zeros((), v.dtype), jnp.int32(0))
+
+
+def _free_velocity(
+    system: System, params: Params, state: State, tau: jax.Array, dt: jax.Array, M: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Mass matrix of the step, and the velocity at its end without contacts."""
+    mass, v, force = free_step(system, params, state, tau, dt, M)
+    return mass, v + dt * implicit.solve_spd(mass, force[:, None])[:, 0]
+
+
+def _within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:
+    """Contacts (nu,) that can close within the step: no law adds energy, so |J v+| <= |J|_g |v|_M."""
+    terms, v, dt = lax.stop_gradient((terms, v, dt))
+    size = jnp.sqrt(jnp.sum(terms.J_n.T * implicit.solve_spd(terms.M, terms.J_n.T), axis=0))
+    return terms.phi <= jnp.maximum(dt * size * mass_norm(terms.M, v), CONTACT_TOLERANCE)
+
+
+def _struck(
+    law: Any, terms: ContactTerms, v: jax.Array, ahead: jax.Array, key: Any, dt: jax.Array
+) -> _Answer:
+    """What the law makes of contacts that strike; v where none does.
+
+    A contact that approaches more slowly than its forces make it in one step presses: it would bounce for
+    less than a step.
+    """
+    rate = terms.J_n @ v
+    closes = terms.phi + dt * (terms.J_n @ ahead) < 0
+    slowest = jnp.abs(terms.J_n @ ahead - rate) + collision_tolerance(v.dtype)
+    terms = terms.replace(active=closes | (terms.phi <= CONTACT_TOLERANCE))
+    none = _no_answer(v, jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype))
+
+    def ask() -> _Answer:
+        v_plus, info = law(terms, v, key)
+        impulse = info.impulse if info.impulse.ndim == 2 else none.impulse.at[:, 0].set(info.impulse)
+        residual = jnp.asarray(getattr(info, "residual", 0.0), v.dtype)
+        solves = jnp.asarray(getattr(info, "num_solves", 1), jnp.int32)
+        return _Answer(v_plus, impulse, jnp.asarray(info.status, jnp.uint32), residual, solves)
+
+    return lax.cond(jnp.any(closes & (rate < -slowest)), ask, lambda: none)

@@ -1,0 +1,66 @@
+"""`jaxcontact simulate`: what it writes and says, and how it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxcontact import impact, simulate
+from jaxcontact.cli import catalogue
+from jaxcontact.cli.main import main
+
+
+def run(capsys, *arguments):
+    code = main(["simulate", *arguments])
+    return code, *capsys.readouterr()
+
+
+def test_one_world_is_a_trajectory_and_a_picture(capsys, tmp_path):
+    code, out, _ = run(
+        capsys,
+        "pendulum_limit",
+        "--stepper",
+        "compliant",
+        "--duration",
+        "0.05",
+        "--out",
+        str(tmp_path),
+        "--json",
+    )
+    said = json.loads(out)
+    assert code == 0 and said["steps"] == 5 and said["failed"] == 0 and said["law"] is None
+    assert (tmp_path / "pendulum_limit_motion.png").stat().st_size > 5000
+    found = simulate.Trajectory.load(tmp_path / "pendulum_limit_motion.npz")
+    assert found.states.q.shape == (6, 1) and float(found.states.q[-1, 0]) < np.pi / 2
+
+
+@pytest.mark.slow
+def test_many_worlds_are_an_ensemble_and_the_same_command_goes_on(capsys, tmp_path):
+    arguments = (
+        "rocking_block", "--law", "routh", "--worlds", "3", "--duration", "0.04",
+        "--out", str(tmp_path), "--checkpoint", str(tmp_path / "run"),
+    )  # fmt: skip
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "worlds   3, 0 failed, status SUCCESS" in out
+    found = simulate.Ensemble.load(tmp_path / "rocking_block_motion.npz")
+    assert found.path.q.shape == (3, 5, 3) and len(np.unique(found.states.v[:, 2])) == 3
+    assert run(capsys, *arguments)[0] == 0
+
+
+def test_mistakes_are_told_at_once(capsys):
+    for arguments, told in (
+        (("blok",), "no model 'blok'"),
+        (("no_file.xml",), "MODEL: no file 'no_file.xml'"),
+        (("pressed_plate",), "pressed_plate is not a mechanism"),
+        (("rocking_block", "--dt", "0"), "--dt: expected a finite number > 0, got 0"),
+        (("rocking_block", "--checkpoint", "run"), "--checkpoint: for --worlds of 2 and more"),
+    ):
+        code, _, err = run(capsys, *arguments)
+        assert code == 2 and told in err
+
+
+def test_the_catalogue_has_the_steppers_and_laws_of_the_library():
+    for name in catalogue.STEPPERS:
+        assert hasattr(simulate, name.title().replace("-", ""))
+    for name in catalogue.LAWS:
+        assert hasattr(impact, name.title().replace("-", ""))

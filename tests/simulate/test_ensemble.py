@@ -1,0 +1,121 @@
+"""`ensemble`: the bits of every world, whatever the chunk, the neighbours and the interruptions."""
+
+import sys
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers.sliding_disc import PARAMS, STATE, SYSTEM
+
+import jaxcontact as jc
+from jaxcontact._pytree import Record
+from jaxcontact.simulate import ensemble
+from jaxcontact.status import flag
+
+
+class Drift(Record):
+    """A stepper that pushes a disc at random, another way in each world and step."""
+
+    size: float
+
+    def init(self, system, params, state, key=None):
+        return (key, jnp.int32(0))
+
+    def closed(self, system, params, state):
+        return jnp.ones(1, bool)
+
+    def step(self, system, params, state, tau, memory, *, dt):
+        key, number = memory
+        v = state.v.at[0].add(self.size * jax.random.normal(jax.random.fold_in(key, number)))
+        info = jc.simulate.StepperInfo(
+            status=flag(~jnp.isfinite(v[0]), jc.Status.NONFINITE),
+            residual=jnp.zeros(()),
+            num_iters=jnp.int32(1),
+            impulse=jnp.zeros((1, 2)),
+            contacts=v[:1] > 1.0,
+        )
+        return state.replace(q=state.q + dt * v, v=v, t=state.t + dt), (key, number + 1), info
+
+
+OPTIONS = {"stepper": Drift(size=0.1), "dt": 0.01, "duration": 0.05, "seed": 3}
+
+
+def run(num_worlds=10, state=STATE, **more):
+    return jc.simulate.ensemble(SYSTEM, PARAMS, state, **(OPTIONS | {"num_worlds": num_worlds} | more))
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    monkeypatch.setattr(sys.modules[ensemble.__module__], "WIDTH", 4)
+
+
+def test_worlds_have_the_same_bits_in_any_chunk():
+    seen = []
+    whole = run(keep_path=True, progress=lambda *at: seen.append(at), chunk=4)
+    assert seen == [(4, 10), (8, 10), (10, 10)] and whole.path.q.shape == (10, 6, 3)
+    assert len(np.unique(whole.states.q[:, 0])) == 10 and not np.any(jc.Status.failed(whole.status))
+    assert whole.summary == "0 of 10 worlds failed"
+    other = run(keep_path=True, chunk=3)
+    chex.assert_trees_all_equal(whole, other)
+    single = jc.simulate.rollout(
+        SYSTEM, PARAMS, STATE, jnp.zeros((5, 3)), stepper=OPTIONS["stepper"], dt=0.01,
+        key=jax.random.fold_in(jax.random.key(3), 7),
+    )  # fmt: skip
+    np.testing.assert_allclose(whole.path.q[7], single.states.q, rtol=1e-12, atol=1e-14)
+    closed = np.asarray(whole.path.v[..., 0] > 1.0)
+    closed[:, 0] = True
+    np.testing.assert_array_equal(whole.closings, np.sum(closed[:, 1:] & ~closed[:, :-1], axis=1))
+    means = run(reduce=lambda total, part: (total or 0.0) + part.states.q[:, 0].sum(), chunk=3)
+    np.testing.assert_allclose(means, np.sum(whole.states.q[:, 0]), rtol=1e-14)
+
+
+def test_a_failed_world_is_named_and_touches_no_other():
+    v = np.tile(np.asarray(STATE.v), (10, 1))
+    states = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (10, *leaf.shape)), STATE)
+    good = run(state=states)
+    v[5, 0] = np.nan
+    bad = run(state=states.replace(v=v))
+    assert bad.summary.splitlines()[:2] == [
+        "1 of 10 worlds failed",
+        "  world 5 at step 0: " + jc.Status.describe(bad.status[5] & int(jc.Status.FAILURES)),
+    ]
+    others = np.arange(10) != 5
+    chex.assert_trees_all_equal(
+        *(jax.tree.map(lambda leaf: leaf[others], (each.states, each.status)) for each in (good, bad))
+    )
+
+
+def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path):
+    whole = run()
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint=tmp_path / "run", progress=stop, chunk=4)
+    kept = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert kept[0] == "manifest.json" and "worlds_00000000.npz" in kept and "worlds_00000008.npz" not in kept
+    chex.assert_trees_all_equal(run(checkpoint=tmp_path / "run", chunk=3), whole)
+    chex.assert_trees_all_equal(run(checkpoint=tmp_path / "run"), whole)  # read alone
+    with pytest.raises(ValueError, match="is of another run and was left as it is; these differ: program"):
+        run(checkpoint=tmp_path / "run", seed=4)
+    file = tmp_path / "run" / "worlds_00000004.npz"
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"worlds_00000004.npz is damaged"):
+        run(checkpoint=tmp_path / "run")
+
+
+def test_wrong_arguments_are_named():
+    with pytest.raises(ValueError, match="num_worlds: expected an integer >= 1, got 0"):
+        run(0)
+    with pytest.raises(ValueError, match="seed: expected an integer >= 0, got -1"):
+        run(seed=-1)
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), STATE)
+    with pytest.raises(ValueError, match=r"state: expected one state, or a first axis of 10, got \[\(3,\)\]"):
+        run(state=states)
+    with pytest.raises(TypeError, match="reduce: expected a function, got int"):
+        run(reduce=1)
+    with pytest.raises(TypeError, match=r"stepper: expected one such as"):
+        run(stepper=None)

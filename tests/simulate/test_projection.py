@@ -1,0 +1,86 @@
+"""`jc.project`: the nearest state without penetration, in the kinetic metric, with loops closed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+BLOCK, JOINT = jc.models.rocking_block(), jc.models.pendulum_joint()
+
+
+@jax.jit
+@jax.vmap
+def four(q, inertia):
+    """Of four blocks: states and infos; one program for all."""
+    params = BLOCK.params.replace(inertia=inertia[None])
+    return jc.project(BLOCK.system, params, BLOCK.state.replace(q=q))
+
+
+POSES = jnp.array([[0.0, 0.9, 0.0], [0.3, 0.98, 0.3], [0.0, 1.2, 0.3], [0.0, jnp.nan, 0.0]])
+INERTIA = jnp.array([0.4, 0.4, 0.4, 0.4])
+
+
+def test_a_block_leaves_the_floor_on_the_shortest_way():
+    """Flat: straight up. On a corner: M d is along the normal of that corner where it ends, no less and no more."""
+    found, info = four(POSES, INERTIA)
+    np.testing.assert_allclose(found.q[0], [0.0, 1.0, 0.0], atol=1e-14)
+    x, y, angle = np.asarray(found.q[1])
+    height = y - np.cos(angle) - 0.5 * np.sin(angle)  # of the lower left corner's fellow on the right
+    lower = y - np.cos(angle) - 0.5 * np.abs(np.sin(angle))
+    assert abs(lower) < 1e-13 and height <= lower + 1e-13
+    up, turn = y - 0.98, angle - 0.3
+    arm = np.sin(angle) - 0.5 * np.sign(np.sin(angle)) * np.cos(angle)  # of the gap by the angle
+    np.testing.assert_allclose(0.4 * turn / up, arm, rtol=1e-6)
+    assert x == 0.3 and up > 0
+    np.testing.assert_array_equal(found.q[2], POSES[2])  # nothing to do, to the bit
+    np.testing.assert_array_equal(found.v, np.tile(BLOCK.state.v, (4, 1)))
+    np.testing.assert_array_equal(jc.Status.failed(info.status), [False, False, False, True])
+    np.testing.assert_allclose(info.depth[:3], [0.1, 0.5 * np.sin(0.3) + np.cos(0.3) - 0.98, 0.0], atol=1e-15)
+    assert info.num_iters[2] == 0 and np.all(np.asarray(info.status)[3] & jc.Status.NONFINITE)
+
+
+def test_masses_of_any_spread():
+    """A turn that costs nothing, and one that costs everything."""
+    found, info = four(jnp.tile(POSES[1], (4, 1)), jnp.array([4e-7, 0.4, 4e5, 1.0]))
+    assert not np.any(jc.Status.failed(info.status))
+    gap = found.q[:, 1] - jnp.cos(found.q[:, 2]) - 0.5 * jnp.abs(jnp.sin(found.q[:, 2]))
+    np.testing.assert_allclose(gap, 0.0, atol=1e-12)
+    np.testing.assert_allclose(found.q[0, 1], 0.98, atol=0.021)  # turns upright, 2 cm at most are left
+    np.testing.assert_allclose(found.q[2, 2], 0.3, atol=1e-5)
+
+
+def test_a_loop_is_closed_and_its_rate_is_zero():
+    """A bob that hangs on the origin: the point of the bob that is there, and its velocity, are zero."""
+    state = jc.State(q=jnp.array([0.9, 0.1, 1.4]), v=jnp.array([0.3, -0.2, 1.0]), t=jnp.array(0.5))
+    found, info = jc.project(JOINT.system, JOINT.params, state)
+    assert int(info.status) == 0 and float(info.depth) > 0.1
+    x, y, angle = found.q
+    hanger = jnp.array([x - jnp.sin(angle), y + jnp.cos(angle)])
+    np.testing.assert_allclose(hanger, 0.0, atol=1e-13)
+    rows = jnp.array([[1.0, 0.0, -jnp.cos(angle)], [0.0, 1.0, -jnp.sin(angle)]])
+    np.testing.assert_allclose(rows @ found.v, 0.0, atol=1e-14)
+    mass = jnp.array([1.0, 1.0, 0.005])
+    balance = jnp.linalg.lstsq(rows.T, mass * (found.v - state.v))[0]
+    np.testing.assert_allclose(rows.T @ balance, mass * (found.v - state.v), atol=1e-14)
+    assert float(found.t) == 0.5
+
+
+@pytest.mark.slow
+def test_derivatives_are_those_of_differences():
+    def end(z):
+        found, _ = jc.project(BLOCK.system, BLOCK.params.replace(inertia=z[3:]), BLOCK.state.replace(q=z[:3]))
+        return found.q
+
+    z = jnp.array([0.3, 0.98, 0.3, 0.4])
+    eye = jnp.eye(4)
+    differences = jnp.stack([(end(z + 1e-6 * e) - end(z - 1e-6 * e)) / 2e-6 for e in eye], axis=1)
+    forward = jax.jacfwd(end)(z)
+    np.testing.assert_allclose(forward, differences, atol=1e-7)
+    np.testing.assert_allclose(jax.jacrev(end)(z), forward, atol=1e-13)
+
+
+def test_arguments_in_another_order_are_named():
+    with pytest.raises(TypeError, match="params: expected Params, got State"):
+        jc.project(BLOCK.system, BLOCK.state, BLOCK.params)

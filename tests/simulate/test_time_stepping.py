@@ -1,0 +1,255 @@
+"""`TimeStepping`: first order against closed forms, no penetration, no energy, any law."""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import sliding_disc
+
+import jaxcontact as jc
+
+G, N = 9.81, 80
+DISC = (sliding_disc.SYSTEM, sliding_disc.PARAMS, sliding_disc.STATE)
+HEAVY = DISC[1].replace(inertia=jnp.array([1e12]))  # does not roll
+DROPPED = DISC[2].replace(q=jnp.array([0.0, 0.4, 0.0]), v=jnp.array([1.0, 0.0, 0.0]))
+FREE = jnp.zeros((N, 3))
+DTS = (0.01, 0.005, 0.0025)
+
+
+class Told(NamedTuple):
+    status: jax.Array
+    impulse: jax.Array
+
+
+def newton(terms, v, key=None):
+    """A law of a user: the disc comes back with 0.8 of its speed."""
+    mass = 1.0 / (terms.J_n[0] @ jnp.linalg.solve(terms.M, terms.J_n[0]))
+    impulse = -1.8 * mass * (terms.J_n @ v)
+    return v + jnp.linalg.solve(terms.M, terms.J_n[0] * impulse[0]), Told(jnp.uint32(0), impulse)
+
+
+def moved(params, state, dt, controls=FREE):
+    return jc.simulate.rollout(*DISC[:1], params, state, controls, stepper=jc.simulate.TimeStepping(), dt=dt)
+
+
+THREE = jax.jit(jax.vmap(moved, in_axes=(None, 0, 0)))
+
+
+def three(params, state, dts):
+    """The motions at three lengths of a step; one program serves all tests."""
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), state)
+    found = THREE(params, states, jnp.array(dts))
+    return [(dt, jax.tree.map(lambda leaf, k=k: leaf[k], found)) for k, dt in enumerate(dts)]
+
+
+@jax.jit
+def struck(params, state, dt):
+    stepper = jc.simulate.TimeStepping(impact=newton)
+    return jc.simulate.rollout(*DISC[:1], params, state, FREE, stepper=stepper, dt=dt)
+
+
+def energy(states, params=DISC[1]):
+    q, v = states.q, states.v
+    heights = -(q[:, :2] @ params.gravity)
+    return (
+        params.mass[0] * (0.5 * jnp.sum(v[:, :2] ** 2, 1) + heights) + 0.5 * params.inertia[0] * v[:, 2] ** 2
+    )
+
+
+def halves(errors):
+    """Errors of the first order: each step half as long makes half the error."""
+    assert errors[-1] > 0
+    ratios = np.array(errors[:-1]) / errors[1:]
+    assert np.all((ratios > 1.6) & (ratios < 2.6)), errors
+
+
+def fine(found):
+    assert not np.any(jc.Status.failed(found.status)), jc.Status.describe(found.status)
+    assert float(jnp.min(found.states.q[:, 1])) >= 0.1 - 1e-14
+
+
+def test_a_disc_slides_until_it_rolls():
+    """Sliding: v = v_0 - mu g t, omega = -(mu g m r / I) t; rolling from v = 2/3 v_0 on."""
+    errors = []
+    start = DISC[2].replace(v=jnp.array([0.9, 0.0, 0.0]))  # it rolls within a step, not at its end
+    for _, found in three(DISC[1], start, DTS):
+        fine(found)
+        t = np.asarray(found.states.t)
+        rolls = 0.3 / (0.3 * G)
+        slid = np.minimum(t, rolls)
+        x = 0.9 * slid - 0.5 * 0.3 * G * slid**2 + 0.6 * (t - slid)
+        errors.append(np.max(np.abs(np.asarray(found.states.q)[t <= 0.2, 0] - x[t <= 0.2])))
+        np.testing.assert_allclose(found.states.v[-1], [0.6, 0.0, -6.0], rtol=1e-12, atol=1e-12)
+        assert np.all(np.diff(energy(found.states)) <= 1e-12)
+        assert bool(found.contacts.all())
+    halves(errors)
+
+
+def test_a_disc_that_falls_lands_and_stays():
+    """The impulse of the impact is the momentum that is lost; friction takes 1/3 of the speed at once."""
+    errors = []
+    for dt, found in three(DISC[1].replace(mu=jnp.array(0.0)), DROPPED, (0.02, 0.01, 0.005)):
+        fine(found)
+        t = np.asarray(found.states.t)
+        height = np.maximum(0.4 - 0.5 * G * t**2, 0.1)
+        errors.append(np.max(np.abs(np.asarray(found.states.q)[t <= 0.4, 1] - height[t <= 0.4])))
+        np.testing.assert_allclose(found.states.q[-1, 1], 0.1, rtol=0, atol=1e-14)
+        total = np.sum(np.asarray(found.impulse)[:, 0, 0]) - 2.0 * G * N * dt
+        np.testing.assert_allclose(total, 0.0, atol=1e-11)  # what fell has landed
+        assert np.all(np.diff(energy(found.states)) <= 1e-12)
+    halves(errors)
+
+
+@pytest.mark.slow
+def test_a_law_of_ones_own_strikes_once_per_bounce():
+    """Bounces at 0.8 of the speed: heights 0.3 and 0.192, to the first order; what rests, rests."""
+    errors = []
+    for dt in (0.01, 0.005, 0.0025):
+        found = struck(DISC[1], DROPPED, dt)
+        fine(found)
+        fall = np.sqrt(0.6 / G)
+        t = np.asarray(found.states.t)
+        up = 0.1 + 0.8 * np.sqrt(0.6 * G) * (t - fall) - 0.5 * G * (t - fall) ** 2
+        height = np.where(t < fall, 0.4 - 0.5 * G * t**2, up)
+        seen = t <= 0.2 + fall
+        errors.append(np.mean(np.abs(np.asarray(found.states.q)[seen & (t <= 0.7), 1] - height[seen])))
+        assert np.all(np.diff(energy(found.states)) <= 1e-12)
+        assert int(np.sum(np.asarray(found.impulse)[t[:-1] < 0.5, 0, 0] > 1.0)) == (dt > 0.003)
+    assert errors[2] < errors[0]
+    resting = struck(DISC[1], DISC[2].replace(v=jnp.zeros(3)), 0.01)
+    chex.assert_trees_all_equal(resting.states.q[-1], DISC[2].q)
+
+
+def on_a_slope(angle):
+    return HEAVY.replace(gravity=G * jnp.array([jnp.sin(angle), -jnp.cos(angle)]))
+
+
+def test_what_sticks_does_not_creep_and_what_slides_does():
+    """mu = 0.3 holds up to 0.2915 rad."""
+    start = DISC[2].replace(v=jnp.zeros(3))
+    (_, held), *_ = three(on_a_slope(0.29), start, DTS)
+    np.testing.assert_allclose(held.states.q, np.tile(start.q, (N + 1, 1)), rtol=0, atol=1e-11)
+    (_, found), *_ = three(on_a_slope(0.30), start, DTS)
+    speed = G * (np.sin(0.30) - 0.3 * np.cos(0.30)) * 0.01 * N
+    np.testing.assert_allclose(found.states.v[-1, 0], speed, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_nothing_creeps_in_a_hundred_seconds():
+    stepper = jc.simulate.TimeStepping()
+    start = DISC[2].replace(v=jnp.zeros(3))
+    found = jc.simulate.run(DISC[0], on_a_slope(0.29), start, stepper=stepper, dt=0.01, duration=100.0)
+    np.testing.assert_allclose(found.states.q, np.tile(start.q, (10001, 1)), rtol=0, atol=1e-8)
+
+
+def hill(structure, q, params):
+    return jnp.zeros(0, q.dtype), jnp.array([q[1] + 0.5 * q[0] ** 2 * params.constants["bend"]])
+
+
+BEAD = jc.System(jc.Structure(dim=2, bodies=("bead",), num_positions=3), jc.free_poses, constraints=hill)
+
+
+@jax.jit
+def slid(dt):
+    params = DISC[1].replace(constants={"bend": jnp.array(-1.0)}, gravity=jnp.zeros(2))
+    start = jc.State(q=jnp.zeros(3), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0))
+    return jc.simulate.rollout(
+        BEAD, params, start, jnp.zeros((40, 3)), stepper=jc.simulate.TimeStepping(), dt=dt
+    )
+
+
+def test_depth_falls_with_the_square_of_dt_and_is_removed():
+    """In a bowl y >= x^2 / 2 a step of dt v ends (dt v)^2 / 2 deep, exactly; it is a limit, without friction."""
+    for dt in DTS:
+        found = slid(dt)
+        assert not np.any(jc.Status.failed(found.status))
+        depth = np.asarray(found.info.details.depth)
+        np.testing.assert_allclose(depth, 0.5 * (dt * np.asarray(found.states.v)[1:, 0]) ** 2, rtol=1e-9)
+        gap = found.states.q[:, 1] - 0.5 * found.states.q[:, 0] ** 2
+        np.testing.assert_allclose(gap, 0.0, atol=1e-13)
+        kinetic = np.sum(np.asarray(found.states.v)[:, :2] ** 2, axis=1)
+        assert np.all(np.diff(kinetic) <= 1e-15)  # and its removal is no work without gravity
+
+
+@pytest.mark.slow
+def test_derivatives_are_those_of_differences():
+    """By params, state and controls, through an impact and a slide."""
+    controls = 0.1 * jnp.asarray(np.random.default_rng(2).normal(size=(N, 3)))
+    point, back = jax.flatten_util.ravel_pytree((DISC[1], DROPPED.q, DROPPED.v, controls))
+
+    @jax.jit
+    def end(z):
+        params, q, v, u = back(z)
+        last = moved(params, DROPPED.replace(q=q, v=v), 0.01, u).states
+        return jnp.concatenate([last.q[-1], last.v[-1]])
+
+    rng = np.random.default_rng(3)
+    along, weight = jnp.asarray(rng.normal(size=point.shape)), jnp.asarray(rng.normal(size=6))
+    difference = (end(point + 1e-6 * along) - end(point - 1e-6 * along)) / 2e-6
+    _, back_from = jax.vjp(end, point)
+    np.testing.assert_allclose(back_from(weight)[0] @ along, difference @ weight, rtol=1e-6)
+
+
+def test_a_poisoned_world_is_alone():
+    v = jnp.array([[1.0, -1.0, 2.0], [jnp.nan, 0.0, 0.0], [0.0, -2.0, 0.0]])
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), DROPPED).replace(v=v)
+    found = THREE(DISC[1], states, jnp.array([0.01] * 3))
+    beside = THREE(DISC[1], states.replace(v=v.at[1].set(v[0])), jnp.array([0.01] * 3))
+    for k in (0, 2):
+        chex.assert_trees_all_equal(*(jax.tree.map(lambda x, k=k: x[k], each) for each in (found, beside)))
+        fine(jax.tree.map(lambda x, k=k: x[k], found))
+    assert np.all(np.asarray(found.status)[1] & jc.Status.NONFINITE)
+
+
+@pytest.mark.slow
+def test_a_key_draws_an_order_for_every_step():
+    block = jc.models.rocking_block()
+    stepper = jc.simulate.TimeStepping(impact=jc.impact.Routh(step=0.4, max_steps=24))
+
+    @jax.jit
+    def end(key):
+        found = jc.simulate.rollout(
+            block.system, block.params, block.state, jnp.zeros((4, 3)), stepper=stepper, dt=0.01, key=key
+        )
+        return found.states.v[2], jnp.bitwise_or.reduce(found.status)
+
+    (first, good), (again, _), (other, _) = (end(jax.random.key(k)) for k in (1, 1, 2))
+    chex.assert_trees_all_equal(first, again)
+    assert not jc.Status.failed(good) and float(jnp.max(jnp.abs(first - other))) > 1e-3
+
+
+def test_states_and_mechanisms_that_cannot_be_stepped_are_named():
+    stepper = jc.simulate.TimeStepping()
+    deep = DISC[2].replace(q=jnp.array([0.0, 0.05, 0.0]))
+    with pytest.raises(ValueError, match=r"state: expected no penetration, got one of 0.05 m; jc.project"):
+        jc.simulate.rollout(*DISC[:2], deep, FREE, stepper=stepper, dt=0.01)
+    held = jc.models.pendulum_joint()
+    with pytest.raises(ValueError, match="takes no joints held by `constraints`; use Compliant"):
+        stepper.init(held.system, held.params, held.state)
+    with pytest.raises(TypeError, match="law: expected a callable"):
+        jc.simulate.TimeStepping(impact="routh")
+    (_, found), *_ = three(DISC[1], deep, DTS)  # under vmap the state is not known
+    assert np.flatnonzero(np.asarray(found.status) & jc.Status.PENETRATION).tolist() == [0]
+
+
+@pytest.mark.slow
+def test_steppers_agree_where_the_outcome_is_unique():
+    """A disc lands without a bounce and rolls at once: v = 2/3, x(t) = t_0 + 2/3 (t - t_0), to the first order."""
+    landed = np.sqrt(0.6 / G)
+    x = landed + (0.6 - landed) * 2.0 / 3.0
+    stiff = DISC[1].replace(law=jc.compliant.Law(stiffness=jnp.array(1e9), damping=jnp.array(1e6)))
+    law = jc.impact.AnitescuPotra()
+    steppers = {
+        "time stepping": (jc.simulate.TimeStepping(impact=law), 5e-3),
+        "compliant": (jc.simulate.Compliant(), 5e-3),
+        "variational": (jc.simulate.Variational(impact=law), 1e-6),
+    }
+    for name, (stepper, allowed) in steppers.items():
+        dt = 0.005
+        found = jc.simulate.rollout(DISC[0], stiff, DROPPED, jnp.zeros((120, 3)), stepper=stepper, dt=dt)
+        assert not np.any(jc.Status.failed(found.status)), name
+        np.testing.assert_allclose(found.states.q[-1, :2], [x, 0.1], rtol=0, atol=allowed, err_msg=name)
+        np.testing.assert_allclose(found.states.v[-1], [2 / 3, 0.0, -20 / 3], rtol=0, atol=1e-5, err_msg=name)
