@@ -1,4 +1,4 @@
-"""The command line: sub-commands `impact`, `gait`, `stability`, `inspect` and `models`.
+"""The command line: sub-commands `impact`, `gait`, `stability`, `inspect`, `view` and `models`.
 
 Owns how a command starts and ends: mistakes are told before JAX is loaded, and an interrupt ends the process.
 """
@@ -106,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     command_options.add_gait(commands).set_defaults(run=_gait)
     command_options.add_stability(commands).set_defaults(run=_stability)
     command_options.add_inspect(commands).set_defaults(run=_inspect)
+    command_options.add_view(commands).set_defaults(run=_view)
     return parser
 
 
@@ -145,6 +146,13 @@ def _inspect(options: argparse.Namespace) -> int:
     from jaxcontact.cli import inspect
 
     return inspect.run(options)
+
+
+def _view(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact.cli import view
+
+    return view.command(options)
 
 
 def _in_double_precision() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -73,16 +73,19 @@ def animate(
     film = film_of(trajectory, system, params, ghosts, rate=fps * slower)
     if target.suffix.lower() == ".html":
         page = web_page(film, title=title or "A motion", slower=slower)
-        replace_file(target, lambda file: file.write(page.encode()) and None)
+        replace_file(target, lambda file: _write(file, page))
         return target
     _write_pictures(film, target, fps, title, view or spatial.look(), width)
     return target
 
 
+def _write(file: BinaryIO, text: str) -> None:
+    file.write(text.encode())
+
+
 def _write_pictures(
     film: Film, target: Path, fps: float, title: str | None, view: spatial.View, width: float
 ) -> None:
-    from matplotlib.animation import FuncAnimation
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -103,12 +106,17 @@ def _write_pictures(
             _draw_spatial(axes, film, i, view)
         axes.set_title(f"{film.t[i] - film.t[0]:.2f} s", fontsize=8, loc="right")
 
+    draw(0)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the room of the first picture is that of all
     target.parent.mkdir(parents=True, exist_ok=True)
-    pictures = FuncAnimation(figure, draw, frames=len(film.t), init_func=lambda: None)
-    pictures.save(target, writer=writer, dpi=100)
+    with writer.saving(figure, target, dpi=100):
+        for i in range(len(film.t)):
+            draw(i)
+            writer.grab_frame()
 
 
-def _writer(target: Path, fps: float) -> Any:
+def _writer(target: Path, fps: Any) -> Any:
     """What writes the pictures.
 
     Raises:

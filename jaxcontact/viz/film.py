@@ -133,14 +133,12 @@ def _ghosts(ghosts: Trajectory, system: System, params: Params, t: np.ndarray, s
     at = [np.clip(np.searchsorted(own, t - 1e-9 * (t[-1] - t[0])), 0, len(own) - 1) for own in times]
     shown = np.stack([q[k, rows] for k, rows in enumerate(at)]) if len(q) else q[:, : len(t)]
     frames = frames_of(system, params, shown, contacts=False)
-    ends = frames.centres[:, -1] if len(q) else frames.centres.reshape(0, 1, 1)
-    return Ghosts(frames, _groups(ends.reshape(len(q), -1), size), int(np.sum(~finite)))
+    groups = _groups(frames.centres[:, -1].reshape(len(q), -1), size) if len(q) else ()
+    return Ghosts(frames, groups, int(np.sum(~finite)))
 
 
 def _groups(ends: np.ndarray, size: float) -> tuple[Group, ...]:
     """Groups of rows (worlds, n): the centre of a new one is the row farthest from those of the others."""
-    if not len(ends):
-        return ()
     centres = [0]
     distance = np.linalg.norm(ends - ends[0], axis=1)
     while len(centres) < len(OUTCOMES) and distance.max() > ALIKE * size:

@@ -176,8 +176,8 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
             hubs[body].append(solid.points.mean(axis=0))
     places = {body: _distinct(hub, coms[body]) for body, hub in enumerate(hubs) if not covered[body]}
     longest = max((float(np.max(np.ptp(hub, axis=0))) for hub in places.values()), default=0.0)
-    return [
-        Part(body, Solid(hub, longest * (THIN if len(hub) == 2 else THICK)), is_link=True)
+    return [  # no two surfaces coincide where links meet
+        Part(body, Solid(hub, (1.0 - 0.01 * (body % 5)) * longest * (THIN if len(hub) == 2 else THICK)), True)
         for body, hub in places.items()
         if len(hub) > 1
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import html
+import itertools
 import json
 from importlib import resources
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from jaxcontact.viz.film import Film
 from jaxcontact.viz.palette import ARROW, BODIES, GROUND, PUSH
 from jaxcontact.viz.scene import Frames, Part
-from jaxcontact.viz.solids import CREASE, Mesh, Solid, mesh_of, outline
+from jaxcontact.viz.solids import CREASE, Mesh, Plane, Solid, mesh_of, outline
 
 SLAB = 0.06  # thickness of what is planar, relative to the mechanism
 FRONT, CORNER = (-90.0, 4.0), (-55.0, 16.0)  # azimuth and elevation at the start, degrees
@@ -33,10 +34,6 @@ def web_page(film: Film, *, title: str, slower: float) -> str:
 def _data(film: Film, slower: float) -> dict[str, Any]:
     scene = film.scene
     low, high = _upright(film.low), _upright(film.high)
-    if not len(film.frames.contacts[0]):
-        touching = np.zeros((len(film.t), 0), bool)
-    else:
-        touching = film.touching
     reach = max(float(np.max(np.abs(film.impulse), initial=0.0)), 1e-300)
     span = np.stack([low - 0.1 * film.size, high + 0.1 * film.size])
     # Where bodies and contacts are is within twice the box of all that moves.
@@ -52,15 +49,16 @@ def _data(film: Film, slower: float) -> dict[str, Any]:
         "origin": origin.tolist(),
         "step": step,
         "bodies": len(scene.bodies),
-        "parts": [each for k, part in enumerate(scene.parts) for each in _surfaces(film, part, k)],
+        "parts": [each for k, part in enumerate(scene.parts) for each in _surfaces(film, part, k)]
+        + ([_ground(film, plane) for plane in scene.planes] if scene.dim == 2 else []),
         "planes": [
-            {"normal": _upright(normal).tolist(), "offset": offset} for normal, offset in scene.planes
+            {"normal": normal.tolist(), "offset": offset} for normal, offset in scene.planes if scene.dim == 3
         ],
         "ground": GROUND,
         "push": PUSH,
         "poses": _poses(film.frames, origin, step),
-        "contacts": touching.shape[1],
-        "touching": _base64(touching.astype(np.uint8)),
+        "contacts": scene.num_contacts,
+        "touching": _base64(film.touching.astype(np.uint8)),
         "places": _base64(_rounded(_upright(film.frames.contacts), origin, step)),
         "impulse": _base64(np.round(_upright(film.impulse) / reach * 32767.0).astype("<i2")),
         "reach": reach,
@@ -106,7 +104,7 @@ def _quaternions(turns: np.ndarray) -> np.ndarray:
 
 
 def _rounded(points: np.ndarray, origin: np.ndarray, step: float) -> np.ndarray:
-    """Multiples of `step` from the origin; what is beyond, such as a contact far away, is held at the edge."""
+    """Multiples of `step` from the origin; what is beyond, such as a far contact, is held at the edge."""
     return np.clip(np.round((points - origin) / step), 0, 65535).astype("<u2")
 
 
@@ -120,17 +118,29 @@ def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, Any]]:
     mesh = None if solid is None else mesh_of(solid)
     if mesh is None:
         return []
+    about = {"ball": len(part.solid.points) == 1, "centre": _upright(part.solid.points.mean(axis=0)).tolist()}
+    return [{"body": part.body, "colour": BODIES[part.body % len(BODIES)], **about, **_encoded(mesh)}]
+
+
+def _ground(film: Film, plane: Plane) -> dict[str, Any]:
+    """A half-plane as an upright slab below its edge, deeper than wide so that bodies stand on its middle."""
+    along, middle = np.array([plane.normal[1], -plane.normal[0]]), (film.low + film.high) / 2.0
+    foot = middle + (plane.offset - plane.normal @ middle) * plane.normal
+    reach = 4.0 * film.size + float(np.max(film.high - film.low))
+    ends = np.stack([foot - reach * along, foot + reach * along])
+    corners = _upright(np.concatenate([ends, ends - 0.1 * film.size * plane.normal]))
+    side = np.array([0.0, 0.25 * film.size, 0.0])
+    mesh = mesh_of(Solid(np.concatenate([corners - side, corners + side]), 0.0))
+    assert mesh is not None  # a box
+    return {"body": -1, "colour": GROUND, "ball": False, "centre": [0.0, 0.0, 0.0], **_encoded(mesh)}
+
+
+def _encoded(mesh: Mesh) -> dict[str, str]:
     triangles, normals = _triangles(mesh)
-    return [
-        {
-            "body": part.body,
-            "colour": BODIES[part.body % len(BODIES)],
-            "ball": len(part.solid.points) == 1,
-            "centre": _upright(part.solid.points.mean(axis=0)).tolist(),
-            "corners": _base64(triangles.astype("<f4")),
-            "normals": _base64(np.round(normals * 127.0).astype("i1")),
-        }
-    ]
+    return {
+        "corners": _base64(triangles.astype("<f4")),
+        "normals": _base64(np.round(normals * 127.0).astype("i1")),
+    }
 
 
 def _slab(film: Film, part: Part, index: int) -> Solid | None:
@@ -158,7 +168,7 @@ def _triangles(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
             near = mesh.normals[around[int(corner)]]
             total = near[near @ own > CREASE].sum(axis=0)
             smooth[int(corner)] = total / np.linalg.norm(total)
-        for a, b in zip(face[1:-1], face[2:], strict=True):
+        for a, b in itertools.pairwise(face[1:]):
             corners.append(mesh.corners[[face[0], a, b]])
             normals.append([smooth[int(c)] for c in (face[0], a, b)])
     return np.array(corners), np.array(normals)
