@@ -191,14 +191,12 @@ def add_view(commands: Any) -> argparse.ArgumentParser:
         epilog="example: jaxcontact view quadruped --out dog.html; jaxcontact view run.npz --model dog.xml",
     )
     run.add_argument(
-        "what", metavar="MODEL|FILE", help="a mechanism, an MJCF or URDF file, or a .npz of a motion"
+        "what", metavar="MODEL|FILE", help="a mechanism, an MJCF or URDF file, or .npz of a motion"
     )
     run.add_argument("--model", metavar="MODEL|FILE", help="of the motion in a .npz file")
     run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe of a robot file")
     run.add_argument("--planar", action="store_true", help="a robot file as a mechanism of the plane")
-    run.add_argument(
-        "--out", type=Path, metavar="PAGE", help="file to write: .html, .gif or .mp4 [NAME.html]"
-    )
+    run.add_argument("--out", type=Path, metavar="PAGE", help="file to write: .html, .gif, .mp4 [NAME.html]")
     run.set_defaults(check=check_view)
     return run
 
