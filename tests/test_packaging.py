@@ -12,10 +12,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "out", "build", "dist", "*.egg-info", "_build")
-BUILD = (
-    "import sys; from setuptools import build_meta as b; print(b.build_sdist(sys.argv[1])); "
-    "print(b.build_wheel(sys.argv[1]))"
-)
+BUILD = """
+import sys
+from setuptools import build_meta
+folder = sys.argv[1]  # building changes sys.argv
+build_meta.build_sdist(folder)
+build_meta.build_wheel(folder)
+"""
 USE = """
 import pathlib, sys
 import jaxcontact as jc

@@ -1,7 +1,4 @@
-"""A law of one's own: rebound of all contacts at once without friction, by one complementarity problem.
-
-A law is a callable (terms, v, key) -> (v_plus, info) whose info has `status` and `impulse`.
-"""
+"""A law of one's own: rebound of all contacts at once without friction, by one complementarity problem."""
 
 import dataclasses
 from typing import NamedTuple
