@@ -22,7 +22,7 @@ from jaxcontact.mechanics.tree import WORLD
 from jaxcontact.viz.solids import Plane, Solid, of_body, solids_of
 
 THIN, THICK = 0.05, 0.11  # radius of a link between two places, or among more, relative to the longest link
-APART = 1e-6  # m; nearer places of one link are one
+APART = 1e-6  # of the size of a link: nearer places of it are one
 
 
 class Part(NamedTuple):
@@ -186,10 +186,11 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
 def _distinct(hubs: list[np.ndarray], com: np.ndarray) -> np.ndarray:
     """Places (k, dim) of a link that differ; the centre of mass where they are less than two."""
     kept: list[np.ndarray] = []
+    apart = APART * max(float(np.linalg.norm(place)) for place in [*hubs, com])
     for place in hubs:
-        if all(np.linalg.norm(place - other) > APART for other in kept):
+        if all(np.linalg.norm(place - other) > apart for other in kept):
             kept.append(place)
-    if len(kept) < 2 and all(np.linalg.norm(com - other) > APART for other in kept):
+    if len(kept) < 2 and all(np.linalg.norm(com - other) > apart for other in kept):
         kept.append(com)
     return np.stack(kept) if kept else com[None]
 

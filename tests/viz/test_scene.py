@@ -157,6 +157,21 @@ def test_a_shape_of_ones_own_registers_its_picture():
     assert solid.radius == 0.1
 
 
+def test_a_robot_in_other_units_has_the_same_links():
+    """A micrometre where it was a metre: pictures are the same but for that."""
+    pytest.importorskip("mujoco")
+    model = jc.models.quadruped()
+    tree = model.params.tree
+    lengths = {name: 1e-6 * getattr(tree, name) for name in ("position", "com", "anchor")}
+    sizes = {name: 1e-6 * value for name, value in model.params.constants.items()}
+    small = model.params.replace(tree=tree.replace(**lengths), constants=sizes)
+    links = [part for part in scene_of(model.system, model.params).parts if part.is_link]
+    tiny = [part for part in scene_of(model.system, small).parts if part.is_link]
+    for a, b in zip(links, tiny, strict=True):
+        np.testing.assert_allclose(b.solid.points, 1e-6 * a.solid.points, rtol=1e-9, atol=1e-18)
+        assert b.solid.radius == pytest.approx(1e-6 * a.solid.radius)
+
+
 def test_single_precision_draws_the_same():
     model = jc.models.rocking_block()
     single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model.params)
