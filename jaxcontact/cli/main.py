@@ -1,4 +1,4 @@
-"""The command line: `impact`, `simulate`, `gait`, `stability`, `inspect` and `models`.
+"""The command line: `impact`, `simulate`, `gait`, `stability`, `inspect`, `view` and `models`.
 
 This module owns the start and the end of a command: mistakes are reported before JAX is loaded, and an
 interrupt ends the process.
@@ -111,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     command_options.add_gait(commands).set_defaults(run=_gait)
     command_options.add_stability(commands).set_defaults(run=_stability)
     command_options.add_inspect(commands).set_defaults(run=_inspect)
+    command_options.add_view(commands).set_defaults(run=_view)
     return parser
 
 
@@ -157,6 +158,13 @@ def _inspect(options: argparse.Namespace) -> int:
     from jaxcontact.cli import inspect
 
     return inspect.run(options)
+
+
+def _view(options: argparse.Namespace) -> int:
+    _in_double_precision()
+    from jaxcontact.cli import view
+
+    return view.command(options)
 
 
 def _in_double_precision() -> None:

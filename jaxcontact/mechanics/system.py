@@ -19,6 +19,8 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_count, check_type
 from jaxcontact.geometry import Shape, check_pair, check_shape, num_contacts
+from jaxcontact.mechanics.material import Material
+from jaxcontact.mechanics.tree import Tree, TreeParams
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,7 @@ class Structure:
     quaternions: tuple[int, ...] = ()
     shapes: tuple[Shape, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
-    tree: Any = None
+    tree: Tree | Any = None
 
     def __post_init__(self) -> None:
         if self.dim not in (2, 3):
@@ -115,8 +117,8 @@ class Params(Record):
     mu: jax.Array
     gravity: jax.Array
     constants: Mapping[str, Any]
-    law: Any = None
-    tree: Any = None
+    law: Material | Any = None
+    tree: TreeParams | Any = None
 
 
 class State(Record):
@@ -244,9 +246,9 @@ class Model(Record):
         symmetry: mirror symmetry of the state and its impact, or None.
     """
 
-    system: Any = static()
-    params: Any
-    state: Any
+    system: System | Any = static()
+    params: Params | Any
+    state: State | Any
     step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)

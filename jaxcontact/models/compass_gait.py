@@ -7,7 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.geometry import HalfSpace, Point
+from jaxcontact.geometry import Capsule, HalfSpace, Point
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 
@@ -26,6 +26,9 @@ COMPASS_GAIT = System(
             Point(name="leading_foot", body="leading", at="mass_to_foot"),
             Point(name="trailing_foot", body="trailing", at="mass_to_foot"),
             HalfSpace(name="floor", normal=(0.0, 1.0)),
+            # To be seen; they touch nothing.
+            Capsule(name="leading_leg", body="leading", radius="leg_radius", ends="leg_ends"),
+            Capsule(name="trailing_leg", body="trailing", radius="leg_radius", ends="leg_ends"),
         ),
         pairs=(("leading_foot", "floor"), ("trailing_foot", "floor")),
     ),
@@ -51,6 +54,8 @@ def compass_gait() -> Model:
             constants={
                 "hip_to_mass": jnp.array(length / 2.0),
                 "mass_to_foot": jnp.array([0.0, -length / 2.0]),
+                "leg_radius": jnp.array(0.02 * length),
+                "leg_ends": jnp.array([[0.0, -length / 2.0], [0.0, length / 2.0]]),
             },
         ),
         state=State(

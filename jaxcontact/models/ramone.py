@@ -7,7 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.geometry import Disc, HalfSpace
+from jaxcontact.geometry import Capsule, Disc, HalfSpace
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 
@@ -33,6 +33,10 @@ def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Arra
     return jnp.stack(positions), jnp.stack(angles)
 
 
+LIMBS = {
+    "trunk": "trunk",
+    **{f"{side}_{part}": part for side in ("leading", "trailing") for part in ("thigh", "shank")},
+}
 RAMONE = System(
     Structure(
         dim=2,
@@ -42,6 +46,11 @@ RAMONE = System(
             Disc(name="leading_foot", body="leading_shank", radius="foot_radius", at="shank_to_foot"),
             Disc(name="trailing_foot", body="trailing_shank", radius="foot_radius", at="shank_to_foot"),
             HalfSpace(name="floor", normal=(0.0, 1.0)),
+            # To be seen; they touch nothing.
+            *(
+                Capsule(name=f"{body}_limb", body=body, radius="limb_radius", ends=f"{limb}_ends")
+                for body, limb in LIMBS.items()
+            ),
         ),
         pairs=(("leading_foot", "floor"), ("trailing_foot", "floor")),
     ),
@@ -56,7 +65,7 @@ def ramone() -> Model:
     q = (x, y, pitch) of the trunk, then hip and knee angle of the leading and of the trailing leg, all
     relative to the parent. The trailing knee (about -92.49 degrees) is such that both feet touch.
     """
-    trunk_to_hip, thigh, shank, radius = 0.137675, 0.2, 0.2385, 0.0563 / 2.0
+    trunk_to_hip, hip_to_thigh, thigh, shank, radius = 0.137675, 0.019399, 0.2, 0.2385, 0.0563 / 2.0
     shank_to_foot = 0.073265
     knee_to_shank = shank - shank_to_foot
     pitch, hip_angle, knee = math.radians(16.0), math.radians(70.0), math.radians(-2.0)
@@ -76,11 +85,15 @@ def ramone() -> Model:
             gravity=jnp.array([0.0, -9.81]),
             constants={
                 "trunk_to_hip": jnp.array(trunk_to_hip),
-                "hip_to_thigh": jnp.array(0.019399),
+                "hip_to_thigh": jnp.array(hip_to_thigh),
                 "thigh": jnp.array(thigh),
                 "knee_to_shank": jnp.array(knee_to_shank),
                 "shank_to_foot": jnp.array([0.0, -shank_to_foot]),
                 "foot_radius": jnp.array(radius),
+                "limb_radius": jnp.array(0.015),
+                "trunk_ends": jnp.array([[0.0, -trunk_to_hip], [0.0, trunk_to_hip]]),
+                "thigh_ends": jnp.array([[0.0, hip_to_thigh], [0.0, hip_to_thigh - thigh]]),
+                "shank_ends": jnp.array([[0.0, knee_to_shank], [0.0, -shank_to_foot]]),
             },
         ),
         state=State(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
-from jaxcontact.geometry import Disc, HalfSpace, Point
+from jaxcontact.geometry import Capsule, Disc, HalfSpace, Point
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 BODY_DENSITY = 1000.0  # kg/m^3, water
@@ -82,6 +82,13 @@ TREX = System(
             Point(name="left_foot", body="left_shank", at="half_shank"),
             Point(name="right_foot", body="right_shank", at="half_shank"),
             HalfSpace(name="floor", normal=(0.0, 1.0)),
+            # To be seen; they touch nothing.
+            *(
+                Capsule(
+                    name=f"{body}_rod", body=body, radius="rod_radius", ends=f"{body.split('_')[-1]}_ends"
+                )
+                for body in ("tail", "left_thigh", "left_shank", "right_thigh", "right_shank")
+            ),
         ),
         pairs=(("tail_tip", "floor"), ("left_foot", "floor"), ("right_foot", "floor")),
     ),
@@ -96,7 +103,7 @@ def trex_params(constants: Any) -> Params:
 
     Args:
         constants: front_radius, rear_radius, thigh, shank (m), and the others of `trex().params.constants`,
-            of which half_tail and half_shank are computed.
+            of which half_tail, half_shank and those of the rods are computed.
 
     Derivative: exact by all constants.
     """
@@ -116,6 +123,11 @@ def trex_params(constants: Any) -> Params:
             **constants,
             "half_tail": jnp.stack([0.5 * tail, zero]),
             "half_shank": jnp.stack([0.5 * shank, zero]),
+            "rod_radius": 0.05 * thigh,
+            **{
+                f"{rod}_ends": jnp.stack([jnp.stack([-0.5 * size, zero]), jnp.stack([0.5 * size, zero])])
+                for rod, size in (("tail", tail), ("thigh", thigh), ("shank", shank))
+            },
         },
     )
 

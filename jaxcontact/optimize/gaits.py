@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact import models
+from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize.periodic_gait import GaitProblem, Launch
 
@@ -74,6 +75,7 @@ def _swing(angles: jax.Array, squared_time: jax.Array) -> jax.Array:
 
 def _problem(model: Model, legs: int, measure: Any) -> GaitProblem:
     landing = min(legs, 3)
+    assert isinstance(model.system, EventSystem)
     return GaitProblem(
         es=model.system,
         launch=_launch,

@@ -1,5 +1,6 @@
 """Pictures of impacts, motions and mechanisms; functions named plot return a matplotlib figure."""
 
+from jaxcontact.viz.animation import animate as animate
 from jaxcontact.viz.compliant import plot_curves as plot_curves
 from jaxcontact.viz.compliant import plot_pressure as plot_pressure
 from jaxcontact.viz.coverage import plot_coverage as plot_coverage

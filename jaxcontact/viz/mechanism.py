@@ -10,13 +10,16 @@ import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.mechanics.system import Params, State, System
-from jaxcontact.viz.palette import AFTER, BEFORE, outcomes_of
-from jaxcontact.viz.planar import draw_scene
-from jaxcontact.viz.scene import Scene, arrow_scale_of, contact_velocities, extent, margin_of, scene_of
-from jaxcontact.viz.spatial import plot_spatial
+from jaxcontact.terms import contact_velocities
+from jaxcontact.viz.palette import AFTER, ARROW, BEFORE, STILL, outcomes_of
+from jaxcontact.viz.planar import draw_planar, draw_planar_contacts, draw_scale, margin_of
+from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+from jaxcontact.viz.spatial import draw_spatial, draw_spatial_contacts, look
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
     from matplotlib.axes import Axes
@@ -55,39 +58,81 @@ def plot_mechanism(
         ValueError: velocities of the wrong length, too few names.
         ImportError: matplotlib is not installed.
     """
-    from matplotlib.figure import Figure
-
-    if system.structure.dim == 3:
-        return plot_spatial(system, params, state, v=v, names=names, title=title, width=width)
-    scene = scene_of(system, params, state)
-    outcomes = outcomes_of(v, system.structure.num_velocities)
+    structure = system.structure
+    outcomes = outcomes_of(v, structure.num_velocities)
+    scene, frame = scene_of(system, params), frames_of(system, params, state.q)
     labels = _labels(scene, names)
-    before = contact_velocities(scene, np.asarray(state.v, float))
-    after = {label: contact_velocities(scene, w) for label, w in outcomes.items()}
-    low, high = extent(scene)
-    span = high - low + 2.0 * margin_of(scene)
-    count = 1 + len(after)
-    columns = _columns(count, float(span[0] / span[1]))
-    rows = math.ceil(count / columns)
-    panel = min(width / columns, 3.6)
-    tall = (panel - 0.4) * span[1] / span[0] + 0.55
-    figure = Figure(figsize=(panel * columns, tall * rows + (0.35 if title else 0.1)), layout="constrained")
-    scale = arrow_scale_of(scene, *after.values())
-    for k, (label, u) in enumerate([("before", before), *after.items()]):
-        axes = figure.add_subplot(rows, columns, k + 1)
-        if k == 0:
-            draw_scene(axes, scene, labels, u, arrow_scale_of(scene, u), BEFORE)
-        else:
-            draw_scene(axes, scene, labels, u, scale, AFTER)
-        if k + columns < count:
-            axes.set_xlabel("")
-        if k % columns:
-            axes.set_ylabel("")
-        if count > 1:
+    panels = {"before": np.asarray(state.v, float), **outcomes}
+    moving = {label: _world_velocities(system, params, state, frame, w) for label, w in panels.items()}
+    draw = _planar_panels if structure.dim == 2 else _spatial_panels
+    figure, panel_axes = draw(scene, frame, labels, moving, width, bool(title))
+    if len(panels) > 1:
+        for axes, label in zip(panel_axes, panels, strict=True):
             axes.set_title(label, fontsize=8.5, fontweight="bold")
     if title is not None:
         figure.suptitle(title, fontsize=10)
     return figure
+
+
+_Panels = tuple["Figure", list["Axes"]]
+
+
+def _planar_panels(
+    scene: Scene,
+    frame: Frames,
+    labels: tuple[str, ...],
+    moving: dict[str, np.ndarray],
+    width: float,
+    titled: bool,
+) -> _Panels:
+    from matplotlib.figure import Figure
+
+    low, high = _extent(scene, frame)
+    span = high - low + 2.0 * margin_of(low, high)
+    count = len(moving)
+    columns = _columns(count, float(span[0] / span[1]))
+    rows = math.ceil(count / columns)
+    panel = min(width / columns, 3.6)
+    tall = (panel - 0.4) * span[1] / span[0] + 0.55
+    figure = Figure(figsize=(panel * columns, tall * rows + (0.35 if titled else 0.1)), layout="constrained")
+    before, *after = moving.values()
+    scales = [_arrow_scale(low, high, before), *[_arrow_scale(low, high, *after)] * len(after)]
+    drawn = []
+    for k, (u, scale) in enumerate(zip(moving.values(), scales, strict=True)):
+        axes = figure.add_subplot(rows, columns, k + 1)
+        _draw(axes, scene, frame, labels, u, scale, AFTER if k else BEFORE)
+        if k + columns < count:
+            axes.set_xlabel("")
+        if k % columns:
+            axes.set_ylabel("")
+        drawn.append(axes)
+    return figure, drawn
+
+
+def _spatial_panels(
+    scene: Scene,
+    frame: Frames,
+    labels: tuple[str, ...],
+    moving: dict[str, np.ndarray],
+    width: float,
+    titled: bool,
+) -> _Panels:
+    from matplotlib.figure import Figure
+
+    view, columns = look(), min(len(moving), 3)
+    rows = math.ceil(len(moving) / columns)
+    side = min(width / columns, 4.2)
+    figure = Figure(figsize=(side * columns, 0.85 * side * rows + 0.3), layout="constrained")
+    low, high = _extent(scene, frame)
+    drawn = []
+    for k, u in enumerate(moving.values()):
+        axes = figure.add_subplot(rows, columns, k + 1)
+        draw_spatial(axes, scene, frame, view, low, high)
+        draw_spatial_contacts(
+            axes, frame, view, labels, u, _arrow_scale(low, high, u), AFTER if k else BEFORE
+        )
+        drawn.append(axes)
+    return figure, drawn
 
 
 def draw_mechanism(
@@ -117,15 +162,60 @@ def draw_mechanism(
     Raises:
         ValueError: a spatial mechanism, a velocity of the wrong length, too few names.
     """
-    scene = scene_of(system, params, state)
-    velocity = (
-        np.asarray(state.v, float)
-        if v is None
-        else next(iter(outcomes_of(v, system.structure.num_velocities).values()))
-    )
-    u = contact_velocities(scene, velocity)
-    scale = arrow_scale_of(scene, u) if arrow_scale is None else arrow_scale
-    draw_scene(axes, scene, _labels(scene, names), u, scale, color)
+    if system.structure.dim != 2:
+        raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
+    scene, frame = scene_of(system, params), frames_of(system, params, state.q)
+    shown = {"after": state.v} if v is None else v
+    (velocity, *_) = outcomes_of(shown, system.structure.num_velocities).values()
+    u = _world_velocities(system, params, state, frame, velocity)
+    scale = _arrow_scale(*_extent(scene, frame), u) if arrow_scale is None else arrow_scale
+    _draw(axes, scene, frame, _labels(scene, names), u, scale, color)
+
+
+def _draw(
+    axes: Axes,
+    scene: Scene,
+    frame: Frames,
+    labels: tuple[str, ...],
+    velocities: np.ndarray,
+    scale: float,
+    colour: str,
+) -> None:
+    low, high = _extent(scene, frame)
+    draw_planar(axes, scene, frame, low, high)
+    draw_planar_contacts(axes, frame, labels, velocities, scale, colour)
+    if scale > 0.0:
+        draw_scale(axes, low, high, scale, colour)
+
+
+def _extent(scene: Scene, frame: Frames) -> tuple[np.ndarray, np.ndarray]:
+    """Least and greatest coordinates of bodies and, in the plane, contacts."""
+    low, high = extent(scene, frame)
+    if scene.dim == 2 and scene.num_contacts:
+        low, high = (
+            np.minimum(low, frame.contacts.min(axis=0)),
+            np.maximum(high, frame.contacts.max(axis=0)),
+        )
+    return low, high
+
+
+_contact_velocities = jax.jit(contact_velocities, static_argnums=0)
+
+
+def _world_velocities(
+    system: System, params: Params, state: State, frame: Frames, v: np.ndarray
+) -> np.ndarray:
+    """(nc, dim) relative velocities of the contacts in the world."""
+    if not len(frame.contacts):
+        return np.zeros_like(frame.contacts)
+    u = np.asarray(_contact_velocities(system, params, state.q, jnp.asarray(v, state.v.dtype)))
+    return np.einsum("cf,cfd->cd", u, frame.axes)
+
+
+def _arrow_scale(low: np.ndarray, high: np.ndarray, *velocities: np.ndarray) -> float:
+    """Length of arrows, m per m/s; 0 where nothing moves."""
+    fastest = max((float(np.max(np.linalg.norm(u, axis=1), initial=0.0)) for u in velocities), default=0.0)
+    return ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
 
 
 def _columns(count: int, aspect: float) -> int:
@@ -135,7 +225,10 @@ def _columns(count: int, aspect: float) -> int:
 
 
 def _labels(scene: Scene, names: Sequence[str] | None) -> tuple[str, ...]:
+    """A name per contact; none in space where there are more contacts than letters."""
     labels = tuple(string.ascii_uppercase if names is None else names)
-    if len(labels) < len(scene.contacts):
-        raise ValueError(f"names: expected {len(scene.contacts)}, one per contact, got {len(labels)}")
+    if len(labels) < scene.num_contacts:
+        if scene.dim == 3 and names is None:
+            return ("",) * scene.num_contacts
+        raise ValueError(f"names: expected {scene.num_contacts}, one per contact, got {len(labels)}")
     return labels

@@ -1,182 +1,211 @@
-"""A planar mechanism in world coordinates, as a picture needs it: bodies, joints, contacts and their speeds.
+"""What there is to draw of a mechanism: solids on bodies, joints, ground; and where they are over time.
 
-Joints are found from the kinematics: two bodies share a joint where one point of both always moves alike.
+Owns the one reading of mechanisms for pictures. Bodies are drawn by their shapes, those that touch nothing
+included. A body whose centre of mass is in none of its shapes is drawn by a link between its shapes, its
+joint and those of its children, where a tree tells them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
-from jaxcontact.geometry import Box, Disc, Point
-from jaxcontact.mechanics.configuration import tangent_jacobian
+from jaxcontact.algebra import rotations
 from jaxcontact.mechanics.motion_equations import body_frames
-from jaxcontact.mechanics.system import Params, State, Structure, System
-from jaxcontact.terms import contact_terms
-from jaxcontact.viz import outline as outlines
-from jaxcontact.viz.palette import ARROW, STILL
+from jaxcontact.mechanics.system import Params, Structure, System
+from jaxcontact.mechanics.tree import WORLD
+from jaxcontact.viz.solids import Plane, Solid, of_body, solids_of
+
+THIN, THICK = 0.05, 0.11  # radius of a link between two places, or among more, relative to the longest link
+APART = 1e-6  # of the size of a link: nearer places of it are one
+
+
+class Part(NamedTuple):
+    """A solid in the axes of a body, by its index, or of the world, -1."""
+
+    body: int
+    solid: Solid
+    is_link: bool = False
+
+
+class Joint(NamedTuple):
+    """A hinge or ball at a place (dim,) in the axes of its body."""
+
+    body: int
+    at: np.ndarray
+    on_world: bool
 
 
 class Scene(NamedTuple):
-    """A planar mechanism in world coordinates."""
+    """What a mechanism looks like, whatever its configuration."""
 
-    structure: Structure
-    constants: Mapping[str, Any]
-    positions: np.ndarray  # (nb, 2) of the frames of bodies
-    centres: np.ndarray  # (nb, 2) of mass
-    angles: np.ndarray  # (nb,)
-    rotations: np.ndarray  # (nb, 2, 2)
-    joints: list[tuple[int, int, np.ndarray]]  # two bodies, the second -1 for the world, and the place
-    contacts: np.ndarray  # (nc, 2)
-    normals: np.ndarray  # (nc, 2)
-    tangents: np.ndarray  # (nc, 2)
-    J_n: np.ndarray  # (nc, nv)
-    J_t: np.ndarray  # (nc, nv)
+    dim: int
+    bodies: tuple[str, ...]
+    parts: tuple[Part, ...]
+    planes: tuple[Plane, ...]
+    joints: tuple[Joint, ...]
+    num_contacts: int
 
 
-def scene_of(system: System, params: Params, state: State) -> Scene:
-    """The scene of a planar mechanism.
+class Frames(NamedTuple):
+    """Where it all is; leading axes (...) are times, or worlds and times."""
+
+    positions: np.ndarray  # (..., nb, dim) of the frames of bodies
+    rotations: np.ndarray  # (..., nb, dim, dim)
+    centres: np.ndarray  # (..., nb, dim) of mass
+    contacts: np.ndarray  # (..., nc, dim)
+    axes: np.ndarray  # (..., nc, dim, dim) normal, then tangents, as rows
+
+    def at(self, index: Any) -> Frames:
+        """The frames at an index of the leading axes."""
+        return Frames(*(field[index] for field in self))
+
+    def placed(self, body: int, points: np.ndarray) -> np.ndarray:
+        """Points (k, dim) in the axes of a body, in the world; of one time."""
+        if body == WORLD:
+            return points
+        return np.asarray(self.positions[body] + points @ self.rotations[body].T)
+
+
+def scene_of(system: System, params: Params) -> Scene:
+    """The scene of a mechanism.
 
     Raises:
-        ValueError: a spatial mechanism.
+        TypeError: a shape that has no picture.
     """
+    structure, constants = system.structure, params.constants
+    parts, planes = [], []
+    for shape in structure.shapes:
+        name = of_body(shape)
+        body = WORLD if name is None else structure.bodies.index(name)
+        for solid in solids_of(shape, structure.dim, constants):
+            if isinstance(solid, Plane):
+                planes.append(solid)
+            else:
+                parts.append(Part(body, solid))
+    joints = () if structure.tree is None else _joints(structure, params)
+    parts += _links(structure, params, parts)
+    return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
+
+
+def frames_of(system: System, params: Params, q: Any, *, contacts: bool = True) -> Frames:
+    """Frames at configurations q (..., nq), by one vmap of the kinematics; with `contacts` or without."""
+    shape = np.shape(q)[:-1]
+    flat = _places(system, contacts, params, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
+    return Frames(*(np.asarray(x).reshape(*shape, *x.shape[1:]) for x in flat))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _places(system: System, contacts: bool, params: Params, q: jax.Array) -> tuple[jax.Array, ...]:
     structure = system.structure
-    if structure.dim != 2:
-        raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
-    terms = contact_terms(system, params, state)
-    positions, centres, rotations, angles, point, normal, tangents = jax.tree.map(
-        np.asarray, _places(system, params, state.q)
-    )
-    return Scene(
-        structure=structure,
-        constants=params.constants,
-        positions=positions,
-        centres=centres,
-        angles=angles,
-        rotations=rotations,
-        joints=revolute_joints(system, params, state),
-        contacts=point,
-        normals=normal,
-        tangents=tangents[:, 0],
-        J_n=np.asarray(terms.J_n),
-        J_t=np.asarray(terms.J_t)[:, 0],
+    dim, pairs = structure.dim, structure.pairs if contacts else ()
+
+    def one(q: jax.Array) -> tuple[jax.Array, ...]:
+        positions, turns = body_frames(system, params, q)
+        centres = positions
+        if structure.tree is not None:
+            centres = positions + geometry.products(turns, _flat(structure, params.tree.com))
+        if not pairs:
+            return positions, turns, centres, jnp.zeros((0, dim)), jnp.zeros((0, dim, dim))
+        found = geometry.candidates(
+            dim, structure.bodies, structure.shape_table, pairs, positions, turns, params.constants
+        )
+        axes = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
+        return positions, turns, centres, found.point, axes
+
+    return jax.vmap(one)(q)
+
+
+def _flat(structure: Structure, points: Any) -> Any:
+    """Points (..., 3) of a tree in the axes of its pictures; the plane of a tree is x and z."""
+    return points[..., ::2] if structure.dim == 2 else points
+
+
+def _joints(structure: Structure, params: Params) -> tuple[Joint, ...]:
+    tree, anchors = structure.tree, _flat(structure, np.asarray(params.tree.anchor))
+    kinds = _kinds_by_body(tree)
+    return tuple(
+        Joint(joint.body, anchors[j], tree.parents[joint.body] == WORLD)
+        for j, joint in enumerate(tree.joints)
+        if joint.kind in ("hinge", "ball") and _hangs(tree, kinds, joint.body)
     )
 
 
-@functools.partial(jax.jit, static_argnums=0)  # operations one by one would compile one by one
-def _places(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, ...]:
-    structure = system.structure
-    positions, rotations = body_frames(system, params, q)
-    contacts = geometry.candidates(
-        2, structure.bodies, structure.shape_table, structure.pairs, positions, rotations, params.constants
-    )
-    angles = system.poses(structure, q, params)[1]
-    centres = positions
+def _kinds_by_body(tree: Any) -> list[set[str]]:
+    return [{joint.kind for joint in tree.joints if joint.body == body} for body in range(len(tree.parents))]
+
+
+def _hangs(tree: Any, kinds: list[set[str]], body: int) -> bool:
+    """Whether a body is fastened at a place: not where it may move away from the world."""
+    return tree.parents[body] != WORLD or not kinds[body] & {"free", "slide"}
+
+
+def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
+    """Per body the places of its joints, in its axes: its own, and those of its children; of a tree."""
+    tree, numbers = structure.tree, params.tree
+    hubs: list[list[np.ndarray]] = [[] for _ in structure.bodies]
+    if tree is None:
+        return hubs
+    kinds = _kinds_by_body(tree)
+    first = {joint.body: j for j, joint in reversed(list(enumerate(tree.joints)))}
+    for body, parent in enumerate(tree.parents):
+        own = np.asarray(numbers.anchor)[first[body]] if body in first else np.zeros(3)
+        if _hangs(tree, kinds, body):
+            hubs[body].append(_flat(structure, own))
+        if parent != WORLD:
+            turn = np.asarray(rotations.quaternion_matrix(numbers.orientation[body]))
+            hubs[parent].append(_flat(structure, np.asarray(numbers.position)[body] + turn @ own))
+    return hubs
+
+
+def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part]:
+    """Links of the bodies whose centres of mass are in none of their shapes."""
+    hubs = _hubs(structure, params)
+    coms = np.zeros((len(hubs), structure.dim))
     if structure.tree is not None:
-        centres = positions + geometry.products(rotations, params.tree.com[:, ::2])
-    return positions, centres, rotations, angles, contacts.point, contacts.normal, contacts.tangents
+        coms = _flat(structure, np.asarray(params.tree.com))
+    covered = [False] * len(hubs)
+    for body, solid, _ in parts:
+        if body != WORLD:
+            covered[body] |= solid.contains(coms[body])
+            hubs[body].append(solid.points.mean(axis=0))
+    places = {body: _distinct(hub, coms[body]) for body, hub in enumerate(hubs) if not covered[body]}
+    longest = max((float(np.max(np.ptp(hub, axis=0))) for hub in places.values()), default=0.0)
+    return [  # no two surfaces coincide where links meet
+        Part(body, Solid(hub, (1.0 - 0.01 * (body % 5)) * longest * (THIN if len(hub) == 2 else THICK)), True)
+        for body, hub in places.items()
+        if len(hub) > 1
+    ]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _motion(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Places of the bodies (nb, 2), and how they move (nb, 2, nv) and turn (nb, nv)."""
-
-    def poses(q: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return system.poses(system.structure, q, params)
-
-    positions, _ = body_frames(system, params, q)
-    linear = tangent_jacobian(system, lambda q: poses(q)[0], q)
-    return positions, linear, tangent_jacobian(system, lambda q: poses(q)[1], q)
-
-
-def revolute_joints(system: System, params: Params, state: State) -> list[tuple[int, int, np.ndarray]]:
-    """Revolute joints: places c where two bodies, or a body and the world, always move alike.
-
-    Solves J_i + w_i perp(c - p_i) = J_j + w_j perp(c - p_j) for c, over all generalized velocities.
-    """
-    places, linear, turning = (np.asarray(each) for each in _motion(system, params, state.q))
-    count = len(system.structure.bodies)
-    # perp(r) = (-r_y, r_x); velocities at the origin, moved there from the centres of mass
-    perp = np.stack([-places[:, 1], places[:, 0]], axis=1)
-    at_origin = linear - perp[:, :, None] * turning[:, None, :]
-    at_origin = np.concatenate([at_origin, np.zeros_like(at_origin[:1])])
-    turning = np.concatenate([turning, np.zeros_like(turning[:1])])
-    tolerance = 1e-9 if places.dtype == np.float64 else 1e-4
-    joints: list[tuple[int, int, np.ndarray]] = []
-    for i in range(count):
-        for j in [*range(i + 1, count), count]:
-            spin, drift = turning[i] - turning[j], at_origin[i] - at_origin[j]
-            square = float(spin @ spin)
-            if square <= tolerance:
-                continue
-            x, y = -(drift[1] @ spin) / square, (drift[0] @ spin) / square
-            rest = drift + np.stack([-y * spin, x * spin])
-            if np.max(np.abs(rest)) <= tolerance * max(1.0, float(np.max(np.abs(linear)))):
-                joints.append((i, -1 if j == count else j, np.array([x, y])))
-    return joints
+def _distinct(hubs: list[np.ndarray], com: np.ndarray) -> np.ndarray:
+    """Places (k, dim) of a link that differ; the centre of mass where they are less than two."""
+    kept: list[np.ndarray] = []
+    apart = APART * max(float(np.linalg.norm(place)) for place in [*hubs, com])
+    for place in hubs:
+        if all(np.linalg.norm(place - other) > apart for other in kept):
+            kept.append(place)
+    if len(kept) < 2 and all(np.linalg.norm(com - other) > apart for other in kept):
+        kept.append(com)
+    return np.stack(kept) if kept else com[None]
 
 
-def contact_velocities(scene: Scene, v: np.ndarray) -> np.ndarray:
-    """(nc, 2) relative velocities in the world."""
-    return (scene.J_n @ v)[:, None] * scene.normals + (scene.J_t @ v)[:, None] * scene.tangents
-
-
-def arrow_scale_of(scene: Scene, *velocities: np.ndarray) -> float:
-    """Length of arrows, m per m/s; 0 where nothing moves."""
-    fastest = max((float(np.max(np.linalg.norm(u, axis=1))) for u in velocities), default=0.0)
-    low, high = extent(scene)
-    return ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
-
-
-def box_corners(scene: Scene, shape: Box) -> np.ndarray:
-    """Corners (4, 2) of a box, counter-clockwise."""
-    return placed(scene, shape, outlines.box_corners(shape, 2, scene.constants)[[0, 1, 3, 2]])
-
-
-def placed(scene: Scene, shape: Any, points: np.ndarray) -> np.ndarray:
-    """Points (k, 2) of a shape in the world, from body coordinates."""
-    if shape.body is None:
-        return points
-    body = scene.structure.bodies.index(shape.body)
-    return np.asarray(scene.positions[body] + points @ scene.rotations[body].T)
-
-
-def shape_outline(scene: Scene, shape: Any) -> np.ndarray:
-    """Outline (m, 2) of a capsule or a polygon in the world."""
-    return placed(scene, shape, outlines.outline(outlines.surface(shape, 2, scene.constants)))
-
-
-def ball(scene: Scene, shape: Disc | Point) -> tuple[np.ndarray, float]:
-    """Centre in the world and radius."""
-    local = np.zeros(2) if shape.at is None else np.asarray(scene.constants[shape.at])
-    radius = float(scene.constants[shape.radius]) if isinstance(shape, Disc) else 0.0
-    if shape.body is None:
-        return local, radius
-    body = scene.structure.bodies.index(shape.body)
-    return scene.positions[body] + scene.rotations[body] @ local, radius
-
-
-def extent(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """Lower left and upper right of all that moves."""
-    points = [scene.centres, scene.contacts, *(place[None] for *_, place in scene.joints)]
-    for shape in scene.structure.shapes:
-        if isinstance(shape, Box):
-            points.append(box_corners(scene, shape))
-        elif isinstance(shape, outlines.OUTLINED):
-            points.append(shape_outline(scene, shape))
-        elif isinstance(shape, Disc | Point):
-            centre, radius = ball(scene, shape)
-            points += [centre[None] - radius, centre[None] + radius]
+def extent(scene: Scene, frames: Frames) -> tuple[np.ndarray, np.ndarray]:
+    """Least and greatest coordinates (dim,) of all that moves, at all times."""
+    points = [frames.centres.reshape(-1, scene.dim)]
+    for body, solid, _ in scene.parts:
+        if body == WORLD:
+            continue
+        placed = frames.positions[..., body, None, :] + np.einsum(
+            "...ij,kj->...ki", frames.rotations[..., body, :, :], solid.points
+        )
+        placed = placed.reshape(-1, scene.dim)
+        points += [placed - solid.radius, placed + solid.radius]
     every = np.concatenate(points)
+    every = every[np.all(np.isfinite(every), axis=1)]
     return every.min(axis=0), every.max(axis=0)
-
-
-def margin_of(scene: Scene) -> float:
-    """Room for arrows about all that moves, m."""
-    low, high = extent(scene)
-    return (ARROW + 0.06) * float(np.max(high - low))

@@ -1,41 +1,23 @@
-"""Spatial mechanisms in parallel projection: spheres, boxes, points and half-spaces, far ones first."""
+"""Spatial mechanisms in parallel projection, far ones first."""
 
 from __future__ import annotations
 
 import math
-import string
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxcontact import geometry
-from jaxcontact.geometry import Box, HalfSpace, Point, Points, Sphere
-from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Params, State, System
-from jaxcontact.terms import contact_terms
-from jaxcontact.viz import outline as outlines
-from jaxcontact.viz.palette import (
-    AFTER,
-    ARROW,
-    BEFORE,
-    BODIES,
-    GROUND,
-    HATCH,
-    OUTLINE,
-    STILL,
-    arrow,
-    outcomes_of,
-)
+from jaxcontact.viz.palette import BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
+from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+from jaxcontact.viz.solids import Solid, mesh_of, outline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# Corners of the six faces of a box, by the bits of its corners, and the outward axis of each.
-FACES = ((0, 2, 6, 4), (1, 3, 7, 5), (0, 1, 5, 4), (2, 3, 7, 6), (0, 1, 3, 2), (4, 5, 7, 6))
 LIGHT = np.array([0.35, -0.5, 0.79])
 MARGIN = 0.12  # of the size, around a mechanism
+MANY_FACES = 32  # with more, a surface is round and its edges are not drawn
 
 
 class View(NamedTuple):
@@ -82,141 +64,70 @@ def draw_bodies(
     Raises:
         ValueError: a planar mechanism.
     """
-    structure = system.structure
-    if structure.dim != 3:
+    if system.structure.dim != 3:
         raise ValueError("system: expected a spatial mechanism (dim = 3), got a planar one")
-    view = look() if view is None else view
-    centres, turns = (np.asarray(x) for x in body_frames(system, params, state.q))
-    low, high = _extent(system, params, centres, turns)
+    scene, frame = scene_of(system, params), frames_of(system, params, state.q, contacts=False)
+    if not ground:
+        scene = scene._replace(planes=())
+    draw_spatial(axes, scene, frame, look() if view is None else view, *extent(scene, frame))
+
+
+def draw_spatial(
+    axes: Axes, scene: Scene, frame: Frames, view: View, low: np.ndarray, high: np.ndarray
+) -> None:
+    """Ground and bodies of a scene, with limits about the box from `low` to `high`."""
     size = float(np.max(high - low))
-    if ground:
-        for shape in structure.shapes:
-            if isinstance(shape, HalfSpace):
-                offset = 0.0 if shape.offset is None else float(params.constants[shape.offset])
-                _draw_plane(axes, view, np.array(shape.normal), offset, (low + high) / 2, 0.8 * size)
-    for shape in structure.shapes:
-        if isinstance(shape, HalfSpace):
-            continue
-        body = -1 if shape.body is None else structure.bodies.index(shape.body)
-        fill = BODIES[body % len(BODIES)]
-        centre, turn = (centres[body], turns[body]) if body >= 0 else (np.zeros(3), np.eye(3))
-        if isinstance(shape, Box):
-            corners = centre + outlines.box_corners(shape, 3, params.constants) @ turn.T
-            _draw_box(axes, view, corners, turn @ outlines.axes_of(shape, 3, params.constants), fill)
-            continue
-        if isinstance(shape, outlines.OUTLINED):
-            _draw_outline(axes, view, centre + outlines.surface(shape, 3, params.constants) @ turn.T, fill)
-            continue
-        places, radius = _balls(shape, params)
-        for place in centre + places @ turn.T:
-            _draw_ball(axes, view, place, radius, turn, fill)
+    for normal, offset in scene.planes:
+        _draw_plane(axes, view, normal, offset, (low + high) / 2, 0.8 * size)
+    draw_spatial_bodies(axes, scene, frame, view)
     _set_limits(axes, view, low, high)
 
 
-def plot_spatial(
-    system: System,
-    params: Params,
-    state: State,
-    *,
-    v: Any = None,
-    names: Sequence[str] | None = None,
-    title: str | None = None,
-    width: float = 7.2,
-) -> Figure:
-    """`plot_mechanism` of a spatial mechanism; arguments and errors as there."""
-    from matplotlib.figure import Figure
-
-    outcomes = outcomes_of(v, system.structure.num_velocities)
-    panels = {"before": np.asarray(state.v, float), **outcomes}
-    view, columns = look(), min(len(panels), 3)
-    rows = math.ceil(len(panels) / columns)
-    side = min(width / columns, 4.2)
-    figure = Figure(figsize=(side * columns, 0.85 * side * rows + 0.3), layout="constrained")
-    contacts = _contacts(system, params, state) if system.structure.num_contacts else None
-    labels = tuple(string.ascii_uppercase if names is None else names)
-    if contacts is not None and names is not None and len(labels) < len(contacts.places):
-        raise ValueError(f"names: expected {len(contacts.places)}, one per contact, got {len(labels)}")
-    for k, (label, velocity) in enumerate(panels.items()):
-        axes = figure.add_subplot(rows, columns, k + 1)
-        draw_bodies(axes, system, params, state, view=view)
-        if contacts is not None:
-            _draw_contacts(axes, view, contacts, velocity, labels, AFTER if k else BEFORE)
-        if len(panels) > 1:
-            axes.set_title(label, fontsize=8.5, fontweight="bold")
-    if title is not None:
-        figure.suptitle(title, fontsize=10)
-    return figure
-
-
-class _Contacts(NamedTuple):
-    places: np.ndarray  # (nc, 3)
-    rows: np.ndarray  # (nc, 3, nv), relative velocity in the world
-    size: float  # of the mechanism, m
-
-
-def _contacts(system: System, params: Params, state: State) -> _Contacts:
-    structure, constants = system.structure, params.constants
-    terms = contact_terms(system, params, state)
-    frames = body_frames(system, params, state.q)
-    contacts = geometry.candidates(
-        3, structure.bodies, structure.shape_table, structure.pairs, *frames, constants
-    )
-    frame = np.concatenate([np.asarray(contacts.normal)[:, None], np.asarray(contacts.tangents)], axis=1)
-    J = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)
-    low, high = _extent(system, params, *(np.asarray(x) for x in frames))
-    return _Contacts(
-        np.asarray(contacts.point), np.einsum("cfd,cfv->cdv", frame, J), float(np.max(high - low))
-    )
-
-
-def _draw_contacts(
-    axes: Axes, view: View, contacts: _Contacts, v: np.ndarray, labels: Sequence[str], colour: str
+def draw_spatial_bodies(
+    axes: Axes, scene: Scene, frame: Frames, view: View, *, colour: str | None = None, alpha: float = 1.0
 ) -> None:
-    u = contacts.rows @ v
-    fastest = float(np.max(np.linalg.norm(u, axis=1)))
-    metres = ARROW * contacts.size / fastest if fastest > STILL else 0.0
-    for k, place in enumerate(contacts.places):
+    """The solids of a scene; all in one colour as ghosts, where one is given."""
+    from matplotlib.patches import Polygon
+
+    for body, solid, _ in scene.parts:
+        points = frame.placed(body, solid.points)
+        if colour is not None:
+            edge = outline(view.flat(points), solid.radius)
+            depth = 2.0 + 1e-3 * float(view.near(points.mean(axis=0)))
+            axes.add_patch(Polygon(edge, facecolor=colour, linewidth=0.0, alpha=alpha, zorder=depth))
+            continue
+        turn = frame.rotations[body] if body >= 0 else np.eye(3)
+        fill = BODIES[body % len(BODIES)]
+        if len(points) == 1:
+            _draw_ball(axes, view, points[0], solid.radius, turn, fill)
+        else:
+            _draw_solid(axes, view, Solid(points, solid.radius), fill)
+
+
+def draw_spatial_contacts(
+    axes: Axes,
+    frame: Frames,
+    view: View,
+    labels: tuple[str, ...],
+    velocities: np.ndarray,
+    metres: float,
+    colour: str,
+) -> None:
+    """Named contacts and arrows of `metres` per m/s."""
+    for place, label, u in zip(frame.contacts, labels, velocities, strict=False):
         flat = view.flat(place)
         axes.plot(*flat, "o", markersize=3.5, color=colour, markeredgecolor="white", zorder=8)
-        if k < len(labels) and len(contacts.places) <= len(string.ascii_uppercase):
+        if label:
             axes.annotate(
-                labels[k],
+                label,
                 (flat[0], flat[1]),
                 xytext=(-7, -7),
                 textcoords="offset points",
                 fontsize=8,
                 zorder=10,
             )
-        if metres > 0.0 and np.linalg.norm(view.flat(u[k])) > STILL:
-            arrow(axes, flat, metres * view.flat(u[k]), colour)
-
-
-def _balls(shape: Point | Points | Sphere | Any, params: Params) -> tuple[np.ndarray, float]:
-    """Centres (k, 3) in body coordinates and the radius of a point, points or a sphere."""
-    at = np.zeros(3) if shape.at is None else np.asarray(params.constants[shape.at], float)
-    radius = float(params.constants[shape.radius]) if isinstance(shape, Sphere) else 0.0
-    return at.reshape(-1, 3), radius
-
-
-def _extent(
-    system: System, params: Params, centres: np.ndarray, turns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest coordinates (3,) of all bodies."""
-    points = [centres]
-    for shape in system.structure.shapes:
-        if isinstance(shape, HalfSpace) or shape.body is None:
-            continue
-        body = system.structure.bodies.index(shape.body)
-        if isinstance(shape, Box):
-            local, radius = outlines.box_corners(shape, 3, params.constants), 0.0
-        elif isinstance(shape, outlines.OUTLINED):
-            local, radius = outlines.surface(shape, 3, params.constants), 0.0
-        else:
-            local, radius = _balls(shape, params)
-        placed = centres[body] + local @ turns[body].T
-        points += [placed - radius, placed + radius]
-    every = np.concatenate(points)
-    return every.min(axis=0), every.max(axis=0)
+        if metres > 0.0 and np.linalg.norm(view.flat(u)) > STILL:
+            arrow(axes, flat, metres * view.flat(u), colour)
 
 
 def _shade(fill: str, brightness: float) -> tuple[float, float, float]:
@@ -226,30 +137,21 @@ def _shade(fill: str, brightness: float) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def _draw_outline(axes: Axes, view: View, points: np.ndarray, fill: str) -> None:
-    """The silhouette of a convex surface, from its points (k, 3)."""
+def _draw_solid(axes: Axes, view: View, solid: Solid, fill: str) -> None:
+    """Faces that look at the eye, brighter the more they look at the light; of what is round, its outline."""
     from matplotlib.patches import Polygon
 
-    depth = 3.0 + 1e-3 * float(view.near(points.mean(axis=0)))
-    edge = outlines.outline(view.flat(points))
-    axes.add_patch(Polygon(edge, facecolor=fill, edgecolor=OUTLINE, lw=0.8, zorder=depth))
-
-
-def _draw_box(axes: Axes, view: View, corners: np.ndarray, turn: np.ndarray, fill: str) -> None:
-    """The faces that look at the eye, brighter the more they look at the light."""
-    from matplotlib.patches import Polygon
-
-    centre = corners.mean(axis=0)
-    for k, face in enumerate(FACES):
-        outward = (1.0 if k % 2 else -1.0) * turn[:, k // 2]
+    depth = 3.0 + 1e-3 * float(view.near(solid.points.mean(axis=0)))
+    mesh = None if solid.radius > 0.0 else mesh_of(solid)
+    if mesh is None or len(mesh.faces) > MANY_FACES:
+        edge = outline(view.flat(solid.points), solid.radius)
+        axes.add_patch(Polygon(edge, facecolor=fill, edgecolor=OUTLINE, lw=0.8, zorder=depth))
+        return
+    for face, outward in zip(mesh.faces, mesh.normals, strict=True):
         if view.near(outward) > 1e-9:
             colour = _shade(fill, max(0.0, float(outward @ LIGHT)))
-            depth = 3.0 + 1e-3 * float(view.near(centre))
-            axes.add_patch(
-                Polygon(
-                    view.flat(corners[list(face)]), facecolor=colour, edgecolor=OUTLINE, lw=0.8, zorder=depth
-                )
-            )
+            corners = view.flat(mesh.corners[face])
+            axes.add_patch(Polygon(corners, facecolor=colour, edgecolor=OUTLINE, lw=0.8, zorder=depth))
 
 
 def _draw_ball(axes: Axes, view: View, place: np.ndarray, radius: float, turn: np.ndarray, fill: str) -> None:
@@ -289,10 +191,16 @@ def _draw_plane(
             axes.plot(*view.flat(ends).T, color=HATCH, linewidth=0.3, zorder=1.1)
 
 
-def _set_limits(axes: Axes, view: View, low: np.ndarray, high: np.ndarray) -> None:
+def limits(view: View, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower left and upper right of the picture of a box, m."""
     corners = view.flat(np.array([np.where([k >> i & 1 for i in range(3)], high, low) for k in range(8)]))
     margin = MARGIN * float(np.max(high - low))
-    axes.set_xlim(corners[:, 0].min() - 2 * margin, corners[:, 0].max() + 2 * margin)
-    axes.set_ylim(corners[:, 1].min() - 2 * margin, corners[:, 1].max() + margin)
+    return corners.min(axis=0) - 2 * margin, corners.max(axis=0) + margin * np.array([2.0, 1.0])
+
+
+def _set_limits(axes: Axes, view: View, low: np.ndarray, high: np.ndarray) -> None:
+    lower, upper = limits(view, low, high)
+    axes.set_xlim(lower[0], upper[0])
+    axes.set_ylim(lower[1], upper[1])
     axes.set_aspect("equal", adjustable="box")
     axes.set_axis_off()

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import jaxcontact as jc
-from jaxcontact.viz.scene import scene_of
+from jaxcontact.viz.scene import frames_of
 
 MODELS = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack")
 SEQUENCES = ["one at a time, A first", "one at a time, B first"]
@@ -287,19 +287,6 @@ def test_arrows_are_contact_velocities():
         np.testing.assert_allclose((end - start) / 2.0, exact, rtol=1e-5)
 
 
-def test_joints_are_found_from_the_kinematics():
-    from jaxcontact.viz.scene import revolute_joints
-
-    compass, ramone, disks = jc.models.compass_gait(), jc.models.ramone(), jc.models.disk_stack()
-    (found,) = revolute_joints(compass.system, compass.params, compass.state)
-    assert found[:2] == (0, 1)
-    np.testing.assert_allclose(found[2], compass.state.q[:2], atol=1e-5)
-    # Hip of both legs with the trunk and with one another, and two knees.
-    pairs = {pair[:2] for pair in revolute_joints(ramone.system, ramone.params, ramone.state)}
-    assert pairs == {(0, 1), (0, 3), (1, 3), (1, 2), (3, 4)}
-    assert revolute_joints(disks.system, disks.params, disks.state) == []
-
-
 def test_mechanism_refuses_what_it_cannot_draw():
     model = jc.models.rocking_block()
     with pytest.raises(ValueError, match=r"v: expected finite \(3,\) for 'x', got shape \(2,\)"):
@@ -336,6 +323,6 @@ def test_links_of_a_robot_end_at_its_centres_of_mass():
     pytest.importorskip("mujoco")
     model = jc.models.planar_walker()
     params = model.params
-    scene = scene_of(model.system, params, model.state)
+    frame = frames_of(model.system, params, model.state.q)
     energy = jc.potential_energy(model.system, params, model.state)  # of gravity: it has no springs
-    np.testing.assert_allclose(-params.mass @ scene.centres @ params.gravity, energy, rtol=1e-12)
+    np.testing.assert_allclose(-params.mass @ frame.centres @ params.gravity, energy, rtol=1e-12)

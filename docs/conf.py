@@ -1,0 +1,102 @@
+"""The site: pages in Markdown, API pages from the docstrings. Needs no network; `make docs` builds it.
+
+API pages are written for every public name of every room when a build begins, so none can be forgotten.
+"""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import jaxcontact
+
+project, author = "jaxcontact", "The jaxcontact developers"
+copyright = author
+version = release = jaxcontact.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "jaxcontact"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+myst_heading_anchors = 3
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+napoleon_use_rtype = False
+napoleon_custom_sections = ["Status", "Derivative"]
+SECTIONS = re.compile(r"(Status|Derivative): (.*)")
+
+ROOMS = {
+    "jaxcontact": "The front door: mechanisms, robots, matrices, status",
+    "jaxcontact.models": "Ready mechanisms and robots",
+    "jaxcontact.impact": "Impacts: laws, sampling, analysis",
+    "jaxcontact.compliant": "Motion with springs and dampers of any stiffness",
+    "jaxcontact.ess": "Event-selected systems and the one-sided derivative",
+    "jaxcontact.simulate": "Motion by any stepper",
+    "jaxcontact.optimize": "Trajectories, gaits and designs by gradient",
+    "jaxcontact.stability": "Stability of equilibria on frictional contacts",
+    "jaxcontact.viz": "Pictures and animations",
+    "jaxcontact.mechanics": "Mechanics",
+    "jaxcontact.terms": "Terms: a mechanism at one state as matrices",
+    "jaxcontact.geometry": "Contact geometry",
+}
+
+
+def public_names(room):
+    """Functions, classes and values of a room by name, without modules."""
+    module = importlib.import_module(room)
+    names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
+    found = {name: getattr(module, name) for name in sorted(names)}
+    return {name: value for name, value in found.items() if not inspect.ismodule(value)}
+
+
+def write_api(_app=None):
+    """A page per room; what the front door has is only there."""
+    folder = Path(__file__).parent / "_api"
+    folder.mkdir(exist_ok=True)
+    seen = set()
+    for room, title in ROOMS.items():
+        lines = [room, "=" * len(room), "", title + ".", ""]
+        for name, value in public_names(room).items():
+            home = getattr(value, "__module__", "") or ""
+            if not home.startswith("jaxcontact") or id(value) in seen:
+                continue
+            seen.add(id(value))
+            if inspect.isclass(value):
+                lines += [f".. autoclass:: {room}.{name}", "   :members:", ""]
+            elif callable(value) and getattr(value, "__doc__", None) and hasattr(value, "__name__"):
+                lines += [f".. autofunction:: {room}.{name}", ""]
+        (folder / f"{room}.rst").write_text("\n".join(lines))
+
+
+def plain(_app, what, _name, _object, _options, lines):
+    """Docstrings are plain text with `code`: what would mean something to reStructuredText is escaped.
+
+    A line `Derivative: exact.` becomes a section of that name.
+    """
+    text, in_section = [], False
+    for line in lines:
+        section = SECTIONS.fullmatch(line)
+        if section:
+            text += [f"{section[1]}:", f"    {section[2]}"]
+            in_section = True
+            continue
+        in_section = in_section and bool(line)
+        text.append("    " + line.strip() if in_section else line)
+    lines[:] = [_escaped(line) for line in text]
+
+
+def _escaped(line):
+    parts = re.split(r"(`[^`]*`)", line)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([*|\\]|_(?=\W|$))", r"\\\1", part) for part in parts
+    )
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("builder-inited", write_api)
+    app.connect("autodoc-process-docstring", plain, priority=100)  # before napoleon

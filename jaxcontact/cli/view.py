@@ -1,0 +1,51 @@
+"""`jaxcontact view`: a mechanism, a robot file or a motion as a page to look at."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+
+import jax.numpy as jnp
+
+from jaxcontact import models
+from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
+from jaxcontact.mechanics.system import Model, State
+from jaxcontact.simulate import Trajectory
+from jaxcontact.viz.animation import animate
+
+
+def command(options: argparse.Namespace) -> int:
+    """Write the page and tell where it is.
+
+    Raises:
+        UsageError: it cannot be loaded, drawn or written.
+    """
+    try:
+        if options.what.endswith(".npz"):
+            trajectory = Trajectory.load(options.what)
+            model = _model(options.model, options)
+        else:
+            model = _model(options.what, options)
+            trajectory = at_rest(model)
+        animate(trajectory, model.system, model.params, options.out, title=Path(options.what).stem)
+    except (ValueError, OSError, ImportError) as error:
+        raise UsageError(str(error)) from None
+    print(options.out)
+    return 0
+
+
+def at_rest(model: Model) -> Trajectory:
+    """A model in its state, as a motion of one row."""
+    row = State(q=model.state.q[None], v=model.state.v[None], t=jnp.asarray(model.state.t)[None])
+    return Trajectory(states=row, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]
+
+
+def _model(source: str, options: argparse.Namespace) -> Model:
+    if not Path(source).suffix:
+        ready: Model = getattr(models, source)()
+        return ready
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredOptionWarning)  # `jaxcontact inspect` tells them
+        return load_mjcf(source, keyframe=options.keyframe, planar=options.planar)

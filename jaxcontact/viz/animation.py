@@ -1,0 +1,191 @@
+"""`animate`: a motion as one page for a browser, as a GIF or as a film."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from jaxcontact.arguments import check_positive
+from jaxcontact.io.atomic_files import replace_file
+from jaxcontact.mechanics.system import Params, System
+from jaxcontact.simulate import Trajectory
+from jaxcontact.viz import planar, spatial
+from jaxcontact.viz.film import Film, film_of
+from jaxcontact.viz.palette import ARROW, PUSH, arrow
+from jaxcontact.viz.web_page import web_page
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+KINDS = (".html", ".gif", ".mp4")
+
+
+def animate(
+    trajectory: Trajectory,
+    system: System,
+    params: Params,
+    path: str | os.PathLike[str],
+    *,
+    ghosts: Trajectory | None = None,
+    fps: float = 30.0,
+    slower: float = 1.0,
+    title: str | None = None,
+    view: spatial.View | None = None,
+    width: float = 4.8,
+) -> Path:
+    """Write a motion as an animation: bodies, ground, contacts, their impulses as arrows, ghosts.
+
+    The kind of file is that of its name. An `.html` is one page that loads nothing else: it plays, has a
+    slider, turns and zooms, in a browser, a notebook or these docs. A `.gif` and an `.mp4` are for papers.
+    An arrow is the impulse on a contact since the picture before.
+
+    Args:
+        trajectory: a motion; or an ensemble with worlds as its first axis, whose first world is drawn solid
+            and all worlds as ghosts.
+        system: the mechanism.
+        params: its numbers.
+        path: file to write; its ending is .html, .gif or .mp4.
+        ghosts: worlds (worlds, T + 1, ...) to draw faintly, coloured by where they end.
+        fps: pictures per second of the animation.
+        slower: how many times slower than life.
+        title: above it.
+        view: where from, `look(azimuth, elevation)`; of a spatial mechanism in a .gif or .mp4.
+        width: of a .gif or .mp4, in units of 100 pixels.
+
+    Returns:
+        The path.
+
+    Raises:
+        TypeError: `trajectory` or `ghosts` is none.
+        ValueError: another ending, numbers out of range, states of another mechanism or not finite.
+        ImportError: a .mp4 without the program ffmpeg; a .gif without the package pillow.
+        OSError: the file cannot be written.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in KINDS:
+        raise ValueError(f"path: expected a name that ends in {', '.join(KINDS)}, got {target.name!r}")
+    for name, number in (("fps", fps), ("slower", slower), ("width", width)):
+        check_positive(name, number)
+    film = film_of(trajectory, system, params, ghosts, rate=fps * slower)
+    if target.suffix.lower() == ".html":
+        page = web_page(film, title=title or "A motion", slower=slower)
+        replace_file(target, lambda file: _write(file, page))
+        return target
+    _write_pictures(film, target, fps, title, view or spatial.look(), width)
+    return target
+
+
+def _write(file: BinaryIO, text: str) -> None:
+    file.write(text.encode())
+
+
+def _write_pictures(
+    film: Film, target: Path, fps: float, title: str | None, view: spatial.View, width: float
+) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    writer = _writer(target, fps)
+    room = _room(film, view)
+    tall = float(np.clip(width * room[1] / room[0], 0.4 * width, 1.3 * width))
+    figure = Figure(figsize=(width, tall + (0.3 if title else 0.0)), layout="constrained")
+    FigureCanvasAgg(figure)  # an animation draws on it
+    axes = figure.add_subplot()
+    if title:
+        figure.suptitle(title, fontsize=10)
+
+    def draw(i: int) -> None:
+        axes.clear()
+        if film.scene.dim == 2:
+            _draw_planar(axes, film, i)
+        else:
+            _draw_spatial(axes, film, i, view)
+        axes.set_title(f"{film.t[i] - film.t[0]:.2f} s", fontsize=8, loc="right")
+
+    draw(0)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the room of the first picture is that of all
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with writer.saving(figure, target, dpi=100):
+        for i in range(len(film.t)):
+            draw(i)
+            writer.grab_frame()
+
+
+def _writer(target: Path, fps: Any) -> Any:
+    """What writes the pictures.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    if target.suffix.lower() == ".gif":
+        if not PillowWriter.isAvailable():
+            raise ImportError("a .gif needs the package pillow: pip install pillow; an .html needs nothing")
+        return PillowWriter(fps=fps)
+    if not FFMpegWriter.isAvailable():
+        raise ImportError(
+            "a .mp4 needs the program ffmpeg, which is not on the path; a .gif or an .html needs none"
+        )
+    return FFMpegWriter(fps=fps)
+
+
+def _room(film: Film, view: spatial.View) -> np.ndarray:
+    """Width and height of what is seen, m."""
+    if film.scene.dim == 2:
+        return film.high - film.low + 2.0 * planar.margin_of(film.low, film.high)
+    low, high = spatial.limits(view, film.low, film.high)
+    return high - low
+
+
+def _draw_planar(axes: Axes, film: Film, i: int) -> None:
+    frame = film.frames.at(i)
+    planar.draw_planar(axes, film.scene, frame, film.low, film.high)
+    for ghost, colour, alpha in _ghosts_at(film, i):
+        planar.draw_planar_bodies(axes, film.scene, ghost, colour=colour, alpha=alpha)
+    for place, along in _arrows(film, i):
+        axes.plot(*place, "o", markersize=3.5, color=PUSH, markeredgewidth=0.0, zorder=8)
+        if np.any(along):
+            arrow(axes, place, along, PUSH)
+
+
+def _draw_spatial(axes: Axes, film: Film, i: int, view: spatial.View) -> None:
+    frame = film.frames.at(i)
+    spatial.draw_spatial(axes, film.scene, frame, view, film.low, film.high)
+    for ghost, colour, alpha in _ghosts_at(film, i):
+        spatial.draw_spatial_bodies(axes, film.scene, ghost, view, colour=colour, alpha=alpha)
+    for place, along in _arrows(film, i):
+        flat = view.flat(place)
+        axes.plot(*flat, "o", markersize=3.0, color=PUSH, markeredgewidth=0.0, zorder=8)
+        if np.any(view.flat(along)):
+            arrow(axes, flat, view.flat(along), PUSH)
+
+
+def _ghosts_at(film: Film, i: int) -> list[tuple[Any, str, float]]:
+    """Frames, colour and strength of every ghost at one picture."""
+    if film.ghosts is None:
+        return []
+    count = sum(len(group.worlds) for group in film.ghosts.groups)
+    alpha = max(0.04, 0.5 / math.sqrt(max(count, 1)))
+    return [
+        (film.ghosts.frames.at((world, i)), group.colour, alpha)
+        for group in film.ghosts.groups
+        for world in group.worlds
+    ]
+
+
+def _arrows(film: Film, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Places of the contacts that touch, and their arrows, m; at most of twice the full length."""
+    found = []
+    for contact in np.flatnonzero(film.touching[i]):
+        push = film.impulse[i, contact]
+        strength = float(np.linalg.norm(push))
+        length = ARROW * film.size * min(strength / film.full, 2.0) if film.full > 0.0 else 0.0
+        along = push * (length / strength) if strength > 0.0 else np.zeros_like(push)
+        found.append((film.frames.contacts[i, contact], along))
+    return found

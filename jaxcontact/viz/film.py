@@ -1,0 +1,152 @@
+"""A motion as a sequence of pictures: which times are shown, where all is, what the contacts push.
+
+Owns the choice of pictures from the steps of a trajectory, and the groups of worlds that end alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxcontact.mechanics.system import Params, System
+from jaxcontact.simulate import Trajectory
+from jaxcontact.viz.palette import OUTCOMES
+from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
+
+ALIKE = 0.05  # of the size of the mechanism: worlds that end nearer have one outcome
+FULL = 95  # percentile of the impulses whose arrow has full length
+
+
+class Group(NamedTuple):
+    """Worlds that end alike."""
+
+    label: str
+    colour: str
+    worlds: np.ndarray
+
+
+class Ghosts(NamedTuple):
+    """Other worlds of the same motion."""
+
+    frames: Frames  # (worlds, pictures, ...), without contacts
+    groups: tuple[Group, ...]
+    num_failed: int  # worlds left out, for they hold numbers that are not finite
+
+
+class Film(NamedTuple):
+    """What an animation shows; axis 0 of the arrays is the picture."""
+
+    scene: Scene
+    t: np.ndarray  # s
+    frames: Frames
+    touching: np.ndarray  # (n, nc) bool
+    impulse: np.ndarray  # (n, nc, dim) on the first body since the last picture, in the world, N s
+    full: float  # N s of an arrow of full length, 0 where nothing pushes
+    ghosts: Ghosts | None
+    low: np.ndarray  # of all that moves, at any time
+    high: np.ndarray
+    size: float  # of the mechanism, m
+
+
+def film_of(
+    trajectory: Trajectory, system: System, params: Params, ghosts: Trajectory | None, rate: float
+) -> Film:
+    """The film of a motion with `rate` pictures per second of it.
+
+    Raises:
+        TypeError: no trajectories.
+        ValueError: states of another mechanism, of no world, or not finite.
+    """
+    q, t = _states("trajectory", trajectory, system)
+    if q.ndim == 3:
+        if ghosts is None:
+            ghosts = trajectory
+        trajectory, q, t = _world(trajectory, 0), q[0], t[0]
+    if not np.all(np.isfinite(q)):
+        bad = int(np.flatnonzero(~np.all(np.isfinite(q), axis=-1))[0])
+        raise ValueError(f"trajectory: expected finite states, row {bad} is not")
+    last = len(q) - 1
+    count = min(last, max(1, math.ceil(float(t[-1] - t[0]) * rate - 1e-9)))
+    rows = np.unique(np.round(np.linspace(0, last, count + 1)).astype(int))
+    scene, frames = scene_of(system, params), frames_of(system, params, q[rows])
+    along = _impulses(trajectory, t, rows, scene)
+    impulse = np.einsum("tcf,tcfd->tcd", along, frames.axes)
+    strong = np.linalg.norm(impulse, axis=-1)
+    shown = strong[strong > 0.0]
+    closed = getattr(trajectory, "contacts", None)
+    touching = strong > 0.0 if closed is None else np.asarray(closed)[rows] | (strong > 0.0)
+    low, high = extent(scene, frames)
+    first = extent(scene, frames.at(0))
+    size = float(np.max(first[1] - first[0]))
+    others = None if ghosts is None else _ghosts(ghosts, system, params, t[rows], size)
+    if others is not None and others.groups:
+        wide = extent(scene, others.frames)
+        low, high = np.minimum(low, wide[0]), np.maximum(high, wide[1])
+    full = float(np.percentile(shown, FULL)) if shown.size else 0.0
+    return Film(scene, t[rows], frames, touching, impulse, full, others, low, high, size)
+
+
+def _states(name: str, trajectory: Any, system: System) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (T + 1, nq) or (worlds, T + 1, nq) and their times."""
+    if not isinstance(trajectory, Trajectory):
+        raise TypeError(f"{name}: expected a jc.simulate.Trajectory, got {type(trajectory).__name__}")
+    q, t = np.asarray(trajectory.states.q), np.asarray(trajectory.states.t)
+    nq = system.structure.num_positions
+    if q.ndim not in (2, 3) or q.shape[-1] != nq or t.shape != q.shape[:-1] or not q.size:
+        raise ValueError(
+            f"{name}: expected states with q (T + 1, {nq}) or (worlds, T + 1, {nq}), and their t, "
+            f"got {q.shape} and {t.shape}"
+        )
+    return q, t
+
+
+def _world(trajectory: Trajectory, index: int) -> Trajectory:
+    import jax
+
+    world: Trajectory = jax.tree.map(lambda leaf: leaf[index], trajectory)
+    return world
+
+
+def _impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Scene) -> np.ndarray:
+    """(pictures, nc, dim) impulses since the picture before, along n, t1[, t2]: of steps and of impacts."""
+    total = np.zeros((len(rows), scene.num_contacts, scene.dim))
+    picture = np.searchsorted(rows, np.arange(1, len(t)))  # of each step, the one that it leads to
+    if trajectory.impulse is not None:
+        np.add.at(total, picture, np.nan_to_num(np.asarray(trajectory.impulse, float)))
+    if trajectory.impacts is not None:
+        when = np.asarray(trajectory.impacts.t)
+        there = np.isfinite(when)
+        at = np.minimum(np.searchsorted(t[rows], when[there]), len(rows) - 1)
+        np.add.at(total[:, :, 0], at, np.asarray(trajectory.impacts.impulse, float)[there])
+    return total
+
+
+def _ghosts(ghosts: Trajectory, system: System, params: Params, t: np.ndarray, size: float) -> Ghosts:
+    """The worlds that are finite, at the times of the pictures, in groups that end alike."""
+    q, times = _states("ghosts", ghosts, system)
+    if q.ndim == 2:
+        q, times = q[None], times[None]
+    finite = np.all(np.isfinite(q), axis=(1, 2))
+    q, times = q[finite], times[finite]
+    at = [np.clip(np.searchsorted(own, t - 1e-9 * (t[-1] - t[0])), 0, len(own) - 1) for own in times]
+    shown = np.stack([q[k, rows] for k, rows in enumerate(at)]) if len(q) else q[:, : len(t)]
+    frames = frames_of(system, params, shown, contacts=False)
+    groups = _groups(frames.centres[:, -1].reshape(len(q), -1), size) if len(q) else ()
+    return Ghosts(frames, groups, int(np.sum(~finite)))
+
+
+def _groups(ends: np.ndarray, size: float) -> tuple[Group, ...]:
+    """Groups of rows (worlds, n): the centre of a new one is the row farthest from those of the others."""
+    centres = [0]
+    distance = np.linalg.norm(ends - ends[0], axis=1)
+    while len(centres) < len(OUTCOMES) and distance.max() > ALIKE * size:
+        centres.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, np.linalg.norm(ends - ends[centres[-1]], axis=1))
+    nearest = np.argmin(np.linalg.norm(ends[:, None] - ends[centres][None], axis=2), axis=1)
+    members = sorted((np.flatnonzero(nearest == k) for k in range(len(centres))), key=len, reverse=True)
+    return tuple(
+        Group(f"outcome {k + 1}: {len(worlds)} of {len(ends)}", OUTCOMES[k], worlds)
+        for k, worlds in enumerate(members)
+    )

@@ -1,0 +1,174 @@
+"""A film as one page for a browser: numbers rounded to 16 bits, in the text of `templates/viewer.html`.
+
+Owns the encoding that the page reads. What is planar becomes slabs that stand upright, seen from the front.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import itertools
+import json
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.viz.film import Film
+from jaxcontact.viz.palette import ARROW, BODIES, GROUND, PUSH
+from jaxcontact.viz.scene import Frames, Part
+from jaxcontact.viz.solids import CREASE, Mesh, Plane, Solid, mesh_of, outline
+
+SLAB = 0.06  # thickness of what is planar, relative to the mechanism
+FRONT, CORNER = (-90.0, 4.0), (-55.0, 16.0)  # azimuth and elevation at the start, degrees
+DATA = '"$DATA"'  # what the data stand for in the template
+
+
+def web_page(film: Film, *, title: str, slower: float) -> str:
+    """The text of the page."""
+    template = (resources.files("jaxcontact.viz") / "templates" / "viewer.html").read_text("utf-8")
+    data = json.dumps(_data(film, slower), separators=(",", ":"))
+    return template.replace("$TITLE", html.escape(title)).replace(DATA, data)
+
+
+def _data(film: Film, slower: float) -> dict[str, Any]:
+    scene = film.scene
+    low, high = _upright(film.low), _upright(film.high)
+    reach = max(float(np.max(np.abs(film.impulse), initial=0.0)), 1e-300)
+    span = np.stack([low - 0.1 * film.size, high + 0.1 * film.size])
+    # Where bodies and contacts are is within twice the box of all that moves.
+    origin, step = span[0] - (span[1] - span[0]), 3.0 * (span[1] - span[0]).max() / 65535.0
+    return {
+        "t": np.round(film.t - film.t[0], 6).tolist(),
+        "slower": slower,
+        "size": film.size,
+        "low": low.tolist(),
+        "high": high.tolist(),
+        "eye": FRONT if scene.dim == 2 else CORNER,
+        "flat": scene.dim == 2,
+        "origin": origin.tolist(),
+        "step": step,
+        "bodies": len(scene.bodies),
+        "parts": [each for k, part in enumerate(scene.parts) for each in _surfaces(film, part, k)]
+        + ([_ground(film, plane) for plane in scene.planes] if scene.dim == 2 else []),
+        "planes": [
+            {"normal": normal.tolist(), "offset": offset} for normal, offset in scene.planes if scene.dim == 3
+        ],
+        "ground": GROUND,
+        "push": PUSH,
+        "poses": _poses(film.frames, origin, step),
+        "contacts": scene.num_contacts,
+        "touching": _base64(film.touching.astype(np.uint8)),
+        "places": _base64(_rounded(_upright(film.frames.contacts), origin, step)),
+        "impulse": _base64(np.round(_upright(film.impulse) / reach * 32767.0).astype("<i2")),
+        "reach": reach,
+        "full": film.full,
+        "arrow": ARROW * film.size,
+        **_ghosts(film, origin, step),
+    }
+
+
+def _ghosts(film: Film, origin: np.ndarray, step: float) -> dict[str, Any]:
+    if film.ghosts is None or not film.ghosts.groups:
+        return {"ghosts": "", "groups": [], "failed": 0 if film.ghosts is None else film.ghosts.num_failed}
+    groups = [
+        {"label": group.label, "colour": group.colour, "worlds": group.worlds.tolist()}
+        for group in film.ghosts.groups
+    ]
+    poses = _poses(film.ghosts.frames, origin, step)
+    return {"ghosts": poses, "groups": groups, "failed": film.ghosts.num_failed}
+
+
+def _upright(vectors: np.ndarray) -> np.ndarray:
+    """Vectors (..., 3) in space; those of the plane stand upright, (x, y) as (x, 0, y)."""
+    if vectors.shape[-1] == 3:
+        return np.asarray(vectors, float)
+    return np.stack([vectors[..., 0], np.zeros(vectors.shape[:-1]), vectors[..., 1]], axis=-1)
+
+
+def _poses(frames: Frames, origin: np.ndarray, step: float) -> str:
+    """Places (..., nb, 3) and quaternions x, y, z, w (..., nb, 4) of bodies, in 14 bytes each."""
+    places = _rounded(_upright(frames.positions), origin, step).view("<i2")
+    turns = np.round(_quaternions(frames.rotations) * 32767.0).astype("<i2")
+    return _base64(np.concatenate([places, turns], axis=-1))
+
+
+def _quaternions(turns: np.ndarray) -> np.ndarray:
+    from scipy.spatial.transform import Rotation
+
+    if turns.shape[-1] == 3:
+        return Rotation.from_matrix(turns.reshape(-1, 3, 3)).as_quat().reshape(*turns.shape[:-2], 4)
+    half = 0.5 * np.arctan2(turns[..., 1, 0], turns[..., 0, 0])  # about -y, from x to z
+    zero = np.zeros_like(half)
+    return np.stack([zero, -np.sin(half), zero, np.cos(half)], axis=-1)
+
+
+def _rounded(points: np.ndarray, origin: np.ndarray, step: float) -> np.ndarray:
+    """Multiples of `step` from the origin; what is beyond, such as a far contact, is held at the edge."""
+    return np.clip(np.round((points - origin) / step), 0, 65535).astype("<u2")
+
+
+def _base64(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, Any]]:
+    """The triangles of a part; none of a point."""
+    solid = part.solid if film.scene.dim == 3 else _slab(film, part, index)
+    mesh = None if solid is None else mesh_of(solid)
+    if mesh is None:
+        return []
+    about = {"ball": len(part.solid.points) == 1, "centre": _upright(part.solid.points.mean(axis=0)).tolist()}
+    return [{"body": part.body, "colour": BODIES[part.body % len(BODIES)], **about, **_encoded(mesh)}]
+
+
+def _ground(film: Film, plane: Plane) -> dict[str, Any]:
+    """A half-plane as an upright slab below its edge, deeper than wide so that bodies stand on its middle."""
+    along, middle = np.array([plane.normal[1], -plane.normal[0]]), (film.low + film.high) / 2.0
+    foot = middle + (plane.offset - plane.normal @ middle) * plane.normal
+    reach = 4.0 * film.size + float(np.max(film.high - film.low))
+    ends = np.stack([foot - reach * along, foot + reach * along])
+    corners = _upright(np.concatenate([ends, ends - 0.1 * film.size * plane.normal]))
+    side = np.array([0.0, 0.25 * film.size, 0.0])
+    mesh = mesh_of(Solid(np.concatenate([corners - side, corners + side]), 0.0))
+    assert mesh is not None  # a box
+    return {"body": -1, "colour": GROUND, "ball": False, "centre": [0.0, 0.0, 0.0], **_encoded(mesh)}
+
+
+def _encoded(mesh: Mesh) -> dict[str, str]:
+    triangles, normals = _triangles(mesh)
+    return {
+        "corners": _base64(triangles.astype("<f4")),
+        "normals": _base64(np.round(normals * 127.0).astype("i1")),
+    }
+
+
+def _slab(film: Film, part: Part, index: int) -> Solid | None:
+    """A planar solid as an upright slab, each a little before the one before it; None of a point."""
+    points, radius, thickness = part.solid.points, part.solid.radius, SLAB * film.size
+    if len(points) == 1 and radius == 0.0:
+        return None
+    edge = _upright(outline(points, radius))
+    depth = thickness * (0.0 if part.is_link else -0.15) - 0.02 * thickness * index
+    sides = [edge + np.array([0.0, depth + side * thickness / 2.0, 0.0]) for side in (-1.0, 1.0)]
+    return Solid(np.concatenate(sides), 0.0)
+
+
+def _triangles(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
+    """Corners (k, 3, 3) of triangles and the normals there, smooth across edges that are no creases."""
+    around: dict[int, list[int]] = {}
+    for k, face in enumerate(mesh.faces):
+        for corner in face:
+            around.setdefault(int(corner), []).append(k)
+    corners, normals = [], []
+    for k, face in enumerate(mesh.faces):
+        own = mesh.normals[k]
+        smooth = {}
+        for corner in face:
+            near = mesh.normals[around[int(corner)]]
+            total = near[near @ own > CREASE].sum(axis=0)
+            smooth[int(corner)] = total / np.linalg.norm(total)
+        for a, b in itertools.pairwise(face[1:]):
+            corners.append(mesh.corners[[face[0], a, b]])
+            normals.append([smooth[int(c)] for c in (face[0], a, b)])
+    return np.array(corners), np.array(normals)
