@@ -68,8 +68,7 @@ def unique_steps(
     Draws independent impacts, takes of each one step at random among those it made, and counts its outcomes
     over all contact modes (`routh_step_all`). An example disproves the assumption; without one,
     `share_high` bounds the share of such steps, and says nothing about velocities that the impact
-    does not meet. Where a step has a continuum of solutions its corners are counted; where
-    normals of contacts depend on one another, a solution that needs all of these contacts is not.
+    does not meet. Where a step has a continuum of solutions its corners are counted.
 
     Args:
         terms: contact terms, of as many contacts as `anitescu_potra_all` takes.
