@@ -57,7 +57,6 @@ KINDS = {
     "trex": ModelKind(2, 3),
 }
 SELECTIONS = ("all", "visited", "lemke")  # of `jaxcontact.impact.sample`
-MAX_ENUMERATED = 5  # contacts in the plane of which every solution of a step can be found
 LEAST_COVERED = 16  # samples from which `jaxcontact.impact.analysis.coverage` can say something
 GAITS = ("hexapod", "hopper")  # of `jaxcontact.optimize.gaits`
 METHODS = ("homogeneous", "full", "single")  # of `jaxcontact.stability.certify`
