@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
 
 MOST_SHARES = 10  # combinations of modes that have a bar of their own
 MOST_CONTACTS = 6
+ROUND_OFF = 1e-6  # of the fastest contact before; a spread below it is none
 COLUMN = 2.1  # width of a panel, inches
 
 
@@ -79,6 +80,7 @@ def plot_spatial_impact(
         figure.suptitle(title, fontsize=10)
     normal, sliding = (values[good] for values in contact_velocities(samples, terms))
     before = _velocities(terms, samples.v_minus)
+    fastest = float(np.abs(before).max())
     other = None if mujoco is None else _velocities(terms, mujoco)
     for column, i in enumerate(shown):
         _draw(
@@ -87,11 +89,12 @@ def plot_spatial_impact(
             None,
             None if other is None else (np.linalg.norm(other[i, 1:]), other[i, 0]),
             (f"{labels[i]} tangential speed (m/s)", "normal (m/s)" if column == 0 else ""),
+            fastest,
         )
         axes = figure.add_subplot(grid[1, column])
         star = None if other is None else (other[i, 1], other[i, 2])
         along = (f"{labels[i]} tangential 1 (m/s)", "tangential 2 (m/s)" if column == 0 else "")
-        _draw(axes, sliding[:, i], before[i, 1:], star, along)
+        _draw(axes, sliding[:, i], before[i, 1:], star, along, fastest)
         axes.set_aspect("equal", adjustable="datalim")
     _draw_shares(figure.add_subplot(grid[2, :]), outcome_shares(samples, terms))
     return figure
@@ -104,8 +107,10 @@ def _velocities(terms: ContactTerms, v: Any) -> np.ndarray:
     return velocities
 
 
-def _draw(axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[str, str]) -> None:
-    """Points (n, 2) of one panel, the velocity before and that of a simulator."""
+def _draw(
+    axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[str, str], fastest: float
+) -> None:
+    """Points (n, 2) of one panel, the velocity before and that of a simulator; round-off stays small."""
     axes.axhline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
     axes.axvline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
     axes.scatter(points[:, 0], points[:, 1], s=2.0, c=END, linewidths=0, alpha=0.5, rasterized=True, zorder=2)
@@ -115,6 +120,9 @@ def _draw(axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[
         axes.plot(
             *star, "*", color=OTHER, markersize=11, markeredgecolor="black", markeredgewidth=INK, zorder=5
         )
+    for limits, values in ((axes.set_xlim, points[:, 0]), (axes.set_ylim, points[:, 1])):
+        if before is None and star is None and np.abs(values).max() < ROUND_OFF * fastest:
+            limits(-0.1 * fastest, 0.1 * fastest)
     axes.set_xlabel(labels[0], fontsize=8)
     axes.set_ylabel(labels[1], fontsize=8)
     axes.tick_params(labelsize=7.5, width=INK, length=2.5)

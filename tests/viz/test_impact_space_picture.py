@@ -37,6 +37,13 @@ def test_points_and_bars(tmp_path):
     assert [bar.get_width() for bar in bars.patches] == [50.0, 50.0]
 
 
+def test_round_off_is_not_drawn_large():
+    terms, samples = two_balls()
+    noise = samples.replace(v_plus=samples.v_plus.at[:, 5].set(jnp.array([1e-16, -1e-16, 0.0])))
+    normal = jc.viz.plot_spatial_impact(noise, terms).axes[2]
+    assert np.ptp(normal.get_ylim()) > 0.1
+
+
 def test_mistakes_are_named():
     terms, samples = two_balls()
     with pytest.raises(ValueError, match=r"terms: expected spatial contacts"):
