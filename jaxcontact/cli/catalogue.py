@@ -57,7 +57,6 @@ KINDS = {
     "trex": ModelKind(2, 3),
 }
 SELECTIONS = ("all", "visited", "lemke")  # of `jaxcontact.impact.sample`
-MAX_ENUMERATED = 5  # largest number of planar contacts for which all solutions of a step are enumerated
 LEAST_COVERED = 16  # smallest number of samples that `jaxcontact.impact.analysis.coverage` takes
 STEPPERS = ("time-stepping", "compliant", "variational")  # of `jaxcontact.simulate`
 LAWS = ("anitescu-potra", "routh", "sequential", "propagative", "plastic")  # of `jaxcontact.impact`

@@ -17,7 +17,6 @@ from jaxcontact.cli.catalogue import (
     GAITS,
     LAWS,
     LEAST_COVERED,
-    MAX_ENUMERATED,
     METHODS,
     SELECTIONS,
     STEPPERS,
@@ -68,7 +67,8 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         "--selection",
         choices=SELECTIONS,
         help="solutions of a step: all of them, those among the contact modes met so far, or the one that "
-        "Lemke's method finds [all; visited from four contacts on]",
+        "Lemke's method finds [all; visited from four contacts on; lemke in space, for four contacts there "
+        "take minutes]",
     )
     run.add_argument(
         "--mu",
@@ -128,11 +128,6 @@ def check_impact(options: argparse.Namespace) -> None:
     _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
     _check_numbers("step", [options.step], "a finite number > 0", 5e-324)
     _check_numbers("seed", [options.seed], "an integer >= 0", 0)
-    if options.selection in ("all", "visited") and (kind.dim == 3 or kind.num_contacts > MAX_ENUMERATED):
-        raise UsageError(
-            f"--selection {options.selection}: for planar mechanisms of up to {MAX_ENUMERATED} contacts, and "
-            f"{name} has {kind.num_contacts} in {kind.dim} dimensions; use --selection lemke"
-        )
     if options.coverage and options.samples < LEAST_COVERED:
         raise UsageError(f"--coverage: samples: expected at least {LEAST_COVERED}, got {options.samples}")
     _check_folder("out", options.out)

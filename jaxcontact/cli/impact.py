@@ -24,6 +24,7 @@ from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
 
 SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
+SIDES = 4  # of the friction cone of spatial contacts whose modes are enumerated
 FEW_SAMPLES = 2**14  # runs of up to so many samples also keep the velocities through the impact
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
@@ -77,6 +78,8 @@ def command(options: argparse.Namespace) -> int:
         "selection": _default_selection(model) if options.selection is None else options.selection,
         "seed": options.seed,
     }
+    if model.system.structure.dim == 3 and settings["selection"] != "lemke":
+        settings["num_directions"] = SIDES
     if options.restitution is not None:
         single_number = len(options.restitution) == 1
         settings["restitution"] = options.restitution[0] if single_number else options.restitution

@@ -43,6 +43,10 @@ def write(
     other_laws = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
     if np.any(np.asarray(samples.status) == 0):
         pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws)
+        if model.system.structure.dim == 3:
+            pictures["tangential.png"] = viz.plot_spatial_impact(
+                samples, terms, mujoco=_peer(options, terms), title=_title(name)
+            )
     pictures["mechanism.png"] = viz.plot_mechanism(
         model.system, model.params, model.state, v=_ends(*other_laws), title=_title(name)
     )
@@ -83,13 +87,20 @@ def _set_picture(
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
         title = f"{_title(name)}, restitution {' '.join(f'{e:g}' for e in options.restitution)}"
         return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
-    peer = mujoco_outcome(name, friction=np.asarray(terms.mu)) if name in MUJOCO_MODELS else None
+    peer = _peer(options, terms)
     title = _title(name)
     if number < options.samples:
         title += f", the first {number:,} of {options.samples:,} samples"
     return viz.plot_impact_set(
         samples, terms, simultaneous=simultaneous, sequences=sequences, mujoco=peer, title=title
     )
+
+
+def _peer(options: argparse.Namespace, terms: ContactTerms) -> np.ndarray | None:
+    """MuJoCo's outcome, where it knows the model; its contacts have no coefficient of restitution."""
+    if options.model not in MUJOCO_MODELS or np.any(options.restitution or 0.0):
+        return None
+    return mujoco_outcome(options.model, friction=np.asarray(terms.mu))
 
 
 def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """What MuJoCo makes of the impacts of our models: one outcome where we give a set.
 
-Owns the translation of our planar models to MJCF. Their x-y plane becomes MuJoCo's x-z plane; slides and
-hinges are such that qpos and qvel are our q and v. All numbers come from the `Model`.
+Owns the translation of our models to MJCF. The x-y plane of planar ones becomes MuJoCo's x-z plane; slides
+and hinges are such that qpos and qvel are our q and v. All numbers come from the `Model`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def mujoco_outcome(
     and corners are spheres of 0.01 mm, so that each is one contact.
 
     Args:
-        model_name: of a model in `jaxcontact.models`: rocking_block, compass_gait, box_and_wall, ramone
-            or disk_stack.
+        model_name: of a model in `jaxcontact.models`: rocking_block, compass_gait, box_and_wall, ramone,
+            disk_stack or box_drop_3d.
         timestep: s; MuJoCo's implicitfast integrator.
         timeconst: time constant of contacts (first number of solref), s; default 100 timestep = 0.1 ms.
             MuJoCo's own 0.02 s would give gravity time to act during the impact.
@@ -147,9 +147,9 @@ def mjcf(
 
 
 def _vector(plane: Any) -> str:
-    """(x, y) of our plane as MuJoCo's (x, 0, z)."""
-    x, y = (float(value) for value in plane)
-    return f"{x:.17g} 0 {y:.17g}"
+    """(x, y) of our plane as MuJoCo's (x, 0, z); (x, y, z) as it is."""
+    first, *between, last = (float(value) for value in plane)
+    return " ".join(f"{value:.17g}" for value in (first, *(between or (0.0,)), last))
 
 
 def _slides() -> str:
@@ -209,6 +209,19 @@ def _box(model: Model) -> str:
     return f"<body>{_slides()} {_hinge()} {_inertial(model, 0)} {' '.join(balls)}</body>"
 
 
+def _box_in_space(model: Model) -> str:
+    """A single level box that meets the floor at some corners."""
+    half = np.asarray(model.params.constants["size"]) / 2.0
+    balls = []
+    for a, _ in model.system.structure.pairs:
+        for k in getattr(model.system.structure.shape(a), "corners", None) or ():
+            corner = half * np.array([1.0 if k & bit else -1.0 for bit in (1, 2, 4)])
+            balls.append(_ball(f"{a}{k}", corner + np.array([0.0, 0.0, SMALL]), SMALL))
+    inertia = " ".join(f"{float(each):.17g}" for each in model.params.inertia[0])
+    inertial = f'<inertial pos="0 0 0" mass="{float(model.params.mass[0]):.17g}" diaginertia="{inertia}"/>'
+    return f"<body><freejoint/> {inertial} {' '.join(balls)}</body>"
+
+
 def _compass_gait(model: Model) -> str:
     """The hip slides without turning, so that both pitch angles are absolute."""
     constants, q = model.params.constants, np.asarray(model.state.q)
@@ -258,4 +271,5 @@ MODELS: dict[str, Callable[[Model], str]] = {
     "box_and_wall": _box,
     "ramone": _ramone,
     "disk_stack": _disk_stack,
+    "box_drop_3d": _box_in_space,
 }

@@ -38,6 +38,8 @@ class ModeMaps(Record):
         margin: (3m, L, K) forms that are >= 0 where the mode is valid; more in space.
         score: (L, K) a generic form of the outgoing contact velocity, equal for equal outcomes.
         regular: (K,) False for modes without a unique impulse, and for modes of inactive contacts.
+        unresolved: (K,) True for modes of active contacts with a continuum of outcomes, whose ends the table
+            may lack; see `free_outcomes`. Nowhere True: every solution of a step is in the table.
         kinds: a number above every code.
     """
 
@@ -46,6 +48,7 @@ class ModeMaps(Record):
     margin: jax.Array
     score: jax.Array
     regular: jax.Array
+    unresolved: jax.Array
     kinds: int = static(default=7)
 
     def take(self, index: np.ndarray) -> ModeMaps:
@@ -112,7 +115,9 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
     misfit = jnp.max(jnp.abs(equations @ impulse - sources), axis=(1, 2))
     size = 1.0 + jnp.max(jnp.abs(impulse), axis=(1, 2))
     regular = (rank == 2 * m) & (misfit <= feasibility_tolerance(dtype) * size)
-    regular &= jnp.all(active[None, :] | (codes.T == SEPARATE), axis=1)
+    used = jnp.all(active[None, :] | (codes.T == SEPARATE), axis=1)
+    unresolved = used & (free_outcomes(delassus, equations, sources, inverse, rank) > 0)
+    regular &= used
 
     outgoing = jnp.einsum("ij,kjl->kil", delassus, impulse) + x_identity[None, : 2 * m]
     lam_n, lam_t = impulse[:, 0::2], impulse[:, 1::2]  # (K, m, L)
@@ -134,7 +139,38 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
         margin=jnp.moveaxis(forms.reshape(-1, 3 * m, length), 0, -1),
         score=jnp.moveaxis(jnp.einsum("i,kil->kl", generic, outgoing), 0, -1),
         regular=regular,
+        unresolved=unresolved,
     )
+
+
+def possible_velocities(delassus: jax.Array) -> jax.Array:
+    """(r, r) a projector on the contact velocities that bodies can have, the range of D."""
+    return delassus @ small_dense.generalized_inverse(delassus)[0]
+
+
+def free_outcomes(
+    delassus: jax.Array, equations: jax.Array, sources: jax.Array, inverse: jax.Array, rank: jax.Array
+) -> jax.Array:
+    """(K,) int32, how many dimensions of outcomes a mode has; 2 stands for more, too.
+
+    The answer is 0 where the equations (K, r, r) have no solution for most x, and where impulses that they
+    leave free do not all change the outgoing velocity: each outcome is then that of a mode with one contact
+    or one friction direction less.
+    """
+    rows, dtype = equations.shape[1], equations.dtype
+    small = 100.0 * feasibility_tolerance(dtype)
+    moved = sources[:, :, :rows] @ possible_velocities(delassus)
+    misfit = equations @ (inverse @ moved) - moved
+    change = delassus @ (jnp.eye(rows, dtype=dtype)[None] - inverse @ equations)
+    change = jnp.where(jnp.abs(change) > small, change, 0.0)
+    changes = jnp.any(change != 0, axis=(1, 2)) & (jnp.max(jnp.abs(misfit), axis=(1, 2)) <= small)
+    several = changes & (rank < rows - 1)
+
+    def injective() -> jax.Array:
+        return small_dense.generalized_inverse(jnp.moveaxis(change, 0, -1))[1] == rows - rank
+
+    whole = lax.cond(jnp.any(several), injective, lambda: jnp.zeros_like(several))
+    return jnp.where(several, jnp.where(whole, 2, 0), (changes & (rank == rows - 1)).astype(jnp.int32))
 
 
 def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -4,13 +4,18 @@ A contact separates; or it rests, or has taken all the impulse it may, and then 
 corner of the friction polygon, or along one edge of it, where two neighbouring corners oppose it equally:
 3 + 4 k modes, 2 + 2 k without a cap. These are the complementary bases of the linear complementarity problem
 of Anitescu & Potra and of Halm & Posa's eq (75), those of one sticking contact taken together.
+
+Where contacts are redundant (a box on four corners) a mode may leave one impulse free that changes the
+outcome: the solutions are then a segment, and its ends, where one more velocity vanishes, need not be in any
+basis. The table has these ends, as modes of their own.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +23,15 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import small_dense
-from jaxcontact.solvers.contact_modes import ModeMaps, feasibility_tolerance
+from jaxcontact.solvers.contact_modes import (
+    ModeMaps,
+    feasibility_tolerance,
+    free_outcomes,
+    possible_velocities,
+)
 
+_REDUNDANT = 3  # contacts from which on ends of segments are tabulated
+_WRENCH = 6  # numbers in the impulse on one body
 MOST = 2**17  # modes that are tabulated: four contacts with four sides, three with eight
 _TILE = 64  # modes tabulated together
 
@@ -128,37 +140,91 @@ def mode_table(
         capped: whether x = (u, impulse_max), L = 4m, or x = u, L = 3m.
 
     Returns:
-        ModeMaps with rows (n, t1, t2) of impulse, and (k + 2) m forms.
+        ModeMaps with rows (n, t1, t2) of impulse, and (k + 2) m forms. A last row of codes is 0, or for
+        the end of a segment a number that says which velocity vanishes there.
     """
     m, k, dtype = mu.shape[0], len(directions), delassus.dtype
-    codes = mode_codes(m, k, capped)
-    number = codes.shape[1]
+    fan = tuple(map(tuple, np.asarray(directions).tolist()))
+    kinds = jax.tree.map(lambda a: jnp.asarray(a, a.dtype if a.dtype == bool else dtype), _kinds(fan, capped))
+    tabulate = functools.partial(_tabulate, delassus, mu, active, kinds, capped)
+    codes = jnp.asarray(mode_codes(m, k, capped))
+    every, free = _in_tiles(tabulate, codes)
+    room = _room_for_ends(m, k)
+    segments = free == 1
+    ends, vanishing, count = _ends(fan, capped, segments, delassus, room)
+    lost = (free > 1) | (segments & (count > room))
+    table = (jnp.pad(codes, [(0, 1), (0, 0)]), *every, lost)
+    if room:
+        nothing = jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape[:-1], room), leaf.dtype), every)
+        made = lax.cond(count > 0, lambda: _in_tiles(tabulate, ends, vanishing)[0], lambda: nothing)
+        last = (jnp.concatenate([ends, 1 + vanishing[None]]), *made, jnp.zeros(room, bool))
+        table = tuple(jnp.concatenate(pair, axis=-1) for pair in zip(table, last, strict=True))
+    names = ("codes", "impulse", "margin", "score", "regular", "unresolved")
+    return ModeMaps(**dict(zip(names, table, strict=True)), kinds=num_kinds(k, True))
+
+
+def _in_tiles(tabulate: Callable[..., Any], *modes: jax.Array) -> Any:
+    """What `_tabulate` says of modes (..., K), some at a time; modes last."""
+    number = modes[0].shape[-1]
     tile = min(_TILE, number)
-    tiles = np.pad(codes, [(0, 0), (0, -number % tile)]).reshape(m, -1, tile).transpose(1, 0, 2)
-    kinds = _kinds(tuple(map(tuple, np.asarray(directions).tolist())), capped)
-    kinds = jax.tree.map(lambda a: jnp.asarray(a, a.dtype if a.dtype == bool else dtype), kinds)
-    made = lax.map(functools.partial(_tabulate, delassus, mu, active, kinds, capped), jnp.asarray(tiles))
-    impulse, margin, score, regular = (
-        jnp.moveaxis(a, 0, -2).reshape(*a.shape[1:-1], -1)[..., :number] for a in made
-    )
-    return ModeMaps(
-        codes=jnp.asarray(codes),
-        impulse=impulse,
-        margin=margin,
-        score=score,
-        regular=regular,
-        kinds=num_kinds(k, True),
-    )
+    tiles = [jnp.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, -number % tile)]) for each in modes]
+    tiles = [jnp.moveaxis(each.reshape(*each.shape[:-1], -1, tile), -2, 0) for each in tiles]
+    made = lax.map(lambda some: tabulate(*some), tiles)
+    return jax.tree.map(lambda a: jnp.moveaxis(a, 0, -2).reshape(*a.shape[1:-1], -1)[..., :number], made)
+
+
+def _room_for_ends(num_contacts: int, num_directions: int) -> int:
+    """Ends of segments where all contacts of one body rest, and only together are redundant."""
+    if num_contacts < _REDUNDANT:
+        return 0
+    k, number = num_directions, 0
+    for each in itertools.product(((1, 2, k), (2, 1, k), (3, 0, 1)), repeat=num_contacts):
+        impulses, velocities = sum(e[0] for e in each), sum(e[1] for e in each)
+        ends = velocities if impulses < _WRENCH else int(impulses == _WRENCH)
+        number += ends * int(np.prod([e[2] for e in each]))
+    return number
+
+
+def _ends(
+    fan: tuple[tuple[float, float], ...], capped: bool, segments: jax.Array, delassus: jax.Array, room: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Ends of segments: modes (m, room), the velocity that vanishes at each (room,), and how many there are.
+
+    One of the 3m velocity forms of the mode; or 3m, all of them, where the mode has as many impulses as the
+    contacts have velocities.
+    """
+    m = delassus.shape[0] // 3
+    kinds, codes = _kinds(fan, capped), mode_codes(m, len(fan), capped)
+    moves = np.any(kinds.velocity[:, :3] != 0, axis=2)[codes.T].reshape(-1, 3 * m)
+    impulses = np.sum((kinds.rest + np.trace(kinds.free, axis1=1, axis2=2))[codes], axis=0)
+    whole = jnp.asarray(impulses + 0.5) > small_dense.generalized_inverse(delassus)[1]
+    slots = jnp.concatenate([moves & ~whole[:, None], whole[:, None]], axis=1) & segments[:, None]
+    place = jnp.nonzero(slots.ravel(), size=room, fill_value=0)[0].astype(jnp.int32)
+    count = jnp.sum(slots, dtype=jnp.int32)
+    vanishing = jnp.where(jnp.arange(room) < count, place % (3 * m + 1), -1)
+    return jnp.asarray(codes)[:, place // (3 * m + 1)], vanishing, count
 
 
 def _tabulate(
-    delassus: jax.Array, mu: jax.Array, active: jax.Array, kinds: _Kinds, capped: bool, codes: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Of modes (m, T): impulse (3m, L, T), margin (F m, L, T), score (L, T), regular (T,)."""
+    delassus: jax.Array,
+    mu: jax.Array,
+    active: jax.Array,
+    kinds: _Kinds,
+    capped: bool,
+    codes: jax.Array,
+    vanishing: jax.Array | None = None,
+) -> tuple[tuple[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]:
+    """Of modes (m, T): impulse (3m, L, T), margin (F m, L, T), score (L, T), regular (T,); and free (T,).
+
+    `free` is of `free_outcomes`.
+    `vanishing` (T,) is the velocity form that determines the one of a segment; -1 for no mode.
+    """
     dtype, m = delassus.dtype, mu.shape[0]
     rows, length = 3 * m, (4 if capped else 3) * m
     of_mode = jax.tree.map(lambda a: a[codes.T], kinds)  # (T, m, ...)
     x = jnp.eye(length, dtype=dtype)
+    if vanishing is not None:  # redundant equations agree for velocities that bodies can have
+        x = x.at[:rows, :rows].set(possible_velocities(delassus))
     u, cap = x[:rows].reshape(m, 3, -1), x[rows:] if capped else jnp.zeros((m, length), dtype)
     unit = jnp.eye(rows, dtype=dtype).reshape(m, 3, -1)
     response = delassus.reshape(m, 3, -1)
@@ -177,14 +243,24 @@ def _tabulate(
     equations = jnp.concatenate([equation_n[:, :, None], equation_t], axis=2).reshape(-1, rows, rows)
     sources = jnp.concatenate([source_n[:, :, None], source_t], axis=2).reshape(-1, rows, length)
 
+    of_all = equations, sources
+    if vanishing is not None:
+        # One equation more, added to all with weights that no dependence between them has by chance.
+        velocity = _vanishing_velocity(of_mode, vanishing)
+        weights = (1.0 + 0.5 * jnp.cos(jnp.arange(rows) * 2.3 + 0.7)).astype(dtype)[None, :, None]
+        equations = equations + weights * (velocity @ delassus)[:, None]
+        sources = sources - weights * (velocity @ x[:rows])[:, None]
+
     inverse, rank = small_dense.generalized_inverse(jnp.moveaxis(equations, 0, -1))
     inverse = jnp.moveaxis(inverse, -1, 0)
     impulse = inverse @ sources
     impulse = impulse + inverse @ (sources - equations @ impulse)
-    misfit = jnp.max(jnp.abs(equations @ impulse - sources), axis=(1, 2))
+    misfit = jnp.max(jnp.abs(of_all[0] @ impulse - of_all[1]), axis=(1, 2))
     size = 1.0 + jnp.max(jnp.abs(impulse), axis=(1, 2))
     regular = (rank == rows) & (misfit <= feasibility_tolerance(dtype) * size)
-    regular &= jnp.all(active[:, None] | (codes == 0), axis=0)
+    used = jnp.all(active[:, None] | (codes == 0), axis=0)
+    free = jnp.where(used, free_outcomes(delassus, equations, sources, inverse, rank), 0)
+    regular &= used if vanishing is None else used & (vanishing >= 0)
 
     outgoing = jnp.einsum("ij,kjl->kil", delassus, impulse) + x[None, :rows]
     out, lam = outgoing.reshape(-1, m, 3, length), impulse.reshape(-1, m, 3, length)
@@ -195,9 +271,19 @@ def _tabulate(
     forms = forms + weight[..., None] * lam_n + of_mode.room[..., None] * (cap[None, :, None] - lam_n)
     forms = forms * active[None, :, None, None]
     generic = jnp.cos(jnp.arange(rows) * 1.7 + 0.3).astype(dtype)  # no special direction
-    return (
+    maps = (
         jnp.moveaxis(impulse, 0, -1),
         jnp.moveaxis(forms.reshape(forms.shape[0], -1, length), 0, -1),
         jnp.einsum("i,kil->lk", generic, outgoing),
         regular,
     )
+    return maps, free
+
+
+def _vanishing_velocity(of_mode: _Kinds, vanishing: jax.Array) -> jax.Array:
+    """(T, 3m), of each mode the form of the outgoing velocity with this number below 3m; 3m: any form."""
+    number, m = of_mode.rest.shape
+    chosen = (vanishing[:, None] == jnp.arange(3 * m)[None]).reshape(number, m, 3)
+    one = jnp.einsum("kcf,kcfi->kci", chosen, of_mode.velocity[:, :, :3]).reshape(number, 3 * m)
+    any_form = jnp.sin(jnp.arange(3 * m) * 1.3 + 0.4).astype(one.dtype)
+    return jnp.where((vanishing == 3 * m)[:, None], any_form[None], one)

@@ -19,7 +19,6 @@ from jaxcontact.impact.analysis.coverage import LEAST
 from jaxcontact.impact.sampling import driver
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.models.robots import file_of
-from jaxcontact.solvers import contact_modes
 from jaxcontact.stability.chart import FIGURES
 
 
@@ -175,7 +174,6 @@ def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[s
         ),
         (["impact", "rocking_block", "--checkpoint", "/dev/null/x"], "--checkpoint: cannot write"),
         (["impact", "pressed_plate"], "pressed_plate is not a mechanism"),
-        (["impact", "box_drop_3d", "--selection", "all"], "use --selection lemke"),
         (["gait", "hexapod", "--speed", "inf"], "--speed: expected a finite number, got inf"),
         (["gait", "hexapod", "--steps", "-1"], "--steps: expected an integer >= 0"),
         (["gait", "hexapod", "--out", "/dev/null/x"], "--out: cannot write"),
@@ -245,7 +243,6 @@ def test_the_catalogue_knows_the_models(name: str) -> None:
 
 def test_the_catalogue_knows_the_choices_of_the_options() -> None:
     assert catalogue.SELECTIONS == driver.SELECTIONS
-    assert catalogue.MAX_ENUMERATED == contact_modes.MAX_ENUMERATED
     assert catalogue.LEAST_COVERED == 2 * LEAST
     assert tuple(gait.MODELS) == catalogue.GAITS
     assert catalogue.METHODS == stability.METHODS

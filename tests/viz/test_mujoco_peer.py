@@ -10,7 +10,7 @@ from jaxcontact.peers.mujoco import mjcf
 
 mujoco = pytest.importorskip("mujoco")
 
-MODELS = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack")
+MODELS = ("rocking_block", "compass_gait", "box_and_wall", "ramone", "disk_stack", "box_drop_3d")
 TIGHT = 1e-9 if jax.config.jax_enable_x64 else 1e-5
 
 

@@ -68,8 +68,7 @@ def unique_steps(
     The test draws independent impacts, selects one step of each at random, and counts the outcomes of that
     step over all contact modes (`routh_step_all`). One example disproves the assumption. Without an example,
     `share_high` bounds the share of steps with several outcomes; it says nothing about velocities that the
-    impact does not reach. If a step has a continuum of solutions, the test counts its corners. If the normals
-    of contacts are linearly dependent, the test does not count a solution that needs all of those contacts.
+    impact does not reach. If a step has a continuum of solutions, the test counts its corners.
 
     Args:
         terms: contact terms, of as many contacts as `anitescu_potra_all` takes.

@@ -57,18 +57,6 @@ def of_contacts(terms: ContactTerms, index: np.ndarray) -> ContactTerms:
     return terms.replace(**rows)
 
 
-def is_redundant(terms: ContactTerms) -> bool:
-    """Whether normals of active contacts depend on one another, known numbers only.
-
-    Such contacts have modes without a unique impulse, those in which all of them rest. No table holds these,
-    and a solution that needs every one of the contacts is in no other mode.
-    """
-    normals = np.asarray(terms.J_n)[np.asarray(terms.active)]
-    lengths = np.linalg.norm(normals, axis=1, keepdims=True)
-    normals = normals / np.where(lengths > 0, lengths, 1.0)
-    return int(np.linalg.matrix_rank(normals, tol=1e-6)) < len(normals)
-
-
 def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:
     """All contact modes of a step, in the plane or in space."""
     if space.num_tangents == 1:

@@ -72,8 +72,8 @@ class ImpactInfo(Record):
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
         energy_ratio: kinetic energy after / before; 1 where there is none.
         num_solves: steps or single impacts taken.
-        complete: whether every solution was a candidate, redundant contacts aside: a solution that needs
-            all of several contacts with dependent normals may be missing.
+        complete: whether every solution was a candidate, of a continuum its corners. Contacts so redundant
+            that a mode has several free impulses, as three at one point, are not looked for.
     """
 
     status: jax.Array

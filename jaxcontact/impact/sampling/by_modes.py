@@ -47,6 +47,7 @@ class ByModes:
         self.keep_path, self.learns, self.restitution = keep_path, learns, restitution
         self.num_directions = num_directions
         self.space, self.table = tabulate(terms, num_directions)
+        self.holds_all = not np.any(self.table.unresolved)
         if self.space.num_tangents == 2:
             self.table = regular_modes(self.table)
         u, cap = self.space.jacobian @ v, mode_selection.largest(self.space, step)

@@ -19,7 +19,6 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.batching import all_cores
 from jaxcontact.impact.laws import routh
-from jaxcontact.impact.laws.contact_enumeration import is_redundant
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.sampling.density import Shaped
@@ -48,8 +47,8 @@ class ImpactSamples(Record):
         residual: (n,) worst residual of any step, as in `ImpactInfo`.
         path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
             repeat v_plus.
-        complete: whether all solutions of every step were candidates: with "all", unless contacts are
-            redundant (their normals depend on one another), where one that needs all of them may be missing.
+        complete: whether all solutions of every step were candidates, of a continuum of them its corners:
+            with "all", but for modes of redundant contacts with more free impulses than are tabulated.
         independent: whether the samples are independent draws of one distribution: made with a `key`, and
             not with "visited", where a sample depends on the modes that earlier ones met.
     """
@@ -106,7 +105,6 @@ class Stream:
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v, v)))
         self.enumerates = self.collides and selection != "lemke"
-        self.complete = not self.collides or (selection == "all" and not is_redundant(terms))
         self.independent = (draws.independent and selection != "visited") or not self.collides
         if self.enumerates:
             self.by_modes = ByModes(
@@ -119,6 +117,8 @@ class Stream:
                 restitution=restitution,
                 num_directions=num_directions,
             )
+        known_all = selection == "all" and self.enumerates and self.by_modes.holds_all
+        self.complete = not self.collides or known_all
 
     def chunks(
         self,
