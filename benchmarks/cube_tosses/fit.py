@@ -120,7 +120,7 @@ def by_search(cases: Cases, side: float) -> dict:
     return dict(zip(("mu", "time", "ratio"), map(float, np.exp(found.x)), strict=True))
 
 
-def every_law(cases: Cases, side: float) -> tuple[dict[str, dict], dict[str, dict]]:
+def every_law(cases: Cases, side: float, say: Any) -> tuple[dict[str, dict], dict[str, dict]]:
     """Parameters of every law from training cases, and the intervals of those fitted by gradient."""
     fitted, intervals = {}, {}
     rows = {
@@ -129,11 +129,13 @@ def every_law(cases: Cases, side: float) -> tuple[dict[str, dict], dict[str, dic
         "compliant": (_compliant, SOFT, SOFT_BOUNDS, lambda n: jnp.asarray(side)),
     }
     for name, (score, start, bounds, more) in rows.items():
+        say(f"  {name}")
         fitted[name], intervals[name] = by_gradient(score, start, bounds, cases, more)
     # Every impulse order has the friction and the restitution that are fitted to equal rates.
     rigid = fitted["restitution"]
     several = cases.take(np.flatnonzero(cases.several))
     powers = dict(POWERS)
+    say("  impulse orders")
     if len(several.toss):
         given = jnp.asarray(rigid["mu"]), jnp.asarray(rigid["e"])
         powers, intervals["density"] = by_gradient(

@@ -31,7 +31,7 @@ def clean_impacts(parts: list[tuple[Impacts, Counter]], train: Any) -> tuple[geo
 
 def split(
     shipped: tosses.Tosses, scored: tosses.Tosses, noise: np.ndarray, train: np.ndarray, test: np.ndarray,
-    *, whole: int, seed: int,
+    *, whole: int, seed: int, say: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Fit on the tosses `train` of the shipped, score the tosses `test` of the other."""
     known = impacts.candidates(shipped, noise)
@@ -41,7 +41,9 @@ def split(
     second, left = impacts.clean(*other, size)
     fitting = laws.cases_of(first.take(np.isin(first.toss, train)), size)
     cases = laws.cases_of(second.take(np.isin(second.toss, test)), size)
-    fitted, intervals = fit.every_law(fitting, size.side)
+    say(f"  fits {len(fitting.toss)} impacts, scores {len(cases.toss)}")
+    fitted, intervals = fit.every_law(fitting, size.side, say)
+    say("  one impact")
     names = list(geometry.Geometry._fields)
     intervals["geometry"] = {
         name: [getattr(size, name), float(size_info.lower[name]), float(size_info.upper[name])]
@@ -49,6 +51,7 @@ def split(
     }
     found = one_impact.judge(fitting, cases, fitted, size.side, seed)
     chosen = test[:whole]
+    say(f"  {len(chosen)} whole tosses")
     q, v = whole_toss.starts(scored, chosen, noise, size, seed)
     soft = fitted["compliant"]
     params = laws.soft_cube(size.side, soft["mu"], np.exp(soft["log_stiffness"]), np.exp(soft["log_damping"]))
@@ -56,7 +59,8 @@ def split(
     if "MuJoCo" in fitted:
         motion["MuJoCo"] = whole_toss.mujoco(fitted["MuJoCo"], size.side, q, v)
     return {
-        "cases": cases, "laws": found, "parameters": intervals, "fitted": fitted, "left": left, "toss": chosen,
+        "cases": cases, "laws": found, "parameters": intervals, "fitted": fitted,
+        "left": left, "toss": chosen,
         "motion": {name: whole_toss.judge(scored, chosen, poses) for name, poses in motion.items()},
         "poses": motion, "truth": [scored.rows(i)[whole_toss.FIRST :] for i in chosen],
     }  # fmt: skip
@@ -80,7 +84,7 @@ def run(data: Path | None, limit: int | None = None, say: Any = lambda words: No
     found = []
     for seed, (scored, train, test, whole) in enumerate(given):
         say(f"part {seed + 1} of {len(given)}")
-        found.append(split(shipped, scored, noise, train, test, whole=whole, seed=seed))
+        found.append(split(shipped, scored, noise, train, test, whole=whole, seed=seed, say=say))
     return found
 
 
