@@ -86,7 +86,7 @@ def _scores(parts: list[dict[str, Any]], found: dict[str, Any]) -> Any:
     axes.invert_yaxis()
     axes.set_xlim(left=0.0)
     axes.set_xlabel("energy score, share of the speed before (least is best); 95 % intervals")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="lower left")
     return figure
 
 
