@@ -2,6 +2,8 @@
 
 from jaxcontact.optimize import gaits as gaits
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent
+from jaxcontact.optimize.identify import IdentifyInfo as IdentifyInfo
+from jaxcontact.optimize.identify import identify as identify
 from jaxcontact.optimize.impact_design import DesignReport as DesignReport
 from jaxcontact.optimize.impact_design import impact_design as impact_design
 from jaxcontact.optimize.periodic_gait import GaitProblem as GaitProblem

@@ -1,0 +1,115 @@
+"""`identify` on made motions whose truth is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+CUBE = jc.models.tossed_cube()
+TRUTH = {"friction": 0.21, "side": 0.104}
+
+
+def impact(params, q, v):
+    """Outcome of the corner impact of a cube of this friction and side."""
+    model = CUBE.params.replace(
+        mu=jnp.full(8, params["friction"]), constants={"size": jnp.full(3, params["side"])}
+    )
+    terms = jc.contact_terms(CUBE.system, model, CUBE.state.replace(q=q, v=v))
+    lowest = jnp.argmin(terms.phi)
+    one = jc.ContactTerms(
+        M=terms.M, J_n=terms.J_n[lowest][None], J_t=terms.J_t[lowest][None], phi=jnp.zeros(1),
+        mu=terms.mu[lowest][None], active=jnp.ones(1, bool),
+    )  # fmt: skip
+    return jc.impact.anitescu_potra(one, v, num_directions=4)[0], terms.phi[lowest]
+
+
+def likelihood(params, data):
+    """Minus the log likelihood, up to a constant, at noise of one unit."""
+    found, gap = jax.vmap(impact, (None, 0, 0))(params, data["q"], data["v"])
+    off = (found - data["after"]) / data["noise"][None, :6]
+    return 0.5 * jnp.sum(off**2, axis=1) + 0.5 * ((gap - data["gap"]) / data["noise"][6]) ** 2
+
+
+@pytest.fixture(scope="module")
+def motions():
+    rng = np.random.default_rng(3)
+    quaternion = rng.normal(size=(40, 4))
+    quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+    q = np.concatenate([np.zeros((40, 2)), np.full((40, 1), 0.08), quaternion], axis=1)
+    v = np.concatenate([rng.normal(size=(40, 2)), np.full((40, 1), -2.0), rng.normal(size=(40, 3))], axis=1)
+    noise = np.array([0.01] * 3 + [0.2] * 3 + [1e-3])
+    outcome = jax.jit(jax.vmap(impact, (None, 0, 0)))
+    after, gap = outcome(TRUTH, jnp.asarray(q), jnp.asarray(v))
+    after = np.asarray(after) + noise[:6] * rng.normal(size=(40, 6))
+    gap = np.asarray(gap) + noise[6] * rng.normal(size=40)
+    return jax.tree.map(jnp.asarray, {"q": q, "v": v, "after": after, "gap": gap, "noise": noise})
+
+
+BOUNDS = {"friction": (0.01, 2.0), "side": (0.05, 0.2)}
+
+
+def test_friction_and_side_are_found_within_their_intervals(motions):
+    found, info = jc.optimize.identify(likelihood, {"friction": 0.1, "side": 0.12}, motions, bounds=BOUNDS)
+    assert info.status == 0 and info.score < info.start and not info.at_bound.any()
+    for name, truth in TRUTH.items():
+        half = 0.5 * (info.upper[name] - info.lower[name])
+        assert abs(found[name] - truth) < 1.5 * half  # three standard deviations
+        assert half < 0.05 * truth
+
+
+def test_weights_leave_motions_out_and_groups_widen_the_interval(motions):
+    start, score = {"friction": 0.2, "side": 0.1}, likelihood
+    half = np.arange(40) < 20
+    doubled = jax.tree.map(lambda leaf: leaf if leaf.shape == (7,) else leaf[np.r_[0:20, 0:20]], motions)
+    weighted, alone = jc.optimize.identify(score, start, motions, bounds=BOUNDS, weights=half)
+    twice, grouped = jc.optimize.identify(score, start, doubled, bounds=BOUNDS, groups=np.r_[0:20, 0:20])
+    _, blind = jc.optimize.identify(score, start, doubled, bounds=BOUNDS)
+    for name in start:
+        assert abs(weighted[name] - twice[name]) < 1e-5
+    np.testing.assert_allclose(grouped.covariance, alone.covariance, rtol=1e-4)
+    np.testing.assert_allclose(blind.covariance, 0.5 * alone.covariance, rtol=1e-4)
+
+
+def quadratic(params, data):
+    off = (jnp.stack([params["a"], params["b"]])[None] - data) / jnp.array([[1e-4, 1e3]])
+    return jnp.sum(off**2, axis=1)
+
+
+def test_the_covariance_of_a_mean_is_the_known_one_and_a_bound_holds():
+    data = np.random.default_rng(0).normal(size=(50, 2)) * [1e-4, 1e3] + [2e-4, -1e3]
+    found, info = jc.optimize.identify(quadratic, {"a": 1e-4, "b": 10.0}, jnp.asarray(data))
+    np.testing.assert_allclose([found["a"], found["b"]], data.mean(axis=0), rtol=1e-4)
+    held, at = jc.optimize.identify(
+        quadratic, {"a": 6e-4, "b": 10.0}, jnp.asarray(data), bounds={"a": (5e-4, 2e-3), "b": (-2e3, 2e3)}
+    )
+    assert held["a"] == 5e-4 and list(at.at_bound) == [True, False]
+    assert at.covariance[0, 0] == 0.0
+    spread = np.cov(data[:, 1], bias=True) / 50
+    assert at.covariance[1, 1] == pytest.approx(spread, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"bounds": {"a": (2.0, 3.0), "b": (0.0, 1.0)}}, "bounds: expected"),
+        ({"bounds": {"a": 1.0, "b": (0.0, 1.0)}}, "bounds: expected"),
+        ({"weights": np.ones(3)}, "weights: expected shape"),
+        ({"weights": np.zeros(5)}, "weights: expected finite"),
+        ({"groups": np.zeros(3, int)}, "groups: expected shape"),
+        ({"max_steps": 0}, "max_steps: expected"),
+        ({"params0": {"a": np.nan, "b": 0.5}}, "params0: expected"),
+        ({"params0": {}}, "params0: expected"),
+        ({"data": np.full((5, 2), np.nan)}, "score: expected finite"),
+    ],
+)
+def test_bad_input_is_named(change, words):
+    given = {"params0": {"a": 1.0, "b": 0.5}, "data": np.ones((5, 2))} | change
+    with pytest.raises(ValueError, match=words):
+        jc.optimize.identify(quadratic, **given)
+
+
+def test_a_score_that_is_no_function():
+    with pytest.raises(TypeError, match="score: expected a function"):
+        jc.optimize.identify(3.0, {"a": 1.0}, np.ones(2))
