@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -24,7 +25,7 @@ GROUPS = {
     "H4": ({(0, 1): 3, (1, 2): 3, (2, 3): 5}, 4, 60),
     "D5": ({(0, 1): 3, (1, 2): 3, (2, 3): 3, (2, 4): 3}, 5, 20),
 }
-QUICK = {"A3", "D4"}
+QUICK = {"A3"}
 
 
 def simple_roots(name):
@@ -57,33 +58,42 @@ def terms_of(normals):
     )  # fmt: skip
 
 
+@functools.cache
+def law(order, most):
+    def one(normals, v):
+        return jc.impact.propagate(terms_of(normals), v, order=order, max_reflections=most)
+
+    return jax.jit(jax.vmap(one, in_axes=(None, 0)))
+
+
 def impacts(normals, velocities, order, most=64):
-    law = jax.vmap(lambda v: jc.impact.propagate(terms_of(normals), v, order=order, max_reflections=most))
-    return jax.tree.map(np.asarray, jax.jit(law)(jnp.asarray(velocities)))
+    return jax.tree.map(np.asarray, law(order, most)(jnp.asarray(normals), jnp.asarray(velocities)))
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in GROUPS])
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in [*GROUPS]]
+)
 def test_single_impacts_are_the_positive_roots_that_approach(name, rng):
     """In any order: each reflection in a simple root turns the sign of that one positive root alone."""
     simple = simple_roots(name)
     roots = positive_roots(simple)
     assert len(roots) == GROUPS[name][2]
-    velocities = rng.normal(size=(100_000, len(simple)))
+    velocities = rng.normal(size=(2_000 if name in QUICK else 100_000, len(simple)))
     expected = np.sum(velocities @ roots.T < 0, axis=1)
     outcomes = []
     for order in ("most_violated", tuple(range(len(simple)))):
-        v_plus, info = impacts(simple, velocities, order)
+        v_plus, info = impacts(simple, velocities, order, len(roots))
         assert not np.any(info.status)
         assert np.array_equal(info.num_solves, expected)
         outcomes.append(v_plus)
     np.testing.assert_allclose(outcomes[0], outcomes[1], atol=1e-11)
     # The bound is reached: all roots approach where all contacts do.
     assert np.max(expected) <= len(roots)
-    _, info = impacts(simple, np.linalg.solve(simple, -np.ones(len(simple)))[None], "least_violated")
+    _, info = impacts(simple, np.linalg.solve(simple, -np.ones(len(simple)))[None], "least_violated", 60)
     assert info.num_solves[0] == len(roots)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("n", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 5))])
 def test_two_orders_agree_at_pi_over_n_alone(n):
     """Only if, of Theorems 2 and 3: between pi / n and pi / (n + 1) some velocity has two outcomes."""
     share = np.array([0.0, 1e-3, 0.1, 0.3, 0.5, 0.7, 0.9, 1 - 1e-3])
@@ -93,25 +103,26 @@ def test_two_orders_agree_at_pi_over_n_alone(n):
         normals = np.array([[1.0, 0.0], [-math.cos(angle), math.sin(angle)]])
         rates = -sample.uniform(0.01, 1.0, (2000, 2))  # both approach
         velocities = np.linalg.solve(normals, rates.T).T
-        (first, one), (second, other) = (impacts(normals, velocities, order, 16) for order in ((0, 1), (1, 0)))
+        (first, one), (second, other) = (
+            impacts(normals, velocities, order, 16) for order in ((0, 1), (1, 0))
+        )
         assert not np.any(one.status) and not np.any(other.status)
         apart = np.linalg.norm(first - second, axis=1) / np.linalg.norm(velocities, axis=1)
         if off == 0.0:
             assert np.max(apart) < 1e-12
             assert set(one.num_solves) == set(other.num_solves) == {n}
         else:
-            # Products of k reflections in one order and the other turn apart by 2 k angle, less whole turns;
-            # outcomes of n and of n + 1 impacts are mirror images of one another.
-            gaps = [abs(2 * math.sin(k * angle)) for k in (n, n + 1)] + [0.0]
-            assert np.max(np.min(np.abs(apart[:, None] - gaps), axis=1)) < 2e-2 or np.max(apart) > 1e-4
-            assert np.max(apart) > 0.5 * abs(math.sin(n * angle)) * math.sin(angle)
+            # k reflections in either order differ by a turn of 2 k angle, less whole turns.
+            same = one.num_solves == other.num_solves
+            turns = 2 * np.abs(np.sin(one.num_solves * angle))
+            np.testing.assert_allclose(apart[same], turns[same], atol=1e-9)
+            assert np.max(apart) > min(abs(math.sin(k * angle)) for k in (n, n + 1)) > 1e-5
 
 
 def test_other_normals_of_three_contacts(rng):
     """Observed: the outcome depends on the order, and a chain of impacts may be longer than any group's."""
-    lengths, apart, ended = [], [], []
     base = terms_of(np.eye(3))
-    law = jax.jit(
+    both = jax.jit(
         jax.vmap(
             lambda J, v: [
                 jc.impact.propagate(base.replace(J_n=J), v, order=order, max_reflections=64)
@@ -122,13 +133,15 @@ def test_other_normals_of_three_contacts(rng):
     normals = rng.normal(size=(2000, 3, 3))
     normals /= np.linalg.norm(normals, axis=2, keepdims=True)
     velocities = -np.linalg.solve(normals, rng.uniform(0.1, 1.0, (2000, 3, 1)))[..., 0]
-    (first, one), (second, other) = law(jnp.asarray(normals), jnp.asarray(velocities))
+    (first, one), (second, other) = both(jnp.asarray(normals), jnp.asarray(velocities))
     ended = (np.asarray(one.status) == 0) & (np.asarray(other.status) == 0)
     apart = np.linalg.norm(first - second, axis=1) / np.linalg.norm(velocities, axis=1)
     lengths = np.asarray(one.num_solves)
-    assert np.mean(ended) > 0.99
+    assert np.mean(ended) > 0.95
     assert np.mean(apart[ended] > 1e-6) > 0.9
-    assert np.max(lengths[ended]) > 15  # of H3, the largest finite group of three reflections without a factor
+    assert (
+        np.max(lengths[ended]) > 15
+    )  # of H3, the largest finite group of three reflections without a factor
     energy = np.sum(np.asarray(first) ** 2, axis=1) / np.sum(velocities**2, axis=1)
     np.testing.assert_allclose(energy, 1.0, atol=1e-12)
 
