@@ -27,7 +27,7 @@ def _sampled(name: str) -> tuple[jc.Model, jc.ContactTerms, Any]:
     disks = name == "disk_stack"
     samples = jc.impact.sample(
         terms, model.state.v, step=model.step, max_steps=model.max_steps, keep_path=True,
-        num_samples=2**12 if disks else 2**14, selection="visited" if disks else "all",
+        num_samples=2**11 if disks else 2**14, selection="visited" if disks else "all",
     )  # fmt: skip
     return model, terms, samples
 
