@@ -70,6 +70,7 @@ def one_contact(path: Path) -> None:
         for sign in (-1, 1):
             ray = D @ np.array([1.0, sign * mu])
             tip = start + 1.2 * ray / np.linalg.norm(ray)
+            axes.plot(tip[1], tip[0], ".", alpha=0)  # makes room for the arrow
             axes.annotate(
                 "",
                 (tip[1], tip[0]),
