@@ -9,7 +9,7 @@ QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_us
 # What took a while to compile is kept for the next run of the tests.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
-.PHONY: demo test test-all docs lint bench clean
+.PHONY: demo test test-all docs papers lint bench clean
 
 demo: $(VENV)/installed
 	$(RUN) -m jaxcontact impact rocking_block
@@ -31,6 +31,10 @@ docs: $(VENV)/installed-docs
 
 bench: $(VENV)/installed-all
 	$(RUN) -m benchmarks
+
+# Figures and tables of the papers, into out/papers; docs/papers says claim by claim what became of them.
+papers: $(VENV)/installed-test
+	$(RUN) -m papers
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -12,6 +12,10 @@ from jaxcontact.impact.analysis.containment import Containment as Containment
 from jaxcontact.impact.analysis.containment import contains as contains
 from jaxcontact.impact.analysis.coverage import Coverage as Coverage
 from jaxcontact.impact.analysis.coverage import coverage as coverage
+from jaxcontact.impact.analysis.dissipation import DissipationBound as DissipationBound
+from jaxcontact.impact.analysis.dissipation import ImpulseBound as ImpulseBound
+from jaxcontact.impact.analysis.dissipation import dissipation_bound as dissipation_bound
+from jaxcontact.impact.analysis.dissipation import impulse_bound as impulse_bound
 from jaxcontact.impact.analysis.extreme import Extreme as Extreme
 from jaxcontact.impact.analysis.extreme import extreme as extreme
 from jaxcontact.impact.analysis.paradox import Paradox as Paradox
@@ -46,6 +50,7 @@ from jaxcontact.impact.laws.reflections import reset_map as reset_map
 from jaxcontact.impact.laws.routh import resolve as resolve
 from jaxcontact.impact.laws.routh import routh_step as routh_step
 from jaxcontact.impact.laws.routh import routh_step_all as routh_step_all
+from jaxcontact.impact.laws.routh_path import RouthPathInfo as RouthPathInfo
 from jaxcontact.impact.laws.routh_path import routh_path as routh_path
 from jaxcontact.impact.sampling.checkpoint import load_samples as load_samples
 from jaxcontact.impact.sampling.driver import sample as sample

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import compliant_reference as reference
+from scipy.linalg import expm
 
 import jaxcontact as jc
 
@@ -86,6 +87,18 @@ def test_a_spring_is_implicit_euler(k, b, h):
         np.testing.assert_allclose(state.q[0], x[steps], rtol=0, atol=1e-13)
         np.testing.assert_allclose(state.v[0], v[steps], rtol=0, atol=1e-13 * max(1.0, np.abs(v).max()))
         assert np.abs(state.q[0]) <= 1.0
+
+
+def test_half_the_step_has_a_quarter_of_the_error():
+    """Theorem 1: one step of a damped spring against the matrix exponential."""
+    k, b, start = 100.0, 1.0, np.array([1.0, 0.0])
+    errors = []
+    for h in 1e-4 * 0.5 ** np.arange(4):
+        exact = expm(h * np.array([[0.0, 1.0], [-k, -b]])) @ start
+        state, _, _ = march(spring(k, b), 1, h)
+        errors.append(np.abs(np.array([state.q[0], state.v[0]]) - exact))
+    ratio = np.array(errors[:-1]) / errors[1:]
+    np.testing.assert_allclose(ratio, 4.0, atol=0.1)
 
 
 def test_the_other_two_euler_schemes_are_not_stable():

@@ -316,6 +316,47 @@ def test_box_may_slide_faster_than_in_the_sequential_outcome():
     assert slide.max() > 1.05 * (J_t[0] @ np.asarray(v_plus)) > 0
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "share"), [("compass_gait", (2, 0), 0.0242), ("box_and_wall", (1, 1), 0.0054)]
+)
+def test_rare_families_of_the_captions(name, kind, share):
+    """Halm & Posa, Sections 5.4.2 and 5.4.3: A lifts and B stays; the box slides on floor and wall."""
+    case = load(name)
+    samples = draw(case, num_samples=2**14)
+    ended = np.asarray(samples.status) == 0
+    found = np.mean(np.all(kinds(case, samples)[ended] == kind, axis=1))
+    assert found == pytest.approx(share, abs=4 * np.sqrt(share / 2**14))
+
+
+def test_the_top_disk_may_leave_both_others():
+    """Section 5.4.5 says it keeps one. It rests on both while these come together; then one impulse, between
+    the two, stops them, and the law lets the top disk go on: u_n = w / 2 at both of its contacts.
+    """
+    case = load("disk_stack")
+    w = 0.3
+    v = jnp.zeros(9).at[jnp.array([0, 3, 7])].set(jnp.array([w, -w, w / np.sqrt(3)]))
+    M, J_n, _, _ = case.planar
+    np.testing.assert_allclose(J_n @ v, [0, 0, -2 * w, 0, 0], atol=1e-15)
+    v_plus, info = jc.impact.anitescu_potra(case.terms, v)
+    assert int(info.status) == 0
+    np.testing.assert_allclose(J_n @ v_plus, [0, 0, 0, w / 2, w / 2], atol=1e-12)
+    np.testing.assert_allclose(info.impulse[:, 0], [0, 0, w, 0, 0], atol=1e-12)
+
+
+@pytest.mark.slow
+def test_how_often_the_top_disk_leaves_both_others():
+    """In one sample of a thousand, and each time by a last impulse between the lower two alone."""
+    case = load("disk_stack")
+    samples = draw(case, num_samples=2**13, selection="visited")
+    J_n, ended = case.planar[1], np.asarray(samples.status) == 0
+    u_n = np.asarray(samples.v_plus) @ J_n.T
+    leaves = ended & np.all(u_n[:, 3:] > 1e-6, axis=1)
+    assert 2e-4 < np.mean(leaves[ended]) < 4e-3
+    path, steps = np.asarray(samples.path)[leaves], np.asarray(samples.num_solves)[leaves]
+    before = path[np.arange(len(steps)), steps - 1] @ J_n.T
+    assert np.all((before < -1e-8) == [False, False, True, False, False])
+
+
 # --- in sequence, and all at once
 
 

@@ -74,7 +74,7 @@ def step_bound(
         reason = "the friction cone is not pointed: contacts can jam, and no bound follows"
         return StepBound(num_steps=math.inf, paper=math.inf, reason=reason, probability=probability)
     mass, speed_v = np.asarray(terms.M, float), np.asarray(v, float)
-    r, size = _shortest_push(terms)
+    r, size = shortest_push(terms)
     speed = float(np.sqrt(speed_v @ mass @ speed_v))
     m = int(np.sum(np.asarray(terms.active)))
     mean, budget = smallest / (m + 1), size * speed - float(r @ speed_v)
@@ -91,7 +91,7 @@ def step_bound(
     )
 
 
-def _shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
+def shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
     """The r (nv,) of least |r|* = sqrt(r^T M^-1 r) with r . M^-1 f >= 1 for all generators f, and |r|*."""
     from scipy.linalg import solve_triangular  # imported here, because the import takes long
     from scipy.optimize import nnls

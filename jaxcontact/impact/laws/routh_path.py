@@ -1,8 +1,9 @@
 """The limit of ever smaller steps: Routh's impact path for given relative rates, solved exactly.
 
 In the plane the path is piecewise linear in the accumulated impulse: between events (a contact starts
-to stick, slide or separate) every contact keeps its mode, and the modes of the next piece are those of
-a small contact problem for the rates. One member of the family of Liu, Zhao & Brogliato (2008).
+to stick, slide or separate, or the rates change) every contact keeps its mode, and the modes of the next
+piece are those of a small contact problem for the rates. One member of the family of Liu, Zhao & Brogliato
+(2008).
 """
 
 from __future__ import annotations
@@ -30,9 +31,27 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
 
+class RouthPathInfo(ImpactInfo):
+    """What `routh_path` says beside v_plus; the path repeats its last row once it has ended.
+
+    Attributes:
+        path: (max_events + 1, nv) velocity at the beginning and at the end of each piece.
+        path_impulse: (max_events + 1, nc, 2) impulse taken until then, N s; s of Halm & Posa is the sum of
+            its normal parts.
+    """
+
+    path: jax.Array
+    path_impulse: jax.Array
+
+
 def routh_path(
-    terms: ContactTerms, v: jax.Array, rates: jax.Array, *, max_events: int = 100
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms,
+    v: jax.Array,
+    rates: jax.Array,
+    *,
+    max_events: int = 100,
+    until: jax.Array | None = None,
+) -> tuple[jax.Array, RouthPathInfo]:
     """Follow the planar impact inclusion exactly, with the given relative rates of normal impulse.
 
     dv/ds = M^-1 J^T lam, Halm & Posa, eq (39): an approaching contact i accumulates normal impulse at
@@ -45,41 +64,58 @@ def routh_path(
         terms: planar contact terms, nc <= 5.
         v: (nv,) velocity before the impact.
         rates: (nc,) relative rates >= 0, positive for at least one approaching contact; only their
-            ratios matter.
-        max_events: largest number of pieces of the path.
+            ratios matter, and below 1e-6 of the largest (float32: 3e-3) a rate counts as 0. Or (k, nc), of k
+            phases one after the other.
+        max_events: largest number of pieces of the path; a change of rates begins a new one.
+        until: (k - 1,) where each phase but the last ends: the sum over contacts of the normal impulse since
+            the beginning, N s, in ascending order. Needed for rates of several phases.
 
     Returns:
-        v_plus (nv,) and ImpactInfo; info.num_solves counts the pieces.
+        v_plus (nv,) and RouthPathInfo with the path; info.num_solves counts its pieces.
 
     Raises:
-        ValueError, TypeError: as `anitescu_potra`; rates of the wrong shape or negative; spatial terms
-            or more than five contacts.
+        ValueError, TypeError: as `anitescu_potra`; rates of the wrong shape or negative; until of the wrong
+            shape, negative or not ascending; spatial terms or more than five contacts.
 
     Status: UNTERMINATED where a contact still approaches after max_events pieces, or has rate 0 and
-        nothing else moves; STALLED where no mode continues the path.
+        nothing else moves; STALLED where no mode continues the path; inside jit INVALID for bad rates or
+        until.
 
-    Derivative: forward and reverse by v, rates and terms along the sequence of events found; event
+    Derivative: forward and reverse by v, rates, until and terms along the sequence of events found; event
         times move with their arguments. At a kink that of the sequence taken; where two contacts reach
         an event together (a block landing flat) there is no derivative, and AD gives neither side.
     """
     inputs.check(terms, v)
     inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, "routh_path")
     inputs.check_array("rates", rates)
-    if jnp.shape(rates) != jnp.shape(terms.phi):
-        raise ValueError(f"rates: expected shape {jnp.shape(terms.phi)}, got {jnp.shape(rates)}")
+    shape = jnp.shape(terms.phi)
+    if jnp.ndim(rates) not in (1, 2) or jnp.shape(rates)[-1:] != shape or 0 in jnp.shape(rates):
+        raise ValueError(f"rates: expected shape {shape} or (k, {shape[0]}), got {jnp.shape(rates)}")
     if inputs.is_concrete(rates) and not np.all((np.asarray(rates) >= 0) & np.isfinite(rates)):
         raise ValueError(f"rates: expected finite numbers >= 0, got {rates}")
+    phases = jnp.shape(rates)[0] if jnp.ndim(rates) == 2 else 1
+    if until is None:
+        until = jnp.zeros(0, v.dtype)
+    inputs.check_array("until", until)
+    if jnp.shape(until) != (phases - 1,):
+        raise ValueError(
+            f"until: expected shape ({phases - 1},) for rates of {phases} phases, got {jnp.shape(until)}"
+        )
+    ends = np.asarray(until) if inputs.is_concrete(until) else np.zeros(0)
+    if not (np.all(np.isfinite(ends)) and np.all(np.diff(ends, prepend=0.0) >= 0)):
+        raise ValueError(f"until: expected finite, ascending numbers >= 0, got {until}")
     inputs.check_count("max_events", max_events)
-    return _routh_path(terms, v, rates, int(max_events))
+    return _routh_path(terms, v, jnp.reshape(rates, (phases, -1)), until, int(max_events))
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=4)
 def _routh_path(
-    terms: ContactTerms, v: jax.Array, rates: jax.Array, max_events: int
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms, v: jax.Array, rates: jax.Array, until: jax.Array, max_events: int
+) -> tuple[jax.Array, RouthPathInfo]:
     v_in, dtype = v, v.dtype
     terms, v, status = inputs.prepare(terms, v)
     bad = ~jnp.all(jnp.isfinite(rates)) | jnp.any(rates < 0)
+    bad |= ~jnp.all(jnp.isfinite(until) & (jnp.diff(until, prepend=jnp.zeros(1, dtype)) >= 0))
     status = status | flag(bad, Status.INVALID)
     rates = jnp.where(terms.active & ~bad, rates, 0.0)
     space = contact_space(terms)
@@ -88,13 +124,16 @@ def _routh_path(
     tolerance = 10.0 * contact_modes.feasibility_tolerance(dtype)
     near = tolerance * mass_norm(space.mass, v)  # velocities below it count as zero
     slowest = jnp.maximum(near, slowest_approach(space, v))
-    # Rates in scaled impulse; their common size is that of s, which has no meaning.
-    cap = rates / space.scale[::2]
-    cap = cap / jnp.maximum(jnp.max(lax.stop_gradient(cap)), jnp.finfo(dtype).tiny)
+    caps = rates / space.scale[None, ::2]  # of scaled impulse
+    ends = jnp.concatenate([jnp.where(bad, 0.0, until), jnp.zeros(1, dtype)])  # the last phase has none
 
-    def piece(carry: Any, _: None) -> tuple[Any, None]:
-        u, impulse, status, worst, count = carry
+    def piece(carry: Any, _: None) -> tuple[Any, jax.Array]:
+        u, impulse, status, worst, count, phase = carry
         here = lax.stop_gradient(u)
+        # Their common size has no meaning; of contacts that leave it would hide the others.
+        largest = jnp.max(jnp.where(here[0::2] <= near, lax.stop_gradient(caps[phase]), 0.0))
+        cap = caps[phase] / jnp.where(largest > 0, largest, 1.0)
+        cap = jnp.where(cap > tolerance**0.75, cap, 0.0)  # else no mode can be told from its neighbour
         needed = jnp.any(here[0::2] < -slowest)
         x = jnp.concatenate([jnp.zeros_like(here), lax.stop_gradient(cap)])
         mode, violation = _next_mode(table, here, x, near, tolerance)
@@ -102,25 +141,38 @@ def _routh_path(
         rate, hold = _moved(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
         u = u + space.delassus @ hold
         u_next, length, never = _next_event(u, space.delassus @ rate, near, tolerance)
-        go = needed & ~stuck & ~never
+        # The normal impulse that this phase has left, in units of this piece.
+        pace = jnp.sum((space.scale * rate)[0::2])
+        left = (ends[phase] - jnp.sum((space.scale * impulse)[0::2])) / jnp.where(pace > 0, pace, 1.0)
+        turns = (phase < len(ends) - 1) & (pace > 0) & (never | (left < length))
+        left = jnp.maximum(left, 0.0)
+        length = jnp.where(turns, left, length)
+        u_next = jnp.where(turns, u + left * (space.delassus @ rate), u_next)
+        go = needed & ~stuck & (turns | ~never)
+        impulse = jnp.where(go, impulse + hold + length * rate, impulse)
         return (
             jnp.where(go, u_next, u),
-            jnp.where(go, impulse + hold + length * rate, impulse),
+            impulse,
             status | flag(needed & stuck, Status.STALLED),
             jnp.maximum(worst, jnp.where(needed, violation, 0.0)),
             count + go.astype(jnp.int32),
-        ), None
+            phase + (go & turns).astype(jnp.int32),
+        ), impulse
 
     zero = jnp.zeros((), dtype)
-    start = (space.jacobian @ v, jnp.zeros_like(space.scale), status, zero, jnp.int32(0))
-    (u, impulse, total, worst, count), _ = lax.scan(piece, start, length=max_events)
+    start = (space.jacobian @ v, jnp.zeros_like(space.scale), status, zero, jnp.int32(0), jnp.int32(0))
+    (u, impulse, total, worst, count, _), taken = lax.scan(piece, start, length=max_events)
     v_plus = v + space.response @ impulse
-    info = ImpactInfo(
+    taken = jnp.concatenate([jnp.zeros_like(impulse)[None], taken])
+    path = v[None] + taken @ space.response.T
+    info = RouthPathInfo(
         status=total | flag(jnp.any(u[0::2] < -slowest), Status.UNTERMINATED),
         residual=worst,
         impulse=(space.scale * impulse).reshape(-1, 2),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
         num_solves=count,
+        path=jnp.where(status != 0, v_in[None], path),
+        path_impulse=(space.scale[None] * taken).reshape(max_events + 1, -1, 2),
     )
     return jnp.where(status != 0, v_in, v_plus), info
 

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 import jaxcontact as jc
 from jaxcontact.impact import dense_sampling, net_bound, pointed_cone, step_bound
-from jaxcontact.impact.analysis.bounds import _shortest_push
+from jaxcontact.impact.analysis.bounds import shortest_push
 
 
 def load(name):
@@ -45,7 +45,7 @@ def test_measured_steps_stay_below_the_bound(name):
         assert np.max(steps) < bound.num_steps <= bound.paper
         assert bound.reason == ""
     # The push is valid, and shorter than the one of the linear program.
-    r, size = _shortest_push(terms)
+    r, size = shortest_push(terms)
     J_n, J_t, mu = np.asarray(terms.J_n), np.asarray(terms.J_t)[:, 0], np.asarray(terms.mu)[:, None]
     generators = np.concatenate([J_n + mu * J_t, J_n - mu * J_t])
     push = np.linalg.solve(terms.M, r)
@@ -58,7 +58,7 @@ def test_measured_steps_stay_below_the_bound(name):
 def test_one_contact_in_closed_form():
     """A mass falling at 1 m/s needs caps that sum to 2 N s; the bound allows 4, energy alone not telling."""
     v, step, probability = jnp.array([0.0, -1.0]), 0.5, 0.01
-    r, size = _shortest_push(point())
+    r, size = shortest_push(point())
     np.testing.assert_allclose(r, [0.0, 2.0], atol=1e-12)
     assert size == pytest.approx(np.sqrt(2.0))
     bound = step_bound(point(), v, step=step, probability=probability).num_steps

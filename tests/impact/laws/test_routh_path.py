@@ -75,6 +75,96 @@ def test_nothing_approaches_nothing_happens():
         assert (int(info.status), int(info.num_solves)) == (0, 0)
 
 
+def test_the_path_is_made_of_its_phases():
+    """Rates that change: the same as to stop there and go on, for the impulse taken says when."""
+    terms, v, _ = model("box_and_wall")
+    terms = terms.replace(mu=jnp.full(2, 0.2))
+    rates = jnp.array([[1.0, 0.3], [0.2, 1.0], [1.0, 1.0]])
+    until = jnp.array([0.3, 0.55])
+    v_plus, info = routh_path(terms, v, rates, until=until)
+    assert int(info.status) == 0
+    s = np.asarray(info.path_impulse[..., 0].sum(-1))
+    count = int(info.num_solves)
+    assert np.all(np.diff(s[: count + 1]) > 0) and np.all(s[count:] == s[count])
+    np.testing.assert_allclose(info.path[0], v)
+    np.testing.assert_allclose(info.path[-1], v_plus)
+    np.testing.assert_allclose(info.path_impulse[-1], info.impulse)
+    at = v
+    for k in range(3):
+        _, one = routh_path(terms, at, rates[k])
+        taken = np.asarray(one.path_impulse[..., 0].sum(-1))
+        span = [0.3, 0.25, taken[-1]][k]
+        at = jnp.asarray([np.interp(span, taken, np.asarray(one.path)[:, i]) for i in range(3)])
+        if k < 2:
+            place = np.flatnonzero(np.isclose(s, until[k], rtol=1e-12))
+            np.testing.assert_allclose(info.path[place[0]], at, atol=1e-13)
+    np.testing.assert_allclose(at, v_plus, atol=1e-13)
+    # Rates that stay, in any unit, change nothing; phases after the end do not matter.
+    same, _ = routh_path(terms, v, rates[:1] * jnp.array([[1.0], [5.0], [1e-3]]), until=until)
+    np.testing.assert_allclose(same, routh_path(terms, v, rates[0])[0], atol=1e-13)
+    late, info = routh_path(terms, v, rates, until=jnp.array([50.0, 60.0]))
+    np.testing.assert_allclose(late, routh_path(terms, v, rates[0])[0], atol=1e-13)
+
+
+def one_contact(mu):
+    """A slender rod that touches at one end: normal and tangential motion push each other."""
+    terms = jc.ContactTerms(
+        M=jnp.diag(jnp.array([1.0, 1.0, 0.1])), J_n=jnp.array([[0.0, 1.0, -1.0]]),
+        J_t=jnp.array([[[1.0, 0.0, 0.3]]]), phi=jnp.zeros(1), mu=jnp.array([mu]), active=jnp.ones(1, bool),
+    )  # fmt: skip
+    J = np.stack([np.asarray(terms.J_n)[0], np.asarray(terms.J_t)[0, 0]])
+    return terms, J, J @ np.linalg.solve(np.asarray(terms.M), J.T)
+
+
+@pytest.mark.parametrize(("mu", "u_t", "end"), [(0.5, 0.3, -1), (2.5, 0.3, 0), (0.05, 0.9, 1)])
+def test_one_contact_slides_sticks_or_reverses_as_in_closed_form(mu, u_t, end):
+    """Lemma 2 and Fig. 3: u' = u + D lam with D = ((a, b), (b, c)).
+
+    Sliding with u_t > 0 goes on at the rates a - mu b and b - mu c. Where u_t reaches zero it sticks if
+    |b| <= mu c, else reverses and goes on at a + mu b, b + mu c. It ends where u_n = 0.
+    """
+    terms, J, D = one_contact(mu)
+    (a, b), (_, c) = D
+    u = np.array([-2.0, u_t])
+    v = jnp.asarray(np.linalg.solve(terms.M, J.T) @ np.linalg.solve(D, u))
+    v_plus, info = routh_path(terms, v, jnp.ones(1), max_events=8)
+    assert int(info.status) == 0
+    s_stop = u[1] / (mu * c - b)
+    s_end = -u[0] / (a - mu * b)
+    corners = [(0.0, u)]
+    if s_stop < s_end:
+        u_stop = u + s_stop * np.array([a - mu * b, b - mu * c])
+        corners.append((s_stop, np.array([u_stop[0], 0.0])))
+        lam_t = -b / c if abs(b) <= mu * c else mu
+        s_end = s_stop - u_stop[0] / (a + lam_t * b)
+        corners.append((s_end, np.array([0.0, (s_end - s_stop) * (b + lam_t * c)])))
+    else:
+        corners.append((s_end, np.array([0.0, u[1] + s_end * (b - mu * c)])))
+    assert int(info.num_solves) == len(corners) - 1
+    path = np.asarray(info.path)[: len(corners)] @ J.T
+    np.testing.assert_allclose(path, [at for _, at in corners], atol=1e-13)
+    np.testing.assert_allclose(info.path_impulse[: len(corners), 0, 0], [s for s, _ in corners], atol=1e-13)
+    assert np.sign(np.round(corners[-1][1][1], 12)) == end
+    # Lemma 2: over within kappa |v|, kappa = 1 / (eps min(mu, 1)), eps |R^T v| <= |J_n v| + |J_t v| in M = 1.
+    factor = np.linalg.cholesky(terms.M)
+    angles = np.linspace(0, 2 * np.pi, 721)
+    unit = np.linalg.qr(np.linalg.solve(factor, J.T))[0] @ np.stack([np.cos(angles), np.sin(angles)])
+    epsilon = np.min(np.abs(J @ np.linalg.solve(factor.T, unit)).sum(axis=0))
+    assert s_end <= np.linalg.norm(factor.T @ v) / (epsilon * min(mu, 1.0)) * (1 + 1e-4)
+
+
+@pytest.mark.slow
+def test_rates_far_apart_make_no_energy():
+    """The modes of the next piece are told apart whatever the unit of the rates that count in it."""
+    terms, v, _ = model("compass_gait")
+    rates = 10.0 ** -jnp.asarray(np.random.default_rng(4).uniform(0, 12, (500, 2)))
+    _, info = jax.vmap(lambda r: routh_path(terms, v, r, max_events=16))(rates)
+    path = np.asarray(info.path)
+    energy = np.einsum("nki,ij,nkj->nk", path, terms.M, path)
+    assert np.max(np.diff(energy, axis=1)) < 1e-12
+    assert np.mean(np.asarray(info.status) == 0) > 0.4
+
+
 @pytest.mark.slow
 def test_steps_converge_to_it_with_order_one(unique):
     """Error of steps with impulse_max = r h, averaged over rates: at most C h, and proportional to h."""
@@ -176,6 +266,11 @@ def test_mistakes_are_named():
     terms, v, _ = model("rocking_block")
     with pytest.raises(ValueError, match=r"rates: expected shape \(2,\)"):
         routh_path(terms, v, jnp.ones(3))
+    with pytest.raises(ValueError, match=r"until: expected shape \(1,\) for rates of 2 phases"):
+        routh_path(terms, v, jnp.ones((2, 2)))
+    for wrong in (-1.0, jnp.nan, jnp.inf):
+        with pytest.raises(ValueError, match="until: expected finite, ascending numbers >= 0"):
+            routh_path(terms, v, jnp.ones((2, 2)), until=jnp.array([wrong]))
     with pytest.raises(ValueError, match="rates: expected finite numbers >= 0"):
         routh_path(terms, v, jnp.array([1.0, -1.0]))
     v_plus, info = jax.jit(routh_path)(terms, v, jnp.array([1.0, -1.0]))

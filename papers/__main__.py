@@ -1,0 +1,43 @@
+"""`python -m papers [--out DIR] [-k TEXT]`: draw every figure and table of the papers into one folder."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+import traceback
+from pathlib import Path
+
+MODULES = ("halm_posa", "seghete_murphey", "drumwright", "anderson_revzen", "varkonyi")
+
+
+def main() -> int:
+    """Draw; the exit status is 1 if a figure failed."""
+    parser = argparse.ArgumentParser(prog="python -m papers", description="Figures and tables of the papers.")
+    parser.add_argument("--out", type=Path, default=Path("out/papers"), help="folder (default %(default)s)")
+    parser.add_argument("-k", default="", help="only files whose name contains this text")
+    options = parser.parse_args()
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for name in MODULES:
+        for file, draw in importlib.import_module(f"papers.{name}").FIGURES.items():
+            file = f"{name}_{file}"
+            if options.k not in file:
+                continue
+            begin = time.perf_counter()
+            try:
+                draw(options.out / file)
+                print(f"{file:44} {time.perf_counter() - begin:6.1f} s", flush=True)
+            except ImportError as error:  # a peer that is not installed
+                print(f"{file:44} left out: {error}", flush=True)
+            except Exception:
+                failed += 1
+                traceback.print_exc()
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

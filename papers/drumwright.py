@@ -1,0 +1,189 @@
+"""Drumwright, An Unconditionally Stable First-Order Constraint Solver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jaxcontact as jc
+
+
+def _roll(model: jc.Model, dt: float, steps: int, **options: Any) -> tuple[Any, Any]:
+    controls = jnp.zeros((steps, model.system.structure.num_velocities))
+    return jc.compliant.rollout(model.system, model.params, model.state, controls, dt=dt, **options)
+
+
+def _lines(
+    path: Path, panels: list[tuple[str, dict[str, tuple[Any, Any]]]], xlabel: str, ylabel: str
+) -> None:
+    figure = Figure(figsize=(2.7 * len(panels) + 0.6, 2.6), layout="constrained")
+    for axes, (title, curves) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+        for label, (x, y) in curves.items():
+            axes.plot(np.asarray(x), np.asarray(y), lw=1.2, label=label)
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel(xlabel, fontsize=8)
+        axes.set_ylabel(ylabel, fontsize=8)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        if len(curves) > 1:
+            axes.legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def _spring(k: float, b: float, h: float, steps: int, semi_implicit: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Euler's explicit or semi-implicit method on m = 1 kg from x = 1 m, in plain NumPy."""
+    x, v, found = 1.0, 0.0, []
+    for _ in range(steps):
+        found.append(x)
+        pushed = v - h * (k * x + b * v)
+        x, v = x + h * (pushed if semi_implicit else v), pushed
+    return h * np.arange(steps), np.array(found)
+
+
+def explicit(path: Path) -> None:
+    """Fig. 1: explicit Euler at h = 1e-5 s and 1e6 N/m for three dampings."""
+    panels = [
+        (f"b = {b:g} N s/m", {"x": _spring(1e6, b, 1e-5, n, False)})
+        for b, n in ((1, 20000), (2e5, 20), (2.1e5, 40))
+    ]
+    _lines(path, panels, "t, s", "x, m")
+
+
+def semi_implicit(path: Path) -> None:
+    """Fig. 2: semi-implicit Euler at h = 1e-3 s and b = 1 N s/m for two stiffnesses."""
+    panels = [(f"k = {k:g} N/m", {"x": _spring(k, 1.0, 1e-3, n, True)}) for k, n in ((1e6, 60), (1e7, 10))]
+    _lines(path, panels, "t, s", "x, m")
+
+
+def implicit(path: Path) -> None:
+    """Fig. 3: a constraint of 1e6 N/m without damping at two steps."""
+
+    def on_a_line(structure: Any, q: jax.Array, params: Any) -> Any:
+        return jnp.stack([q, jnp.zeros_like(q)], axis=1), jnp.zeros(1)
+
+    def stretch(structure: Any, q: jax.Array, params: Any) -> Any:
+        return q, jnp.zeros(0)
+
+    structure = jc.Structure(dim=2, bodies=("mass",), num_positions=1)
+    model = jc.Model(
+        system=jc.System(structure, on_a_line, constraints=stretch),
+        params=jc.Params(
+            mass=jnp.ones(1), inertia=jnp.zeros(1), mu=jnp.array(0.0), gravity=jnp.zeros(2), constants={},
+            law=jc.compliant.Law(stiffness=1e6, damping=0.0),
+        ),
+        state=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0)),
+    )  # fmt: skip
+    curves = {}
+    for dt in (1e-5, 1e-2):
+        states, _ = _roll(model, dt, round(0.05 / dt))
+        curves[f"h = {dt:g} s"] = (states.t, states.q[:, 0])
+    _lines(path, [("k = 1e6 N/m, b = 0", curves)], "t, s", "x, m")
+
+
+def pendulum_joint(path: Path) -> None:
+    """Fig. 4: how far a joint of 1e15 N/m comes apart at two steps."""
+    panels = []
+    for dt in (0.1, 1e-3):
+        states, _ = _roll(jc.models.pendulum_joint(), dt, round(2.0 / dt))
+        x, y, angle = states.q.T
+        panels.append(
+            (f"h = {dt:g} s", {"deviation": (states.t, jnp.hypot(x - jnp.sin(angle), y + jnp.cos(angle)))})
+        )
+    _lines(path, panels, "t, s", "deviation, m")
+
+
+def pendulum_limit(path: Path) -> None:
+    """Fig. 6: the last micrometre before a limit of 1e12 N m/rad and the rebound, at four steps."""
+    model = jc.models.pendulum_limit()
+    speed = float(np.sqrt(2 * 9.81 / 1.005))
+    near = model.replace(state=model.state.replace(q=jnp.array([1e-6]), v=jnp.array([-speed])))
+    curves = {}
+    for dt in (1e-5, 1e-6, 1e-7, 1e-8):
+        states, _ = _roll(near, dt, max(3, round(5e-6 / dt)))
+        shown = states.t <= 5.5e-6 if dt < 5e-6 else states.t <= 2e-5
+        curves[f"h = {dt:g} s"] = (1e6 * states.t[shown], states.v[shown, 0] / speed)
+    _lines(path, [("at the limit", curves)], "t, us", "angular velocity, of that before")
+
+
+def foundation(path: Path) -> None:
+    """Fig. 7: a cube on 900 springs, the pressure below it."""
+    model = jc.models.box_on_foundation(900, youngs_modulus=1e7, load=50.0)
+    states, infos = _roll(model, 0.01, 100)
+    last = jax.tree.map(lambda leaf: leaf[-1], states)
+    at = 0.5 * np.array([np.cos(10.0), np.sin(10.0), 1.0])
+    figure = jc.viz.plot_pressure(model.system, model.params, last, infos.lam[-1], area=1 / 900, load_at=at)
+    figure.savefig(path, dpi=110)
+
+
+def incline(path: Path) -> None:
+    """Fig. 9: how far a box slides down a slope of 15 degrees, beside the rigid one."""
+    slope = np.radians(15.0)
+    downhill = np.array([np.cos(slope), 0.0, -np.sin(slope)])
+    curves = {}
+    for mu in (0.0, 0.125, 0.25, 0.375):
+        states, _ = _roll(jc.models.box_on_incline(mu), 0.01, 100)
+        start = np.asarray(jc.models.box_on_incline(mu).state.q[:3])
+        curves[f"mu = {mu:g}"] = (states.t, (np.asarray(states.q)[:, :3] - start) @ downhill)
+        rigid = 0.5 * 9.81 * max(0.0, np.sin(slope) - mu * np.cos(slope))
+        curves[f"rigid, mu = {mu:g}"] = (states.t[::20], rigid * np.asarray(states.t[::20]) ** 2)
+    jc.viz.plot_curves(curves, xlabel="t, s", ylabel="distance, m").savefig(path, dpi=110)
+
+
+def spheres(path: Path) -> None:
+    """Fig. 10: time for one second of a stack, against the number of its spheres."""
+    numbers, times = (1, 5, 20, 100), []
+    for number in numbers:
+        model = jc.models.sphere_stack(number)
+        controls = jnp.zeros((100, model.system.structure.num_velocities))
+
+        def run(model: jc.Model = model, controls: jax.Array = controls) -> Any:
+            return jc.compliant.rollout(model.system, model.params, model.state, controls, dt=0.01)
+
+        jax.block_until_ready(run())
+        begin = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - begin)
+    jc.viz.plot_curves(
+        {"100 steps": (numbers, times)}, xlabel="spheres", ylabel="s for one second", xscale="log",
+        yscale="log", markers=True,
+    ).savefig(path, dpi=110)  # fmt: skip
+
+
+def local_error(path: Path) -> None:
+    """Theorem 1: the error of one step of a pendulum on a soft joint, against the step."""
+    model = jc.models.pendulum_joint()
+    law = jc.compliant.Law(stiffness=jnp.array(100.0), damping=jnp.array(1.0))
+    model = model.replace(params=model.params.replace(law=law))
+    steps = 2e-4 * 0.5 ** np.arange(5)
+    errors = []
+    for h in steps:
+        coarse, _ = _roll(model, h, 1)
+        fine, _ = _roll(model, h / 2048, 2048)
+        finer, _ = _roll(model, h / 4096, 4096)
+        truth = 2 * finer.v[-1] - fine.v[-1]  # of second order
+        errors.append(float(jnp.linalg.norm(coarse.v[-1] - truth)))
+    ratio = np.array(errors[:-1]) / errors[1:]
+    lines = ["| step, s | error of one step, m/s | ratio |", "|---|---|---|"]
+    for h, error, r in zip(steps, errors, [*(f"{r:.3f}" for r in ratio), ""], strict=True):
+        lines.append(f"| {h:.3g} | {error:.3e} | {r} |")
+    path.write_text("\n".join(lines) + "\n")
+
+
+FIGURES: dict[str, Callable[[Path], None]] = {
+    "fig01.png": explicit,
+    "fig02.png": semi_implicit,
+    "fig03.png": implicit,
+    "fig04.png": pendulum_joint,
+    "fig06.png": pendulum_limit,
+    "fig07.png": foundation,
+    "fig09.png": incline,
+    "fig10.png": spheres,
+    "theorem1.md": local_error,
+}
