@@ -163,9 +163,52 @@ def table_3(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def ball(path: Path) -> None:
+    """Fig. 6: a ball falls, lands and rests, in the plane of its gap and its rate."""
+    text = """<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 0.1">
+    <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+    <geom size="0.1" mass="1"/></body></worldbody></mujoco>"""
+    model = jc.load_mjcf(text, planar=True)
+    paths = {}
+    for height, speed in ((0.4, 0.0), (0.2, 1.5), (0.8, -1.0)):
+        state = model.state.replace(q=jnp.array([0.0, height]), v=jnp.array([0.0, speed]))
+        paths[f"{height} m, {speed} m/s"], info = jc.simulate.time_augmented(
+            model.system, model.params, state, length=8.0, max_pieces=16
+        )
+        jc.raise_if_failed(info)
+    jc.viz.plot_phase(paths, lambda q, v: (q[:, 1], v[:, 1])).savefig(path, dpi=110)
+
+
+@functools.cache
+def _rocking() -> Any:
+    model = jc.models.rocking_block()
+    state = model.state.replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.array([-1.0, 0.5, 1.0]))
+    motion, info = jc.simulate.time_augmented(model.system, model.params, state, length=32.0, max_pieces=400)
+    jc.raise_if_failed(info)
+    return motion
+
+
+def snapshots(path: Path) -> None:
+    """Fig. 7: the block on its left corner, at its apex, and about its first two impacts."""
+    motion = _rocking()
+    impact = np.asarray(motion.impact)
+    first, second = (int(np.flatnonzero(impact == k)[0]) for k in (0, 1))
+    rows = {"starts": 0, "strikes": first, "after": first + 1, "strikes again": second}
+    corners = np.array([[-0.5, -1.0], [0.5, -1.0], [0.5, 1.0], [-0.5, 1.0]])
+    jc.viz.plot_snapshots(motion, corners, rows).savefig(path, dpi=110)
+
+
+def zeno(path: Path) -> None:
+    """Fig. 8: the angle of the block and its rate over t and over s."""
+    jc.viz.plot_path(_rocking(), 2, name="angle").savefig(path, dpi=110)
+
+
 FIGURES: dict[str, Callable[[Path], None]] = {
     "mechanisms.png": mechanisms,
     "fig03.png": one_contact,
+    "fig06.png": ball,
+    "fig07.png": snapshots,
+    "fig08.png": zeno,
     "fig09.png": functools.partial(impact_set, "rocking_block"),
     "fig10.png": functools.partial(impact_set, "compass_gait"),
     "fig11.png": functools.partial(impact_set, "box_and_wall"),

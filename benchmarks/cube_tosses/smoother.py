@@ -5,7 +5,7 @@ In flight the centre is a parabola and a body of isotropic inertia turns at a co
     p(t) = p0 + v t + g t^2 / 2,        R(t) = R0 exp(w t),
 
 so a window of rows is one least-squares problem with twelve unknowns, not a chain of differences. Noise of
-poses is measured where nothing touches, and the covariance is checked on flights cut in two.
+poses is measured where nothing touches.
 """
 
 from __future__ import annotations

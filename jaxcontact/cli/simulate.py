@@ -67,11 +67,11 @@ def _simulate(options: argparse.Namespace) -> int:
     show = progress.bar()
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        found = simulate.run(*start, **shared, key=key, progress=show, check=False)
-        found.save(data)
-        status = np.bitwise_or.reduce(np.asarray(found.status))
-        failed, notes = int(bool(Status.failed(status))), found.notes
-        curves = _heights(model, found.states)
+        trajectory = simulate.run(*start, **shared, key=key, progress=show, check=False)
+        trajectory.save(data)
+        status = np.bitwise_or.reduce(np.asarray(trajectory.status))
+        failed, notes = int(bool(Status.failed(status))), trajectory.notes
+        curves = _heights(model, trajectory.states)
     else:
         worlds = simulate.ensemble(
             *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True,

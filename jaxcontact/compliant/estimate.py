@@ -85,9 +85,9 @@ def _estimate_forces(
         needed = problem.M @ (after.v - problem.v) - problem.dt * problem.f
         program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)))
         program = program.replace(v=jnp.zeros_like(before.v), push=-needed, potential=None)
-        found = cone_newton.solve_cone_program(program, jnp.zeros_like(row.base))
-        left = needed - row_algebra.apply_columns(columns, found.p)
-        return by_contact(found.p, kind) / problem.dt, left / problem.dt
+        solution = cone_newton.solve_cone_program(program, jnp.zeros_like(row.base))
+        left = needed - row_algebra.apply_columns(columns, solution.p)
+        return by_contact(solution.p, kind) / problem.dt, left / problem.dt
 
     before, after = (
         jax.tree.map(lambda a, cut=cut: a[cut], states) for cut in (slice(None, -1), slice(1, None))

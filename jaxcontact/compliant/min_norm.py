@@ -64,6 +64,6 @@ def solve_min_norm(problem: Problem, max_iters: int, early_exit: bool) -> tuple[
         mu=jnp.ones(nc, G.dtype),
         num_limits=2 * bound,
     )
-    found = cone_newton.solve_cone_program(program, jnp.zeros_like(slope), max_iters, early_exit)
-    lam = known + lift @ found.x
-    return free + h * (inverse @ (G.T @ lam)), h * lam, found.iterations, found.converged
+    solution = cone_newton.solve_cone_program(program, jnp.zeros_like(slope), max_iters, early_exit)
+    lam = known + lift @ solution.x
+    return free + h * (inverse @ (G.T @ lam)), h * lam, solution.iterations, solution.converged

@@ -103,8 +103,8 @@ def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tu
     program = program_of(problem, cone)
     if cone == "staggered":
         return staggered.solve_staggered(program, start, solver.max_iters, solver.early_exit)
-    found = cone_newton.solve_cone_program(program, start, solver.max_iters, solver.early_exit)
-    return found.x, found.p, found.iterations, found.converged
+    solution = cone_newton.solve_cone_program(program, start, solver.max_iters, solver.early_exit)
+    return solution.x, solution.p, solution.iterations, solution.converged
 
 
 def _conditions(problem: Problem, cone: str) -> ConeProgram:

@@ -62,10 +62,10 @@ def solve_staggered(
     def sweep(carry: tuple) -> tuple:
         k, _, p, used, _ = carry
         bounded = program.replace(bound=bounds(p))
-        found = cone_newton.solve_cone_program(bounded, p, max_iters, early_exit)
-        change = jnp.max(jnp.abs(bounds(found.p) - bounds(p)), initial=0.0)
-        settled = change <= eps**0.5 * jnp.max(jnp.abs(found.p), initial=0.0)
-        return k + 1, found.x, found.p, used + found.iterations, settled
+        solution = cone_newton.solve_cone_program(bounded, p, max_iters, early_exit)
+        change = jnp.max(jnp.abs(bounds(solution.p) - bounds(p)), initial=0.0)
+        settled = change <= eps**0.5 * jnp.max(jnp.abs(solution.p), initial=0.0)
+        return k + 1, solution.x, solution.p, used + solution.iterations, settled
 
     begin = (jnp.int32(0), program.v, start, jnp.int32(0), jnp.asarray(False))
     _, x, p, used, _ = bounded_loop(

@@ -179,13 +179,13 @@ class _Run:
                 return 1e300, np.zeros_like(z)  # the line search comes back
             return mean / first, gradient * self._size / first
 
-        found = minimize(
+        minimum = minimize(
             cost, start / self._size, jac=True, method="L-BFGS-B",
             bounds=Bounds(least / self._size, most / self._size),
             options={"maxiter": max_steps, "gtol": tol, "ftol": 1e-14},
         )  # fmt: skip
-        found.x = np.clip(found.x * self._size, least, most)
-        return found
+        minimum.x = np.clip(minimum.x * self._size, least, most)
+        return minimum
 
     def covariance(
         self, x: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray,

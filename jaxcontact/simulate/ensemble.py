@@ -163,18 +163,18 @@ def ensemble(
         control = jnp.zeros((steps, system.num_controls), starts.v.dtype)
 
     def one(start: State, world: jax.Array) -> Ensemble:
-        found = rollout(
+        motion = rollout(
             system, params, start, control, stepper=stepper, dt=dt, num_steps=steps,
             key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
         )  # fmt: skip
-        bad = Status.failed(found.status)
+        bad = Status.failed(motion.status)
         return Ensemble(
             worlds=world.astype(jnp.int32),
-            states=jax.tree.map(lambda rows: rows[-1], found.states),
-            status=jnp.bitwise_or.reduce(found.status),
+            states=jax.tree.map(lambda rows: rows[-1], motion.states),
+            status=jnp.bitwise_or.reduce(motion.status),
             failed_step=jnp.where(jnp.any(bad), jnp.argmax(bad), -1).astype(jnp.int32),
-            closings=jnp.sum(found.contacts[1:] & ~found.contacts[:-1], dtype=jnp.int32),
-            path=found.states if keep_path else None,
+            closings=jnp.sum(motion.contacts[1:] & ~motion.contacts[:-1], dtype=jnp.int32),
+            path=motion.states if keep_path else None,
         )
 
     blocks = _Blocks(one, starts, num_worlds)
@@ -228,9 +228,9 @@ class _Blocks:
 
     def compute(self, begin: int) -> Ensemble:
         """The worlds of the block that begins there."""
-        found = jax.block_until_ready(self._compiled(*self.arguments(begin)))
+        block = jax.block_until_ready(self._compiled(*self.arguments(begin)))
         count = min(self.width, self.total - begin)
-        rows: Ensemble = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], found)
+        rows: Ensemble = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], block)
         return rows
 
     def computed(self, done: int) -> Iterator[Ensemble]:

@@ -142,19 +142,19 @@ def nearest_configuration(system: System, params: Params, q: jax.Array) -> tuple
         return _Search(step, forces, worst, change, carry.status | status, carry.tries + 1)
 
     first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
-    found = lax.while_loop(searching, improve, first)
-    step = _attached(system, params, q, found, held.shape[0])
-    q_plus = jnp.where(found.tries > 0, retract(system, q, step), q)
-    unfinished = (found.tries >= MAX_ITERS) & ((found.worst > allowed) | (found.change > settled))
+    search = lax.while_loop(searching, improve, first)
+    step = _attached(system, params, q, search, held.shape[0])
+    q_plus = jnp.where(search.tries > 0, retract(system, q, step), q)
+    unfinished = (search.tries >= MAX_ITERS) & ((search.worst > allowed) | (search.change > settled))
     status = (
-        found.status
+        search.status
         | flag(unfinished, Status.MAX_ITERS)
-        | flag(found.worst > least_penetration(start), Status.PENETRATION)
+        | flag(search.worst > least_penetration(start), Status.PENETRATION)
         | flag(~jnp.isfinite(depth), Status.NONFINITE)
         | flag(jnp.isfinite(depth) & ~good, Status.INVALID)
     )
     info = ProjectionInfo(
-        status=status, residual=found.change, num_iters=found.tries, depth=depth, displacement=step
+        status=status, residual=search.change, num_iters=search.tries, depth=depth, displacement=step
     )
     return q_plus, info
 
@@ -193,10 +193,10 @@ def _linear_step(
     return response @ forces, size * forces, status
 
 
-def _attached(system: System, params: Params, q: jax.Array, found: _Search, held: int) -> jax.Array:
+def _attached(system: System, params: Params, q: jax.Array, search: _Search, held: int) -> jax.Array:
     """The step with its derivative: M d = J^T lam, with the constraints that push at zero."""
-    pushes = (found.forces > 0) | (jnp.arange(found.forces.shape[0]) < held)
-    holds = (pushes & (found.tries > 0)).astype(q.dtype)
+    pushes = (search.forces > 0) | (jnp.arange(search.forces.shape[0]) < held)
+    holds = (pushes & (search.tries > 0)).astype(q.dtype)
 
     def residual(data: Any, root: Any) -> Any:
         (params, q, holds), (d, forces) = data, root
@@ -222,5 +222,5 @@ def _attached(system: System, params: Params, q: jax.Array, found: _Search, held
         return x[:nv], x[nv:]
 
     data = (params, q, lax.stop_gradient(holds))
-    step, _ = implicit.attach(residual, correct, data, (found.step, found.forces))
+    step, _ = implicit.attach(residual, correct, data, (search.step, search.forces))
     return step

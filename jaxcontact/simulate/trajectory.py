@@ -87,25 +87,25 @@ class Trajectory(Record):
     @property
     def notes(self) -> list[str]:
         """What is worth knowing of one motion (not a batch), in words, in the order of time."""
-        found = []
+        lines = []
         impacts = self.impacts
         for i in range(0 if impacts is None else min(int(impacts.count), impacts.t.shape[0])):
             when = f"t = {float(impacts.t[i]):.6g} s"
             who = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.approaching[i])))
             if bool(impacts.plastic[i]):
-                found.append(f"{when}: contact {who} chatters and is made plastic (ZENO)")
+                lines.append(f"{when}: contact {who} chatters and is made plastic (ZENO)")
             elif not who:
                 jammed = ", ".join(str(c) for c in np.flatnonzero(np.asarray(impacts.impulse[i])))
-                found.append(f"{when}: contact {jammed} jams, an impact without a collision")
+                lines.append(f"{when}: contact {jammed} jams, an impact without a collision")
             elif int(np.sum(np.asarray(impacts.touching[i]))) > 1:
-                found.append(f"{when}: contact {who} strikes while others touch (SIMULTANEOUS)")
+                lines.append(f"{when}: contact {who} strikes while others touch (SIMULTANEOUS)")
         bad = np.asarray(self.status) & int(Status.FAILURES)
         if np.any(bad):
             first = int(np.flatnonzero(bad)[0])
-            found.append(
+            lines.append(
                 f"t = {float(self.states.t[first]):.6g} s, step {first}: {Status.describe(bad[first])}"
             )
-        return found
+        return lines
 
 
 def motion_record(

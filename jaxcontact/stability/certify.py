@@ -94,11 +94,11 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
     candidates: list[Candidate] = []
     if rank(joined([body.normal, body.force[None]]).num) == nv:
         if not (gaps_hold(body) and rank(body.normal.num) == nv):
-            found = family(body, every, body.force, one_function=one)
+            condition_family = family(body, every, body.force, one_function=one)
             if blank.method == "full":
-                best = _from_paper(body, found, degree, solver)
+                best = _from_paper(body, condition_family, degree, solver)
             else:
-                best = best_function(found, solver, positive_quadratic=True)
+                best = best_function(condition_family, solver, positive_quadratic=True)
             if best is None:
                 return blank.replace(report="no function of this kind satisfies the conditions with a margin")
             candidates = [best]
@@ -107,8 +107,8 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
         if len(drift) != 1 or not gaps_hold(body):
             return blank.replace(report="the contacts leave the body more freedom than one drift")
         for lead in (Rational(drift[0]), Rational(-drift[0])):
-            found = family(body, every, lead, drift=True, one_function=one)
-            best = best_function(found, solver, positive_quadratic=False)
+            condition_family = family(body, every, lead, drift=True, one_function=one)
+            best = best_function(condition_family, solver, positive_quadratic=False)
             if best is None:
                 return blank.replace(report="no function bounds the drift with a margin")
             candidates.append(best)
@@ -135,13 +135,15 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
     return proof.replace(verdict="undecided", report=reason)
 
 
-def _from_paper(body: Exact, found: ConditionFamily, degree: int, solver: Solver) -> Candidate | None:
+def _from_paper(
+    body: Exact, condition_family: ConditionFamily, degree: int, solver: Solver
+) -> Candidate | None:
     """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
-    space = reduced(found).space
+    space = reduced(condition_family).space
     if not len(space):
         return None
     solution = paper_function(body, space, degree, solver)
     w = solution.x[: len(space)]
     if not np.all(np.isfinite(w)) or not np.any(w):
         return None
-    return rounded_candidate(found, space, w, margin=0.0, solution=solution)
+    return rounded_candidate(condition_family, space, w, margin=0.0, solution=solution)

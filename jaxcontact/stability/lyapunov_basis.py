@@ -251,16 +251,16 @@ class Reduced:
     forms: list[np.ndarray]
 
 
-def reduced(found: ConditionFamily) -> Reduced:
+def reduced(condition_family: ConditionFamily) -> Reduced:
     """Solve the equalities, all of them.
 
     A ray without a square (its form vanishes on it for every V) must have its products >= 0: those join the
     linear conditions, and the ray leaves the form. Two opposite inequalities are an equality more, taken
     exactly.
     """
-    rows = found.rows(found.numbers)
+    rows = condition_family.rows(condition_family.numbers)
     lengths = np.sqrt(np.sum(rows**2, axis=1)).tolist()
-    equal = found.equal
+    equal = condition_family.equal
     taken: list[int] = []
     while True:
         order = well_ordered(equal)
@@ -270,7 +270,9 @@ def reduced(found: ConditionFamily) -> Reduced:
         columns = directions(space).T
         over = rows @ columns
         over_lengths = np.sqrt(np.sum(over**2, axis=1))
-        linear, forms = _sorted_out(found, lengths, (over_lengths / np.linalg.norm(columns)).tolist())
+        linear, forms = _sorted_out(
+            condition_family, lengths, (over_lengths / np.linalg.norm(columns)).tolist()
+        )
         unit = over[linear] / over_lengths[linear, None]
         both = np.linalg.norm(unit[:, None] + unit[None], axis=2) < 1e-9
         more = [linear[i] for i, k in np.argwhere(both) if i < k]
@@ -278,17 +280,17 @@ def reduced(found: ConditionFamily) -> Reduced:
             _, first = np.unique(unit.round(12), axis=0, return_index=True)
             return Reduced(space, order, taken, [linear[i] for i in np.sort(first)], forms)
         taken += more
-        equal = stack([equal, *(found.exact_row(i) for i in more)], len(found.basis))
+        equal = stack([equal, *(condition_family.exact_row(i) for i in more)], len(condition_family.basis))
 
 
 def _sorted_out(
-    found: ConditionFamily, lengths: np.ndarray, over: np.ndarray
+    condition_family: ConditionFamily, lengths: np.ndarray, over: np.ndarray
 ) -> tuple[list[int], list[np.ndarray]]:
     """Rows that are linear conditions, and forms; from the lengths of rows before and over the space."""
-    at = len(found.at_most)
+    at = len(condition_family.at_most)
     linear = [i for i in range(at) if over[i] > SAME * lengths[i]]
     forms = []
-    for size in found.rays:
+    for size in condition_family.rays:
         end = at + size**2
         least = SAME * max(lengths[at:end], default=0.0)
         kept = list(range(size))

@@ -76,8 +76,8 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
     terms = jax.tree.map(np.asarray, as_terms(body))
     here = _families(exact_terms(terms))
     solved = []
-    for found, positive in here:
-        program = margin_program(found, positive_quadratic=positive)
+    for condition_family, positive in here:
+        program = margin_program(condition_family, positive_quadratic=positive)
         if program is None:
             raise ValueError("body: expected one with a certificate, got equalities without a solution")
         solved.append((program, clarabel(program.cost, *program.cone.arrays(), PRECISION)))

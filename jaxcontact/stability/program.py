@@ -176,34 +176,34 @@ class MarginProgram:
         return -np.eye(1, self.cone.size, self.cone.size - 1)[0]
 
 
-def margin_program(found: ConditionFamily, *, positive_quadratic: bool) -> MarginProgram | None:
+def margin_program(condition_family: ConditionFamily, *, positive_quadratic: bool) -> MarginProgram | None:
     """The program of the V of largest margin; None where the equalities leave nothing.
 
     The margin t of the coefficients, each within 1 in units of the body: every linear condition holds by t
     times the norm of its row, forms over rays are t I plus a semidefinite plus a non-negative matrix, and
     where `positive_quadratic`, Q + s M >= t M.
     """
-    conditions = reduced(found)
+    conditions = reduced(condition_family)
     if not len(conditions.space):
         return None
-    numbers = dataclasses.replace(found.numbers, space=directions(conditions.space))
-    cone, to_w = cone_program(found, conditions, numbers, positive_quadratic=positive_quadratic)
+    numbers = dataclasses.replace(condition_family.numbers, space=directions(conditions.space))
+    cone, to_w = cone_program(condition_family, conditions, numbers, positive_quadratic=positive_quadratic)
     return MarginProgram(cone, conditions, to_w)
 
 
 def cone_program(
-    found: ConditionFamily, conditions: Reduced, numbers: Numbers, *, positive_quadratic: bool
+    condition_family: ConditionFamily, conditions: Reduced, numbers: Numbers, *, positive_quadratic: bool
 ) -> tuple[ConicProgram, np.ndarray]:
     """Its data from the numbers, and w from x; analytic, so that imaginary parts of numbers are tangents."""
-    unit, whitened = _units(found, numbers)
+    unit, whitened = _units(condition_family, numbers)
     base, to_w = _orthonormal(numbers.space.T / unit[:, None])  # of coefficients in natural units
     free = base.shape[1]
-    over = found.rows(numbers) @ numbers.space.T @ to_w
+    over = condition_family.rows(numbers) @ numbers.space.T @ to_w
     extra = sum(len(form) * (len(form) - 1) // 2 for form in conditions.forms)
     nx = free + extra + 1
     cone = ConicProgram(nx)
     linear = -over[conditions.linear]
-    linear = np.concatenate([linear / _length(linear)[:, None], base[: found.positive]])
+    linear = np.concatenate([linear / _length(linear)[:, None], base[: condition_family.positive]])
     box = np.concatenate([base, -base])
     rows = np.zeros((len(linear) + len(box), nx), base.dtype)
     rows[:, :free] = np.concatenate([linear, box])
@@ -214,7 +214,7 @@ def cone_program(
     for form in conditions.forms:
         at = _form_block(cone, -over[form], at)
     if positive_quadratic:
-        _positive_blocks(cone, found.basis.body, base, unit, whitened)
+        _positive_blocks(cone, condition_family.basis.body, base, unit, whitened)
     return cone, to_w
 
 
@@ -236,9 +236,11 @@ def _orthonormal(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return q + 1j * (q @ turn + change - q @ inner), back - 1j * back @ (inner - turn)
 
 
-def best_function(found: ConditionFamily, solver: Solver, *, positive_quadratic: bool) -> Candidate | None:
+def best_function(
+    condition_family: ConditionFamily, solver: Solver, *, positive_quadratic: bool
+) -> Candidate | None:
     """The V of largest margin; None where the equalities leave nothing, or no margin is positive."""
-    program = margin_program(found, positive_quadratic=positive_quadratic)
+    program = margin_program(condition_family, positive_quadratic=positive_quadratic)
     if program is None:
         return None
     solution = solver(program.cost, *program.cone.arrays(), PRECISION)
@@ -246,11 +248,11 @@ def best_function(found: ConditionFamily, solver: Solver, *, positive_quadratic:
     if not np.isfinite(margin) or margin < SETTLED:
         return None
     w = program.to_w @ solution.x[: program.to_w.shape[1]]
-    return rounded_candidate(found, program.conditions.space, w, margin=margin, solution=solution)
+    return rounded_candidate(condition_family, program.conditions.space, w, margin=margin, solution=solution)
 
 
 def rounded_candidate(
-    found: ConditionFamily, space: Ints, w: np.ndarray, *, margin: float, solution: Solution
+    condition_family: ConditionFamily, space: Ints, w: np.ndarray, *, margin: float, solution: Solution
 ) -> Candidate:
     """The function of rounded coefficients of `directions(space)`; so it satisfies every equality."""
     size, bits = float(np.max(np.abs(w))), sizes(space)
@@ -258,14 +260,17 @@ def rounded_candidate(
     rounded = [round(float(x) / size * 2**BITS) << (most - b) for x, b in zip(w, bits, strict=True)]
     coefficients = Rational(whole(rounded) @ space, 1 << (most + BITS)).simplified()
     return Candidate(
-        *found.basis.function(coefficients), coefficients[: len(found.basis.lead)], margin, solution.seconds
+        *condition_family.basis.function(coefficients),
+        coefficients[: len(condition_family.basis.lead)],
+        margin,
+        solution.seconds,
     )
 
 
-def _units(found: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
+def _units(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """The natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
-    back = np.linalg.inv(np.linalg.cholesky(found.basis.body.M.floats()))
-    linear, quadratic = found.basis.functions(numbers.lead)
+    back = np.linalg.inv(np.linalg.cholesky(condition_family.basis.body.M.floats()))
+    linear, quadratic = condition_family.basis.functions(numbers.lead)
     whitened = back @ quadratic @ back.T
     sizes = _length(whitened.reshape(*whitened.shape[:2], -1))
     size = np.take_along_axis(sizes, np.argmax(sizes.real, axis=0)[None], axis=0)[0]

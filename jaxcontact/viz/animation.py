@@ -181,11 +181,11 @@ def _ghosts_at(film: Film, i: int) -> list[tuple[Any, str, float]]:
 
 def _arrows(film: Film, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Places of the contacts that touch, and their arrows, m; at most of twice the full length."""
-    found = []
+    arrows = []
     for contact in np.flatnonzero(film.touching[i]):
         push = film.impulse[i, contact]
         strength = float(np.linalg.norm(push))
         length = ARROW * film.size * min(strength / film.full, 2.0) if film.full > 0.0 else 0.0
         along = push * (length / strength) if strength > 0.0 else np.zeros_like(push)
-        found.append((film.frames.contacts[i, contact], along))
-    return found
+        arrows.append((film.frames.contacts[i, contact], along))
+    return arrows

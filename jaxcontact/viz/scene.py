@@ -112,11 +112,11 @@ def _places(system: System, contacts: bool, params: Params, q: jax.Array) -> tup
             centres = positions + geometry.products(turns, _flat(structure, params.tree.com))
         if not pairs:
             return positions, turns, centres, jnp.zeros((0, dim)), jnp.zeros((0, dim, dim))
-        found = geometry.candidates(
+        touch = geometry.candidates(
             dim, structure.bodies, structure.shape_table, pairs, positions, turns, params.constants
         )
-        axes = jnp.concatenate([found.normal[:, None], found.tangents], axis=1)
-        return positions, turns, centres, found.point, axes
+        axes = jnp.concatenate([touch.normal[:, None], touch.tangents], axis=1)
+        return positions, turns, centres, touch.point, axes
 
     return jax.vmap(one)(q)
 

@@ -178,10 +178,10 @@ def _solutions(
     """Forces and accelerations (16, nc, 1 + nt) in the frames of the terms as they came."""
     scaled = jnp.einsum("rlk,l->kr", table.impulse[:, :, modes], rate)
     scale = space.scale[None]
-    found = scale * scaled, (scaled @ space.delassus.T + rate[None]) / scale
+    both = scale * scaled, (scaled @ space.delassus.T + rate[None]) / scale
     nc, rows = turn.shape[:2]
     told = (jnp.arange(MOST) < count)[:, None, None]
     force, acceleration = (
-        jnp.where(told, jnp.einsum("cji,kcj->kci", turn, x.reshape(MOST, nc, rows)), jnp.nan) for x in found
+        jnp.where(told, jnp.einsum("cji,kcj->kci", turn, x.reshape(MOST, nc, rows)), jnp.nan) for x in both
     )
     return force, acceleration

@@ -169,8 +169,8 @@ def anitescu_potra_all(
     if touching is not None:
         terms = of_contacts(terms, touching)
     check_enumeration(terms, num_directions, "anitescu_potra_all")
-    found = _anitescu_potra_all(terms, v, num_directions)
-    return found if with_info else found[:2]
+    outcomes = _anitescu_potra_all(terms, v, num_directions)
+    return outcomes if with_info else outcomes[:2]
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -212,11 +212,11 @@ def all_outcomes(
     )
     feasible &= residual_status(misfit) == 0
     # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
-    found = lax.stop_gradient(velocities)
+    sorted_velocities = lax.stop_gradient(velocities)
     generic = jnp.cos(jnp.arange(space.scale.shape[0]) * 1.7 + 0.3).astype(v.dtype)
-    order = jnp.argsort(jnp.where(feasible, (found @ fixed.jacobian.T) @ generic, jnp.inf))
-    velocities, found, feasible = velocities[order], found[order], feasible[order]
-    apart = found - jnp.roll(found, 1, axis=0)
+    order = jnp.argsort(jnp.where(feasible, (sorted_velocities @ fixed.jacobian.T) @ generic, jnp.inf))
+    velocities, sorted_velocities, feasible = velocities[order], sorted_velocities[order], feasible[order]
+    apart = sorted_velocities - jnp.roll(sorted_velocities, 1, axis=0)
     square = jnp.einsum("ki,ij,kj->k", apart, fixed.mass, apart)
     same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
     new = feasible & ~same

@@ -203,8 +203,8 @@ def routh_step_all(
     if touching is not None:
         terms, impulse_max = of_contacts(terms, touching), jnp.asarray(impulse_max)[touching]
     check_enumeration(terms, num_directions, "routh_step_all")
-    found = _routh_step_all(terms, v, impulse_max, num_directions)
-    return found if with_info else found[:2]
+    outcomes = _routh_step_all(terms, v, impulse_max, num_directions)
+    return outcomes if with_info else outcomes[:2]
 
 
 @functools.partial(jax.jit, static_argnums=3)

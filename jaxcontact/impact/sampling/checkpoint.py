@@ -73,8 +73,8 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
     for entry in entries:
         _read(folder, entry, arrays)
     end = entries[-1]["end"]
-    found = {name: array[:end] for name, array in arrays.items()}
-    return ImpactSamples(v_minus=v_minus, complete=complete, independent=independent, **found)  # type: ignore[arg-type]
+    parts = {name: array[:end] for name, array in arrays.items()}
+    return ImpactSamples(v_minus=v_minus, complete=complete, independent=independent, **parts)  # type: ignore[arg-type]
 
 
 def num_finished(directory: str | os.PathLike[str]) -> int:
@@ -187,10 +187,10 @@ def _opened(folder: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
 def _compare(folder: Path, text: bytes, manifest: Mapping[str, Any]) -> None:
     """Raise ValueError, naming what differs, unless the checkpoint is of this run."""
     try:
-        found = dict(json.loads(text))
+        stored = dict(json.loads(text))
     except (ValueError, TypeError):
         raise _damage(folder, f"{MANIFEST} is not JSON") from None
-    differences = fingerprint.differences(found, manifest)
+    differences = fingerprint.differences(stored, manifest)
     if differences:
         raise ValueError(
             f"checkpoint: {folder} is of another run and was left as it is; these differ: "
@@ -319,8 +319,8 @@ def _damage(folder: Path, what: str) -> ValueError:
 
 
 def _fields(samples: ImpactSamples) -> dict[str, np.ndarray]:
-    found = {name: getattr(samples, name) for name in FIELDS}
-    return {name: np.asarray(array) for name, array in found.items() if array is not None}
+    fields = {name: getattr(samples, name) for name in FIELDS}
+    return {name: np.asarray(array) for name, array in fields.items() if array is not None}
 
 
 def _digest(array: np.ndarray) -> str:

@@ -69,10 +69,10 @@ def shaped(draws: Sobol | Iid, density: Density | None, num_contacts: int) -> So
     if not callable(density):
         raise TypeError(f"density: expected a function of (nc,) uniform numbers, got {density!r}")
     hash(density)
-    found = np.asarray(_looked_at(density, num_contacts))
-    if found.shape != (_LOOKS, num_contacts):
-        raise ValueError(f"density: expected shape ({num_contacts},) back, got {found.shape[1:]}")
-    if not np.all((found >= 0) & (found <= 1)):
+    shape_values = np.asarray(_looked_at(density, num_contacts))
+    if shape_values.shape != (_LOOKS, num_contacts):
+        raise ValueError(f"density: expected shape ({num_contacts},) back, got {shape_values.shape[1:]}")
+    if not np.all((shape_values >= 0) & (shape_values <= 1)):
         raise ValueError("density: expected fractions in [0, 1], got others or NaN")
     return Shaped(draws=draws, density=density, num_contacts=num_contacts)
 

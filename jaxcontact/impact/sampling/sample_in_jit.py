@@ -143,8 +143,8 @@ def _by_steps(
     start = jnp.broadcast_to(v, (num_samples, v.shape[0]))
     caps = jnp.moveaxis(drawn[:, :nc] * step[None, :, None], 2, 0)
     picks = drawn[:, nc].T
-    found = None if known is None else jnp.moveaxis(known, 2, 0)
-    return routh.resolve_many(terms, start, caps, selection, num_directions, False, picks, e, found)[:2]
+    first_known = None if known is None else jnp.moveaxis(known, 2, 0)
+    return routh.resolve_many(terms, start, caps, selection, num_directions, False, picks, e, first_known)[:2]
 
 
 def _misfit(again: Any, data: tuple[_Given, jax.Array], at: Any) -> Any:
@@ -180,19 +180,19 @@ def _by_modes(
         _lanes, max_steps=max_steps, num_samples=num_samples, num_directions=num_directions
     )
     given = space, key, v, step, elastic, begins
-    found: LaneResults = batch_first(run, functools.partial(_worlds, run), *given)
-    v_plus = v[None] + jnp.einsum("rn,vr->nv", found.impulse, space.response)
-    left = flag(found.collides, Status.UNTERMINATED) | residual_status(found.residual)
+    lanes: LaneResults = batch_first(run, functools.partial(_worlds, run), *given)
+    v_plus = v[None] + jnp.einsum("rn,vr->nv", lanes.impulse, space.response)
+    left = flag(lanes.collides, Status.UNTERMINATED) | residual_status(lanes.residual)
     info = ImpactInfo(
         status=status | left,
-        residual=found.residual,
-        impulse=(found.impulse * space.scale[:, None]).T.reshape(num_samples, step.shape[0], -1),
+        residual=lanes.residual,
+        impulse=(lanes.impulse * space.scale[:, None]).T.reshape(num_samples, step.shape[0], -1),
         energy_ratio=jax.vmap(energy_ratio, (None, None, 0))(terms.M, v, v_plus),
-        num_solves=found.num_solves,
+        num_solves=lanes.num_solves,
         complete=True,
     )
-    assert found.changes is not None
-    return jnp.where(status == 0, v_plus, v_in[None]), info, found.changes
+    assert lanes.changes is not None
+    return jnp.where(status == 0, v_plus, v_in[None]), info, lanes.changes
 
 
 def _lanes(

@@ -152,5 +152,5 @@ def _room(size: int) -> int:
 
 def sets_of(signatures: np.ndarray) -> np.ndarray:
     """Facts: the sets of valid modes met, from their signatures."""
-    found = np.unique(signatures).astype(np.int64)
-    return found[found > 0] + SET
+    distinct = np.unique(signatures).astype(np.int64)
+    return distinct[distinct > 0] + SET

@@ -125,16 +125,16 @@ class TimeStepping(Record):
     ) -> tuple[State, SteppingMemory, StepperInfo]:
         """One step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
         key = None if memory.key is None else jax.random.fold_in(memory.key, memory.number)
-        found, deep = self._velocity(system, params, state, tau, key, jnp.asarray(dt, state.q.dtype))
-        q, removed = nearest_configuration(system, params, retract(system, state.q, dt * found.v))
-        then = State(q=q, v=found.v, t=state.t + dt)
-        finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(found.v))
+        update, deep = self._velocity(system, params, state, tau, key, jnp.asarray(dt, state.q.dtype))
+        q, removed = nearest_configuration(system, params, retract(system, state.q, dt * update.v))
+        then = State(q=q, v=update.v, t=state.t + dt)
+        finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(update.v))
         own = flag(deep, Status.PENETRATION) | flag(~finite, Status.NONFINITE)
-        impulse = found.impulse[: system.structure.num_contacts]
+        impulse = update.impulse[: system.structure.num_contacts]
         info = StepperInfo(
-            status=found.status | removed.status | own,
-            residual=found.residual,
-            num_iters=found.num_solves + removed.num_iters,
+            status=update.status | removed.status | own,
+            residual=update.residual,
+            num_iters=update.num_solves + removed.num_iters,
             impulse=impulse,
             contacts=impulse[:, 0] > 0.0,
             details=removed,

@@ -342,10 +342,10 @@ def _or_jammed(
     asked = accept & jnp.any(stopped(node, arrived, impulse))
     nothing = node, jnp.zeros_like(impulse), jnp.array(False)
     # In a batch worlds without one come along; none of their contacts takes part.
-    after, found, jams = lax.cond(asked, lambda: jolt(node, node.closed & asked, impulse), lambda: nothing)
+    after, push, jams = lax.cond(asked, lambda: jolt(node, node.closed & asked, impulse), lambda: nothing)
 
     def jammed() -> tuple[_StepCarry, Pieces]:
-        hit = Strike(after.v, found[:, 0], jnp.full(impacts.order.shape[1], -1, jnp.int32), jnp.uint32(0))
+        hit = Strike(after.v, push[:, 0], jnp.full(impacts.order.shape[1], -1, jnp.int32), jnp.uint32(0))
         gains, several = impact_gains(node, after), jnp.sum(node.closed) > 1
         none = jnp.zeros(nc, bool)
         behind = carry._replace(
@@ -354,7 +354,7 @@ def _or_jammed(
             impacts=recorded(impacts, node, after, node.closed, none, jnp.array(False), hit),
             status=carry.status | flag(gains, Status.ENERGY) | flag(several, Status.SIMULTANEOUS),
         )
-        return behind, here.unused._replace(kind=jnp.int32(JAM), who=node.closed, impulse=found)
+        return behind, here.unused._replace(kind=jnp.int32(JAM), who=node.closed, impulse=push)
 
     return lax.cond(jams, jammed, lambda: moved)
 
