@@ -54,8 +54,9 @@ def batched(name):
     return jax.vmap(function), jax.tree.map(worlds, arguments)
 
 
-def has_branches(function, arguments):
-    return "platform_index" in str(jax.make_jaxpr(function)(*arguments))
+def num_branches(function, arguments):
+    """Branches by platform in its program, some of them JAX's own."""
+    return str(jax.make_jaxpr(function)(*arguments)).count("platform_index")
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +72,15 @@ def small_tiles():
 @pytest.mark.slow
 def test_which_functions_have_branches(small_tiles):
     cases = {name: batched(name) for name in CASES}
-    assert {name for name, case in cases.items() if has_branches(*case)} == BRANCHED
+    counts = {name: num_branches(*case) for name, case in cases.items()}
     with platforms.as_elsewhere():
-        assert not any(has_branches(*cases[name]) for name in BRANCHED)
+        assert {name for name, case in cases.items() if num_branches(*case) < counts[name]} == BRANCHED
 
 
 @pytest.mark.parametrize("names", [QUICK, pytest.param(tuple(BRANCHED - {*QUICK}), marks=pytest.mark.slow)])
 def test_both_branches_agree(small_tiles, names):
     cases = {name: batched(name) for name in sorted(names)}
-    assert all(has_branches(*case) for case in cases.values())
+    assert all(num_branches(*case) for case in cases.values())
     here = {name: jax.jit(function)(*given) for name, (function, given) in cases.items()}
     with platforms.as_elsewhere():
         elsewhere = {name: jax.jit(function)(*given) for name, (function, given) in cases.items()}

@@ -54,8 +54,9 @@ class Routh(Record):
         step: largest normal impulse of a step, a number or (nc,), N s.
         max_steps: largest number of steps.
         restitution: Stronge's energetic coefficient, a number or (nc,) in 0..1; None is inelastic.
-        selection: "all" or "lemke"; None is "all" where all modes can be enumerated, else "lemke".
+        selection: "all" or "lemke"; None is "all" for up to five contacts in the plane, else "lemke".
         num_directions: sides of the friction cone in space.
+        early_exit: as `resolve`.
     """
 
     step: Any
@@ -63,6 +64,7 @@ class Routh(Record):
     restitution: Any = None
     selection: str | None = static(default=None)
     num_directions: int = static(default=8)
+    early_exit: bool = static(default=True)
 
     def __call__(
         self,
@@ -92,6 +94,7 @@ class Routh(Record):
             restitution=self.restitution,
             selection=selection,
             num_directions=self.num_directions,
+            early_exit=self.early_exit,
             clearance=clearance,
         )
 
