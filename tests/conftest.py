@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-LONG_VARIANTS = Path(__file__).parent / "long_variants.txt"
+LONG_TESTS = Path(__file__).parent / "long_tests.txt"
 FLOAT32 = os.environ.get("JAXCONTACT_FLOAT32", "0") == "1"
 
 jax.config.update("jax_enable_x64", not FLOAT32)
@@ -30,7 +30,7 @@ def pytest_ignore_collect(collection_path):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    _mark_long_variants(config, items)
+    _mark_long_tests(config, items)
     if not FLOAT32:
         return
     left_out = [item for item in items if item.get_closest_marker("float32") is None]
@@ -40,9 +40,9 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
 
 
-def _mark_long_variants(config, items):
-    """Tests named in `long_variants.txt` are slow: a cheaper test of the same idea stays in `make test`."""
-    slow = set(LONG_VARIANTS.read_text().splitlines())
+def _mark_long_tests(config, items):
+    """Tests named in `long_tests.txt` take seconds to compile: they are slow, and cheaper ones stay in `make test`."""
+    slow = set(LONG_TESTS.read_text().splitlines())
     for item in items:
         if item.nodeid in slow:
             item.add_marker(pytest.mark.slow)
@@ -51,7 +51,7 @@ def _mark_long_variants(config, items):
     files = {node.split("::")[0] for node in collected}
     gone = [node for node in slow - collected if node.split("::")[0] in files]
     if gone and whole_files and not FLOAT32:
-        raise pytest.UsageError(f"{LONG_VARIANTS.name} names tests that are not there: {sorted(gone)}")
+        raise pytest.UsageError(f"{LONG_TESTS.name} names tests that are not there: {sorted(gone)}")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,9 +11,9 @@ import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
-EXAMPLES = [
-    example for page in PAGES for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-]
+EXAMPLES = {
+    page.name: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES
+}  # by page
 LONGEST = 150  # lines of README
 
 # One process for all: imports take as long as an example. Each starts with the settings and names of a new one.
@@ -34,29 +34,45 @@ json.dump(found, sys.stdout)
 """
 
 
-@pytest.fixture(scope="module")
-def ran() -> list[tuple[str, str]]:
+def run(examples: list[str]) -> list[tuple[str, str]]:
+    """What each printed, and the error in which it ended, if any."""
     done = subprocess.run(
-        [sys.executable, "-c", RUN], input=json.dumps(EXAMPLES), capture_output=True, text=True, check=False
+        [sys.executable, "-c", RUN], input=json.dumps(examples), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_example_runs(ran: list[tuple[str, str]], number: int) -> None:
-    printed, error = ran[number]
-    assert not error
-    assert printed.strip()
+@pytest.fixture(scope="module")
+def of_readme() -> list[tuple[str, str]]:
+    return run(EXAMPLES[README.name])
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_example_asks_for_double_precision(example: str) -> None:
-    assert 'jax.config.update("jax_enable_x64", True)\n' in example.partition("jc.")[0]
+def test_examples_of_the_readme_run(of_readme: list[tuple[str, str]]) -> None:
+    assert len(of_readme) == 2
+    for printed, error in of_readme:
+        assert not error
+        assert printed.strip()
 
 
-def test_the_first_example_ends_in_a_derivative_that_says_something(ran: list[tuple[str, str]]) -> None:
-    shown = ran[0][0].partition("by the velocity before:")[2]
+@pytest.mark.slow
+def test_examples_of_the_pages_run() -> None:
+    elsewhere = [
+        example for name, examples in EXAMPLES.items() if name != README.name for example in examples
+    ]
+    for (printed, error), example in zip(run(elsewhere), elsewhere, strict=True):
+        assert not error, example
+        assert printed.strip(), example
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_ask_for_double_precision(page: Path) -> None:
+    for example in EXAMPLES[page.name]:
+        assert 'jax.config.update("jax_enable_x64", True)\n' in example.partition("jc.")[0]
+
+
+def test_the_first_example_ends_in_a_derivative_that_says_something(of_readme: list[tuple[str, str]]) -> None:
+    shown = of_readme[0][0].partition("by the velocity before:")[2]
     entries = np.array(re.findall(r"-?\d+\.\d*(?:e[-+]\d+)?", shown), float)
     assert entries.size == 16
     assert (

@@ -56,7 +56,7 @@ def force_modes(
         sliding = jnp.where(forward, REST_PLUS, REST_MINUS)
     else:  # the corner of the cone that opposes t1
         sliding = jnp.full(slides.shape, 2 + len(directions) // 2)
-    codes = table.codes
+    codes = table.codes[: slides.shape[0]]  # a further row says which end of a segment a mode is
     allowed = ~slides[:, None] | (codes == SEPARATE) | (codes == sliding[:, None])
     per_contact = table.margin.shape[0] // slides.shape[0]
     skip = jnp.zeros((slides.shape[0], per_contact), bool)

@@ -198,7 +198,10 @@ def test_enumeration_is_for_few_contacts(law):
             lambda t: impact.resolve(t, V, np.ones((4, 2)), np.zeros(4), selection="any"),
             "selection: expected one of all, lemke, got 'any'",
         ),
-        (lambda t: impact.routh_path(t, V, np.ones(3)), r"rates: expected shape \(2,\), got \(3,\)"),
+        (
+            lambda t: impact.routh_path(t, V, np.ones(3)),
+            r"rates: expected shape \(2,\) or \(k, 2\), got \(3,\)",
+        ),
         (lambda t: impact.routh_path(t, V, -CAP), "rates: expected finite numbers >= 0"),
         (lambda t: impact.routh_path(t, V, CAP * np.nan), "rates: expected finite numbers >= 0"),
     ],
