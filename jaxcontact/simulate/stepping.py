@@ -196,7 +196,7 @@ def _checkpointed_scan(
     if every is None:
         return lax.scan(one, carry, rows)
     whole = length - length % every
-    blocks = jax.tree.map(lambda x: x[:whole].reshape(-1, every, *x.shape[1:]), rows)
+    blocks = jax.tree.map(lambda x: x[:whole].reshape(length // every, every, *x.shape[1:]), rows)
     rest = jax.tree.map(lambda x: x[whole:], rows)
 
     @jax.checkpoint
@@ -205,7 +205,7 @@ def _checkpointed_scan(
 
     carry, first = lax.scan(block, carry, blocks)
     carry, last = block(carry, rest)
-    return carry, jax.tree.map(lambda a, b: jnp.concatenate([a.reshape(-1, *b.shape[1:]), b]), first, last)
+    return carry, jax.tree.map(lambda a, b: jnp.concatenate([a.reshape(whole, *b.shape[1:]), b]), first, last)
 
 
 def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
