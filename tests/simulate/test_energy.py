@@ -21,7 +21,8 @@ NUM_STEPS = 240  # of every motion here: one program
 
 @functools.cache
 def block():
-    return jc.models.rocking_block()
+    with jax.ensure_compile_time_eval():  # a jitted function may be the first to ask
+        return jc.models.rocking_block()
 
 
 def rotated(angle, point):
