@@ -21,12 +21,13 @@ def main() -> int:
 
     jax.config.update("jax_enable_x64", True)
     options.out.mkdir(parents=True, exist_ok=True)
-    failed = 0
+    failed = drawn = 0
     for name in MODULES:
         for file, draw in importlib.import_module(f"papers.{name}").FIGURES.items():
             file = f"{name}_{file}"
             if options.k not in file:
                 continue
+            drawn += 1
             begin = time.perf_counter()
             try:
                 draw(options.out / file)
@@ -36,6 +37,8 @@ def main() -> int:
             except Exception:
                 failed += 1
                 traceback.print_exc()
+    if not drawn:
+        parser.error(f"-k: no file has {options.k!r} in its name")
     return int(failed > 0)
 
 

@@ -173,7 +173,7 @@ def ball(path: Path) -> None:
     for height, speed in ((0.4, 0.0), (0.2, 1.5), (0.8, -1.0)):
         state = model.state.replace(q=jnp.array([0.0, height]), v=jnp.array([0.0, speed]))
         paths[f"{height} m, {speed} m/s"], info = jc.simulate.time_augmented(
-            model.system, model.params, state, length=8.0, max_pieces=16
+            model.system, model.params, state, length=8.0, longest=0.05, max_pieces=400
         )
         jc.raise_if_failed(info)
     jc.viz.plot_phase(paths, lambda q, v: (q[:, 1], v[:, 1])).savefig(path, dpi=110)

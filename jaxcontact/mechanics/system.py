@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import rotations
@@ -290,6 +291,14 @@ def _index_of(kind: str, name: str, names: tuple[str, ...]) -> int:
     if name not in names:
         raise ValueError(f"{kind}: expected one of {', '.join(names) or 'none'}, got {name!r}")
     return names.index(name)
+
+
+def usable_numbers(params: Params, state: State) -> jax.Array:
+    """Whether no number of a mechanism is NaN, and none is infinite but in a tree, as a force range."""
+    plain = jax.tree.leaves((params.replace(tree=None), state))
+    finite = [jnp.all(jnp.isfinite(x)) for x in plain if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    of_tree = [x for x in jax.tree.leaves(params.tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
+    return jnp.stack([*finite, *(~jnp.any(jnp.isnan(x)) for x in of_tree)]).all()
 
 
 def check_mechanism(system: System, params: Params, state: State) -> None:

@@ -17,7 +17,7 @@ from jaxcontact.arguments import check_array, check_count, check_number, check_p
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import near_zero
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism, usable_numbers
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
 from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
@@ -195,9 +195,9 @@ def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedP
 def _bad_numbers(system: System, numbers: _Numbers, state: State) -> jax.Array:
     terms = contact_terms(system, numbers.params, state)
     _, _, status = inputs.prepare(terms, state.v)
-    given = (numbers.params, state, numbers.length, numbers.rates, numbers.rtol)
-    leaves = [x for x in jax.tree.leaves(given) if jnp.size(x)]
-    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in leaves]).all()
+    settings = jax.tree.leaves((numbers.length, numbers.rates, numbers.rtol))
+    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in settings]).all()
+    finite &= usable_numbers(numbers.params, state)
     positive = (numbers.length > 0) & (numbers.longest > 0) & (numbers.rtol > 0)
     if numbers.rates is not None:
         positive &= jnp.all(numbers.rates > 0)

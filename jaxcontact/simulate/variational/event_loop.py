@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Params, State, System, usable_numbers
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
 from jaxcontact.simulate.variational.contact_state import (
@@ -209,9 +209,7 @@ def run(
 def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     """Bits of numbers that no motion has."""
     params, restitution, zeno = numbers.params, numbers.restitution, numbers.zeno
-    leaves = jax.tree.leaves((params, numbers.state))
-    floats = [x for x in leaves if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in floats]).all()
+    finite = usable_numbers(params, numbers.state)
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
     share = (restitution >= 0) & (restitution <= 1)
     good = mass & jnp.all(params.inertia >= 0) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
