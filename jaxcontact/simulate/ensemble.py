@@ -27,6 +27,7 @@ from jaxcontact.arguments import check_count, check_integer, check_positive
 from jaxcontact.batching.all_cores import workers
 from jaxcontact.io import fingerprint
 from jaxcontact.io.atomic_files import replace_file, temporary_of
+from jaxcontact.io.manifest import MANIFEST, check_manifest, damage
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.simulate.stepper import Policy, Stepper
@@ -34,7 +35,6 @@ from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
 
 FORMAT = "jaxcontact ensemble, 1"  # a new number where the same seed ends in other bits
-MANIFEST = "manifest.json"
 WIDTH = 128  # worlds of a block at most; XLA vectorises over them
 FIRST = 5  # failed worlds that the summary names one by one
 
@@ -287,16 +287,7 @@ def _stored(folder: Path, described: Mapping[str, Any], blocks: _Blocks) -> Iter
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / MANIFEST
     if path.exists():
-        try:
-            there = dict(json.loads(path.read_bytes()))
-        except (ValueError, TypeError):
-            raise ValueError(f"checkpoint: {folder} is damaged: {MANIFEST} is not JSON") from None
-        differences = fingerprint.differences(there, described)
-        if differences:
-            raise ValueError(
-                f"checkpoint: {folder} is of another run and was left as it is; these differ: "
-                + ", ".join(differences)
-            )
+        check_manifest(folder, described)
     elif {each.name for each in folder.iterdir()} - {temporary_of(path).name}:
         raise ValueError(f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder")
     else:
@@ -324,8 +315,8 @@ def _loaded(file: Path, count: int) -> Ensemble:
     try:
         part = Ensemble.load(file)
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint: {file} is damaged and was left as it is: {error}") from None
+        raise damage(file, str(error)) from None
     if len(part.status) != count:
-        raise ValueError(f"checkpoint: {file} is damaged: expected {count} worlds, got {len(part.status)}")
+        raise damage(file, f"expected {count} worlds, got {len(part.status)}")
     rows: Ensemble = jax.tree.map(np.asarray, part)
     return rows

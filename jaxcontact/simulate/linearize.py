@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_array, check_number
@@ -68,18 +69,31 @@ def linearize(
         raise ValueError(f"order: expected 1 or 2, got {order!r}")
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
+    return _linearize(system, order, stepper, params, state, u, dt)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _linearize(
+    system: System, order: int, stepper: Any, params: Params, state: State, u: jax.Array, dt: Any
+) -> tuple[Linearization, StepperInfo]:
     dt = jnp.asarray(dt, state.q.dtype)
     memory = stepper.init(system, params, state, None)
-    then, _, info = stepper.step(system, params, state, u, memory, dt=dt)
     nv = system.structure.num_velocities
 
-    def change(x: jax.Array) -> jax.Array:
+    def change(x: jax.Array) -> tuple[jax.Array, Any]:
+        """The change of the state after the step, from where it is, and that state and the info."""
         moved = state.replace(q=retract(system, state.q, x[:nv]), v=state.v + x[nv : 2 * nv])
-        after, _, _ = stepper.step(system, params, moved, u + x[2 * nv :], memory, dt=dt)
-        return jnp.concatenate([difference(system, then.q, after.q), after.v - then.v])
+        after, _, info = stepper.step(system, params, moved, u + x[2 * nv :], memory, dt=dt)
+        fixed = lax.stop_gradient(after)
+        return jnp.concatenate([difference(system, fixed.q, after.q), after.v - fixed.v]), (after, info)
+
+    def first(x: jax.Array) -> tuple[jax.Array, Any]:
+        rates, step = jax.jacfwd(change, has_aux=True)(x)
+        return rates, (rates, step)
 
     still = jnp.zeros(2 * nv + u.shape[0], state.q.dtype)
-    first: Callable[[jax.Array], jax.Array] = jax.jacfwd(change)
-    both = first(still)
-    second = jax.jacfwd(first)(still) if order == 2 else None
-    return Linearization(A=both[:, : 2 * nv], B=both[:, 2 * nv :], second=second, state=then), info
+    if order == 2:
+        second, (both, (after, info)) = jax.jacfwd(first, has_aux=True)(still)
+    else:
+        second, (both, (after, info)) = None, first(still)[1]
+    return Linearization(A=both[:, : 2 * nv], B=both[:, 2 * nv :], second=second, state=after), info

@@ -22,7 +22,7 @@ from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
 from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
 from jaxcontact.simulate.augmented.path import AugmentedInfo, AugmentedPath, PieceKind
-from jaxcontact.simulate.augmented.smooth_piece import Smooth, smooth_piece
+from jaxcontact.simulate.augmented.smooth_piece import SmoothMotion, smooth_piece
 from jaxcontact.simulate.variational.contact_state import touching_gap
 from jaxcontact.solvers import contact_modes, ode
 from jaxcontact.status import Status, flag
@@ -327,7 +327,7 @@ def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tu
     state, codes = carry.state, carry.codes
     u_n = here.u[0::2]
     leaves = here.touches & (u_n > here.near[0::2])
-    smooth = Smooth(
+    smooth = SmoothMotion(
         codes=codes,
         state=state,
         s=carry.s,

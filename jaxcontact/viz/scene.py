@@ -33,7 +33,7 @@ class Part(NamedTuple):
     is_link: bool = False
 
 
-class Joint(NamedTuple):
+class JointMark(NamedTuple):
     """A hinge or ball at a place (dim,) in the axes of its body."""
 
     body: int
@@ -48,7 +48,7 @@ class Scene(NamedTuple):
     bodies: tuple[str, ...]
     parts: tuple[Part, ...]
     planes: tuple[Plane, ...]
-    joints: tuple[Joint, ...]
+    joints: tuple[JointMark, ...]
     num_contacts: int
 
 
@@ -126,11 +126,11 @@ def _flat(structure: Structure, points: Any) -> Any:
     return points[..., ::2] if structure.dim == 2 else points
 
 
-def _joints(structure: Structure, params: Params) -> tuple[Joint, ...]:
+def _joints(structure: Structure, params: Params) -> tuple[JointMark, ...]:
     tree, anchors = structure.tree, _flat(structure, np.asarray(params.tree.anchor))
     kinds = _kinds_by_body(tree)
     return tuple(
-        Joint(joint.body, anchors[j], tree.parents[joint.body] == WORLD)
+        JointMark(joint.body, anchors[j], tree.parents[joint.body] == WORLD)
         for j, joint in enumerate(tree.joints)
         if joint.kind in ("hinge", "ball") and _hangs(tree, kinds, joint.body)
     )

@@ -31,9 +31,10 @@ import numpy as np
 from jaxcontact.impact.sampling.stream import Chunk, ImpactSamples, Stream
 from jaxcontact.io import fingerprint
 from jaxcontact.io.atomic_files import replace_file, temporary_of
+from jaxcontact.io.manifest import MANIFEST, check_manifest, damage
 
 FORMAT = "jaxcontact impact samples, 2"  # a new number where the same draws end in other bits
-MANIFEST, JOURNAL = "manifest.json", "finished.jsonl"
+JOURNAL = "finished.jsonl"
 FIELDS = ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual", "path")
 
 
@@ -66,7 +67,7 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
     except FileNotFoundError as error:
         raise ValueError(f"{folder}: not a checkpoint, it has no {Path(error.filename).name}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise _damage(folder, f"{MANIFEST} cannot be read ({error})") from None
+        raise damage(folder, f"{MANIFEST} cannot be read ({error})") from None
     if not entries:
         raise ValueError(f"{folder}: no chunk is finished yet")
     arrays = {name: _mapped(folder, name, total) for name in FIELDS if with_path or name != "path"}
@@ -162,13 +163,13 @@ def _opened(folder: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
         folder.mkdir(parents=True, exist_ok=True)
         present = {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
         if MANIFEST in present and JOURNAL not in present:
-            raise _damage(folder, f"{JOURNAL} is missing")
+            raise damage(folder, f"{JOURNAL} is missing")
         if MANIFEST not in present and (set(present) - {JOURNAL, temporary_of(path).name}):
             raise ValueError(
                 f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder"
             )
         if MANIFEST not in present and present.get(JOURNAL):
-            raise _damage(folder, f"{MANIFEST} is missing")
+            raise damage(folder, f"{MANIFEST} is missing")
         journal = open(folder / JOURNAL, "a+b", buffering=0)  # noqa: SIM115
     with journal:
         try:
@@ -176,26 +177,12 @@ def _opened(folder: Path, manifest: Mapping[str, Any]) -> Iterator[BinaryIO]:
         except BlockingIOError:
             raise ValueError(f"checkpoint: another process is writing to {folder}") from None
         if path.exists():
-            _compare(folder, path.read_bytes(), manifest)
+            check_manifest(folder, manifest)
         else:
             with _told(folder, 0, int(manifest["num_samples"])):
                 _write_whole(path, json.dumps(manifest, indent=1).encode())
         journal.seek(0)
         yield journal
-
-
-def _compare(folder: Path, text: bytes, manifest: Mapping[str, Any]) -> None:
-    """Raise ValueError, naming what differs, unless the checkpoint is of this run."""
-    try:
-        stored = dict(json.loads(text))
-    except (ValueError, TypeError):
-        raise _damage(folder, f"{MANIFEST} is not JSON") from None
-    differences = fingerprint.differences(stored, manifest)
-    if differences:
-        raise ValueError(
-            f"checkpoint: {folder} is of another run and was left as it is; these differ: "
-            + ", ".join(differences)
-        )
 
 
 def _entries(folder: Path, text: bytes) -> tuple[list[dict[str, Any]], int]:
@@ -210,7 +197,7 @@ def _entries(folder: Path, text: bytes) -> tuple[list[dict[str, Any]], int]:
         except (ValueError, TypeError, KeyError, AttributeError):
             good = follows = False
         if not (good and follows):
-            raise _damage(folder, f"line {number} of {JOURNAL} is not as it was written")
+            raise damage(folder, f"line {number} of {JOURNAL} is not as it was written")
         entries.append(entry)
     return entries, length
 
@@ -225,7 +212,7 @@ def _read(folder: Path, entry: Mapping[str, Any], arrays: Mapping[str, np.memmap
         count = (end - begin) * width
         flat = np.fromfile(folder / f"{name}.npy", array.dtype, count, offset=offset)
         if _digest(flat) != entry["sha256"].get(name):
-            raise _damage(folder, f"{name}.npy is not as it was written in samples {begin} to {end - 1}")
+            raise damage(folder, f"{name}.npy is not as it was written in samples {begin} to {end - 1}")
         rows[name] = flat.reshape(-1, *array.shape[1:])
     return rows
 
@@ -234,12 +221,12 @@ def _mapped(folder: Path, name: str, total: int, like: np.ndarray | None = None)
     try:
         array = np.load(folder / f"{name}.npy", mmap_mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise _damage(folder, f"{name}.npy cannot be read ({error})") from None
+        raise damage(folder, f"{name}.npy cannot be read ({error})") from None
     wrong = array.shape[:1] != (total,)
     if like is not None:
         wrong |= array.dtype != like.dtype or array.shape[1:] != like.shape[1:]
     if wrong:
-        raise _damage(folder, f"{name}.npy is not of the size it was made")
+        raise damage(folder, f"{name}.npy is not of the size it was made")
     return array
 
 
@@ -312,10 +299,6 @@ def _told(folder: Path, done: int, total: int) -> Iterator[None]:
             f"checkpoint: cannot write to {folder}: {error.strerror}. {done} of {total} samples are stored; "
             "the same call goes on behind them",
         ) from error
-
-
-def _damage(folder: Path, what: str) -> ValueError:
-    return ValueError(f"checkpoint: {folder} is damaged and was left as it is: {what}")
 
 
 def _fields(samples: ImpactSamples) -> dict[str, np.ndarray]:

@@ -30,7 +30,7 @@ MAX_TRIALS = 80  # steps tried for one piece
 SAMPLES = 4  # points of a step at which events are looked for
 
 
-class Smooth(NamedTuple):
+class SmoothMotion(NamedTuple):
     """What stays as it is during a piece.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Trial(NamedTuple):
 
 
 def smooth_piece(
-    system: System, params: Params, smooth: Smooth, step: jax.Array, solver: ode.DormandPrince
+    system: System, params: Params, smooth: SmoothMotion, step: jax.Array, solver: ode.DormandPrince
 ) -> Piece:
     """One step of Dormand & Prince with the modes as they are, or its part before the first event."""
     start = smooth.state
@@ -172,7 +172,7 @@ def _forces(
 
 
 def _events(
-    system: System, params: Params, smooth: Smooth, state: State, s: jax.Array
+    system: System, params: Params, smooth: SmoothMotion, state: State, s: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """What ends a piece where it falls below zero (3 nc + 1,): three of each contact, then s; forces (r,).
 
@@ -190,7 +190,7 @@ def _events(
     return jnp.concatenate([values, (smooth.length - s)[None]]), here.space.scale * force
 
 
-def _least(smooth: Smooth, eps: float) -> jax.Array:
+def _least(smooth: SmoothMotion, eps: float) -> jax.Array:
     """How far below zero (3 nc + 1,) an event has happened."""
     force = jnp.full_like(smooth.base, eps**FORCE_TOLERANCE)
     one = jnp.ones_like(force)
