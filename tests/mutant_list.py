@@ -298,7 +298,7 @@ MUTANTS = [
     ),
     Mutant(
         "checkpoint: another run is taken for its own",
-        "impact/sampling/checkpoint.py",
+        "io/manifest.py",
         "    if differences:\n",
         "    if False:\n",
         "tests/impact/sampling/test_checkpoint.py::test_another_run_is_refused",

@@ -20,22 +20,27 @@ SMALL = {  # tiles of a CPU so small that a few worlds fill several
     (cone_newton, "LARGEST_TILE"): 3,
     (sample_in_jit, "tile_size"): lambda modes, platform: 8 if platforms.is_cpu(platform) else 64,
 }
-# What has loops of a length that depends on the data, and no early_exit=False: these have two branches.
+# Cases whose program has a branch by platform of this package; JAX has some of its own.
 BRANCHED = {
     "anitescu_potra",
     "anitescu_potra in space",
     "compliant.rollout",
     "compliant.rollout of a robot",
     "compliant.step",
+    "compliant.step of the nearest contacts",
+    "linearize",
     "plastic",
     "resolve in space",
+    "resolve in space of static length",
     "sample_in_jit",
     "sample_in_jit in space",
     "sample_in_jit with restitution",
     "sample_in_jit, its derivative",
     "sequential",
     "simulate.rollout",
+    "simulate.rollout of time steps",
     "solve_lcp",
+    "solve_lcp of static length",
 }
 QUICK = ("compliant.step", "sample_in_jit", "solve_lcp")
 
