@@ -11,24 +11,27 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
 
 def on_first_use(
-    package: str, homes: Mapping[str, tuple[str, ...]]
+    package: str, init_file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], tuple[str, ...]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose names load when they are first asked for.
 
     Args:
         package: its dotted name.
-        homes: the names, by the module of the package that defines them; "" has the modules themselves.
+        init_file: its `__init__.py`; the stub beside it, `__init__.pyi`, has the names, each in a line
+            `from module import name as name`.
     """
-    home = {name: module for module, names in homes.items() for name in names}
+    with open(init_file + "i", encoding="utf-8") as stub:
+        lines = [line.split() for line in stub if line.startswith("from ")]
+    home = {words[3]: words[1] for words in lines}
 
     def get(name: str) -> Any:
-        if home.get(name):
-            value = getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+        if home.get(name, package) != package:
+            value = getattr(importlib.import_module(home[name]), name)
             setattr(sys.modules[package], name, value)
             return value
         from importlib.util import find_spec

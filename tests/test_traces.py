@@ -209,7 +209,8 @@ HOST = {
     impact.kelvin_voigt, impact.load_samples, impact.mirrored, impact.net_bound, impact.pointed_cone,
     impact.sample, impact.step_bound, impact.unique_order, impact.unique_steps,
     optimize.gait, optimize.identify, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
-    jc.simulate.ensemble, jc.simulate.run, stability.certified_end, stability.certify, stability.chart, stability.check,
+    jc.simulate.ensemble, jc.simulate.run, stability.certified_end, stability.certify, stability.chart,
+    stability.chatter_rate, stability.check,
     stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient,
     stability.motion_path, terms.kept_by_body,
 }  # fmt: skip

@@ -20,7 +20,6 @@ from jaxcontact.arguments import check_count, check_number, check_positive
 from jaxcontact.status import Status
 
 NORMAL_95 = 1.959964  # standard deviations on either side that hold 95 %
-STEP = 1e-4  # of the central differences of gradients, in sizes of the parameters
 
 
 class IdentifyInfo(Record):
@@ -60,6 +59,7 @@ def identify(
     weights: np.ndarray | None = None,
     max_steps: int = 100,
     tol: float = 1e-6,
+    curvature_step: float = 1e-4,
 ) -> tuple[Any, IdentifyInfo]:
     """Parameters of least mean score, sum_i w_i score(params, data)_i / sum_i w_i, and their covariance.
 
@@ -78,6 +78,8 @@ def identify(
         weights: (m,) >= 0, of the scores; 0 leaves one out without compiling again. None: ones.
         max_steps: of the search (L-BFGS-B).
         tol: largest slope of the mean score, as a share of it per size of a parameter, at a minimum.
+        curvature_step: of the central differences of gradients that give H, in sizes of the parameters. Where
+            contacts change, a score has kinks, whose share of H is seen only across many of them: 1e-2.
 
     Returns:
         Parameters and `IdentifyInfo`.
@@ -96,6 +98,7 @@ def identify(
         raise TypeError(f"score: expected a function (params, data) -> (m,), got {type(score).__name__}")
     check_count("max_steps", max_steps)
     check_positive("tol", tol)
+    check_positive("curvature_step", curvature_step)
     check_number("params0", ravel_pytree(params0)[0])
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), params0))
     start = np.asarray(flat, float)
@@ -113,7 +116,7 @@ def identify(
     at_bound = (result.x <= least) | (result.x >= most)
     mean, gradient, rates = run.evaluate(result.x)
     slope = float(np.max(np.abs(np.where(at_bound, 0.0, gradient * size)), initial=0.0))
-    covariance = run.covariance(result.x, rates, members, ~at_bound, least, most)
+    covariance = run.covariance(result.x, rates, members, ~at_bound, least, most, curvature_step)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
     done = slope <= tol * max(abs(mean), np.finfo(float).tiny) or bool(result.success)
     status = 0 if done else int(Status.MAX_ITERS if result.status == 1 else Status.STALLED)
@@ -189,7 +192,7 @@ class _Run:
 
     def covariance(
         self, x: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray,
-        least: np.ndarray, most: np.ndarray,
+        least: np.ndarray, most: np.ndarray, step: float,
     ) -> np.ndarray:  # fmt: skip
         """Huber's covariance (p, p) of the free parameters, 0 for the others, NaN where H is singular."""
         total = np.zeros((x.size, x.size))
@@ -198,7 +201,7 @@ class _Run:
         hessian = np.zeros((x.size, x.size))
         for i in np.flatnonzero(free):
             ends = np.tile(x, (2, 1))
-            ends[:, i] = np.clip(x[i] + np.array([-STEP, STEP]) * self._size[i], least[i], most[i])
+            ends[:, i] = np.clip(x[i] + np.array([-step, step]) * self._size[i], least[i], most[i])
             low, high = (self.evaluate(end)[1] for end in ends)
             hessian[i] = (high - low) / (ends[1, i] - ends[0, i])
         hessian = 0.5 * (hessian + hessian.T)[np.ix_(free, free)]

@@ -24,3 +24,4 @@ from jaxcontact.stability.modes import is_ambiguous as is_ambiguous
 from jaxcontact.stability.modes import is_equilibrium as is_equilibrium
 from jaxcontact.stability.motion import Motion as Motion
 from jaxcontact.stability.motion import motion_path as motion_path
+from jaxcontact.stability.return_map import chatter_rate as chatter_rate

@@ -83,11 +83,11 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
     return summarise(*(jax.tree.map(lambda x: np.asarray(x[0]), each) for each in (start, end)))
 
 
-def check_starts(num_samples: Any, seed: Any, max_events: Any) -> None:
+def check_starts(num_samples: Any, seed: Any, events: Any, name: str = "max_events") -> None:
     """Raise ValueError for settings of the falsifier that are no integers, or too small or large ones."""
     check_count("num_samples", num_samples)
     check_integer("seed", seed)
-    check_integer("max_events", max_events, 1, MAX_EVENTS)
+    check_integer(name, events, 1, MAX_EVENTS)
 
 
 def summarise(start: Motion, end: Motion) -> Falsification:
@@ -121,7 +121,7 @@ def _run(
     terms: LocalTerms, key: jax.Array, preference: jax.Array, max_events: jax.Array, num_samples: int
 ) -> tuple[Motion, Motion]:
     dynamics = zero_order_dynamics(terms)
-    start = _starts(dynamics, num_samples, key)
+    start = starts(dynamics, num_samples, key)
     priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)
     lanes = jax.vmap(lambda m, p: step(dynamics, m, p)[0])
 
@@ -148,7 +148,7 @@ def _returned(motion: Motion, seen: Motion) -> Motion:
     return motion.replace(outcome=jnp.where(back, decided, motion.outcome).astype(jnp.int32))
 
 
-def _starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
+def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
     """Along each mode's acceleration, then random; brought to size one by the first step."""
     terms = dynamics.terms
     nc, nv = terms.J_n.shape

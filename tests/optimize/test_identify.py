@@ -113,3 +113,16 @@ def test_bad_input_is_named(change, words):
 def test_a_score_that_is_no_function():
     with pytest.raises(TypeError, match="score: expected a function"):
         jc.optimize.identify(3.0, {"a": 1.0}, np.ones(2))
+
+
+def distance(params, data):
+    return jnp.abs(params["centre"] - data)
+
+
+def test_a_wide_curvature_step_sees_the_kinks_of_a_score(rng):
+    """The median of n normal numbers has variance pi / (2 n); between two kinks its score has no curvature."""
+    data, start = jnp.asarray(1.0 + rng.normal(size=2000)), {"centre": 0.9}
+    narrow = jc.optimize.identify(distance, start, data, curvature_step=1e-9)[1]
+    wide = jc.optimize.identify(distance, start, data, curvature_step=0.2)[1]
+    assert np.isnan(narrow.covariance).all()
+    assert wide.covariance[0, 0] == pytest.approx(np.pi / 2 / 2000, rel=0.1)
