@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from papers import anderson_revzen
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for path in (ROOT / "docs" / "papers").glob("*.md") if path.name != "README.md")
 STATES = ("reproduced", "bettered", "corrected", "refuted", "missing", "observed")
@@ -79,3 +81,10 @@ def test_the_check_finds_what_is_wrong():
         ("refuted", "by reading"),
     ):  # fmt: skip
         assert complaint(state, shown)
+
+
+def test_the_error_of_a_projection_is_within_section_6s_bound():
+    """Anderson & Revzen: an error of second order below a bound of first order."""
+    (coarse, limit), (fine, lower) = (anderson_revzen.projection_error(eps) for eps in (3e-3, 1e-3))
+    assert fine < 0.05 * lower and coarse < 0.05 * limit
+    assert 8.0 < coarse / fine < 11.0 and 2.9 < limit / lower < 3.2
