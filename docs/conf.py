@@ -22,7 +22,6 @@ html_title = "jaxcontact"
 html_static_path = ["_static"]
 html_show_sourcelink = False
 myst_heading_anchors = 3
-myst_enable_extensions = ["dollarmath"]
 nb_execution_mode = "off"  # `python -m tests.run_notebooks` executes them
 default_role = "code"
 autodoc_member_order = "bysource"
