@@ -62,6 +62,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", help="of notebooks; all without one")
     parser.add_argument("--store", action="store_true", help="write the outputs into the files")
     options = parser.parse_args(arguments)
+    if unknown := set(options.names) - {path.stem for path in FOLDER.glob("*.ipynb")}:
+        parser.error(f"no notebook named {', '.join(sorted(unknown))}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA's remark on a slow compile is no output
     stale = []
     for path in sorted(FOLDER.glob("*.ipynb")):
