@@ -18,9 +18,7 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent.parent / "docs" / "notebooks"
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
-ROUND_OFF = (
-    1e-5  # of printed numbers that differ by less nothing is said: residuals, and what they make of a zero
-)
+ROUND_OFF = 1e-5  # printed numbers may differ by that much: residuals are made of it
 RTOL = 2e-2  # of the others; the cells assert what matters
 
 
