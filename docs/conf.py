@@ -1,4 +1,6 @@
-"""The site: pages in Markdown, API pages from the docstrings. Needs no network; `make docs` builds it.
+"""The site: pages in Markdown, notebooks with their outputs, API pages from the docstrings.
+
+Needs no network and executes no notebook; `make docs` builds it.
 
 API pages are written for every public name of every room when a build begins, so none can be forgotten.
 """
@@ -13,13 +15,14 @@ import jaxcontact
 project, author = "jaxcontact", "The jaxcontact developers"
 copyright = author
 version = release = jaxcontact.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "jaxcontact"
 html_static_path = ["_static"]
 html_show_sourcelink = False
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # `python -m tests.run_notebooks` executes them
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -42,34 +45,51 @@ ROOMS = {
     "jaxcontact.mechanics": "Mechanics",
     "jaxcontact.terms": "Terms: a mechanism at one state as matrices",
     "jaxcontact.geometry": "Contact geometry",
+    "jaxcontact.mechanics.joints": "`jc.joints`: joints as constraints between bodies",
+    "jaxcontact.algebra.rotations": "`jc.rotations`: quaternions and rotations",
+    "jaxcontact.optimize.gaits": "`jc.gaits`: mechanisms with their gait problems",
+    "jaxcontact.peers": "Other simulators, for comparison",
 }
 
 
 def public_names(room):
-    """Functions, classes and values of a room by name, without modules."""
+    """Functions, classes and values of a room by name, without modules; of a file, its own."""
     module = importlib.import_module(room)
     names = getattr(module, "__all__", None) or [name for name in vars(module) if not name.startswith("_")]
     found = {name: getattr(module, name) for name in sorted(names)}
-    return {name: value for name, value in found.items() if not inspect.ismodule(value)}
+    home = "jaxcontact" if hasattr(module, "__path__") else room
+    return {
+        name: value
+        for name, value in found.items()
+        if not inspect.ismodule(value) and (getattr(value, "__module__", "") or "").startswith(home)
+    }
 
 
-def write_api(_app=None):
-    """A page per room; what the front door has is only there."""
-    folder = Path(__file__).parent / "_api"
-    folder.mkdir(exist_ok=True)
-    seen = set()
+def api_pages():
+    """The text of the page of each room; what the front door has is only there."""
+    pages, seen = {}, set()
     for room, title in ROOMS.items():
         lines = [room, "=" * len(room), "", title + ".", ""]
         for name, value in public_names(room).items():
-            home = getattr(value, "__module__", "") or ""
-            if not home.startswith("jaxcontact") or id(value) in seen:
+            if id(value) in seen:
                 continue
             seen.add(id(value))
             if inspect.isclass(value):
                 lines += [f".. autoclass:: {room}.{name}", "   :members:", ""]
             elif callable(value) and getattr(value, "__doc__", None) and hasattr(value, "__name__"):
                 lines += [f".. autofunction:: {room}.{name}", ""]
-        (folder / f"{room}.rst").write_text("\n".join(lines))
+        pages[room] = "\n".join(lines)
+    return pages
+
+
+def write_api(_app=None):
+    """Write the pages into the folder that `index.md` lists; pages of earlier builds go."""
+    folder = Path(__file__).parent / "_api"
+    folder.mkdir(exist_ok=True)
+    for page in folder.glob("*.rst"):
+        page.unlink()
+    for room, text in api_pages().items():
+        (folder / f"{room}.rst").write_text(text)
 
 
 def plain(_app, what, _name, _object, _options, lines):

@@ -1,22 +1,27 @@
 """The site builds without warnings and without a network, and its API pages have every public function."""
 
+import importlib
 import inspect
+import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from helpers.signatures import public_names
+from helpers.signatures import public_names, rooms
 
 import jaxcontact as jc
 
 ROOT = Path(__file__).parent.parent
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+LARGEST = 400_000  # bytes of a notebook
 
 
 @pytest.mark.slow
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
-    for package in ("sphinx", "myst_parser", "furo"):
+    for package in ("sphinx", "myst_nb", "furo"):
         pytest.importorskip(package)
     command = [
         sys.executable,
@@ -44,6 +49,57 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
     law = pages["_api/jaxcontact.impact.html"].partition('id="jaxcontact.impact.anitescu_potra"')[2]
     for section in ("Status", "Derivative"):
         assert re.search(rf'class="rubric"[^>]*>{section}', law[:20_000])
+
+
+def test_every_public_call_is_on_one_api_page():
+    conf = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    listed = []
+    for room, text in conf["api_pages"]().items():
+        module = importlib.import_module(room)
+        names = re.findall(r"\.\. auto(?:class|function):: (\S+)", text)
+        listed += [id(getattr(module, name.rpartition(".")[2])) for name in names]
+    assert len(set(listed)) == len(listed)
+    for room, module in rooms().items():
+        for name, value in public_names(module).items():
+            if callable(value) and getattr(value, "__module__", "").startswith("jaxcontact"):
+                assert id(value) in listed, f"{room}.{name}"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_a_page_with_the_outputs_of_one_run(path):
+    text = path.read_text()
+    assert len(text) < LARGEST
+    cells = json.loads(text)["cells"]
+    prose = "".join(line for cell in cells if cell["cell_type"] == "markdown" for line in cell["source"])
+    assert "$" not in prose  # mathematics that a script from elsewhere would set
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == [1 + k for k in range(len(code))]
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert any(output.get("name") == "stdout" for output in outputs)
+    assert not [
+        output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"
+    ]
+    assert not re.search(r"/(?:home|root|tmp|work|usr|Users)/|Warning:|0x[0-9a-f]{6}", text)
+    assert f"notebooks/{path.stem}\n" in (ROOT / "docs" / "index.md").read_text()
+
+
+def test_outputs_are_compared_but_for_round_off():
+    pytest.importorskip("nbclient", reason="the extra `notebooks` runs them")
+    from run_notebooks import same
+
+    assert same("x = 1.2345, off by 3e-12", "x = 1.2346, off by 5.1e-13")
+    assert not same("x = 1.23", "x = 1.33")
+    assert not same("inside", "outside")
+    assert not same("1 2", "1 2 3")
+
+
+def test_the_page_on_the_front_is_what_the_template_of_today_makes():
+    """It is stale otherwise: `python docs/pictures.py` makes it anew."""
+    page = (ROOT / "docs" / "_static" / "landing.html").read_text()
+    template = (ROOT / "jaxcontact" / "viz" / "templates" / "viewer.html").read_text()
+    data = re.search(r"const data = (\{.*\});", page)[1]
+    assert page == template.replace("$TITLE", "A dog lands").replace('"$DATA"', data)
 
 
 @pytest.mark.parametrize("kind", ["law", "shape", "stepper"])

@@ -333,10 +333,12 @@ def _double(leaf: Any) -> jax.Array:
 
 
 def _check_state(params: Params, state: State) -> None:
-    for name, tree in (("params", params), ("state.q", state.q), ("state.v", state.v)):
-        for leaf in jax.tree.leaves(tree):
-            if not np.all(np.isfinite(np.asarray(leaf))):
-                raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
+    plain = (("params", params.replace(tree=None)), ("state.q", state.q), ("state.v", state.v))
+    for name, numbers in plain:
+        if not all(np.all(np.isfinite(np.asarray(leaf))) for leaf in jax.tree.leaves(numbers)):
+            raise ValueError(f"{name}: expected finite numbers, got NaN or inf")
+    if any(np.any(np.isnan(np.asarray(leaf))) for leaf in jax.tree.leaves(params.tree)):
+        raise ValueError("params: expected numbers, got NaN")  # a force range of a robot may be infinite
 
 
 def _positive(name: str, value: Any, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:

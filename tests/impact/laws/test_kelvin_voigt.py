@@ -408,3 +408,22 @@ def test_traced_arguments_are_refused():
         jax.jit(
             lambda v: kelvin_voigt(bouncer(), make_params(2), dataclasses.replace(state, v=v), 1e6, 5.0)[0]
         )(state.v)
+
+
+@pytest.mark.slow
+def test_a_robot_from_a_file_lands_as_the_same_mass_on_a_spring():
+    """Its force ranges are infinite, which is no bad number; m = 2 kg falls on k = 1e4 N/m, overdamped."""
+    pytest.importorskip("mujoco")
+    model = jc.load_mjcf(
+        """<mujoco><option gravity="0 0 0"/><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 0.1">
+        <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><geom type="sphere" size="0.1" mass="2"/>
+        </body></worldbody></mujoco>""",
+        planar=True,
+    )
+    assert np.isinf(np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(model.params.tree)])).any()
+    state = model.state.replace(v=jnp.array([0.0, -1.0]))
+    _, info = kelvin_voigt(model.system, model.params, state, 1e4, 5.0, mass=2.0, duration=1.0)
+    np.testing.assert_allclose(float(np.sum(info.impulse)), 2.0, rtol=1e-3)  # it comes to rest
+    bad = model.params.replace(tree=jax.tree.map(lambda leaf: leaf * np.nan, model.params.tree))
+    with pytest.raises(ValueError, match="params: expected numbers, got NaN"):
+        kelvin_voigt(model.system, bad, state, 1e4, 5.0)
