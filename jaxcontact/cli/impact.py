@@ -14,8 +14,10 @@ import numpy as np
 from jaxcontact import impact
 from jaxcontact.cli import progress, propagative, robot_file
 from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.command_options import is_file
 from jaxcontact.cli.impact_files import MANY_MODES, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
+from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.sampling.checkpoint import num_finished
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 from jaxcontact.mechanics.system import Model
@@ -42,6 +44,8 @@ def _propagative(options: argparse.Namespace) -> int:
 def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
     """The mechanism where it lands, with the friction of the option --mu, and its terms.
 
+    Of a file they are those of the contacts that touch, whose numbers among all are `options.drawn`.
+
     Raises:
         UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
     """
@@ -62,11 +66,17 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         terms = contact_terms(model.system, model.params, model.state)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if not np.any(np.asarray(terms.active) & (_approach(terms, model) > 0.0)):
+    touches = np.flatnonzero(terms.active)
+    if not np.any(_approach(terms, model)[touches] > 0.0):
         raise UsageError(
             f"{options.name}: no contact touches and approaches in this state; name a --keyframe in which "
             "one does, or let the robot --fall"
         )
+    options.drawn = np.arange(count)
+    if is_file(options.model):  # a robot has many more candidates than touch, and they take no part
+        options.drawn, terms = touches, of_contacts(terms, touches)
+        if options.restitution is not None and len(options.restitution) > 1:
+            options.restitution = [options.restitution[i] for i in touches]
     return model, terms
 
 

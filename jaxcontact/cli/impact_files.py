@@ -47,8 +47,9 @@ def write(
             pictures["tangential.png"] = viz.plot_spatial_impact(
                 samples, terms, mujoco=_peer(options, terms), title=_title(name)
             )
-    touches = np.asarray(terms.active)
-    names = [label if on else "" for label, on in zip(contact_names(len(touches)), touches, strict=True)]
+    names = [""] * model.system.structure.num_contacts
+    for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
+        names[place] = label
     pictures["mechanism.png"] = viz.plot_mechanism(
         model.system, model.params, model.state, v=_ends(*other_laws), names=names, title=_title(name)
     )
