@@ -9,10 +9,17 @@ QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_us
 # What took a while to compile is kept for the next run of the tests.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
-.PHONY: demo test test-all docs papers lint bench clean
+.PHONY: demo demo-block demo-robot test test-all docs papers lint bench clean
 
+# Two impacts at once, one per core: a block, and a robot of a file that lands on its foot.
 demo: $(VENV)/installed
+	@$(MAKE) --no-print-directory -j2 demo-block demo-robot
+
+demo-block:
 	$(RUN) -m jaxcontact impact rocking_block
+
+demo-robot:
+	$(RUN) -m jaxcontact impact jaxcontact/models/mjcf/hopper.xml --planar --keyframe landing --mu 0.3
 
 test: $(VENV)/installed-test
 	$(RUN) -m ruff check .

@@ -45,10 +45,20 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
         help="sample the outcomes of a simultaneous impact",
         description="Sample the outcomes of a simultaneous impact over random impulse orders, print a "
         "summary, and write a picture and an .npz file. Defaults are the settings of Halm & Posa.",
-        epilog="example: jaxcontact impact compass_gait --samples 2^18 --out results. A long run: jaxcontact "
+        epilog="example: jaxcontact impact compass_gait --samples 2^18 --out results. A robot of your "
+        "own that lands: jaxcontact impact robot.xml --keyframe home --fall 1. A long run: jaxcontact "
         "impact disk_stack --samples 2^24 --checkpoint run; interrupted, the same command goes on.",
     )
-    run.add_argument("model", metavar="MODEL", help="a mechanism; `jaxcontact models` lists them")
+    run.add_argument(
+        "model", metavar="MODEL|FILE", help="a mechanism (`jaxcontact models`), or an MJCF or URDF file"
+    )
+    _add_robot_file(run)
+    run.add_argument(
+        "--fall",
+        type=float,
+        metavar="V",
+        help="move a robot along gravity to where it first touches, all of it falling at V m/s",
+    )
     run.add_argument(
         "--law",
         choices=("set-valued", "propagative"),
@@ -60,7 +70,11 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
     run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
     run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(
-        "--step", type=float, metavar="H", help="largest normal impulse of a step, N s [the model's]"
+        "--step",
+        type=float,
+        metavar="H",
+        help="largest normal impulse of a step, N s [the model's; of a file "
+        "what would stop its fastest contact alone]",
     )
     run.add_argument("--max-steps", type=_count, metavar="N", help="largest number of steps [the model's]")
     run.add_argument(
@@ -104,26 +118,18 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_impact(options: argparse.Namespace) -> None:
-    """Raise UsageError where the options of `impact` cannot work."""
-    name, kind = options.model, find_kind(options.model)
-    if not kind.dim:
-        raise UsageError(f"{name} is not a mechanism: it has no impact; {with_impacts()}")
-    if not kind.num_contacts:
-        raise UsageError(f"{name} has no contacts, so no impact; {with_impacts()}")
+    """Raise UsageError where the options of `impact` cannot work; sets `options.name`, of its files."""
+    options.name = Path(options.model).stem
+    if is_file(options.model):
+        _check_file("MODEL", options.model)
+    else:
+        _check_ready_model(options)
+    _check_numbers("fall", [options.fall], "a speed > 0, m/s", 5e-324)
     if options.law == "propagative":
         for option in ("restitution", "mu", "checkpoint"):
             if getattr(options, option) is not None:
                 raise UsageError(f"--{option}: not with --law propagative")
         return
-    if not kind.has_impact and None in (options.step, options.max_steps):
-        raise UsageError(
-            f"{name} is an example of motion in time, not set up for an impact; give --step and "
-            f"--max-steps, or {with_impacts()}"
-        )
-    for option in ("mu", "restitution"):
-        numbers = getattr(options, option)
-        if numbers is not None and len(numbers) not in (1, kind.num_contacts):
-            raise UsageError(f"--{option}: expected 1 or {kind.num_contacts} numbers, got {len(numbers)}")
     _check_numbers("mu", options.mu, "finite friction >= 0", 0.0)
     _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
     _check_numbers("step", [options.step], "a finite number > 0", 5e-324)
@@ -135,6 +141,39 @@ def check_impact(options: argparse.Namespace) -> None:
         options.checkpoint is not None and not options.checkpoint.is_dir()
     ):  # the run checks an existing folder
         _check_folder("checkpoint", options.checkpoint)
+
+
+def _check_ready_model(options: argparse.Namespace) -> None:
+    """Raise UsageError where the model of this name has no impact with these options."""
+    name, kind = options.model, find_kind(options.model)
+    if not kind.dim:
+        raise UsageError(f"{name} is not a mechanism: it has no impact; {with_impacts()}")
+    if not kind.num_contacts:
+        raise UsageError(f"{name} has no contacts, so no impact; {with_impacts()}")
+    for option in ("keyframe", "planar"):
+        if getattr(options, option):
+            raise UsageError(f"--{option}: only with a FILE")
+    if options.law == "propagative":
+        return
+    if not kind.has_impact and None in (options.step, options.max_steps):
+        raise UsageError(
+            f"{name} is an example of motion in time, not set up for an impact; give --step and "
+            f"--max-steps, or {with_impacts()}"
+        )
+    for option in ("mu", "restitution"):
+        numbers = getattr(options, option)
+        if numbers is not None and len(numbers) not in (1, kind.num_contacts):
+            raise UsageError(f"--{option}: expected 1 or {kind.num_contacts} numbers, got {len(numbers)}")
+
+
+def is_file(model: str) -> bool:
+    """Whether a MODEL|FILE names a file."""
+    return bool(Path(model).suffix) or os.sep in model
+
+
+def _check_file(name: str, path: str) -> None:
+    if not Path(path).is_file():
+        raise UsageError(f"{name}: no file {path!r}")
 
 
 def add_simulate(commands: Any) -> argparse.ArgumentParser:
@@ -241,8 +280,7 @@ def add_view(commands: Any) -> argparse.ArgumentParser:
         "what", metavar="MODEL|FILE", help="a mechanism, an MJCF or URDF file, or .npz of a motion"
     )
     run.add_argument("--model", metavar="MODEL|FILE", help="of the motion in a .npz file")
-    run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe of a robot file")
-    run.add_argument("--planar", action="store_true", help="a robot file as a mechanism of the plane")
+    _add_robot_file(run)
     run.add_argument("--out", type=Path, metavar="PAGE", help="file to write: .html, .gif, .mp4 [NAME.html]")
     run.set_defaults(check=check_view)
     return run
@@ -305,6 +343,11 @@ def check_stability(options: argparse.Namespace) -> None:
         _check_numbers(f"e{foot}", [getattr(options, f"e{foot}")], "restitution in [0, 1)", 0.0, 1.0 - 2**-53)
     if options.d == 0.0:
         raise UsageError("--d: the feet coincide; expected two points")
+
+
+def _add_robot_file(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe of a robot file")
+    run.add_argument("--planar", action="store_true", help="a robot file as a mechanism of the plane")
 
 
 def _add_out(run: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`jaxcontact impact MODEL`: samples the outcomes of a simultaneous impact and reports statistics of them."""
+"""`jaxcontact impact MODEL|FILE`: samples the outcomes of a simultaneous impact and reports statistics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact import impact, models
-from jaxcontact.cli import progress, propagative
+from jaxcontact import impact
+from jaxcontact.cli import progress, propagative, robot_file
 from jaxcontact.cli.catalogue import UsageError
-from jaxcontact.cli.impact_files import MANY_MODES, write
+from jaxcontact.cli.command_options import is_file
+from jaxcontact.cli.impact_files import MANY_MODES, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
+from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.sampling.checkpoint import num_finished
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 from jaxcontact.mechanics.system import Model
@@ -25,40 +27,62 @@ from jaxcontact.terms import ContactTerms, contact_terms
 
 SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
 SIDES = 4  # of the friction cone of spatial contacts whose modes are enumerated
+STEPS_PER_CONTACT = 16  # of a robot file
 FEW_SAMPLES = 2**14  # runs of up to so many samples also keep the velocities through the impact
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
 
 
-def _ready(name: str) -> Model:
-    """The model of a name that is in the catalogue.
-
-    Raises:
-        UsageError: the model needs a package that is not installed.
-    """
-    try:
-        model: Model = getattr(models, name)()
-    except ImportError as error:
-        raise UsageError(str(error)) from None
-    return model
-
-
 def _propagative(options: argparse.Namespace) -> int:
     """Run the propagative law and print all outcomes; returns 1 if outcomes may be missing, else 0."""
-    model = _ready(options.model)
-    terms = contact_terms(model.system, model.params, model.state)
-    summary = propagative.summarise(options.model, terms, model.state.v)
+    model, terms = _mechanism(options)
+    summary = propagative.summarise(options.name, terms, model.state.v)
     print(json.dumps(summary, indent=2) if options.json else propagative.as_text(summary))
     return 0 if summary["status"] == "SUCCESS" else 1
 
 
-def _impact_model(options: argparse.Namespace) -> Model:
-    """The model, with the friction of the option --mu."""
-    model = _ready(options.model)
-    if options.mu is None:
-        return model
-    mu = np.broadcast_to(options.mu, (model.system.structure.num_contacts,))
-    return model.replace(params=model.params.replace(mu=jax.numpy.asarray(mu)))
+def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
+    """The mechanism where it lands, with the friction of the option --mu, and its terms.
+
+    Of a file they are those of the contacts that touch, whose numbers among all are `options.drawn`.
+
+    Raises:
+        UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
+    """
+    model = robot_file.ready(options.model, options.keyframe, options.planar)
+    count = model.system.structure.num_contacts
+    if not count:
+        raise UsageError(f"{options.name} has no contacts, so no impact")
+    for option in ("mu", "restitution"):
+        numbers = getattr(options, option)
+        if numbers is not None and len(numbers) not in (1, count):
+            raise UsageError(f"--{option}: expected 1 or {count} numbers, got {len(numbers)}")
+    try:
+        if options.fall is not None:
+            model = robot_file.fallen(model, options.fall)
+        if options.mu is not None:
+            mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
+            model = model.replace(params=model.params.replace(mu=mu))
+        terms = contact_terms(model.system, model.params, model.state)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    touches = np.flatnonzero(terms.active)
+    if not np.any(_approach(terms, model)[touches] > 0.0):
+        raise UsageError(
+            f"{options.name}: no contact touches and approaches in this state; name a --keyframe in which "
+            "one does, or let the robot --fall"
+        )
+    options.drawn = np.arange(count)
+    if is_file(options.model):  # a robot has many more candidates than touch, and they take no part
+        options.drawn, terms = touches, of_contacts(terms, touches)
+        if options.restitution is not None and len(options.restitution) > 1:
+            options.restitution = [options.restitution[i] for i in touches]
+    return model, terms
+
+
+def _approach(terms: ContactTerms, model: Model) -> np.ndarray:
+    """Speeds (nc,) at which contacts close, m/s."""
+    return -np.asarray(terms.J_n @ model.state.v)
 
 
 def command(options: argparse.Namespace) -> int:
@@ -70,12 +94,11 @@ def command(options: argparse.Namespace) -> int:
     laps = Laps(options.begin)
     if options.law == "propagative":
         return _propagative(options)
-    model = _impact_model(options)
-    terms = contact_terms(model.system, model.params, model.state)
+    model, terms = _mechanism(options)
     settings = {
-        "step": model.step if options.step is None else options.step,
-        "max_steps": _max_steps(options, model),
-        "selection": _default_selection(model) if options.selection is None else options.selection,
+        "step": _step(options, model, terms),
+        "max_steps": _max_steps(options, model, terms),
+        "selection": options.selection or _default_selection(terms),
         "seed": options.seed,
     }
     if model.system.structure.dim == 3 and settings["selection"] != "lemke":
@@ -93,7 +116,7 @@ def command(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(error.strerror or str(error)) from None
-    summary = summarise(options.model, terms, statistics, settings, samples.complete, laps, stored)
+    summary = summarise(options.name, terms, statistics, settings, samples.complete, laps, stored)
     measured = None
     if options.coverage:
         measured = _coverage(options, model, terms, settings)
@@ -118,7 +141,7 @@ def _sampled(
     arguments = {"terms": terms, "v": model.state.v, **settings}
     arguments |= {"num_samples": options.samples, "progress": progress.rate_of_samples(stored)}
     if options.checkpoint:
-        labels = {"model": options.model, "system": model.system.fingerprint}
+        labels = {"model": options.name, "system": model.system.fingerprint}
         reduce = functools.partial(_add_chunk, terms)
         statistics, shown_chunks = impact.sample(
             **arguments, checkpoint=options.checkpoint, about=labels, reduce=reduce
@@ -138,16 +161,26 @@ def _sampled(
     return samples, statistics
 
 
-def _max_steps(options: argparse.Namespace, model: Model) -> int:
+def _step(options: argparse.Namespace, model: Model, terms: ContactTerms) -> float:
+    """The step given, the model's, or what would stop the fastest of its contacts alone, N s."""
+    given = model.step if options.step is None else options.step
+    if given is not None:
+        return float(given)
+    inverse_mass = np.einsum("cv,vc->c", terms.J_n, np.linalg.solve(terms.M, np.asarray(terms.J_n).T))
+    stopping = np.where(terms.active, _approach(terms, model), 0.0) / inverse_mass
+    return float(np.max(stopping))
+
+
+def _max_steps(options: argparse.Namespace, model: Model, terms: ContactTerms) -> int:
     if options.max_steps is not None:
         return int(options.max_steps)
-    assert model.max_steps is not None
-    return 4 * model.max_steps if options.restitution and any(options.restitution) else model.max_steps
+    steps = STEPS_PER_CONTACT * touching(terms) if model.max_steps is None else model.max_steps
+    return 4 * steps if options.restitution and any(options.restitution) else steps
 
 
-def _default_selection(model: Model) -> str:
-    contacts = model.system.structure.num_contacts
-    if contacts > MAX_ENUMERATED or model.system.structure.dim == 3:
+def _default_selection(terms: ContactTerms) -> str:
+    contacts = touching(terms)
+    if contacts > MAX_ENUMERATED or terms.J_t.shape[1] == 2:
         return "lemke"
     return "all" if contacts < MANY_MODES else "visited"
 

@@ -35,7 +35,7 @@ def write(
     Raises:
         UsageError: the folder cannot be written to.
     """
-    folder, name = options.out, options.model
+    folder, name = options.out, options.name
     pictures = {}
     simultaneous = simultaneous_outcomes(terms, model.state.v)
     if not len(simultaneous):
@@ -47,8 +47,11 @@ def write(
             pictures["tangential.png"] = viz.plot_spatial_impact(
                 samples, terms, mujoco=_peer(options, terms), title=_title(name)
             )
+    names = [""] * model.system.structure.num_contacts
+    for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
+        names[place] = label
     pictures["mechanism.png"] = viz.plot_mechanism(
-        model.system, model.params, model.state, v=_ends(*other_laws), title=_title(name)
+        model.system, model.params, model.state, v=_ends(*other_laws), names=names, title=_title(name)
     )
     if covered is not None:
         pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
@@ -81,7 +84,7 @@ def _set_picture(
     simultaneous: np.ndarray,
     sequences: dict[str, np.ndarray],
 ) -> Any:
-    name, number = options.model, samples.status.size
+    name, number = options.name, samples.status.size
     if samples.path is None:
         samples = samples.replace(path=_paths(model, terms, settings))
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
@@ -98,17 +101,22 @@ def _set_picture(
 
 def _peer(options: argparse.Namespace, terms: ContactTerms) -> np.ndarray | None:
     """MuJoCo's outcome, where it knows the model; its contacts have no coefficient of restitution."""
-    if options.model not in MUJOCO_MODELS or np.any(options.restitution or 0.0):
+    if options.name not in MUJOCO_MODELS or np.any(options.restitution or 0.0):
         return None
-    return mujoco_outcome(options.model, friction=np.asarray(terms.mu))
+    return mujoco_outcome(options.name, friction=np.asarray(terms.mu))
 
 
 def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
     """Velocities through the impact for a few samples."""
-    num_paths = 256 if terms.phi.shape[0] < MANY_MODES else 64
+    num_paths = 256 if touching(terms) < MANY_MODES else 64
     selection = "all" if settings["selection"] == "visited" else settings["selection"]
     chosen = settings | {"selection": selection, "num_samples": num_paths, "keep_path": True}
     return impact.sample(terms, model.state.v, **chosen).path
+
+
+def touching(terms: ContactTerms) -> int:
+    """Number of contacts that touch, of all candidates."""
+    return int(np.count_nonzero(terms.active))
 
 
 def _ends(simultaneous: np.ndarray, sequences: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

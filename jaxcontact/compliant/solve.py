@@ -41,8 +41,8 @@ class Newton:
     """Newton's method in velocity space.
 
     Attributes:
-        max_iters: most steps of one convex problem, at least 1. Robots that lie on many contacts now and
-            then need more than a hundred.
+        max_iters: most steps of one convex problem, at least 1. Robots on many contacts that are about to
+            slip need tens.
         early_exit: stop when the problem is solved. False does the same steps in loops of static length,
             `max_iters` each: choose a small one. The answer and its derivative are the same. The default is
             True on every device: a batch needs as many steps as its hardest problem, a small part of the

@@ -7,6 +7,7 @@ import os
 import warnings
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -41,9 +42,9 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
     Raises:
         ImportError: the package mujoco is not installed.
         FileNotFoundError: no such file.
-        ValueError: MuJoCo cannot read the source; the robot has an element that the mechanics lacks (the
-            message names it), or a pair of shapes without contacts here; no such keyframe; with `planar`, a
-            part that moves out of the plane.
+        ValueError: MuJoCo cannot read the source; a number is NaN; the robot has an element that the
+            mechanics lacks (the message names it), or a pair of shapes without contacts here; no such
+            keyframe; with `planar`, a part that moves out of the plane.
 
     Warns:
         IgnoredOptionWarning: lists, once, the ignored settings of MuJoCo's own contacts and solver.
@@ -79,12 +80,18 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
         pairs=geometry.pairs,
         tree=tree,
     )
-    return Model(
-        system=tree_system(structure),
-        params=params.replace(mu=jnp.asarray(geometry.mu), constants=geometry.constants),
-        state=_state(mj, keyframe),
-        dt=float(mj.opt.timestep),
-    )
+    params = params.replace(mu=jnp.asarray(geometry.mu), constants=geometry.constants)
+    state = _state(mj, keyframe)
+    _check_numbers(params, state)
+    return Model(system=tree_system(structure), params=params, state=state, dt=float(mj.opt.timestep))
+
+
+def _check_numbers(params: Params, state: State) -> None:
+    """Raise ValueError that names the numbers that are NaN, of which MuJoCo warns at most."""
+    numbers = jax.tree_util.tree_leaves_with_path({"params": params, "state": state})
+    bad = [jax.tree_util.keystr(path) for path, leaf in numbers if np.any(np.isnan(leaf))]
+    if bad:
+        raise ValueError(f"source: numbers of the file are NaN, in {', '.join(bad)}")
 
 
 def compiled(source: Any) -> Any:

@@ -1,6 +1,8 @@
 """Newton's method for a `ConeProgram`: softened where it does not settle, then polished.
 
 A program whose steps do not settle is solved with smaller slopes first, and gets stiffer until it is its own.
+Where that fails too, as with stiff friction about to slip, the softer program is solved to the last digit
+until the impulses that it renews rest: a fixed point of the renewal solves the program at every slope.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from jaxcontact.solvers.row_algebra import (
 
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
+REST = 0.5  # renewed impulses that move by less than this share of the last time come to rest
 PROGRESS = 0.1  # share of the decrement that a step which counts for patience leaves at least
 POLISH_STEPS = 2
 TILE_ROWS = 2048  # of the worlds in a tile, as the cache holds; and how many worlds at least and at most
@@ -72,7 +75,8 @@ class _Search(NamedTuple):
 
     `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level that made little
     progress from the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed,
-    and `quiet` that this moved next to nothing.
+    and `quiet` that this moved next to nothing. `renewal` is how far p moved when it was last renewed at this
+    level; 0 where the level rises whether p rests or not.
     """
 
     x: jax.Array
@@ -82,6 +86,7 @@ class _Search(NamedTuple):
     tried: jax.Array
     fresh: jax.Array
     quiet: jax.Array
+    renewal: jax.Array
     done: jax.Array
     steps: jax.Array
     factor: Factor
@@ -133,7 +138,8 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     dx = -solve_factored(factor, gradient)
     size = fixed.size + x @ multiply(program.M, x)
     decrement = -(gradient @ dx)
-    settled = decrement <= jnp.where(full, eps, eps**0.3) * size
+    exact = full | (now.renewal > 0)
+    settled = decrement <= jnp.where(exact, eps, eps**0.3) * size
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
     linear, curvature = momentum @ dx, dx @ moved
@@ -151,7 +157,12 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     tried = jnp.where(settled, 0, now.tried + slow)
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
-    level = jnp.where(lost, softer, jnp.where(settled & ~full, now.level * RAISE, now.level))
+    # One that was softened before renews its impulses, the same in the end at every level, until they rest.
+    stays = settled & ~full & ~same & (change < REST * now.renewal)
+    rises = settled & ~full & ~stays
+    level = jnp.where(lost, softer, jnp.where(rises, now.level * RAISE, now.level))
+    again = jnp.isfinite(now.level) & lost | (now.renewal > 0)
+    renewal = jnp.where(stays, change, jnp.where(lost | rises, jnp.where(again, jnp.inf, 0.0), now.renewal))
     then = _Search(
         x=x + a * dx,
         p=jnp.where(settled | finished, pushed, p),
@@ -160,6 +171,7 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
         tried=jnp.where(lost, 0, tried),
         fresh=settled & full,
         quiet=quiet & ~lost,
+        renewal=renewal,
         done=finished,
         steps=now.steps + 1,
         factor=factor,
@@ -180,6 +192,7 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
         tried=zero,
         fresh=none,
         quiet=none,
+        renewal=jnp.zeros((), program.v.dtype),
         done=none,
         steps=zero,
         factor=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), factor),

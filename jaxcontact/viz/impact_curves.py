@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
+from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.laws.contact_space import colliding
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
@@ -119,7 +120,8 @@ def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict
     paths: dict[str, np.ndarray] = {}
     if len(active) != 2:
         return paths
-    for order in (active, active[::-1]):
+    terms, labels = of_contacts(terms, np.array(active)), [labels[i] for i in active]
+    for order in ([0, 1], [1, 0]):
         path, place = [np.asarray(v)], 0
         for _ in range(MAX_IMPACTS):
             approaching = np.asarray(colliding(terms, path[-1], v))
@@ -145,5 +147,4 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
 
 
 def _enumerable(terms: ContactTerms) -> bool:
-    nc, nt, _ = np.shape(terms.J_t)
-    return nt == 1 and nc <= MAX_ENUMERATED
+    return np.shape(terms.J_t)[1] == 1 and int(np.count_nonzero(terms.active)) <= MAX_ENUMERATED

@@ -7,13 +7,13 @@ the single outcomes that other laws predict; which panels there are, and how muc
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxcontact.impact import ImpactSamples
+from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_curves import contact_curves
 from jaxcontact.viz.impact_panel import Panel, draw, frame, legend_entries
@@ -96,7 +96,7 @@ def _labels(samples: ImpactSamples, terms: ContactTerms, names: Sequence[str] | 
     nc, _, nv = np.shape(terms.J_t)
     if np.ndim(samples.v_plus) != 2 or np.shape(samples.v_plus)[1] != nv:
         raise ValueError(f"samples: expected v_plus (n, {nv}) as in terms, got {np.shape(samples.v_plus)}")
-    labels = tuple(string.ascii_uppercase if names is None else names)
+    labels = tuple(contact_names(nc) if names is None else names)
     if len(labels) < nc:
         raise ValueError(f"names: expected {nc} names, one per contact, got {len(labels)}")
     return labels

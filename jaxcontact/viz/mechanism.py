@@ -6,7 +6,6 @@ Drawings need no description of their own: all comes from the system and its num
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.terms import contact_velocities
 from jaxcontact.viz.palette import AFTER, ARROW, BEFORE, STILL, outcomes_of
 from jaxcontact.viz.planar import draw_planar, draw_planar_contacts, draw_scale, margin_of
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_contacts, look
+
+MOST_NAMED = 26  # contacts in space, beyond which names would hide the mechanism
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
     from matplotlib.axes import Axes
@@ -47,7 +49,7 @@ def plot_mechanism(
         params: its numbers.
         state: configuration, and velocity before.
         v: velocities after: (nv,), or several by label.
-        names: of the contacts; default A, B, C, ...
+        names: of the contacts; default A, B, C, ... In the plane a contact named "" is not drawn.
         title: of the figure.
         width: of the figure, inches.
 
@@ -154,7 +156,7 @@ def draw_mechanism(
         params: its numbers.
         state: its configuration and velocity.
         v: (nv,) velocity to show instead of the state's.
-        names: of the contacts; default A, B, C, ...
+        names: of the contacts; default A, B, C, ... In the plane a contact named "" is not drawn.
         color: of the arrows.
         arrow_scale: length of arrows, m per m/s; default such that the longest is about a fifth of the
             mechanism.
@@ -226,9 +228,9 @@ def _columns(count: int, aspect: float) -> int:
 
 def _labels(scene: Scene, names: Sequence[str] | None) -> tuple[str, ...]:
     """A name per contact; none in space where there are more contacts than letters."""
-    labels = tuple(string.ascii_uppercase if names is None else names)
+    if names is None and scene.dim == 3 and scene.num_contacts > MOST_NAMED:
+        return ("",) * scene.num_contacts
+    labels = tuple(contact_names(scene.num_contacts) if names is None else names)
     if len(labels) < scene.num_contacts:
-        if scene.dim == 3 and names is None:
-            return ("",) * scene.num_contacts
         raise ValueError(f"names: expected {scene.num_contacts}, one per contact, got {len(labels)}")
     return labels

@@ -95,13 +95,15 @@ def draw_planar_contacts(
     metres: float,
     colour: str,
 ) -> None:
-    """Named contacts and arrows of `metres` per m/s."""
+    """Contacts that have a name, and arrows of `metres` per m/s."""
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.5, foreground="white")]
     for place, (normal, tangent), label, u in zip(
         frame.contacts, frame.axes, labels, velocities, strict=False
     ):
+        if not label:
+            continue
         axes.plot(
             *place, "o", markersize=4.0, color=colour, markeredgecolor="white", markeredgewidth=0.6, zorder=8
         )

@@ -135,6 +135,38 @@ def test_restitution_reaches_the_sampler(capsys: pytest.CaptureFixture[str], tmp
     assert code == 0 and "restitution      0.5" in out
 
 
+def test_a_robot_of_a_file_lands_on_the_contacts_that_touch(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
+) -> None:
+    """The hopper has eight candidates; it falls onto the two of its foot."""
+    pytest.importorskip("mujoco")
+    file = tmp_path / "robot.xml"
+    file.write_text(file_of("hopper"))
+    start = ["impact", str(file), "--planar", "--out", str(tmp_path), "--json"]
+    code, out, _ = run(
+        capsys, *start, "--keyframe", "crouched", "--fall", "2", "--mu", "0.3", "--samples", "64"
+    )
+    summary = json.loads(out)
+    assert code == 0 and summary["complete"] and summary["terminated"] == 1.0
+    assert summary["model"] == "robot" and list(summary["contact_velocity"]) == ["A", "B"]
+    with np.load(tmp_path / "robot_impact.npz") as data:
+        np.testing.assert_allclose(data["phi"], 0.0, atol=1e-9)
+        np.testing.assert_allclose(data["J_n"] @ data["v_minus"], -2.0, rtol=1e-9)
+        assert data["impulse"].shape == (64, 2, 2)
+    letters = {text.get_text() for axes in saved["robot_mechanism.png"].axes for text in axes.texts}
+    assert {"A", "B"} <= letters and not letters & set("CDEFGH")
+    for more, message in (
+        (["--keyframe", "crouched"], "robot: no contact touches and approaches in this state"),
+        (
+            ["--keyframe", "home"],
+            "keyframe: expected one of ['crouched', 'landing'] or its number, got 'home'",
+        ),
+        (["--fall", "1", "--mu", "1", "2"], "--mu: expected 1 or 8 numbers, got 2"),
+    ):
+        code, _, err = run(capsys, *start, *more)
+        assert code == 2 and message in err and "Traceback" not in err
+
+
 def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "impact", "newtons_cradle", "--law", "propagative")
     assert code == 0 and "1 outcome of" in out and "A B" in out and "Theorem 3" in out
@@ -154,6 +186,9 @@ def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[s
         ),
         (["impact", "rocking_block", "--restitution", "1.5"], "restitution: expected numbers in 0..1"),
         (["impact", "rocking_blok"], "did you mean 'rocking_block'"),
+        (["impact", "no_robot.xml"], "MODEL: no file 'no_robot.xml'"),
+        (["impact", "rocking_block", "--keyframe", "home"], "--keyframe: only with a FILE"),
+        (["impact", "rocking_block", "--fall", "-1"], "--fall: expected a speed > 0, m/s, got -1"),
         (["impact", "xyzzy"], ", box_and_wall, "),
         (["impact", "pendulum_joint"], "no contacts, so no impact; models of impacts: box_and_wall"),
         (["impact", "sphere_stack"], "give --step and --max-steps, or models of impacts"),

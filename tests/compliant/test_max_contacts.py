@@ -1,5 +1,8 @@
 """A step that sees the nearest contacts alone: the same motion, answers in the places of all candidates."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,3 +150,40 @@ def test_far_pairs_of_polytopes_are_not_looked_at_closely():
     _, (_, _, phi, _, left_out) = found(jnp.array([0.0, 0.19, 0.3899]))
     assert left_out
     assert np.sum(np.asarray(phi) <= 0.0) <= 8
+
+
+def test_arrays_of_a_step_do_not_grow_with_candidates():
+    """A cube over several floors: of the contacts that a step does not see only gaps and answers are left."""
+
+    def largest(count, max_contacts):
+        """Elements of the largest array that the solver of a step with so many floors works on."""
+        system, params, state = cube(slow_poses)
+        floors = tuple(jc.HalfSpace(name=f"floor_{i}", normal=(0.0, 0.0, 1.0)) for i in range(count))
+        structure = dataclasses.replace(
+            system.structure,
+            shapes=(system.structure.shapes[0], *floors),
+            pairs=tuple(("cube", floor.name) for floor in floors),
+        )
+        law = jc.compliant.Law(stiffness=jnp.array(1e4), damping=jnp.array(10.0))
+        params = params.replace(mu=jnp.array(0.5), law=law)
+        step = functools.partial(jc.compliant.step, jc.System(structure, slow_poses), dt=0.01)
+        program = jax.make_jaxpr(lambda *numbers: step(*numbers, max_contacts=max_contacts))
+        return max(sizes_in_loops(program(params, state, jnp.zeros(6)).jaxpr))
+
+    assert largest(3, 4) == largest(1, 4)
+    assert largest(3, None) >= 3 * largest(1, None)
+
+
+def sizes_in_loops(jaxpr, inside=False):
+    """Elements of every array that a `while` of a program computes."""
+    for equation in jaxpr.eqns:
+        loop = inside or equation.primitive.name == "while"
+        if loop:
+            yield from (
+                int(np.prod(out.aval.shape)) for out in equation.outvars if hasattr(out.aval, "shape")
+            )
+        for value in equation.params.values():
+            for part in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns"):
+                    yield from sizes_in_loops(inner, loop)

@@ -268,3 +268,9 @@ def test_shapes_of_a_file_are_where_mujoco_has_them(rng):
         for name, rows in zip(owner, np.split(found, np.cumsum(sizes)[:-1]), strict=True):
             expected = mujoco.mj_geomDistance(mj, data, mj.geom(name).id, mj.geom("floor").id, 100.0, None)
             np.testing.assert_allclose(rows.min(), expected, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_a_number_that_is_nan_is_named():
+    text = robot().replace('name="knee"', 'name="knee" pos="nan 0 0"')
+    with pytest.raises(ValueError, match=r"source: numbers of the file are NaN, in .*tree.anchor"):
+        jc.load_mjcf(text)

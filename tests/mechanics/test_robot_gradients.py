@@ -1,5 +1,7 @@
 """Reverse gradients through 200 steps of robots that come down, against central differences."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +13,18 @@ pytest.importorskip("mujoco")
 STEP = 1e-5
 
 
-def landing(name, steps, dt):
+def go1():
+    """Unitree's go1 of the package playground, standing; a step sees its feet alone."""
+    from helpers import package_robots
+
+    mj = package_robots.compiled(package_robots.WHOLE["playground go1"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jc.io.mjcf.IgnoredOptionWarning)
+        return jc.load_mjcf(mj, keyframe="home")
+
+
+def landing(model, steps, dt):
     """(numbers, outcome): a robot falls on its feet; it starts above the floor and moves on."""
-    model = getattr(jc.models, name)()
     system, tree = model.system, model.params.tree
     weight = 9.81 * float(jnp.sum(model.params.mass))
     soft = model.params.law.replace(stiffness=jnp.array(weight / 5e-3), damping=jnp.array(weight / 5e-1))
@@ -36,14 +47,15 @@ def landing(name, steps, dt):
         return states.q[-1, 0] + 0.1 * states.q[-1, height] + 0.01 * jnp.sum(states.v[-1]), shown
 
     controls = jnp.zeros((steps, system.num_controls))
-    if name == "quadruped":
+    if system.num_controls == 12:  # servos that hold a dog's legs
         controls = jnp.tile(model.state.q[7:], (steps, 1))
     zero = jnp.array(0.0)
     return {"mass": zero, "length": zero, "friction": zero, "controls": controls}, outcome
 
 
 def check(name, steps, dt, rtol):
-    numbers, outcome = landing(name, steps, dt)
+    model = go1() if name == "go1" else getattr(jc.models, name)()
+    numbers, outcome = landing(model, steps, dt)
     both = jax.jit(jax.value_and_grad(outcome, has_aux=True))  # one program for the differences, too
     (_, shown), gradient = both(numbers)
     assert not np.any(shown["status"])
@@ -66,6 +78,6 @@ def test_a_hopper_touches_down():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["half_cheetah", "quadruped"])
+@pytest.mark.parametrize("name", ["half_cheetah", "quadruped", "go1"])
 def test_two_hundred_steps(name):
     check(name, 200, 2e-3, 1e-5)

@@ -1,0 +1,73 @@
+"""Robots of files for the commands: loaded, and placed where they land."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact import models
+from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.system import Model
+from jaxcontact.terms import contact_terms
+from jaxcontact.terms.contacts import motion
+
+LOWERINGS = 50  # a robot over a plane needs one or two; one over other shapes comes nearer each time
+TOUCHES = 1e-9  # m, gap at which it has come down
+
+
+def ready(source: str, keyframe: str | None, planar: bool) -> Model:
+    """The ready model of a name, or the robot of a file.
+
+    Raises:
+        UsageError: it cannot be loaded.
+    """
+    try:
+        if not Path(source).suffix:
+            model: Model = getattr(models, source)()
+            return model
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IgnoredOptionWarning)  # `jaxcontact inspect` tells them
+            return load_mjcf(source, keyframe=keyframe, planar=planar)
+    except (ValueError, OSError, ImportError) as error:
+        raise UsageError(str(error)) from None
+
+
+def fallen(model: Model, speed: float) -> Model:
+    """The robot moved along gravity to where it first touches, with all of it falling at `speed`.
+
+    Raises:
+        UsageError: there is no gravity, something holds the robot, or nothing is below it.
+    """
+    system, params, state = model.system, model.params, model.state
+    strength = float(np.linalg.norm(params.gravity))
+    if strength == 0.0:
+        raise UsageError("--fall: the robot has no gravity")
+
+    def speeds(v: jax.Array) -> jax.Array:
+        rates = motion(system, params, state.q, v)
+        return jnp.concatenate([rates.velocity.ravel(), rates.turning.ravel()])
+
+    rows = np.asarray(jax.jacfwd(speeds)(jnp.zeros_like(state.v)))
+    bodies, dim = len(system.structure.bodies), system.structure.dim
+    falling = np.zeros(len(rows))
+    falling[: bodies * dim] = np.tile(np.asarray(params.gravity) / strength, bodies)
+    down = np.linalg.lstsq(rows, falling, rcond=None)[0]
+    if np.max(np.abs(rows @ down - falling)) > 1e-6:
+        raise UsageError("--fall: the robot cannot fall freely; its joints hold it")
+    for _ in range(LOWERINGS):
+        terms = contact_terms(system, params, state)
+        gaps, rates = np.asarray(terms.phi), np.asarray(terms.J_n @ down)
+        approaching = rates < -1e-9
+        if not approaching.any():
+            raise UsageError("--fall: nothing is below the robot")
+        height = float(np.min(gaps[approaching] / -rates[approaching]))
+        if abs(height) < TOUCHES:
+            break
+        state = state.replace(q=retract(system, state.q, jnp.asarray(height * down)))
+    return model.replace(state=state.replace(v=jnp.asarray(speed * down)))
