@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxcontact as jc
+from benchmarks.numpy_lemke import lemke
 from benchmarks.runner import Case
+from jaxcontact.impact.laws.contact_space import contact_space, friction_directions, slowest_approach
+from jaxcontact.impact.laws.pivoting import impact_lcp
 
 
 def _sampling(model_name: str, num_samples: int, selection: str) -> Callable[[], dict[str, Any]]:
@@ -77,6 +82,101 @@ def _case(model: str, samples: int, selection: str, repeats: int = 5) -> Case:
     return Case(name=f"sample {model} {selection} 2^{power}", items=samples, setup=setup, repeats=repeats)
 
 
+SIDES, STEP, MAX_STEPS = 4, 0.2, 12  # of the box in space: sides of the friction cone, N s, steps
+
+
+def _landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
+    """A box that lands flat and turning, on its first corners."""
+    model = jc.models.box_drop_3d()
+    terms = jc.contact_terms(model.system, model.params, model.state)
+    names = ("J_n", "J_t", "phi", "mu", "active")
+    corners = terms.replace(**{name: getattr(terms, name)[:num_contacts] for name in names})
+    return corners, model.state.v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0])
+
+
+def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[], dict[str, Any]]:
+    terms, v = _landing_box(num_contacts)
+
+    def run() -> dict[str, Any]:
+        begin = time.process_time()
+        samples = jc.impact.sample(
+            terms, v, step=STEP, max_steps=MAX_STEPS, num_samples=num_samples, selection=selection,
+            num_directions=SIDES,
+        )  # fmt: skip
+        jax.block_until_ready(samples.v_plus)
+        return {
+            "status 0 %": 100 * float(np.mean(np.asarray(samples.status) == 0)),
+            "worst residual": float(samples.residual.max()),
+            "LCPs per sample": float(samples.num_solves.mean()),
+            "core us": (time.process_time() - begin) / num_samples * 1e6,
+        }
+
+    return run
+
+
+def _numpy_lemke_in_space(num_contacts: int, num_samples: int) -> Callable[[], dict[str, Any]]:
+    """One Lemke solution per step in NumPy, one sample after the other."""
+    terms, v = _landing_box(num_contacts)
+    space = jax.jit(contact_space)(terms)
+    directions = friction_directions(2, SIDES)
+    scale = np.asarray(space.scale)
+    W, w_unit = (
+        np.asarray(a) for a in impact_lcp(space, jnp.zeros(scale.size), directions, jnp.zeros_like(space.mu))
+    )
+    fan = np.kron(np.eye(num_contacts), directions)  # rows of each contact, from (t1, t2)
+    delassus, start = np.asarray(space.delassus), np.asarray(space.jacobian @ v)
+    slowest = np.asarray(slowest_approach(space, v))
+    normal = np.arange(scale.size) % 3 == 0
+
+    def run() -> dict[str, Any]:
+        begin = time.process_time()
+        rng = np.random.default_rng(0)
+        solved = worst = steps = 0.0
+        for _ in range(num_samples):
+            u = start
+            for _ in range(MAX_STEPS):
+                if not np.any(u[normal] < -slowest):
+                    break
+                w = w_unit.copy()
+                w[:num_contacts] = rng.uniform(size=num_contacts) * STEP / scale[normal]
+                w[num_contacts : 2 * num_contacts] = u[normal]
+                w[2 * num_contacts : num_contacts * (2 + SIDES)] = fan @ u[~normal]
+                z = lemke(W, w)
+                steps += 1
+                if z is None:
+                    break
+                solved += 1
+                worst = max(worst, float(np.abs(np.minimum(z, W @ z + w)).max()))
+                push = np.zeros(scale.size)
+                push[normal] = z[num_contacts : 2 * num_contacts]
+                push[~normal] = fan.T @ z[2 * num_contacts : num_contacts * (2 + SIDES)]
+                u = u + delassus @ push
+        return {
+            "solved %": 100 * solved / steps,
+            "worst residual": worst,
+            "LCPs per sample": steps / num_samples,
+            "core us": (time.process_time() - begin) / num_samples * 1e6,
+        }
+
+    return run
+
+
+def _space_case(num_contacts: int, power: int, selection: str) -> Case:
+    setup = functools.partial(_in_space, num_contacts, 2**power, selection)
+    name = f"sample in space, {num_contacts} contacts {selection} 2^{power}"
+    return Case(name=name, items=2**power, setup=setup, repeats=3)
+
+
+def _space_peer(num_contacts: int, num_samples: int) -> Case:
+    setup = functools.partial(_numpy_lemke_in_space, num_contacts, num_samples)
+    return Case(
+        name=f"sample in space, {num_contacts} contacts numpy lemke",
+        items=num_samples,
+        setup=setup,
+        repeats=3,
+    )
+
+
 CASES = [
     *(_case(name, 2**16, "all") for name in ("rocking_block", "compass_gait", "box_and_wall", "ramone")),
     _case("compass_gait", 2**20, "all", repeats=3),
@@ -86,4 +186,10 @@ CASES = [
     _case("disk_stack", 2**13, "all", repeats=3),
     *(_case("disk_stack", 2**k, "visited", repeats=3) for k in (16, 18, 20)),
     _case("disk_stack", 2**10, "lemke", repeats=3),
+    *(_space_case(2, 16, selection) for selection in ("all", "visited")),
+    _space_case(2, 12, "lemke"),
+    _space_peer(2, 200),
+    _space_case(4, 18, "visited"),
+    _space_case(4, 10, "lemke"),
+    _space_peer(4, 100),
 ]

@@ -14,19 +14,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import Record
 from jaxcontact.algebra import small_dense
 
 SEPARATE, REST_STICK, REST_PLUS, REST_MINUS, CAP_STICK, CAP_PLUS, CAP_MINUS = range(7)
 MAX_ENUMERATED = 5  # contacts; 7^5 = 16807 modes
 _TILE = 64  # modes tabulated together
+_Carried = TypeVar("_Carried")
 
 
 class ModeMaps(Record):
@@ -40,7 +42,6 @@ class ModeMaps(Record):
         regular: (K,) False for modes without a unique impulse, and for modes of inactive contacts.
         unresolved: (K,) True for modes of active contacts with a continuum of outcomes, whose ends the table
             may lack; see `free_outcomes`. Nowhere True: every solution of a step is in the table.
-        kinds: a number above every code.
     """
 
     codes: jax.Array
@@ -49,7 +50,6 @@ class ModeMaps(Record):
     score: jax.Array
     regular: jax.Array
     unresolved: jax.Array
-    kinds: int = static(default=7)
 
     def take(self, index: np.ndarray) -> ModeMaps:
         """The table of the listed modes only."""
@@ -231,6 +231,38 @@ def choose(
     iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
     member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None]) & valid
     return jnp.min(jnp.where(member, iota, number), axis=0), count
+
+
+def over_outcomes(
+    valid: jax.Array,
+    score: jax.Array,
+    scale: jax.Array,
+    visit: Callable[[jax.Array, jax.Array, _Carried], _Carried],
+    start: _Carried,
+) -> _Carried:
+    """Carry `start` over the distinct valid outcomes of all lanes, in the order of their scores.
+
+    Args:
+        valid, score, scale: as in `choose`.
+        visit: of the first mode of the outcome (*batch), whether there is one more (*batch), and what is
+            carried.
+    """
+    number = valid.shape[0]
+    merge = 100.0 * feasibility_tolerance(score.dtype) * scale
+    keyed = jnp.where(valid, score, jnp.inf)
+    iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
+
+    def lowest(above: jax.Array) -> jax.Array:
+        return jnp.min(jnp.where(keyed > above[None], keyed, jnp.inf), axis=0)
+
+    def body(carry: tuple[jax.Array, _Carried]) -> tuple[jax.Array, _Carried]:
+        low, carried = carry
+        member = (keyed >= low[None]) & (keyed <= (low + merge)[None])
+        first = jnp.min(jnp.where(member, iota, number), axis=0)
+        return lowest(low + merge), visit(first, jnp.isfinite(low), carried)
+
+    first = lowest(jnp.full_like(merge, -jnp.inf))
+    return lax.while_loop(lambda carry: jnp.any(jnp.isfinite(carry[0])), body, (first, start))[1]
 
 
 def _rank(pick: jax.Array, count: jax.Array) -> jax.Array:

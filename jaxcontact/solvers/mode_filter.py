@@ -21,6 +21,7 @@ from jaxcontact.solvers import contact_modes
 TELLING = 4  # forms per mode
 BLOCK = 128  # modes looked at together
 _LEFT = 32  # of those left
+_CLEARLY = 1e-6  # relative violation of a form that single precision tells
 
 
 class Rows(Record):
@@ -41,7 +42,8 @@ class Sieve(Record):
     """Forms of K modes, L numbers in x; made of NumPy arrays, to be placed on a device.
 
     Attributes:
-        telling: (K / 128, 4, L, 128) float32, four forms of each mode, in blocks of modes.
+        telling: (K / 128, 4, L + 1, 128) float32, four forms of each mode and the sums of their absolute
+            weights, in blocks of modes.
         blocks: (K / 128, 128) the same blocks of regular.
         count: () int32, the blocks that hold regular modes are the first.
         rows: all forms.
@@ -56,13 +58,16 @@ class Sieve(Record):
 def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
     """(4, K), the forms of margin (3m, L, K) that most of x (L, n) violate, one after the other.
 
-    In NumPy: counting is not vectorised on a CPU by JAX.
+    In NumPy: counting is not vectorised on a CPU by JAX. In single precision, which is enough to choose by.
     """
     count, length, number = margin.shape
-    values = margin.transpose(0, 2, 1).reshape(-1, length) @ x
-    return most_violated(
-        (values < -contact_modes.feasibility_tolerance(x.dtype)).reshape(count, number, x.shape[1])
-    )
+    values = margin.transpose(0, 2, 1).astype(np.float32).reshape(-1, length) @ in_single(x)
+    return most_violated((values < -_CLEARLY).reshape(count, number, x.shape[1]))
+
+
+def in_single(x: np.ndarray) -> np.ndarray:
+    """X of any unit in single precision, relative to its largest number."""
+    return (x / max(np.abs(x).max(), np.finfo(x.dtype).tiny)).astype(np.float32)
 
 
 def most_violated(bad: np.ndarray) -> np.ndarray:
@@ -81,6 +86,7 @@ def sieve(table: contact_modes.ModeMaps, rows: np.ndarray) -> Sieve:
     """The sieve of a table from `telling_rows`; K is a multiple of 128."""
     margin, regular = np.asarray(table.margin), np.asarray(table.regular)
     telling = np.take_along_axis(margin, rows[:, None], axis=0)
+    telling = np.concatenate([telling, np.abs(telling).sum(axis=1, keepdims=True)], axis=1)
     used = np.flatnonzero(regular)
     arrays: dict[str, Any] = {
         "telling": _blocks(telling.astype(np.float32)),
@@ -104,15 +110,14 @@ def possible(sieve: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> j
     """(K,) bool, whether at some live x (L, tile) no telling form of the mode is clearly below -limit."""
     # In units of limit nothing under- or overflows where it matters; NaN rules nothing out.
     single = jnp.where(live[None], x / limit, 0.0).astype(jnp.float32)
-    size = jnp.max(jnp.abs(single), axis=1)
-    rounding = 4.0 * x.shape[0] * float(jnp.finfo(jnp.float32).eps)
+    rounding = 4.0 * x.shape[0] * float(jnp.finfo(jnp.float32).eps) * jnp.max(jnp.abs(single))
+    single = jnp.concatenate([single, jnp.broadcast_to(rounding, (1, single.shape[1]))])
 
     def of_block(k: jax.Array, maybe: jax.Array) -> jax.Array:
         telling = lax.dynamic_index_in_dim(sieve.telling, k, keepdims=False)
         worst = jnp.zeros((), jnp.float32)
         for form in telling:
-            slack = rounding * contact_modes.apply(jnp.abs(form), size)
-            worst = jnp.minimum(worst, contact_modes.apply(form, single) + slack[:, None])
+            worst = jnp.minimum(worst, contact_modes.apply(form, single))
         regular = lax.dynamic_index_in_dim(sieve.blocks, k, keepdims=False)
         passed = ~(worst < -1.0) & live[None] & regular[:, None]
         return lax.dynamic_update_slice_in_dim(maybe, passed, k * BLOCK, 0)

@@ -160,7 +160,7 @@ def mode_table(
         last = (jnp.concatenate([ends, 1 + vanishing[None]]), *made, jnp.zeros(room, bool))
         table = tuple(jnp.concatenate(pair, axis=-1) for pair in zip(table, last, strict=True))
     names = ("codes", "impulse", "margin", "score", "regular", "unresolved")
-    return ModeMaps(**dict(zip(names, table, strict=True)), kinds=num_kinds(k, True))
+    return ModeMaps(**dict(zip(names, table, strict=True)))
 
 
 def _in_tiles(tabulate: Callable[..., Any], *modes: jax.Array) -> Any:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact._pytree import Record, static
+from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
@@ -72,8 +72,9 @@ class ImpactInfo(Record):
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
         energy_ratio: kinetic energy after / before; 1 where there is none.
         num_solves: steps or single impacts taken.
-        complete: whether every solution was a candidate, of a continuum its corners. Contacts so redundant
-            that a mode has several free impulses, as three at one point, are not looked for.
+        complete: bool, whether every solution of every step was a candidate, of a continuum its corners.
+            False by pivoting, and for contacts so redundant that corners are not tabulated, as three at one
+            point.
     """
 
     status: jax.Array
@@ -81,7 +82,7 @@ class ImpactInfo(Record):
     impulse: jax.Array
     energy_ratio: jax.Array
     num_solves: jax.Array
-    complete: bool = static(default=False)
+    complete: jax.Array | bool = False
 
 
 def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> ContactSpace:

@@ -39,6 +39,7 @@ from jaxcontact.impact.laws.contact_space import (
 )
 from jaxcontact.impact.laws.pivoting import random_cover, solve_by_pivoting
 from jaxcontact.impact.laws.spatial_restitution import give_back_in_space
+from jaxcontact.impact.laws.turned_polygon import random_angles, turn_rows, turned
 from jaxcontact.solvers import contact_modes
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
@@ -304,7 +305,7 @@ def resolve_unchecked(
     return v_plus, info
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+@functools.partial(jax.jit, static_argnums=(3, 4, 5), static_argnames="turn_polygon")
 def resolve_many(
     terms: ContactTerms,
     v: jax.Array,
@@ -315,6 +316,7 @@ def resolve_many(
     pick: jax.Array | None = None,
     restitution: jax.Array | None = None,
     known: jax.Array | None = None,
+    turn_polygon: bool = False,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
     """`resolve` for v (n, nv), caps (n, N, nc), pick (n, N) or 0; unchecked, with the path if asked.
 
@@ -325,15 +327,18 @@ def resolve_many(
         v: jax.Array, caps: jax.Array, picks: jax.Array, known: jax.Array | None
     ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
         v_plus, info, path = _resolve(
-            terms, v, caps, picks, selection, num_directions, restitution=restitution, known=known
-        )
+            terms, v, caps, picks, selection, num_directions,
+            restitution=restitution, known=known, turn_polygon=turn_polygon,
+        )  # fmt: skip
         return v_plus, info, path if keep_path else None
 
     picks = jnp.zeros(impulse_max.shape[:2], v.dtype) if pick is None else pick
     return jax.vmap(one)(v, impulse_max, picks, known)
 
 
-@functools.partial(jax.jit, static_argnums=(4, 5), static_argnames=("until_separated", "early_exit"))
+@functools.partial(
+    jax.jit, static_argnums=(4, 5), static_argnames=("until_separated", "early_exit", "turn_polygon")
+)
 def _resolve(
     terms: ContactTerms,
     v: jax.Array,
@@ -346,6 +351,7 @@ def _resolve(
     known: jax.Array | None = None,
     early_exit: bool = True,
     clearance: jax.Array | None = None,
+    turn_polygon: bool = False,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)
@@ -354,16 +360,28 @@ def _resolve(
     impulse_max = jnp.where(status == 0, impulse_max, 0.0)
     pick = jnp.where(status == 0, pick, 0.0)
     directions = friction_directions(terms.J_t.shape[1], num_directions)
-    space = contact_space(terms, clearance)
+    original = space = contact_space(terms, clearance)
     tabulated = selection != "lemke" and known is None
-    table = mode_table(lax.stop_gradient(space), directions, capped=True) if tabulated else None
+
+    def tabulate(space: ContactSpace) -> contact_modes.ModeMaps | None:
+        return mode_table(lax.stop_gradient(space), directions, capped=True) if tabulated else None
+
+    def holds_all(table: contact_modes.ModeMaps | None) -> jax.Array:
+        return jnp.array(False) if table is None else ~jnp.any(table.unresolved)
+
+    unturned = None if turn_polygon else tabulate(original)
     speed, slowest = mass_norm(space.mass, v), slowest_approach(space, v)
     elastic = None if restitution is None else jnp.where(status == 0, restitution, 0.0) ** 2
 
     def step(carry: Any, draw: tuple[jax.Array, jax.Array, jax.Array | None]) -> tuple[Any, jax.Array]:
-        v, impulse, status, worst, count, stored = carry
-        needed = jnp.any(approaching(space, v, slowest)) if until_separated else jnp.array(True)
+        v, impulse, status, worst, count, complete, stored = carry
+        needed = jnp.any(approaching(original, v, slowest)) if until_separated else jnp.array(True)
         cap, pick, known = draw
+        space, table, angle = original, unturned, None
+        if turn_polygon:
+            angle = random_angles(pick, space.mu.shape[0])
+            space = turned(original, angle)
+            table = tabulate(space)
         v_next, change, misfit, solver = _step(
             space, table, directions, v, cap, pick, needed, known, early_exit
         )
@@ -384,18 +402,24 @@ def _resolve(
             else:
                 push, stored = give_back_in_space(*passage, directions)
             v_next, change = v_next + space.response @ push, change + push
+        if angle is not None:
+            change = turn_rows(change, -angle)
         return (
             v_next,
             jnp.where(moved, impulse + change, impulse),
             status | jnp.where(needed, solver, jnp.uint32(0)),
             jnp.maximum(worst, jnp.where(needed, misfit, 0.0)),
             count + moved.astype(jnp.int32),
+            complete & (~needed | holds_all(table)),
             stored,
         ), v_next
 
     nothing = None if elastic is None else jnp.zeros_like(space.mu)
-    start = (v, jnp.zeros_like(space.scale), status, jnp.zeros((), v.dtype), jnp.int32(0), nothing)
-    (v_plus, impulse, total, worst, count, stored), path = lax.scan(step, start, (impulse_max, pick, known))
+    zero = jnp.zeros((), v.dtype)
+    start = (v, jnp.zeros_like(space.scale), status, zero, jnp.int32(0), jnp.array(tabulated), nothing)
+    (v_plus, impulse, total, worst, count, complete, stored), path = lax.scan(
+        step, start, (impulse_max, pick, known)
+    )
     left = jnp.any(approaching(space, v_plus, slowest)) & until_separated
     if stored is not None:
         left |= jnp.any(energetic_restitution.loaded(stored, slowest))
@@ -405,7 +429,7 @@ def _resolve(
         impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
         num_solves=count,
-        complete=selection == "all",
+        complete=complete,
     )
     path = jnp.concatenate([v[None], path])
     return jnp.where(status != 0, v_in, v_plus), info, path

@@ -105,12 +105,13 @@ class ByModes:
         once: bool = False,
     ) -> tuple[LaneResults, np.ndarray]:
         learns = known is None and self.learns
-        table, complete, pieces, _ = known or (self.table, None, self.pieces, None)
+        names = self.memory.names if learns else None
+        table, complete, names, pieces, _ = known or (self.table, None, names, self.pieces, None)
         if learns and begun is None:
             begun = self._nothing_begun(numbers.size)
         num_modes = table.regular.shape[0]
         placed = jax.device_put((self.space, table, draws, self.v, self.step), device)
-        complete, pieces = jax.device_put((complete, pieces), device)
+        complete, names, pieces = jax.device_put((complete, names, pieces), device)
         elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
         parts, facts = [], [NO_FACTS]
         for begin in range(0, max(1, len(numbers)), PIECE):
@@ -130,6 +131,7 @@ class ByModes:
                 complete,
                 pieces,
                 begins,
+                names,
                 max_steps=self.max_steps,
                 tile=tile_size(num_modes, device.platform),
                 keep_path=self.keep_path,

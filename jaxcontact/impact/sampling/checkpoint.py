@@ -116,6 +116,8 @@ def describe(
     }
     if stream.restitution is not None:
         manifest["restitution"] = np.asarray(stream.restitution).tolist()
+    if stream.turn_polygon:
+        manifest["turn_polygon"] = True
     loaded: dict[str, Any] = json.loads(json.dumps(manifest))
     return loaded
 

@@ -18,6 +18,7 @@ import numpy as np
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration, of_contacts, touching_contacts
+from jaxcontact.impact.laws.turned_polygon import check_turning
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
 from jaxcontact.impact.sampling.density import Density, shaped
@@ -44,6 +45,7 @@ class _Settings(TypedDict, total=False):
     density: Density | None
     keep_path: bool
     num_directions: int
+    turn_polygon: bool
     chunk: int | None
     devices: Sequence[jax.Device] | None
     checkpoint: str | os.PathLike[str] | None
@@ -87,6 +89,7 @@ def sample(
     checkpoint: str | os.PathLike[str] | None = None,
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
+    turn_polygon: bool = False,
 ) -> Any:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
 
@@ -131,6 +134,10 @@ def sample(
             `reduce` sees the stored chunks first.
         about: names to keep in the checkpoint, {"model": ...}; a run about something else is refused.
         progress: called with (samples done, num_samples) after every chunk.
+        turn_polygon: turn the friction polygon of each contact by a random angle in every step, so that no
+            direction of sliding is preferred (spatial contacts). Modes then belong to one step: "lemke" for
+            any number of contacts, "all" for two at most, which takes milliseconds per sample.
+            `samples.complete` is False.
 
     Returns:
         ImpactSamples, or what `reduce` accumulated. With a checkpoint the arrays are memory-mapped files.
@@ -178,6 +185,8 @@ def sample(
         e = None if e is None else e[touching]
     if selection != "lemke":
         check_enumeration(terms, num_directions, f'selection="{selection}"')
+    if turn_polygon:
+        check_turning(terms, selection)
     if chunk is not None:
         inputs.check_count("chunk", chunk)
     share = processes.share()
@@ -197,6 +206,7 @@ def sample(
         devices=devices,
         restitution=e,
         places=places,
+        turn_polygon=turn_polygon,
     )
     if checkpoint is None:
         chunks = stream.chunks(total, size, share=share, exchange=processes.union)

@@ -19,6 +19,7 @@ from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
 FEW = 128  # modes that a tile is expected to meet at most
 BLOCK = 128  # modes looked at together
 SIEVED = 512  # modes that a sieve is expected to leave at most
+_HANDFUL = 32  # modes that a sieve mostly leaves
 
 
 def select(
@@ -28,16 +29,22 @@ def select(
     pick: jax.Array,
     live: jax.Array,
     speed: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Chosen mode (tile,), signature of the set of valid ones (tile,); the modes met in any lane (K,)."""
+    names: jax.Array | None,
+) -> tuple[jax.Array, jax.Array, jax.Array | None, jax.Array | None]:
+    """The mode that a draw picks (tile,), whether any is valid (tile,), and what is told of the valid ones.
+
+    Told are the signature of the set of outcomes (tile,) and the modes (K,) bool that stand for some outcome
+    of some lane; both None without `names` (K,) of the modes' outcomes.
+    """
     limit = contact_modes.feasibility_tolerance(x.dtype) * speed
     speeds = jnp.full(x.shape[1:], speed)
     number = table.regular.shape[0]
-    names = signatures(table)
 
-    def choose(valid: jax.Array, score: jax.Array, names: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mode, _ = contact_modes.choose(valid, score, pick, speeds)
-        return mode, jnp.sum(jnp.where(valid, names[:, None], 0), axis=0, dtype=jnp.uint32)
+    def choose(valid: jax.Array, score: jax.Array, index: jax.Array | None = None) -> _Choice:
+        place, count = contact_modes.choose(valid, score, pick, speeds)
+        mode = place if index is None else index.at[place].get(mode="fill", fill_value=number)
+        told = None if names is None else _told(valid, score, names, speeds, index)
+        return mode, count > 0, told
 
     # What stands in a branch or in a loop is computed once; else the compiler repeats it in every use.
     if number <= FEW:
@@ -48,58 +55,80 @@ def select(
             ),
             lambda: jnp.full((number, *x.shape[1:]), jnp.inf, x.dtype),
         )
-        valid = jnp.isfinite(score) & live[None]
-        met = mode_filter.any_lane(valid)
-        mode, valid_set = choose(valid, score, names)
+        mode, found, told = choose(jnp.isfinite(score) & live[None], score)
     elif isinstance(pieces, mode_filter.Sieve):
-        met = mode_filter.possible(pieces, x, live, limit)
-        left = jnp.sum(met, dtype=jnp.int32)
+        maybe = mode_filter.possible(pieces, x, live, limit)
+        left = jnp.sum(maybe, dtype=jnp.int32)
 
-        def look(size: int) -> tuple[jax.Array, jax.Array]:
-            index = mode_filter.places(met, size)
+        def look(size: int) -> _Choice:
+            index = mode_filter.places(maybe, size)
             return among(index, mode_filter.scores(pieces.rows, index, left, x, limit))
 
-        def among(index: jax.Array, score: jax.Array) -> tuple[jax.Array, jax.Array]:
-            valid = jnp.isfinite(score) & live[None]
-            place, valid_set = choose(valid, score, names.at[index].get(mode="clip"))
-            return index.at[place].get(mode="clip"), valid_set
+        def among(index: jax.Array, score: jax.Array) -> _Choice:
+            return choose(jnp.isfinite(score) & live[None], score, index)
 
-        def sift(size: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """Of the modes left those that are valid in some lane, their scores, and how many."""
-            index = mode_filter.places(met, size)
+        def sift() -> _Choice:
+            """Looks on among the modes left that are valid in some lane."""
+            index = mode_filter.places(maybe, SIEVED)
             score = mode_filter.scores(pieces.rows, index, left, x, limit)
             some = mode_filter.any_lane(jnp.isfinite(score) & live[None])
             at = mode_filter.places(some, FEW)
             kept = index.at[at].get(mode="fill", fill_value=number)
             score = score.at[at].get(mode="fill", fill_value=jnp.inf)
-            return kept, score, jnp.sum(some, dtype=jnp.int32)
+            few = jnp.sum(some, dtype=jnp.int32) <= FEW
+            return lax.cond(few, lambda: among(kept, score), lambda: look(number))
 
-        if number <= 2 * SIEVED:
-            mode, valid_set = lax.cond(left <= FEW, lambda: look(FEW), lambda: look(number))
-        else:
-            kept, score, count = lax.cond(left <= SIEVED, lambda: sift(SIEVED), lambda: sift(number))
-            mode, valid_set = lax.cond(count <= FEW, lambda: among(kept, score), lambda: look(number))
+        def many() -> _Choice:
+            if number <= 2 * SIEVED:
+                return lax.cond(left <= FEW, lambda: look(FEW), lambda: look(number))
+            return lax.cond(left <= SIEVED, sift, lambda: look(number))
+
+        mode, found, told = lax.cond(left <= _HANDFUL, lambda: look(_HANDFUL), many)
     else:
         if isinstance(pieces, mode_tree.Leaves):
             valid = mode_tree.valid(pieces, x, limit)
         else:
             valid = lax.map(lambda block: contact_modes.evaluate(block, x) <= limit, pieces)
         valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
-        met = mode_filter.any_lane(valid)
+        some = mode_filter.any_lane(valid)
         # Of hundreds of modes a tile meets few: look on among those only, unless there are many.
-        index = jnp.nonzero(met, size=FEW, fill_value=number)[0].astype(jnp.int32)
+        index = jnp.nonzero(some, size=FEW, fill_value=number)[0].astype(jnp.int32)
 
-        def among_few() -> tuple[jax.Array, jax.Array]:
+        def among_few() -> _Choice:
             score = contact_modes.apply(table.score.at[:, index].get(mode="clip"), x)
-            few = valid.at[index].get(mode="fill", fill_value=False)
-            place, valid_set = choose(few, score, names.at[index].get(mode="clip"))
-            return index.at[place].get(mode="clip"), valid_set
+            return choose(valid.at[index].get(mode="fill", fill_value=False), score, index)
 
-        few_enough = jnp.sum(met, dtype=jnp.int32) <= FEW
-        mode, valid_set = lax.cond(
-            few_enough, among_few, lambda: choose(valid, contact_modes.apply(table.score, x), names)
+        few_enough = jnp.sum(some, dtype=jnp.int32) <= FEW
+        mode, found, told = lax.cond(
+            few_enough, among_few, lambda: choose(valid, contact_modes.apply(table.score, x))
         )
-    return jnp.minimum(mode, number - 1), valid_set, met
+    valid_set, met = (None, None) if told is None else told
+    return jnp.minimum(mode, number - 1), found, valid_set, met
+
+
+_Choice = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]
+
+
+def _told(
+    valid: jax.Array, score: jax.Array, names: jax.Array, speeds: jax.Array, index: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Signature of each lane's set of outcomes (tile,), and the modes that stand for them (K,) bool.
+
+    A mode stands for an outcome where it is the first of those valid. The sums of the outcomes' names tell
+    sets of them apart, but for one pair in 2^32.
+    """
+    number = names.shape[0]
+    numbers = jnp.arange(number, dtype=jnp.int32) if index is None else index
+
+    def tell(
+        first: jax.Array, there: jax.Array, told: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        mode = jnp.where(there, numbers.at[first].get(mode="clip"), number)
+        added = told[0] + names.at[mode].get(mode="fill", fill_value=0)
+        return added, told[1].at[mode].set(True, mode="drop")
+
+    nothing = jnp.zeros(speeds.shape, jnp.uint32), jnp.zeros(number, bool)
+    return contact_modes.over_outcomes(valid, score, speeds, tell, nothing)
 
 
 def largest(space: ContactSpace, step: jax.Array) -> jax.Array:
@@ -119,16 +148,6 @@ def least_bad(table: contact_modes.ModeMaps, x: jax.Array) -> jax.Array:
     return jnp.min(
         jnp.where(violation == jnp.min(violation, axis=0, keepdims=True), iota, iota.size - 1), axis=0
     )
-
-
-def signatures(table: contact_modes.ModeMaps) -> jax.Array:
-    """(K,) uint32 numbers of the modes whose sums tell sets of modes apart, but for one pair in 2^32."""
-    number = jnp.ones((), jnp.uint32)
-    for code in table.codes:
-        number = number * table.kinds + code.astype(jnp.uint32)
-    for factor in (0x7FEB352D, 0x846CA68B):  # a bijection that mixes the bits well
-        number = (number ^ (number >> 16)) * jnp.uint32(factor)
-    return number ^ (number >> 16)
 
 
 def in_blocks(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:

@@ -31,6 +31,7 @@ from jaxcontact.impact.laws.contact_space import (
     residual_status,
     slowest_approach,
 )
+from jaxcontact.impact.laws.turned_polygon import check_turning
 from jaxcontact.impact.sampling.by_modes import tile_size
 from jaxcontact.impact.sampling.draws import Iid
 from jaxcontact.impact.sampling.driver import step_sizes
@@ -52,6 +53,7 @@ def sample_in_jit(
     selection: str = "all",
     restitution: jax.Array | float | None = None,
     num_directions: int = 8,
+    turn_polygon: bool = False,
 ) -> tuple[jax.Array, ImpactInfo]:
     """Outcomes of an impact over random impulse orders (Halm & Posa, Algorithm 1), inside `jit`.
 
@@ -71,10 +73,11 @@ def sample_in_jit(
             and is not offered here.
         restitution: e, a number or (nc,) in 0..1, see `resolve`. 0 or None: inelastic.
         num_directions: sides of the friction cone in space; no effect in the plane.
+        turn_polygon: as `sample`.
 
     Returns:
         v_plus (n, nv) and ImpactInfo, whose arrays have the samples first: status, residual, energy_ratio and
-        num_solves (n,), impulse (n, nc, 1 + nt).
+        num_solves and complete (n,), impulse (n, nc, 1 + nt).
 
     Raises:
         ValueError, TypeError: as `sample`; a key that is none.
@@ -97,14 +100,17 @@ def sample_in_jit(
     inputs.check_count("max_steps", max_steps)
     inputs.check_count("num_samples", num_samples)
     routh.check_selection(terms, selection, routh.SELECTIONS, num_directions)
+    if turn_polygon:
+        check_turning(terms, selection)
     e = energetic_restitution.check(terms, restitution)
     steps = jnp.broadcast_to(jnp.asarray(step, v.dtype), (nc,))
     return _sample(
-        terms, v, jnp.asarray(key), steps, e, int(max_steps), int(num_samples), selection, num_directions
-    )
+        terms, v, jnp.asarray(key), steps, e, int(max_steps), int(num_samples), selection, num_directions,
+        turn_polygon,
+    )  # fmt: skip
 
 
-@functools.partial(jax.jit, static_argnums=(5, 6, 7, 8))
+@functools.partial(jax.jit, static_argnums=(5, 6, 7, 8, 9))
 def _sample(
     terms: ContactTerms,
     v: jax.Array,
@@ -115,14 +121,17 @@ def _sample(
     num_samples: int,
     selection: str,
     num_directions: int,
+    turn_polygon: bool,
 ) -> tuple[jax.Array, ImpactInfo]:
     step = jnp.where(step <= 0, -1.0, step)  # which no step of an impact takes
     nc = step.shape[0]
     numbers = jnp.arange(num_samples, dtype=jnp.uint32)
     drawn = Iid(key=key).uniform(numbers, 0, max_steps * (nc + 1), v.dtype)
     given = terms, v, step, e, drawn.reshape(max_steps, nc + 1, num_samples)
-    again = functools.partial(_by_steps, selection=selection, num_directions=num_directions)
-    if selection == "lemke":
+    again = functools.partial(
+        _by_steps, selection=selection, num_directions=num_directions, turn_polygon=turn_polygon
+    )
+    if selection == "lemke" or turn_polygon:
         return again(given, None)
     v_plus, info, changes = _by_modes(terms, v, key, step, e, max_steps, num_samples, num_directions)
     v_plus, impulse = implicit.attach(
@@ -135,7 +144,7 @@ _Given = tuple[ContactTerms, jax.Array, jax.Array, jax.Array | None, jax.Array]
 
 
 def _by_steps(
-    given: _Given, known: jax.Array | None, *, selection: str, num_directions: int
+    given: _Given, known: jax.Array | None, *, selection: str, num_directions: int, turn_polygon: bool
 ) -> tuple[jax.Array, ImpactInfo]:
     """The samples one step after the other, with the impulses (N, r, n) that are known; differentiable."""
     terms, v, step, e, drawn = given
@@ -144,7 +153,9 @@ def _by_steps(
     caps = jnp.moveaxis(drawn[:, :nc] * step[None, :, None], 2, 0)
     picks = drawn[:, nc].T
     first_known = None if known is None else jnp.moveaxis(known, 2, 0)
-    return routh.resolve_many(terms, start, caps, selection, num_directions, False, picks, e, first_known)[:2]
+    return routh.resolve_many(
+        terms, start, caps, selection, num_directions, False, picks, e, first_known, turn_polygon=turn_polygon
+    )[:2]
 
 
 def _misfit(again: Any, data: tuple[_Given, jax.Array], at: Any) -> Any:
@@ -180,7 +191,7 @@ def _by_modes(
         _lanes, max_steps=max_steps, num_samples=num_samples, num_directions=num_directions
     )
     given = space, key, v, step, elastic, begins
-    lanes: LaneResults = batch_first(run, functools.partial(_worlds, run), *given)
+    lanes, holds_all = batch_first(run, functools.partial(_worlds, run), *given)
     v_plus = v[None] + jnp.einsum("rn,vr->nv", lanes.impulse, space.response)
     left = flag(lanes.collides, Status.UNTERMINATED) | residual_status(lanes.residual)
     info = ImpactInfo(
@@ -189,7 +200,7 @@ def _by_modes(
         impulse=(lanes.impulse * space.scale[:, None]).T.reshape(num_samples, step.shape[0], -1),
         energy_ratio=jax.vmap(energy_ratio, (None, None, 0))(terms.M, v, v_plus),
         num_solves=lanes.num_solves,
-        complete=True,
+        complete=jnp.broadcast_to((holds_all | ~begins) & (status == 0), (num_samples,)),
     )
     assert lanes.changes is not None
     return jnp.where(status == 0, v_plus, v_in[None]), info, lanes.changes
@@ -206,8 +217,8 @@ def _lanes(
     max_steps: int,
     num_samples: int,
     num_directions: int,
-) -> LaneResults:
-    """All samples of one impact; none is worked on where it does not begin."""
+) -> tuple[LaneResults, jax.Array]:
+    """All samples of one impact, none where it does not begin; and whether all modes were looked at."""
     directions = friction_directions(space.num_tangents, num_directions)
     table = mode_table(space, directions, capped=True)
     count = jnp.where(begins, jnp.int32(num_samples), 0)
@@ -226,10 +237,11 @@ def _lanes(
 
     numbers = jnp.arange(num_samples, dtype=jnp.uint32)
     given = space, table, Iid(key=key), v, step, numbers, count
-    return platforms.choose(*given, cpu=tiled("cpu"), other=tiled("gpu"))
+    lanes: LaneResults = platforms.choose(*given, cpu=tiled("cpu"), other=tiled("gpu"))
+    return lanes, ~jnp.any(table.unresolved)
 
 
-def _worlds(run: Callable[..., LaneResults], *given: Any) -> LaneResults:
+def _worlds(run: Callable[..., Any], *given: Any) -> Any:
     """Many impacts: on a CPU one after the other, whose tiles stay in its cache, else together."""
     return platforms.choose(
         *given, cpu=lambda *each: lax.map(lambda one: run(*one), each), other=jax.vmap(run)

@@ -46,8 +46,8 @@ class LaneResults(Record):
         missed: (n,) bool, some step had no valid mode in the table, or a set of them that is not known to
             be complete. With known sets the sample ends before that step, and the other results say where.
         collides: (n,) bool, a contact still approaches, or has energy in store.
-        visited: (K,) bool, modes valid in some step of some sample.
-        sets: (N, n) uint32, the signature of the set of valid modes of each step, 0 after the last; or None.
+        visited: (K,) bool, modes that stood for an outcome in some step of some sample; none without names.
+        sets: (N, n) uint32, the signature of the set of outcomes of each step, 0 after the last; or None.
         path: (N + 1, 2m, n) scaled impulse so far after each step, or None.
         changes: (N, 2m, n) scaled impulse of the compression of each step, 0 after the last; or None.
     """
@@ -82,6 +82,7 @@ def resolve_lanes(
     complete: jax.Array | None = None,
     pieces: mode_tree.Leaves | mode_filter.Sieve | None = None,
     begun: Begun | None = None,
+    names: jax.Array | None = None,
     *,
     max_steps: int,
     tile: int,
@@ -97,11 +98,12 @@ def resolve_lanes(
     Args:
         v: (nv,) velocity before the impact, the same for all; some contact approaches.
         step: (nc,) largest normal impulse of a step, N s.
-        complete: (S,) uint32, ascending: signatures of sets of valid modes that lack no mode. A step
-            with another set counts as missed. None where the table holds all modes.
+        complete: (S,) uint32, ascending: signatures of sets of outcomes that lack none. A step with another
+            set counts as missed. None where the table holds all modes.
         pieces: the validity of the modes of the table by stems and leaves, or by a sieve, which is faster;
             or None.
         begun: what was done of each sample before; default nothing.
+        names: (K,) uint32 of the modes, equal for equal outcomes; needed for `complete` and `keep_sets`.
         elastic: (nc,) squared coefficients of restitution, see `energetic_restitution`; or None.
         once: take one step of each sample only.
         num_directions: sides of the friction cone in space.
@@ -138,8 +140,10 @@ def resolve_lanes(
         drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
         cap = drawn[:m] * cap_scale[:, None]
         x = jnp.concatenate([u, cap])
-        mode, valid_set, met = mode_selection.select(table, looked_at, x, drawn[m], presses, speed)
-        lost = presses & (valid_set == 0)
+        mode, found, valid_set, met = mode_selection.select(
+            table, looked_at, x, drawn[m], presses, speed, names
+        )
+        lost = presses & ~found
         if complete is None:  # else the sample is repeated
             mode = lax.cond(
                 jnp.any(lost), lambda: jnp.where(lost, mode_selection.least_bad(table, x), mode), lambda: mode
@@ -166,6 +170,7 @@ def resolve_lanes(
         impulse = impulse + change
         missed = missed | lost
         if complete is not None:
+            assert valid_set is not None
             place = jnp.searchsorted(complete, valid_set, method="scan_unrolled")
             unknown = complete[jnp.minimum(place, complete.shape[0] - 1)] != valid_set
             missed = missed | (unknown if elastic is None else unknown & presses)
@@ -183,7 +188,7 @@ def resolve_lanes(
             after = jax.tree.map(lambda old, new: jnp.where(missed, old, new), before, after)
 
         out = out.replace(
-            visited=out.visited | met,
+            visited=out.visited if met is None else out.visited | met,
             path=None
             if out.path is None
             else out.path.at[steps, :, jnp.where(live, slot, nowhere)].set(

@@ -29,6 +29,7 @@ from jaxcontact.terms import ContactTerms
 
 MANY_MODES = 512  # in a table; each block is then cut so that all workers have a part of it
 PILOT = 2048  # samples that fill the first table of "visited"
+HUGE, SHORT_PILOT = 2**15, 512  # of so many modes fewer samples fill it, for each takes long
 _NONE = np.empty(0, np.uint32)
 LONG = 2**19  # samples of a block for which a larger table is compiled
 GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
@@ -96,15 +97,16 @@ class Stream:
         devices: Sequence[jax.Device] | None = None,
         restitution: jax.Array | None = None,
         places: tuple[np.ndarray, int] | None = None,
+        turn_polygon: bool = False,
     ) -> None:
         self.terms, self.v, self.draws, self.step = terms, v, draws, step
         self.max_steps, self.keep_path = max_steps, keep_path
         self.selection, self.num_directions = selection, num_directions
-        self.restitution, self.places = restitution, places
+        self.restitution, self.places, self.turn_polygon = restitution, places, turn_polygon
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v, v)))
-        self.enumerates = self.collides and selection != "lemke"
+        self.enumerates = self.collides and selection != "lemke" and not turn_polygon
         self.independent = (draws.independent and selection != "visited") or not self.collides
         if self.enumerates:
             self.by_modes = ByModes(
@@ -117,6 +119,8 @@ class Stream:
                 restitution=restitution,
                 num_directions=num_directions,
             )
+        huge = self.enumerates and self.by_modes.table.regular.shape[0] > HUGE
+        self.pilot = SHORT_PILOT if huge else PILOT
         known_all = selection == "all" and self.enumerates and self.by_modes.holds_all
         self.complete = not self.collides or known_all
 
@@ -146,7 +150,7 @@ class Stream:
                 # long ones what there is no room for yet: more room is compiled anew.
                 known = None
                 if self.enumerates and self.selection == "visited" and block_begin > 0:
-                    long = PILOT * GROWTH**number - block_begin >= LONG
+                    long = self.pilot * GROWTH**number - block_begin >= LONG
                     if not fits(facts, room) and (long or number == 1):
                         room = self.by_modes.memory.room(facts)
                     used = facts if fits(facts, room) else used
@@ -207,7 +211,7 @@ class Stream:
             return [(0, total)]
         ends = [0]
         while ends[-1] < total:
-            ends.append(min(total, int(PILOT * GROWTH ** (len(ends) - 1))))
+            ends.append(min(total, int(self.pilot * GROWTH ** (len(ends) - 1))))
         return list(itertools.pairwise(ends))
 
     def _chunk(self, begin: int, end: int, known: Known | None, device: jax.Device) -> Chunk:
@@ -220,7 +224,7 @@ class Stream:
         if not self.enumerates:
             if not self.collides:
                 return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
-            samples = self._by_pivoting(numbers, draws, device).replace(independent=self.independent)
+            samples = self._by_steps(numbers, draws, device).replace(independent=self.independent)
             return Chunk(begin, end, samples, NO_FACTS)
         results, facts = self.by_modes.resolve(numbers, draws, known, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
@@ -248,11 +252,11 @@ class Stream:
             arrays["path"] = np.broadcast_to(v, (n, self.max_steps + 1, nv))
         return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
 
-    def _by_pivoting(
+    def _by_steps(
         self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
     ) -> ImpactSamples:
-        """One Lemke solution per step, a padded batch at a time."""
-        nc, size = self.terms.phi.shape[0], 1024
+        """Each step by itself, with one Lemke solution or modes of its own, a padded batch at a time."""
+        nc, size = self.terms.phi.shape[0], 1024 if self.selection == "lemke" else 32
         terms, draws, step, v, e = jax.device_put(
             (self.terms, draws, self.step, self.v, self.restitution), device
         )
@@ -265,8 +269,9 @@ class Stream:
             caps, picks = drawn[..., :nc] * step[None, None], drawn[..., nc]
             start = jnp.broadcast_to(v, (size, v.shape[0]))
             part = routh.resolve_many(
-                terms, start, caps, "lemke", self.num_directions, self.keep_path, picks, e
-            )
+                terms, start, caps, self.selection, self.num_directions, self.keep_path, picks, e,
+                turn_polygon=self.turn_polygon,
+            )  # fmt: skip
             parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
         v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(

@@ -1,6 +1,8 @@
-"""What earlier samples of "visited" taught: the modes met, and which sets of valid modes are complete.
+"""What earlier samples of "visited" taught: the modes met, and which sets of outcomes are complete.
 
-Owns the facts, integers that chunks and checkpoints carry, and what the sampling kernel is told of them.
+Redundant contacts have thousands of modes with one outcome. One of them that is valid is enough, and sets are
+told apart by outcomes. Owns the facts, integers that chunks and checkpoints carry, and what the sampling
+kernel is told of them.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ import numpy as np
 from jaxcontact.impact.sampling.mode_selection import FEW
 from jaxcontact.solvers import contact_modes, mode_filter
 
-SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of valid modes
+SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of outcomes
 
 _TOGETHER = 2**12  # modes whose telling forms are found together
-_LARGE = 2**15  # modes of a table for which fewer samples must do
+_AT_LEAST = 1024  # modes that a large table makes room for
 _TYPICAL = 96  # samples whose steps tell which forms are telling
 
 
 class Known(NamedTuple):
-    """The modes met, the signatures of complete sets of them, and the sieve of many modes.
+    """The modes met, the signatures of complete sets of outcomes, the names of the modes, the sieve of many.
 
     `first` is the same for first steps: all samples start at one velocity, and most modes are invalid there
     whatever the largest impulses.
@@ -29,6 +31,7 @@ class Known(NamedTuple):
 
     table: contact_modes.ModeMaps
     complete: np.ndarray
+    names: np.ndarray
     pieces: mode_filter.Sieve | None = None
     first: Known | None = None
 
@@ -50,36 +53,41 @@ class Memory:
         self.table: contact_modes.ModeMaps = jax.tree.map(np.asarray, table)
         self.delassus, self.u, self.cap = (np.asarray(array) for array in (delassus, u, cap))
         self.limit = limit
+        self.names = outcome_names(self.table, self.delassus)
         self.rows = np.full((mode_filter.TELLING, table.regular.shape[0]), -1)
         self.x: np.ndarray | None = None
 
     def room(self, facts: np.ndarray) -> tuple[int, int]:
-        """Modes and sets to make room for: half as many again, and few different sizes."""
+        """Modes and sets to make room for: many more, and few different sizes."""
         count, number = int(np.count_nonzero(facts < SET)), self.table.regular.shape[0]
         sets = max(3 * (facts.size - count) // 2, number // 8, 1)
-        return _room(max(3 * count // 2, number // 16)), 1 << sets.bit_length()
+        return _room(max(2 * count, min(number // 16, _AT_LEAST))), 1 << sets.bit_length()
 
     def known(self, facts: np.ndarray, room: tuple[int, int]) -> Known:
         """What facts tell, padded to their room; the kernel is compiled for each."""
         met, number = facts[facts < SET], self.table.regular.shape[0]
         size, most = room
-        table = _padded(self.table, met, size)
+        table, names = _padded(self.table, met, size), np.resize(self.names[met], size)
         sets = (facts[facts >= SET] - SET).astype(np.uint32)
         complete = np.pad(sets, (0, most - sets.size), constant_values=2**32 - 1)
         if size <= FEW:
-            return Known(table, complete)
+            return Known(table, complete, names)
         if self.x is None:
             self.x = self._typical(table.take(np.arange(met.size)))
         self._find_rows(met)
         possible = self._possible_first(np.asarray(table.margin)[..., : met.size])
-        size_first = _room(max(possible.size, number // 20, mode_filter.BLOCK))
+        size_first = _room(max(possible.size, min(number // 20, _AT_LEAST), mode_filter.BLOCK))
         first = _padded(table, possible, size_first)
         return Known(
             table,
             complete,
+            names,
             mode_filter.sieve(table, self.rows[:, np.resize(met, size)]),
             Known(
-                first, complete, mode_filter.sieve(first, self.rows[:, np.resize(met[possible], size_first)])
+                first,
+                complete,
+                np.resize(names[possible], size_first),
+                mode_filter.sieve(first, self.rows[:, np.resize(met[possible], size_first)]),
             ),
         )
 
@@ -113,11 +121,10 @@ class Memory:
         """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
         rng = np.random.default_rng(0)
         margin = np.asarray(table.margin)
-        count = _TYPICAL if table.regular.shape[0] < _LARGE else _TYPICAL // 8
-        u = np.broadcast_to(self.u[:, None], (self.u.size, count))
+        u = np.broadcast_to(self.u[:, None], (self.u.size, _TYPICAL))
         met = []
         for _ in range(3):  # as if all impacts had so many
-            x = np.concatenate([u, rng.uniform(size=(self.cap.size, count)) * self.cap[:, None]])
+            x = np.concatenate([u, rng.uniform(size=(self.cap.size, _TYPICAL)) * self.cap[:, None]])
             x = x.astype(self.delassus.dtype)
             starts = range(0, table.regular.shape[0], _TOGETHER)
             worst = [_worst_form(margin[..., begin : begin + _TOGETHER], x) for begin in starts]
@@ -129,7 +136,7 @@ class Memory:
 
 def _worst_form(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
     """(K, n) the least form of each mode, of margin (F, L, K) at x (L, n)."""
-    worst: np.ndarray = (margin.transpose(0, 2, 1) @ x).min(axis=0)
+    worst: np.ndarray = (margin.astype(np.float32).transpose(0, 2, 1) @ mode_filter.in_single(x)).min(axis=0)
     return worst
 
 
@@ -150,7 +157,32 @@ def _room(size: int) -> int:
     return 1 << (max(size, 1) - 1).bit_length()
 
 
+def outcome_names(table: contact_modes.ModeMaps, delassus: np.ndarray) -> np.ndarray:
+    """(K,) uint32 numbers of the modes, well mixed; one for modes with the same outcome at every x.
+
+    Equal outcomes have equal scores, for velocities before that bodies can have.
+    """
+    dtype = delassus.dtype
+    score = np.array(table.score.T)
+    rows = delassus.shape[0]
+    values, vectors = np.linalg.eigh(delassus)
+    seen = vectors[:, values > 100.0 * contact_modes.feasibility_tolerance(dtype)]
+    score[:, :rows] = score[:, :rows] @ seen @ seen.T
+    size = np.abs(score).max(axis=1, keepdims=True)
+    order = np.argsort(score @ np.cos(np.arange(score.shape[1]) * 1.1 + 0.2).astype(dtype), kind="stable")
+    apart = np.abs(np.diff(score[order], axis=0)) > 100.0 * contact_modes.feasibility_tolerance(dtype) * (
+        1.0 + size[order[1:]]
+    )
+    name: np.ndarray = np.empty(order.size, np.uint32)
+    name[order] = np.concatenate([[0], np.cumsum(apart.any(axis=1))])
+    name += 1
+    for factor in (0x7FEB352D, 0x846CA68B):  # a bijection that mixes the bits well
+        name = (name ^ (name >> 16)) * np.uint32(factor)
+    mixed: np.ndarray = name ^ (name >> 16)
+    return mixed
+
+
 def sets_of(signatures: np.ndarray) -> np.ndarray:
-    """Facts: the sets of valid modes met, from their signatures."""
+    """Facts: the sets of outcomes met, from their signatures."""
     distinct = np.unique(signatures).astype(np.int64)
     return distinct[distinct > 0] + SET

@@ -1,5 +1,6 @@
 """Steps of redundant contacts in space, whose solutions are in no basis of the complementarity problem."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -101,3 +102,18 @@ def test_redundant_corners_are_complete_where_their_ends_are_tabulated():
     assert found.complete
     same = _some(terms, jnp.array([0, 0, 0]))  # three times one corner: more freedom than one
     assert not sample(same, v, step=0.2, max_steps=8, num_samples=4, num_directions=4).complete
+
+
+@pytest.mark.slow
+def test_a_step_inside_jit_says_whether_its_solutions_are_complete():
+    """Three times one corner has solutions that are not tabulated; three corners have not."""
+    terms, v = in_line()
+    same = _some(terms, jnp.array([0, 0, 0]))
+    run = jax.jit(
+        lambda terms, key: (
+            jc.impact.sample_in_jit(terms, v, key, step=0.2, max_steps=8, num_samples=4, num_directions=4)[
+                1
+            ].complete
+        )
+    )
+    assert np.all(run(terms, jax.random.key(0))) and not np.any(run(same, jax.random.key(0)))
