@@ -98,10 +98,10 @@ def pieces() -> dict[tuple[int, int, int], tuple[np.ndarray, np.ndarray]]:
 
 
 def projection_error(eps: float, radius: float = 0.5, seed: int = 0) -> tuple[float, float]:
-    """Largest error of the first-order projection onto the next guard, from eps before it; and Section 6's bound.
+    """Largest error of a first-order projection onto the next guard, eps away, and Section 6's bound on it.
 
-    The bound is 2 M / L (exp(eps L / c) - 1) + 2 M eps / c, with the largest speed M, the Lipschitz constant L
-    and the least rate c of a guard over the cube of this radius.
+    The bound is 2 M / L (exp(eps L / c) - 1) + 2 M eps / c, with the largest speed M, the Lipschitz constant
+    L and the least rate c of a guard over the cube of this radius.
     """
     from scipy.linalg import expm
     from scipy.optimize import brentq
@@ -112,7 +112,8 @@ def projection_error(eps: float, radius: float = 0.5, seed: int = 0) -> tuple[fl
     speed = lipschitz = 0.0
     rate = np.inf
     for past, (A, b) in fields.items():
-        inside = corners * (np.where(past, 1.0, -1.0) == np.sign(corners @ guard.T))  # of the piece: an octant
+        octant = np.where(past, 1.0, -1.0)  # in which this piece of the field rules
+        inside = corners * (octant == np.sign(corners @ guard.T))
         values = inside @ A.T + b
         speed = max(speed, np.linalg.norm(values, axis=1).max())
         lipschitz, rate = max(lipschitz, np.linalg.norm(A, 2)), min(rate, (values @ guard.T).min())
@@ -138,7 +139,7 @@ def projection_error(eps: float, radius: float = 0.5, seed: int = 0) -> tuple[fl
 
 
 def bound(path: Path) -> None:
-    """Section 6: the error of a first-order projection, the bound on it, and the error of a whole motion here."""
+    """Section 6: the error of a first-order projection, the bound on it, and the error of a motion here."""
     from matplotlib.figure import Figure
 
     widths = np.logspace(-4, -1.5, 11)
