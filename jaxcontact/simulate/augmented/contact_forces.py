@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes
@@ -87,16 +88,17 @@ def shortest_forces(
         delassus=space.delassus, velocity=rate, mu=space.mu, cap=uncapped, mask=space.active
     )
     rows, rhs = mode_equations(problem, ContactModes(kind=kind, capped=uncapped > 0, direction=slip))
-    per_length = jax.lax.rsqrt(jnp.sum(rows**2, axis=1))
+    per_length = lax.rsqrt(jnp.sum(rows**2, axis=1))
     rows, rhs = rows * per_length[:, None], rhs * per_length
-    inverse, _ = small_dense.generalized_inverse(rows @ rows.T)
-    return implicit.refine(rows, rhs, rows.T @ (inverse @ rhs))
+    square, _ = small_dense.generalized_inverse(lax.stop_gradient(rows @ rows.T))
+    inverse = lax.stop_gradient(rows).T @ square
+    return implicit.refine(rows, rhs, inverse @ rhs, inverse)
 
 
 def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:
     """(nc, 3) what is not negative of scaled forces: f_n, mu f_n - f_t, mu f_n + f_t."""
     normal, tangential = force[0::2], force[1::2]
-    ray = jax.lax.rsqrt(1.0 + space.mu**2)
+    ray = lax.rsqrt(1.0 + space.mu**2)
     limit = space.mu * normal
     return jnp.stack([normal / ray, (limit - tangential) * ray, (limit + tangential) * ray], axis=1)
 

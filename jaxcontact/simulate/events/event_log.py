@@ -29,8 +29,9 @@ class Pieces(NamedTuple):
     h: jax.Array  # length of a stretch, s
     modes: Modes  # in it
     value: jax.Array  # (nc, 2) bool, which of `stretch.values` is zero at its end
-    who: jax.Array  # (nc,) bool, what took part in an impact
+    who: jax.Array  # (nc,) bool, what took part in an impact, or in a chatter
     push: jax.Array  # (nc, dim) impulses of a jam, N s
+    rests: jax.Array  # (nc,) what contacts do that are held at rest at its end, as the kind of `Modes`
 
 
 class Carry(NamedTuple):
@@ -76,6 +77,7 @@ def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> Pieces:
         value=jnp.zeros((nc, 2), bool),
         who=none,
         push=jnp.zeros((nc, dim), dtype),
+        rests=jnp.zeros(nc, jnp.int32),
     )
 
 

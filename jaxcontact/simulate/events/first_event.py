@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.mechanics.system import State, System
-from jaxcontact.simulate.events.stretch import Motion, field, parts, start_vector, values
+from jaxcontact.simulate.events.stretch import Look, Motion, look, parts, start_vector, step
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
 
@@ -22,9 +22,20 @@ FORCE_TOLERANCE = 0.575  # power of eps: a force below it, in parts of the size 
 
 
 class Found(NamedTuple):
-    """A stretch: its length h, whether an event ends it, whose (nc, 2), and whether a step was small enough."""
+    """A stretch.
+
+    Attributes:
+        h: its length, s.
+        y: its end, as `start_vector`.
+        friction: (nc, nt) directions of the friction forces there.
+        event: bool, whether an event ends it.
+        who: (nc, 2) bool, which value is zero there.
+        fine: bool, whether a step was small enough.
+    """
 
     h: jax.Array
+    y: jax.Array
+    friction: jax.Array
     event: jax.Array
     who: jax.Array
     fine: jax.Array
@@ -43,6 +54,9 @@ class _Trial(NamedTuple):
     value_high: jax.Array
     fell: jax.Array  # whether the last trial of the search was behind the event
     last: jax.Array  # (nc, 2) values at the end of the last trial
+    y: jax.Array  # that end
+    start: Look
+    friction: jax.Array  # (nc, nt) directions at that end
 
 
 def first_event(
@@ -63,27 +77,27 @@ def first_event(
     gaps = motion.modes.kind == SEPARATE
     least, floor = _least(motion.modes.kind, near, eps), _floor(motion.modes.kind, state, eps)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
-    value_0, rate_0 = values(system, motion, state)
-    deep = jnp.minimum(value_0[:, 0], 0.0)
-    base = jnp.where(gaps, jnp.where(touching, value_0[:, 0], deep), 0.0)
-    start = value_0.at[:, 0].add(-base)
-    leaves = gaps & touching & (rate_0 > near)
-    k0 = field(system, motion, state.t, y0)
 
     def attempt(c: _Trial) -> _Trial:
-        trial = ode.step(lambda t, y: field(system, motion, t, y), state.t, y0, c.h, k0)
+        trial = step(system, motion, state.t, y0, c.h)
 
-        def look(k: jax.Array, rows: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def sample(k: jax.Array, rows: Look) -> Look:
             y = jnp.where(k < SAMPLES, ode.interpolate(trial, shares[k]), trial.x1)
             there, _ = parts(system, state.t + shares[k] * trial.h, y)
-            value, rate = values(system, motion, there)
-            return rows[0].at[k].set(value.at[:, 0].add(-base)), rows[1].at[k].set(rate)
+            return jax.tree.map(lambda all_rows, row: all_rows.at[k].set(row), rows, look(system, motion, there))
 
-        # A search looks at the end alone.
-        begin = tuple(jnp.broadcast_to(x, (SAMPLES + 1, *x.shape)) for x in (start, rate_0))
-        raw, rates = lax.fori_loop(jnp.where(c.searching, SAMPLES, 1), SAMPLES + 1, look, begin)
-        samples = _Samples(raw, rates, shares * c.h, gaps, leaves)
+        # A search looks at the end alone; the start is looked at once.
+        begin = jax.tree.map(lambda x: jnp.broadcast_to(x, (SAMPLES + 1, *x.shape)), c.start)
+        skip = jnp.where(c.searching, SAMPLES, jnp.where(c.tries == 0, 0, 1))
+        rows = lax.fori_loop(skip, SAMPLES + 1, sample, begin)
+        start, end = (jax.tree.map(lambda x, k=k: x[k], rows) for k in (0, -1))
+        low = jnp.where(touching, start.value[:, 0], jnp.minimum(start.value[:, 0], 0.0))
+        base = jnp.where(gaps, low, 0.0)
+        leaves = gaps & touching & (start.rate > near)
+        raw = rows.value.at[:, :, 0].add(-base[None])
+        samples = _Samples(raw, rows.rate, shares * c.h, gaps, leaves)
         value = _values_for_roots(samples, least)
+        c = c._replace(tries=c.tries + 1, y=trial.x1, start=start, friction=end.friction)
         return lax.cond(
             c.searching,
             lambda: _narrowed(c, value[-1], floor, eps),
@@ -93,14 +107,15 @@ def first_event(
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
     first = _Trial(
         h=remaining, tries=jnp.int32(0), searching=jnp.array(False), done=jnp.array(False), suspects=none > 0,
-        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True), last=none,
+        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True), last=none, y=y0,
+        start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
     )  # fmt: skip
     end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
     nearest = jnp.min(share, initial=jnp.inf)
     event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only look as if it closed
     first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
-    return Found(end.h, event, first_one.reshape(nc, 2) & event, end.done & jnp.isfinite(end.h))
+    return Found(end.h, end.y, end.friction, event, first_one.reshape(nc, 2) & event, end.done & jnp.isfinite(end.h))
 
 
 class _Samples(NamedTuple):
@@ -186,7 +201,6 @@ def _stepped(
     begin = jnp.where(value_low > 0, begin, low)
     return c._replace(
         h=jnp.where(crossed, begin, jnp.where(good, c.h, ode.next_size(c.h, ratio))),
-        tries=c.tries + 1,
         searching=crossed,
         done=good & ~crossed,
         suspects=suspects,
@@ -211,11 +225,10 @@ def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, eps: float) -> _Tri
     value_high = jnp.where(below, here, weight * c.value_high)
     low, high = jnp.where(below, c.low, c.h), jnp.where(below, c.h, c.high)
     secant = low + (high - low) * value_low / (value_low - value_high)
-    inside = (secant >= low) & (secant <= high) & (c.tries % 8 != 7)
+    inside = (secant >= low) & (secant <= high) & (c.tries % 8 != 0)
     done = (jnp.abs(here) <= noise) | (high - low <= 4.0 * eps * high)
     return c._replace(
         h=jnp.where(done, c.h, jnp.where(inside, secant, 0.5 * (low + high))),
-        tries=c.tries + 1,
         done=done,
         low=low,
         high=high,

@@ -11,32 +11,33 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact.mechanics.system import State, System
+from jaxcontact.simulate.events.accumulation import limit
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
     JAM,
     LIMIT,
-    UNUSED,
+    PART,
     WHOLE,
     Carry,
     Given,
     Memory,
     Pieces,
 )
-from jaxcontact.simulate.events.pieces import (
-    behind_chatter,
-    behind_impact,
-    chatter_end,
-    impact,
-    jam,
-    stretch,
-)
-from jaxcontact.simulate.events.stretch import Motion
+from jaxcontact.simulate.events.pieces import behind_chatter, behind_impact, impact
+from jaxcontact.simulate.events.stretch import Motion, look, parts, settled, start_vector, step
 from jaxcontact.simulate.events.time_step import Run, run
 from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.variational.contact_state import arrive, terms_at
+from jaxcontact.simulate.variational.jam import jolt
+
+# Which branch repeats a piece: nothing, a stretch, an impact, a jam, the end of a chatter.
+BRANCH = np.zeros(7, np.int32)
+BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, LIMIT]] = 1, [2, 3, 4]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -75,6 +76,7 @@ def repeated(
 
     def one(carry: Carry, piece: Pieces) -> tuple[Carry, Any]:
         nothing = jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
+        terms = terms_at(system, given.params, carry.state.q, carry.state.t)
 
         def rest() -> tuple[Any, ...]:
             return carry, *nothing
@@ -84,25 +86,21 @@ def repeated(
             return carry._replace(state=state), nothing[0], pushed
 
         def collide() -> tuple[Any, ...]:
-            blow = impact(system, given.params, carry, given.law, memory.key, piece.who, True, False)
-            return behind_impact(carry, blow.state, piece.who), blow.impulse, nothing[1]
+            blow = impact(terms, carry, given.law, memory.key, piece.who, True, False)
+            return behind_impact(carry, blow.v, piece.who), blow.impulse, nothing[1]
 
         def jolted() -> tuple[Any, ...]:
-            blow = jam(system, given.params, carry.state, piece.who, piece.push)[0]
-            return behind_impact(carry, blow.state, piece.who), blow.impulse, nothing[1]
+            after, push, _ = jolt(arrive(terms, carry.state.q, terms.M @ carry.state.v, carry.state.t), piece.who, piece.push)
+            return behind_impact(carry, after.v, piece.who), push[:, 0], nothing[1]
 
         def end() -> tuple[Any, ...]:
-            return behind_chatter(carry, chatter_end(system, given.params, carry)), *nothing
+            return behind_chatter(carry, limit(system, carry.chatter)), *nothing
 
         branches = (rest, move, collide, jolted, end)
-        branch = [0] * 7
-        branch[IMPACT], branch[JAM], branch[LIMIT] = 2, 3, 4
-        for kind in range(UNUSED + 1, EVENT + 1):
-            branch[kind] = 1
-        after, blow, pushed = lax.switch(
-            jnp.asarray(branch, jnp.int32)[piece.kind], branches if nc else branches[:2]
-        )
-        return after, (after.state.t, carry.state.v, after.state.v, blow, pushed)
+        after, blow, pushed = lax.switch(jnp.asarray(BRANCH)[piece.kind], branches if nc else branches[:2])
+        v = after.state.v
+        after = after._replace(state=settled(system, given.params, after.state, piece.rests))
+        return after, (after.state.t, carry.state.v, v, blow, pushed)
 
     begin = Carry(given.state, memory.chatter, memory.number)
     end, (t, v_minus, v_plus, blows, pushed) = lax.scan(one, begin, found.pieces)
@@ -126,8 +124,9 @@ def _moved(
     motion = Motion(given.params, given.controls, piece.modes)
 
     def along(h: jax.Array) -> tuple[Any, jax.Array]:
-        end, impulse, value = stretch(system, motion, state, h)
-        return (end, impulse), value
+        y = start_vector(state, *piece.push.shape)
+        end, impulse = parts(system, state.t + h, step(system, motion, state.t, y, h).x1)
+        return (end, impulse), look(system, motion, end).value
 
     (ahead, value), (rates, rate) = jax.jvp(along, (piece.h,), (jnp.ones_like(piece.h),))
     rates, rate = lax.stop_gradient((rates, rate))

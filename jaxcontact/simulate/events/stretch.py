@@ -80,39 +80,54 @@ def step(system: System, motion: Motion, t: jax.Array, y: jax.Array, h: jax.Arra
     Derivative: of the discrete step, any order.
     """
 
-    def rate(t: jax.Array, y: jax.Array) -> jax.Array:
-        return field(system, motion, t, y)
-
-    return ode.step(rate, t, y, h, rate(t, y))
+    return ode.step(lambda t, y: field(system, motion, t, y), t, y, h)
 
 
-def values(system: System, motion: Motion, state: State) -> tuple[jax.Array, jax.Array]:
-    """What ends a stretch where it falls below zero (nc, 2), and the rates of the gaps (nc,).
+class Look(NamedTuple):
+    """The contacts at a point of a stretch.
 
-    Of an open contact the gap, m; of a closed one its normal force, and the friction that is left where it
-    sticks, in parts of the size of accelerations, or the velocity along its heading where it slides, m/s.
+    Attributes:
+        value: (nc, 2) what ends it where it falls below zero. Of an open contact the gap, m; of a closed one
+            its normal force, and the friction that is left where it sticks, in parts of the size of
+            accelerations, or the velocity along its heading where it slides, m/s.
+        rate: (nc,) of the gaps, m/s.
+        friction: (nc, nt) directions of the friction forces, zero where there are none.
+    """
+
+    value: jax.Array
+    rate: jax.Array
+    friction: jax.Array
+
+
+def look(system: System, motion: Motion, state: State) -> Look:
+    """The contacts at a state of a stretch.
+
+    Derivative: of `value` and `rate`.
     """
     kind, heading = motion.modes
     one = jnp.ones(kind.shape[0], state.q.dtype)
     if one.shape[0] == 0:
-        return jnp.zeros((0, 2), one.dtype), one
+        return Look(jnp.zeros((0, 2), one.dtype), one, heading)
 
-    def flight() -> tuple[jax.Array, jax.Array]:
+    def flight() -> Look:
         gap, rate = jax.jvp(
             lambda q: contact_gaps(system, motion.params, q),
             (state.q,),
             (position_rate(system, state.q, state.v),),
         )
-        return jnp.stack([gap, one], axis=1), rate
+        return Look(jnp.stack([gap, one], axis=1), rate, jnp.zeros_like(heading))
 
-    def contact() -> tuple[jax.Array, jax.Array]:
+    def contact() -> Look:
         here, force = _forces(system, motion, state)
         gaps = jnp.stack([here.terms.phi, one], axis=1)
         along = jnp.sum(heading * jnp.einsum("ctv,v->ct", here.terms.J_t, state.v), axis=1)
         push, left = pushes(here.space, force)
         push, left = push / here.size, left / here.size
         closed = jnp.stack([push, jnp.where(kind == STICK, left, along)], axis=1)
-        return jnp.where((kind == SEPARATE)[:, None], gaps, closed), here.terms.J_n @ state.v
+        value = jnp.where((kind == SEPARATE)[:, None], gaps, closed)
+        tangential = lax.stop_gradient(force.reshape(one.shape[0], -1)[:, 1:])
+        size = jnp.linalg.norm(tangential, axis=1, keepdims=True)
+        return Look(value, here.terms.J_n @ state.v, tangential / jnp.where(size > 0, size, 1.0))
 
     return lax.cond(jnp.any(kind != SEPARATE), contact, flight)
 
@@ -123,15 +138,6 @@ def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]
     square = jnp.sum(force[:, 1:] ** 2, axis=1)
     length = jnp.sqrt(jnp.where(square > 0, square, 1.0)) * (square > 0)
     return force[:, 0], (space.mu * force[:, 0] - length) * lax.rsqrt(1.0 + space.mu**2)
-
-
-def friction_directions_at(system: System, motion: Motion, state: State) -> jax.Array:
-    """(nc, nt) directions of the friction forces at a state; zero where there is none."""
-    nc = motion.modes.kind.shape[0]
-    _, force = _forces(system, motion, state)
-    tangential = force.reshape(nc, -1)[:, 1:]
-    size = jnp.linalg.norm(tangential, axis=1, keepdims=True)
-    return tangential / jnp.where(size > 0, size, 1.0)
 
 
 def _forces(system: System, motion: Motion, state: State) -> tuple[Accelerations, jax.Array]:
@@ -169,8 +175,10 @@ def settled(system: System, params: Params, state: State, kind: jax.Array) -> St
         space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
         none = jnp.zeros_like(terms.J_t[:, :, 0])
         gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
-        delta = space.response @ shortest_forces(space, space.scale * gap, jnp.where(closed, SLIDE, SEPARATE), none)
-        change = space.response @ shortest_forces(space, space.jacobian @ v, kind, none)
+        kinds = jnp.stack([jnp.where(closed, SLIDE, SEPARATE), kind])
+        off = jnp.stack([space.scale * gap, space.jacobian @ v])
+        moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
+        delta, change = moves @ space.response.T
         return retract(system, q, delta), v + change
 
     if kind.shape[0]:

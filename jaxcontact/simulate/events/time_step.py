@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra import small_dense
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import State, System, usable_numbers
 from jaxcontact.simulate.events.accumulation import ends, limit
@@ -33,28 +33,19 @@ from jaxcontact.simulate.events.event_log import (
 )
 from jaxcontact.simulate.events.first_event import first_event
 from jaxcontact.simulate.events.mode_choice import Ended, choose_modes
-from jaxcontact.simulate.events.pieces import (
-    Contacts,
-    behind_chatter,
-    behind_impact,
-    chatter_end,
-    contacts_at,
-    impact,
-    jam,
-    jam_guess,
-    stretch,
-)
-from jaxcontact.simulate.events.stretch import FRICTION, ROOT, Motion, friction_directions_at
+from jaxcontact.simulate.events.pieces import Contacts, behind_chatter, behind_impact, contacts_at, impact
+from jaxcontact.simulate.events.stretch import FRICTION, ROOT, Motion, parts, settled
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts
 from jaxcontact.solvers import ode
-from jaxcontact.solvers.contact_problem import SEPARATE, STICK
+from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE
+from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
 
 
 class _Step(NamedTuple):
     carry: Carry
+    contacts: Contacts
     ended: Ended
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts
@@ -101,6 +92,7 @@ def run(system: System, max_events: int, given: Given, memory: Memory) -> Run:
     here = _Here(system, given, memory.key, t_end, solver, unused)
     begin = _Step(
         carry=Carry(state, memory.chatter, memory.number),
+        contacts=start,
         ended=_nothing_ended(nc, dim, dtype),
         impacts=no_impacts(nv, nc, max_events, dtype),
         impulse=jnp.zeros((nc, dim), dtype),
@@ -110,12 +102,11 @@ def run(system: System, max_events: int, given: Given, memory: Memory) -> Run:
     )
 
     def unfinished(c: _Step) -> jax.Array:
-        strikes = contacts_at(system, given.params, c.carry.state).strikes
-        wanted = (c.carry.state.t < t_end) | jnp.any(strikes)
+        wanted = (c.carry.state.t < t_end) | jnp.any(c.contacts.strikes)
         return wanted & (bad == 0) & _finite(c.carry.state) & (c.count < max_events)
 
     end = lax.while_loop(unfinished, lambda c: _piece(here, c), begin)
-    last = contacts_at(system, given.params, end.carry.state)
+    last = end.contacts
     late = (bad == 0) & (end.carry.state.t < t_end) | jnp.any(last.strikes)
     status = end.status | flag(late & (end.count >= max_events), Status.MAX_ITERS)
     status = status | flag(~_finite(end.carry.state), Status.NONFINITE)
@@ -152,114 +143,102 @@ def _nothing_ended(nc: int, dim: int, dtype: Any) -> Ended:
 
 def _piece(here: _Here, c: _Step) -> _Step:
     """The end of a chatter if it is known, an impact where one is due, else a stretch."""
-    system, given = here.system, here.given
-    nc = c.impulse.shape[0]
-    if nc == 0:
-        return _kept(c, *_stretch(here, c, contacts_at(system, given.params, c.carry.state)))
-    contacts = contacts_at(system, given.params, c.carry.state)
-    over = limit(system, c.carry.chatter)
-    # Known right behind an impact: later the chatter may have been something else.
-    fresh = c.carry.chatter.t[0] == c.carry.state.t
-    known = fresh & ~jnp.any(contacts.strikes) & ends(c.carry.chatter, over, here.t_end, given.dt)
-    which = jnp.where(known, 0, jnp.where(jnp.any(contacts.strikes), 1, 2))
-    branches = (_limit, _impact, _stretch)
-    return _kept(c, *lax.switch(which, [lambda f=f: f(here, c, contacts) for f in branches]))
-
-
-def _kept(c: _Step, after: _Step, piece: Pieces) -> _Step:
-    """The step behind a piece, with the piece on record."""
+    system, params = here.system, here.given.params
+    if c.impulse.shape[0]:
+        strikes = jnp.any(c.contacts.strikes)
+        over = limit(system, c.carry.chatter)
+        # Known right behind an impact: later the chatter may have been something else.
+        fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
+        known = fresh & ends(c.carry.chatter, over, here.t_end, here.given.dt)
+        which = jnp.where(known, 0, jnp.where(strikes, 1, 2))
+        branches = [lambda: _limit(here, c, over), lambda: _impact(here, c), lambda: _stretch(here, c)]
+        after, piece = lax.switch(which, branches)
+    else:
+        after, piece = _stretch(here, c)
+    state = settled(system, params, after.carry.state, piece.rests)
     pieces = jax.tree.map(lambda rows, one: rows.at[c.count].set(one, mode="drop"), c.pieces, piece)
-    return after._replace(pieces=pieces, count=c.count + 1)
+    return after._replace(
+        carry=after.carry._replace(state=state),
+        contacts=contacts_at(system, params, state),
+        pieces=pieces,
+        count=c.count + 1,
+    )
 
 
-def _limit(here: _Here, c: _Step, contacts: Contacts) -> tuple[_Step, Pieces]:
-    """Infinitely many impacts at once."""
+def _limit(here: _Here, c: _Step, over: State) -> tuple[_Step, Pieces]:
+    """Infinitely many impacts at once; then the contacts rest."""
     who = jnp.any(c.carry.chatter.who[:2], axis=0)
-    state = chatter_end(here.system, here.given.params, c.carry)
-    none = jnp.zeros_like(contacts.terms.phi)
     after = c._replace(
-        carry=behind_chatter(c.carry, state),
-        impacts=recorded(c.impacts, c.carry.state, state, who, who, True, none),
+        carry=behind_chatter(c.carry, over),
+        impacts=recorded(c.impacts, c.carry.state, over, who, who, True, jnp.zeros_like(c.contacts.terms.phi)),
         status=c.status | flag(True, Status.ZENO),
     )
-    return after, here.unused._replace(kind=jnp.int32(LIMIT), who=who)
+    rests = jnp.where(who, SLIDE, SEPARATE).astype(jnp.int32)
+    return after, here.unused._replace(kind=jnp.int32(LIMIT), who=who, rests=rests)
 
 
-def _impact(here: _Here, c: _Step, contacts: Contacts) -> tuple[_Step, Pieces]:
+def _impact(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
     """The impact of all contacts that touch."""
-    given, near, before = here.given, contacts.near, c.carry.state
-    blow = impact(
-        here.system, given.params, c.carry, given.law, here.key, near, jnp.any(contacts.strikes), True
-    )
-    M = contacts.terms.M
-    old, new = before.v @ M @ before.v, blow.state.v @ M @ blow.state.v
+    given, near, strikes = here.given, c.contacts.near, c.contacts.strikes
+    blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, jnp.any(strikes), True)
+    after = _behind(here, c, blow.v, near, strikes, blow.impulse)
+    return after._replace(status=after.status | blow.status), here.unused._replace(kind=jnp.int32(IMPACT), who=near)
+
+
+def _behind(
+    here: _Here, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array, impulse: jax.Array
+) -> _Step:
+    """The step behind an impact of the contacts `touching`."""
+    before, M = c.carry.state, c.contacts.terms.M
+    old, new = before.v @ M @ before.v, v @ M @ v
     gains = new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
-    status = c.status | blow.status | flag(gains, Status.ENERGY)
-    after = c._replace(
-        carry=behind_impact(c.carry, blow.state, contacts.strikes),
+    carry = behind_impact(c.carry, v, touching)
+    return c._replace(
+        carry=carry,
         ended=_nothing_ended(*c.impulse.shape, before.q.dtype),
-        impacts=recorded(c.impacts, before, blow.state, near, contacts.strikes, False, blow.impulse),
-        status=status | flag(jnp.sum(near) > 1, Status.SIMULTANEOUS),
+        impacts=recorded(c.impacts, before, carry.state, touching, strikes, False, impulse),
+        status=c.status | flag(gains, Status.ENERGY) | flag(jnp.sum(touching) > 1, Status.SIMULTANEOUS),
     )
-    return after, here.unused._replace(kind=jnp.int32(IMPACT), who=near)
 
 
-def _stretch(here: _Here, c: _Step, contacts: Contacts) -> tuple[_Step, Pieces]:
+def _stretch(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
     """A stretch up to its first event, or where no finite forces go on an impact without a collision."""
-    system, given, state = here.system, here.given, c.carry.state
+    system, given, state, contacts = here.system, here.given, c.carry.state, c.contacts
     nc = contacts.near.shape[0]
     slow = jnp.full(nc, collision_tolerance(state.v.dtype), state.v.dtype)
     if nc == 0:
         modes, found = here.unused.modes, jnp.array(True)
     else:
-        choice = choose_modes(
-            system, given.params, state, given.controls, contacts.closed, slow, c.ended
-        )
+        choice = choose_modes(system, given.params, state, given.controls, contacts.closed, slow, c.ended)
         modes, found = choice.modes, choice.found
     motion = Motion(given.params, given.controls, modes)
     remaining = here.t_end - state.t
     ahead = first_event(system, motion, state, remaining, contacts.at_zero, slow, here.solver)
-    end, impulse, _ = stretch(system, motion, state, ahead.h)
     whole = ~ahead.event & (ahead.h == remaining)
-    end = end.replace(t=jnp.where(whole, here.t_end, end.t))
-    ended = _nothing_ended(nc, system.structure.dim, state.q.dtype)
-    if nc:
-        closed = modes.kind != SEPARATE
-        slipped = ahead.who[:, FRICTION] & (modes.kind == STICK)
-        way = lax.cond(
-            jnp.any(slipped), lambda: -friction_directions_at(system, motion, end), lambda: ended.way
-        )
-        ended = Ended(ahead.who[:, ROOT] & closed, slipped, way)
+    end, impulse = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
+    closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
     after = c._replace(
         carry=c.carry._replace(state=end),
-        ended=ended,
+        ended=Ended(ahead.who[:, ROOT] & closed, ahead.who[:, FRICTION] & sticks, -ahead.friction),
         impulse=c.impulse + impulse,
         status=c.status | flag(~(ahead.fine & found), Status.STALLED),
     )
     kind = jnp.where(ahead.event, EVENT, jnp.where(whole, WHOLE, PART)).astype(jnp.int32)
-    piece = here.unused._replace(kind=kind, h=ahead.h, modes=modes, value=ahead.who)
+    piece = here.unused._replace(kind=kind, h=ahead.h, modes=modes, value=ahead.who, rests=modes.kind)
     if nc == 0:
         return after, piece
-    return _or_jammed(here, c, contacts, found, (after, piece))
-
-
-def _or_jammed(
-    here: _Here, c: _Step, contacts: Contacts, found: jax.Array, moved: tuple[_Step, Pieces]
-) -> tuple[_Step, Pieces]:
-    """What a stretch leads to, or the impact without a collision where there is none."""
-    before = c.carry.state
-    guess = jam_guess(contacts.terms, before.v, contacts.closed)
+    moved = after, piece
 
     def jammed() -> tuple[_Step, Pieces]:
-        blow, push, happens = jam(here.system, here.given.params, before, contacts.closed, guess)
+        v = state.v + _jolt(contacts.terms, choice.push)
         none = jnp.zeros_like(contacts.closed)
-        after = c._replace(
-            carry=behind_impact(c.carry, blow.state, none),
-            ended=_nothing_ended(*c.impulse.shape, before.q.dtype),
-            impacts=recorded(c.impacts, before, blow.state, contacts.closed, none, False, blow.impulse),
-            status=c.status | flag(jnp.sum(contacts.closed) > 1, Status.SIMULTANEOUS),
-        )
-        piece = here.unused._replace(kind=jnp.int32(JAM), who=contacts.closed, push=push)
-        return jax.tree.map(lambda one, other: jnp.where(happens, one, other), (after, piece), moved)
+        after = _behind(here, c, v, contacts.closed, none, choice.push[:, 0])
+        return after, here.unused._replace(kind=jnp.int32(JAM), who=contacts.closed, push=choice.push)
 
-    return lax.cond(found, lambda: moved, jammed)
+    return lax.cond(choice.jams, jammed, lambda: moved)
+
+
+def _jolt(terms: ContactTerms, push: jax.Array) -> jax.Array:
+    """Change of velocity (nv,) by impulses (nc, dim), N s."""
+    force = push[:, 0] @ terms.J_n + jnp.einsum("ct,ctv->v", push[:, 1:], terms.J_t)
+    return implicit.solve_spd(terms.M, force[:, None])[:, 0]
