@@ -22,7 +22,43 @@ from jaxcontact.terms import contact_gaps
 
 
 class EventDriven(Record):
-    """doc"""
+    """Motion of order five from event to event, with impacts at their time under any law.
+
+    M vdot + b = tau + J^T f with contacts that separate, stick (no sliding acceleration) or slide (f_t =
+    -mu f_n along the sliding velocity), by steps of Dormand & Prince that end at dt, where their error asks,
+    or at the first event: a gap closes, also one that opens again within the step; a normal force falls to
+    zero; friction comes to the edge of its cone; a sliding velocity comes to zero. Its time is a root, to
+    rounding. There 0 <= f_n, J_n vdot + Jdot_n v >= 0 complementary say how closed contacts go on, and the
+    law, of all contacts nearer than 1e-9 m, how approaching ones do. Where no finite forces go on (Painleve's
+    paradox), an impact without a collision goes on record: inelastic, with friction, whatever the law.
+
+    An accumulation of impacts (Zeno) that ends within the step ends at its limit, as soon as the last five
+    impacts are a geometric series as far as rounding lets one see: x_k = x + a R^k + b R^2k, with R the ratio
+    of the intervals between every other impact. Its record is an impact that is `plastic`, with velocities
+    before and after the ones that are left out. An accumulation that does not settle goes on impact by impact
+    until contacts approach slower than 1e-8 m/s.
+
+    Controls stay as they are during a step. With a key, impact k of a motion gives its law the key folded
+    with k. A contact is closed where it touches and neither approaches nor leaves.
+
+    Attributes:
+        impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
+        rtol: error allowed per step of q and v, relative, with 1e-2 of it absolute.
+        max_events: most pieces of one step, stretches and impacts together.
+
+    Raises:
+        TypeError: a law that is no callable.
+        ValueError: `max_events` is no integer >= 1, `rtol` is not positive.
+
+    Status: MAX_ITERS where a step has more pieces, and ends early; STALLED where no forces go on, or no step
+        is small enough; ZENO as above; SIMULTANEOUS for an impact with more than one contact closed; ENERGY
+        where an impact gains any; PENETRATION for a step that starts deeper than 1e-6 m; NONFINITE and
+        INVALID for bad numbers, with a state that stays; and the bits of the law.
+
+    Derivative: first order, forward and reverse, by state, params, controls, dt and the numbers of the law;
+        the times of events, and the end of a chatter, move along. Which events there are and what contacts do
+        between them are piecewise constant.
+    """
 
     impact: Any = AnitescuPotra()
     rtol: Any = 1e-10
