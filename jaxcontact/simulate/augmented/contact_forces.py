@@ -79,9 +79,7 @@ def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> j
     return shortest_forces(space, rate, kind, slip)
 
 
-def shortest_forces(
-    space: ContactSpace, rate: jax.Array, kind: jax.Array, slip: jax.Array
-) -> jax.Array:
+def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip: jax.Array) -> jax.Array:
     """The shortest scaled forces (r,) of contacts that separate, stick or slide along slip (nc, nt)."""
     uncapped = jnp.zeros_like(space.mu)
     problem = ContactProblem(

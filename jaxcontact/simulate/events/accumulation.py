@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from jaxcontact.mechanics.configuration import difference, retract
 from jaxcontact.mechanics.system import State, System
 
+SKIPPED = 4  # pairs of impacts that are left out, at least, where the chatter ends behind the step
+DENSE = 1e-2  # share of a step in which five impacts are thick and fast
 LENGTH = 5  # impacts: two intervals of two impacts, each next to one that is shifted by an impact
 
 
@@ -23,7 +25,7 @@ class Chatter(NamedTuple):
 
     Attributes:
         q, v, t: states behind them.
-        who: (LENGTH, nc) bool, contacts that struck.
+        who: (LENGTH, nc) bool, contacts that took part.
         count: int32.
     """
 
@@ -59,38 +61,65 @@ def _ratio(t: jax.Array) -> jax.Array:
     return jnp.where(shrinks, last, 0.5) / jnp.where(shrinks, before, 1.0)
 
 
-def limit(system: System, chatter: Chatter) -> State:
-    """The state at the end of the chatter.
+def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
+    """The state behind 2 `turns` further impacts; inf is the end of the chatter.
 
     Derivative: by the states of the impacts that are remembered.
     """
     ratio = _ratio(chatter.t)
+    left = jnp.where(jnp.isinf(turns), 0.0, ratio ** jnp.where(jnp.isinf(turns), 1.0, turns))
 
     def extrapolated(rows: jax.Array) -> jax.Array:
-        """x of rows (5, ...), less the first row."""
+        """X + a R^turns + b R^2turns of rows x_k (5, ...), the first row being zero."""
         newer = (rows[0] - ratio * rows[2]) / (1.0 - ratio)
         older = (rows[2] - ratio * rows[4]) / (1.0 - ratio)
-        return (newer - ratio**2 * older) / (1.0 - ratio**2)
+        end = (newer - ratio**2 * older) / (1.0 - ratio**2)
+        first = ((rows[0] - end) - ratio**2 * (rows[2] - end)) / (1.0 - ratio)
+        return end + left * (first + left * (rows[0] - end - first))
 
-    turns = jax.vmap(lambda q: difference(system, chatter.q[0], q))(chatter.q)
+    turned = jax.vmap(lambda q: difference(system, chatter.q[0], q))(chatter.q)
     return State(
-        q=retract(system, chatter.q[0], extrapolated(turns)),
+        q=retract(system, chatter.q[0], extrapolated(turned)),
         v=chatter.v[0] + extrapolated(chatter.v - chatter.v[:1]),
         t=chatter.t[0] + extrapolated(chatter.t - chatter.t[:1]),
     )
 
 
-def ends(chatter: Chatter, end: State, t_end: jax.Array, dt: jax.Array) -> jax.Array:
-    """Whether the last impacts are a geometric series, as far as round-off lets one see, that ends by t_end."""
+class Outlook(NamedTuple):
+    """What the last impacts say.
+
+    Attributes:
+        known: bool, whether what follows is known, as far as round-off lets one see.
+        turns: how many pairs of impacts are left before the end of the step; inf where the chatter ends in it.
+        dense: bool, whether they come thick and fast, and yet nothing is known.
+    """
+
+    known: jax.Array
+    turns: jax.Array
+    dense: jax.Array
+
+
+def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -> Outlook:
+    """Whether the last impacts are a geometric series, and how far it leads within the step.
+
+    Derivative: none.
+    """
     t, eps = chatter.t, float(jnp.finfo(chatter.t.dtype).eps)
     intervals = t[:-1] - t[1:]
     newer, older = intervals[:2], intervals[2:]
     ratios = newer / jnp.where(older > 0, older, 1.0)
-    left = end.t - t[0]
+    limit = ahead(system, chatter, jnp.asarray(jnp.inf, t.dtype))
+    left = limit.t - t[0]
     # What a difference of the two ratios makes of the time that is left.
     doubt = left * jnp.abs(ratios[0] - ratios[1]) / (1.0 - jnp.max(ratios))
     fine = doubt <= eps**0.6 * dt + 64.0 * eps * jnp.abs(t[0])
     alike = jnp.all(chatter.who[0] == chatter.who[2]) & jnp.all(chatter.who[2] == chatter.who[4])
     shrinks = jnp.all(intervals > 0) & jnp.all(ratios < 1.0 - 1e-3)
-    in_time = (left > 0) & (end.t <= t_end)
-    return (chatter.count >= LENGTH) & alike & shrinks & fine & in_time & jnp.all(jnp.isfinite(end.q))
+    full = chatter.count >= LENGTH
+    series = full & alike & shrinks & fine & (left > 0) & jnp.all(jnp.isfinite(limit.q))
+    over = limit.t - t_end
+    share = jnp.where(over > 0, over, 1.0) / jnp.where(left > 0, left, 1.0)
+    turns = jnp.floor(jnp.log(share) / jnp.log(_ratio(t)))
+    turns = jnp.where(over > 0, turns, jnp.inf)
+    dense = full & (t[0] - t[-1] < DENSE * dt) & ~series
+    return Outlook(series & (turns >= SKIPPED), turns, dense)

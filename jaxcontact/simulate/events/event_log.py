@@ -15,14 +15,14 @@ from jaxcontact.simulate.events.accumulation import Chatter
 from jaxcontact.simulate.events.stretch import Modes
 from jaxcontact.simulate.trajectory import Impacts
 
-UNUSED, WHOLE, PART, EVENT, IMPACT, JAM, LIMIT = range(7)
+UNUSED, WHOLE, PART, EVENT, IMPACT, JAM, SKIP = range(7)
 
 
 class Pieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
     A stretch goes to the end of the time step (WHOLE), as far as its error allows (PART) or to an event. A JAM
-    is an impact without a collision; LIMIT is the end of a chatter.
+    is an impact without a collision; SKIP leaves out impacts of a chatter, to its end or nearly.
     """
 
     kind: jax.Array
@@ -30,6 +30,8 @@ class Pieces(NamedTuple):
     modes: Modes  # in it
     value: jax.Array  # (nc, 2) bool, which of `stretch.values` is zero at its end
     who: jax.Array  # (nc,) bool, what took part in an impact, or in a chatter
+    dead: jax.Array  # bool, whether an impact of a chatter was made inelastic
+    turns: jax.Array  # pairs of impacts that were left out, inf for all of them
     push: jax.Array  # (nc, dim) impulses of a jam, N s
     rests: jax.Array  # (nc,) what contacts do that are held at rest at its end, as the kind of `Modes`
 
@@ -76,6 +78,8 @@ def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> Pieces:
         modes=Modes(jnp.zeros(nc, jnp.int32), jnp.zeros((nc, dim - 1), dtype)),
         value=jnp.zeros((nc, 2), bool),
         who=none,
+        dead=jnp.array(False),
+        turns=jnp.zeros((), dtype),
         push=jnp.zeros((nc, dim), dtype),
         rests=jnp.zeros(nc, jnp.int32),
     )

@@ -84,7 +84,9 @@ def first_event(
         def sample(k: jax.Array, rows: Look) -> Look:
             y = jnp.where(k < SAMPLES, ode.interpolate(trial, shares[k]), trial.x1)
             there, _ = parts(system, state.t + shares[k] * trial.h, y)
-            return jax.tree.map(lambda all_rows, row: all_rows.at[k].set(row), rows, look(system, motion, there))
+            return jax.tree.map(
+                lambda all_rows, row: all_rows.at[k].set(row), rows, look(system, motion, there)
+            )
 
         # A search looks at the end alone; the start is looked at once.
         begin = jax.tree.map(lambda x: jnp.broadcast_to(x, (SAMPLES + 1, *x.shape)), c.start)
@@ -107,19 +109,21 @@ def first_event(
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
     first = _Trial(
         h=remaining, tries=jnp.int32(0), searching=jnp.array(False), done=jnp.array(False), suspects=none > 0,
-        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True), last=none, y=y0,
-        start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
+        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True), last=none,
+        y=y0, start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
     )  # fmt: skip
     end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
     nearest = jnp.min(share, initial=jnp.inf)
     event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only look as if it closed
     first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
-    return Found(end.h, end.y, end.friction, event, first_one.reshape(nc, 2) & event, end.done & jnp.isfinite(end.h))
+    return Found(
+        end.h, end.y, end.friction, event, first_one.reshape(nc, 2) & event, end.done & jnp.isfinite(end.h)
+    )
 
 
 class _Samples(NamedTuple):
-    """Values (k, nc, 2) and rates of gaps (k, nc) at times (k,); which values are gaps, which leave from zero."""
+    """Values (k, nc, 2) and rates of gaps (k, nc) at times (k,); which are gaps, which leave from zero."""
 
     raw: jax.Array
     rates: jax.Array
@@ -140,9 +144,7 @@ def _least(kind: jax.Array, near: jax.Array, eps: float) -> jax.Array:
     """How far below zero (nc, 2) an event has happened."""
     force = jnp.full_like(near, eps**FORCE_TOLERANCE)
     gap = jnp.full_like(near, 512.0 * eps)
-    return jnp.stack(
-        [jnp.where(kind == SEPARATE, gap, force), jnp.where(kind == SLIDE, near, force)], axis=1
-    )
+    return jnp.stack([jnp.where(kind == SEPARATE, gap, force), jnp.where(kind == SLIDE, near, force)], axis=1)
 
 
 def _values_for_roots(samples: _Samples, least: jax.Array) -> jax.Array:
@@ -160,7 +162,7 @@ def _values_for_roots(samples: _Samples, least: jax.Array) -> jax.Array:
 
 
 def _dips(raw: jax.Array, rates: jax.Array, span: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Lowest values (k, nc) of the cubics through gaps and their rates between samples, and where, as shares."""
+    """Lowest values (k, nc) of cubics through gaps and their rates between samples, and where, as shares."""
     low, high = raw[:-1, :, 0], raw[1:, :, 0]
     slope_0, slope_1 = span * rates[:-1], span * rates[1:]
     rise = high - low
@@ -173,9 +175,7 @@ def _dips(raw: jax.Array, rates: jax.Array, span: jax.Array) -> tuple[jax.Array,
     return low + s * (slope_0 + s * (b + s * a)), s
 
 
-def _stepped(
-    c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, least: jax.Array
-) -> _Trial:
+def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, least: jax.Array) -> _Trial:
     """Behind a step: a shorter one if it was wrong, the search if something happened, else done."""
     good = ratio <= 1.0
     behind = samples.raw[1:] < -least[None]

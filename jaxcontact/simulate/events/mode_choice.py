@@ -1,4 +1,4 @@
-"""How closed contacts go on: which stick, slide or let go, by the complementarity of forces and accelerations.
+"""How closed contacts go on: which stick, slide or let go, by complementary forces and accelerations.
 
 Owns the choice of modes at a state, and the states in which no finite forces go on.
 """

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.impact.laws.callable_laws import pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.events.accumulation import no_chatter, remembered
@@ -48,17 +49,25 @@ class Blow(NamedTuple):
 
 
 def impact(
-    terms: ContactTerms, carry: Carry, law: Any, key: Any, near: jax.Array, wanted: Any, once: bool
-) -> Blow:
-    """The impact of the contacts `near` by the law.
+    terms: ContactTerms, carry: Carry, law: Any, key: Any, near: jax.Array, dead: jax.Array, wanted: Any,
+    once: bool,
+) -> Blow:  # fmt: skip
+    """The impact of the contacts `near` by the law, or without restitution by that of contacts that press.
 
     Args:
+        dead: bool, whether it is made inelastic.
         wanted: bool, whether there is one; else the velocity stays.
         once: batches go through the law one by one, so that only those pay that have one; no derivative.
     """
     own = None if key is None else jax.random.fold_in(key, carry.number)
     ask = in_turn(struck) if once else struck
-    return Blow(*ask(law, jnp.asarray(wanted), terms.replace(active=near), carry.state.v, own))
+    terms, v = terms.replace(active=near), carry.state.v
+    presses = pressing_law(law)
+    if presses is law:
+        return Blow(*ask(law, jnp.asarray(wanted), terms, v, own))
+    live = Blow(*ask(law, jnp.asarray(wanted) & ~dead, terms, v, own))
+    dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, own))
+    return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
 
 
 def behind_impact(carry: Carry, v: jax.Array, who: jax.Array) -> Carry:

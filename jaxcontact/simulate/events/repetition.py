@@ -15,13 +15,13 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.mechanics.system import State, System
-from jaxcontact.simulate.events.accumulation import limit
+from jaxcontact.simulate.events.accumulation import ahead
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
     JAM,
-    LIMIT,
     PART,
+    SKIP,
     WHOLE,
     Carry,
     Given,
@@ -35,9 +35,9 @@ from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.variational.contact_state import arrive, terms_at
 from jaxcontact.simulate.variational.jam import jolt
 
-# Which branch repeats a piece: nothing, a stretch, an impact, a jam, the end of a chatter.
+# Which branch repeats a piece: nothing, a stretch, an impact, a jam, impacts left out.
 BRANCH = np.zeros(7, np.int32)
-BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, LIMIT]] = 1, [2, 3, 4]
+BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, SKIP]] = 1, [2, 3, 4]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -64,9 +64,7 @@ def _event_step_jvp(
     return found[:3], moved
 
 
-def repeated(
-    system: System, given: Given, memory: Memory, found: Run
-) -> tuple[State, Memory, StepperInfo]:
+def repeated(system: System, given: Given, memory: Memory, found: Run) -> tuple[State, Memory, StepperInfo]:
     """The step that `run` found, with the same values and a derivative.
 
     Derivative: first order, forward and reverse, by all of `given` but `rtol`, and by the remembered impacts.
@@ -86,17 +84,19 @@ def repeated(
             return carry._replace(state=state), nothing[0], pushed
 
         def collide() -> tuple[Any, ...]:
-            blow = impact(terms, carry, given.law, memory.key, piece.who, True, False)
+            blow = impact(terms, carry, given.law, memory.key, piece.who, piece.dead, True, False)
             return behind_impact(carry, blow.v, piece.who), blow.impulse, nothing[1]
 
         def jolted() -> tuple[Any, ...]:
-            after, push, _ = jolt(arrive(terms, carry.state.q, terms.M @ carry.state.v, carry.state.t), piece.who, piece.push)
+            after, push, _ = jolt(
+                arrive(terms, carry.state.q, terms.M @ carry.state.v, carry.state.t), piece.who, piece.push
+            )
             return behind_impact(carry, after.v, piece.who), push[:, 0], nothing[1]
 
-        def end() -> tuple[Any, ...]:
-            return behind_chatter(carry, limit(system, carry.chatter)), *nothing
+        def skip() -> tuple[Any, ...]:
+            return behind_chatter(carry, ahead(system, carry.chatter, piece.turns)), *nothing
 
-        branches = (rest, move, collide, jolted, end)
+        branches = (rest, move, collide, jolted, skip)
         after, blow, pushed = lax.switch(jnp.asarray(BRANCH)[piece.kind], branches if nc else branches[:2])
         v = after.state.v
         after = after._replace(state=settled(system, given.params, after.state, piece.rests))

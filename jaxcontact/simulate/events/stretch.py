@@ -27,7 +27,7 @@ ROOT, FRICTION = range(2)  # columns of `values`: gap or normal force; sliding v
 
 
 class Modes(NamedTuple):
-    """What every contact does: kind (nc,) SEPARATE, STICK or SLIDE; heading (nc, nt) of sliding at the start."""
+    """What every contact does: kind (nc,) SEPARATE, STICK, SLIDE; heading (nc, nt) of sliding at the start."""
 
     kind: jax.Array
     heading: jax.Array
@@ -79,7 +79,6 @@ def step(system: System, motion: Motion, t: jax.Array, y: jax.Array, h: jax.Arra
 
     Derivative: of the discrete step, any order.
     """
-
     return ode.step(lambda t, y: field(system, motion, t, y), t, y, h)
 
 

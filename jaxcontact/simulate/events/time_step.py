@@ -15,13 +15,13 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import State, System, usable_numbers
-from jaxcontact.simulate.events.accumulation import ends, limit
+from jaxcontact.simulate.events.accumulation import ahead, outlook
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
     JAM,
-    LIMIT,
     PART,
+    SKIP,
     WHOLE,
     Carry,
     Given,
@@ -118,9 +118,7 @@ def run(system: System, max_events: int, given: Given, memory: Memory) -> Run:
         contacts=last.closed,
         impacts=end.impacts,
     )
-    return Run(
-        end.carry.state, Memory(memory.key, end.carry.chatter, end.carry.number), info, end.pieces
-    )
+    return Run(end.carry.state, Memory(memory.key, end.carry.chatter, end.carry.number), info, end.pieces)
 
 
 def _finite(state: State) -> jax.Array:
@@ -146,12 +144,15 @@ def _piece(here: _Here, c: _Step) -> _Step:
     system, params = here.system, here.given.params
     if c.impulse.shape[0]:
         strikes = jnp.any(c.contacts.strikes)
-        over = limit(system, c.carry.chatter)
+        view = outlook(system, c.carry.chatter, here.t_end, here.given.dt)
         # Known right behind an impact: later the chatter may have been something else.
         fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
-        known = fresh & ends(c.carry.chatter, over, here.t_end, here.given.dt)
-        which = jnp.where(known, 0, jnp.where(strikes, 1, 2))
-        branches = [lambda: _limit(here, c, over), lambda: _impact(here, c), lambda: _stretch(here, c)]
+        which = jnp.where(fresh & view.known, 0, jnp.where(strikes, 1, 2))
+        branches = [
+            lambda: _skip(here, c, view.turns),
+            lambda: _impact(here, c, view.dense),
+            lambda: _stretch(here, c),
+        ]
         after, piece = lax.switch(which, branches)
     else:
         after, piece = _stretch(here, c)
@@ -165,29 +166,33 @@ def _piece(here: _Here, c: _Step) -> _Step:
     )
 
 
-def _limit(here: _Here, c: _Step, over: State) -> tuple[_Step, Pieces]:
-    """Infinitely many impacts at once; then the contacts rest."""
+def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, Pieces]:
+    """Many impacts of a chatter at once; behind infinitely many its contacts rest."""
+    state = ahead(here.system, c.carry.chatter, turns)
     who = jnp.any(c.carry.chatter.who[:2], axis=0)
+    none = jnp.zeros_like(c.contacts.terms.phi)
     after = c._replace(
-        carry=behind_chatter(c.carry, over),
-        impacts=recorded(c.impacts, c.carry.state, over, who, who, True, jnp.zeros_like(c.contacts.terms.phi)),
+        carry=behind_chatter(c.carry, state),
+        impacts=recorded(c.impacts, c.carry.state, state, who, who, True, none),
         status=c.status | flag(True, Status.ZENO),
     )
-    rests = jnp.where(who, SLIDE, SEPARATE).astype(jnp.int32)
-    return after, here.unused._replace(kind=jnp.int32(LIMIT), who=who, rests=rests)
+    rests = jnp.where(who & jnp.isinf(turns), SLIDE, SEPARATE).astype(jnp.int32)
+    return after, here.unused._replace(kind=jnp.int32(SKIP), who=who, turns=turns, rests=rests)
 
 
-def _impact(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
+def _impact(here: _Here, c: _Step, dead: jax.Array) -> tuple[_Step, Pieces]:
     """The impact of all contacts that touch."""
     given, near, strikes = here.given, c.contacts.near, c.contacts.strikes
-    blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, jnp.any(strikes), True)
-    after = _behind(here, c, blow.v, near, strikes, blow.impulse)
-    return after._replace(status=after.status | blow.status), here.unused._replace(kind=jnp.int32(IMPACT), who=near)
+    blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, dead, jnp.any(strikes), True)
+    after = _behind(here, c, blow.v, near, strikes, dead, blow.impulse)
+    after = after._replace(status=after.status | blow.status | flag(dead, Status.ZENO))
+    return after, here.unused._replace(kind=jnp.int32(IMPACT), who=near, dead=dead)
 
 
 def _behind(
-    here: _Here, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array, impulse: jax.Array
-) -> _Step:
+    here: _Here, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array, dead: jax.Array | bool,
+    impulse: jax.Array,
+) -> _Step:  # fmt: skip
     """The step behind an impact of the contacts `touching`."""
     before, M = c.carry.state, c.contacts.terms.M
     old, new = before.v @ M @ before.v, v @ M @ v
@@ -196,7 +201,7 @@ def _behind(
     return c._replace(
         carry=carry,
         ended=_nothing_ended(*c.impulse.shape, before.q.dtype),
-        impacts=recorded(c.impacts, before, carry.state, touching, strikes, False, impulse),
+        impacts=recorded(c.impacts, before, carry.state, touching, strikes, dead, impulse),
         status=c.status | flag(gains, Status.ENERGY) | flag(jnp.sum(touching) > 1, Status.SIMULTANEOUS),
     )
 
@@ -232,7 +237,7 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
     def jammed() -> tuple[_Step, Pieces]:
         v = state.v + _jolt(contacts.terms, choice.push)
         none = jnp.zeros_like(contacts.closed)
-        after = _behind(here, c, v, contacts.closed, none, choice.push[:, 0])
+        after = _behind(here, c, v, contacts.closed, none, False, choice.push[:, 0])
         return after, here.unused._replace(kind=jnp.int32(JAM), who=contacts.closed, push=choice.push)
 
     return lax.cond(choice.jams, jammed, lambda: moved)
