@@ -156,7 +156,7 @@ def test_a_thousand_drops_end_at_their_times():
     ends, rest, status, plastic = dropped_again(jnp.asarray(heights))
     np.testing.assert_allclose(ends, 3.0 * np.sqrt(2.0 * heights / G), rtol=0, atol=1e-9)
     np.testing.assert_allclose(rest, R, rtol=0, atol=1e-9)
-    assert np.all(np.asarray(status) == int(jc.Status.ZENO)) and np.all(np.asarray(plastic) == 1)
+    assert np.all(np.asarray(status) == int(jc.Status.ZENO)) and np.all(np.asarray(plastic) >= 1)
 
 
 def last_height(z):
@@ -347,7 +347,7 @@ def test_what_cannot_be_stepped_is_named():
 def test_too_few_events_and_depth_under_jit_are_told():
     deep = MOVED(PARAMS, at(jnp.array(-0.05), 0.0, 0.0, 0.0), NONE, jnp.array(0.5), DT)
     assert np.asarray(deep.status)[0] & jc.Status.PENETRATION
-    # Nine tenths come back: 0.6 s take 18 impacts with the flights between, and the step has room for 32 pieces.
-    many = MOVED(PARAMS, at(jnp.array(1e-3), 0.0, 0.0, 0.0), NONE, jnp.array(0.999), 0.6)
+    # Elastic from 1 mm: 0.6 s take 21 impacts with the flights between, and a step has room for 32 pieces.
+    many = MOVED(PARAMS, at(jnp.array(1e-3), 0.0, 0.0, 0.0), NONE, jnp.array(1.0), 0.6)
     assert np.asarray(many.status)[0] & jc.Status.MAX_ITERS
     assert float(many.states.t[1]) < 0.6

@@ -26,14 +26,14 @@ class Chatter(NamedTuple):
     Attributes:
         q, v, t: states behind them.
         who: (LENGTH, nc) bool, contacts that took part.
-        count: int32.
+        used: int32.
     """
 
     q: jax.Array
     v: jax.Array
     t: jax.Array
     who: jax.Array
-    count: jax.Array
+    used: jax.Array
 
 
 def no_chatter(state: State, nc: int) -> Chatter:
@@ -50,7 +50,7 @@ def remembered(chatter: Chatter, state: State, who: jax.Array) -> Chatter:
 
     return Chatter(
         pushed(chatter.q, state.q), pushed(chatter.v, state.v), pushed(chatter.t, state.t),
-        pushed(chatter.who, who), jnp.minimum(chatter.count + 1, LENGTH),
+        pushed(chatter.who, who), jnp.minimum(chatter.used + 1, LENGTH),
     )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ class Outlook(NamedTuple):
 
     Attributes:
         known: bool, whether what follows is known, as far as round-off lets one see.
-        turns: how many pairs of impacts are left before the end of the step; inf where the chatter ends in it.
+        turns: how many pairs of impacts are left before the end of the step; inf where it ends in it.
         dense: bool, whether they come thick and fast, and yet nothing is known.
     """
 
@@ -115,7 +115,7 @@ def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -
     fine = doubt <= eps**0.6 * dt + 64.0 * eps * jnp.abs(t[0])
     alike = jnp.all(chatter.who[0] == chatter.who[2]) & jnp.all(chatter.who[2] == chatter.who[4])
     shrinks = jnp.all(intervals > 0) & jnp.all(ratios < 1.0 - 1e-3)
-    full = chatter.count >= LENGTH
+    full = chatter.used >= LENGTH
     series = full & alike & shrinks & fine & (left > 0) & jnp.all(jnp.isfinite(limit.q))
     over = limit.t - t_end
     share = jnp.where(over > 0, over, 1.0) / jnp.where(left > 0, left, 1.0)

@@ -21,8 +21,8 @@ UNUSED, WHOLE, PART, EVENT, IMPACT, JAM, SKIP = range(7)
 class Pieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
-    A stretch goes to the end of the time step (WHOLE), as far as its error allows (PART) or to an event. A JAM
-    is an impact without a collision; SKIP leaves out impacts of a chatter, to its end or nearly.
+    A stretch goes to the end of the time step (WHOLE), as far as its error allows (PART) or to an event. A
+    JAM is an impact without a collision; SKIP leaves out impacts of a chatter, to its end or nearly.
     """
 
     kind: jax.Array

@@ -109,8 +109,8 @@ def first_event(
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
     first = _Trial(
         h=remaining, tries=jnp.int32(0), searching=jnp.array(False), done=jnp.array(False), suspects=none > 0,
-        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True), last=none,
-        y=y0, start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
+        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True),
+        last=none, y=y0, start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
     )  # fmt: skip
     end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)

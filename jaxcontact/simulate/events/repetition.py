@@ -110,7 +110,7 @@ def repeated(system: System, given: Given, memory: Memory, found: Run) -> tuple[
         **{name: rows.at[at].get(mode="fill", fill_value=0) for name, rows in records.items()}
     )
     info = found.info.replace(impulse=jnp.sum(pushed, axis=0), impacts=impacts)
-    chatter = end.chatter._replace(who=found.memory.chatter.who, count=found.memory.chatter.count)
+    chatter = end.chatter._replace(who=found.memory.chatter.who, used=found.memory.chatter.used)
     return end.state, found.memory._replace(chatter=chatter), info
 
 

@@ -27,7 +27,7 @@ ROOT, FRICTION = range(2)  # columns of `values`: gap or normal force; sliding v
 
 
 class Modes(NamedTuple):
-    """What every contact does: kind (nc,) SEPARATE, STICK, SLIDE; heading (nc, nt) of sliding at the start."""
+    """What every contact does: kind (nc,) SEPARATE, STICK, SLIDE; heading (nc, nt) of sliding at first."""
 
     kind: jax.Array
     heading: jax.Array

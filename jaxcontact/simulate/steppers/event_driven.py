@@ -32,11 +32,12 @@ class EventDriven(Record):
     law, of all contacts nearer than 1e-9 m, how approaching ones do. Where no finite forces go on (Painleve's
     paradox), an impact without a collision goes on record: inelastic, with friction, whatever the law.
 
-    An accumulation of impacts (Zeno) that ends within the step ends at its limit, as soon as the last five
-    impacts are a geometric series as far as rounding lets one see: x_k = x + a R^k + b R^2k, with R the ratio
-    of the intervals between every other impact. Its record is an impact that is `plastic`, with velocities
-    before and after the ones that are left out. An accumulation that does not settle goes on impact by impact
-    until contacts approach slower than 1e-8 m/s.
+    As soon as the last five impacts are a geometric series, as far as rounding lets one see, x_k = x + a R^k
+    + b R^2k with R the ratio of the intervals between every other impact, an accumulation of impacts (Zeno)
+    that ends within the step ends at its limit; of one that ends later the impacts of this step are left out
+    if there are eight or more. Its record is an impact that is `plastic`, with velocities before and after
+    the ones that are left out. Impacts that come five in a hundredth of dt and are no such series are made
+    inelastic, as by `AnitescuPotra`.
 
     Controls stay as they are during a step. With a key, impact k of a motion gives its law the key folded
     with k. A contact is closed where it touches and neither approaches nor leaves.
