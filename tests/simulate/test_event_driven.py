@@ -37,7 +37,7 @@ class Bounce(Record):
 
 
 def at(height, *v):
-    return jc.State(q=jnp.stack([0.0 * height, R + height, 0.0 * height]), v=jnp.array(v), t=jnp.array(0.0))
+    return jc.State(q=jnp.zeros(3).at[1].set(R + height), v=jnp.array(v), t=jnp.array(0.0))
 
 
 def moved(params, state, controls, restitution, dt):

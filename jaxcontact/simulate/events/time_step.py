@@ -50,7 +50,7 @@ class _Step(NamedTuple):
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts
     pieces: Pieces
-    count: jax.Array
+    made: jax.Array  # pieces
     status: jax.Array
 
 
@@ -93,27 +93,27 @@ def run(system: System, max_events: int, given: Given, memory: Memory) -> Run:
     begin = _Step(
         carry=Carry(state, memory.chatter, memory.number),
         contacts=start,
-        ended=_nothing_ended(nc, dim, dtype),
+        ended=_nothing_ended(jnp.zeros((nc, dim), dtype)),
         impacts=no_impacts(nv, nc, max_events, dtype),
         impulse=jnp.zeros((nc, dim), dtype),
         pieces=jax.tree.map(lambda x: jnp.broadcast_to(x, (max_events, *x.shape)), unused),
-        count=jnp.int32(0),
+        made=jnp.int32(0),
         status=bad | deep,
     )
 
     def unfinished(c: _Step) -> jax.Array:
         wanted = (c.carry.state.t < t_end) | jnp.any(c.contacts.strikes)
-        return wanted & (bad == 0) & _finite(c.carry.state) & (c.count < max_events)
+        return wanted & (bad == 0) & _finite(c.carry.state) & (c.made < max_events)
 
     end = lax.while_loop(unfinished, lambda c: _piece(here, c), begin)
     last = end.contacts
     late = (bad == 0) & (end.carry.state.t < t_end) | jnp.any(last.strikes)
-    status = end.status | flag(late & (end.count >= max_events), Status.MAX_ITERS)
+    status = end.status | flag(late & (end.made >= max_events), Status.MAX_ITERS)
     status = status | flag(~_finite(end.carry.state), Status.NONFINITE)
     info = StepperInfo(
         status=status,
         residual=jnp.max(jnp.where(last.closed, jnp.abs(last.terms.phi), 0.0), initial=0.0),
-        num_iters=end.count,
+        num_iters=end.made,
         impulse=end.impulse,
         contacts=last.closed,
         impacts=end.impacts,
@@ -134,9 +134,9 @@ def _bad_numbers(given: Given, start: Contacts) -> jax.Array:
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
-def _nothing_ended(nc: int, dim: int, dtype: Any) -> Ended:
-    none = jnp.zeros(nc, bool)
-    return Ended(none, none, jnp.zeros((nc, dim - 1), dtype))
+def _nothing_ended(impulse: jax.Array) -> Ended:
+    none = jnp.zeros(impulse.shape[0], bool)
+    return Ended(none, none, jnp.zeros_like(impulse[:, 1:]))
 
 
 def _piece(here: _Here, c: _Step) -> _Step:
@@ -157,12 +157,12 @@ def _piece(here: _Here, c: _Step) -> _Step:
     else:
         after, piece = _stretch(here, c)
     state = settled(system, params, after.carry.state, piece.rests)
-    pieces = jax.tree.map(lambda rows, one: rows.at[c.count].set(one, mode="drop"), c.pieces, piece)
+    pieces = jax.tree.map(lambda rows, one: rows.at[c.made].set(one, mode="drop"), c.pieces, piece)
     return after._replace(
         carry=after.carry._replace(state=state),
         contacts=contacts_at(system, params, state),
         pieces=pieces,
-        count=c.count + 1,
+        made=c.made + 1,
     )
 
 
@@ -200,7 +200,7 @@ def _behind(
     carry = behind_impact(c.carry, v, touching)
     return c._replace(
         carry=carry,
-        ended=_nothing_ended(*c.impulse.shape, before.q.dtype),
+        ended=_nothing_ended(c.impulse),
         impacts=recorded(c.impacts, before, carry.state, touching, strikes, dead, impulse),
         status=c.status | flag(gains, Status.ENERGY) | flag(jnp.sum(touching) > 1, Status.SIMULTANEOUS),
     )
