@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact.mechanics.system import State, System
 from jaxcontact.simulate.events.stretch import Look, Motion, look, parts, start_vector, step
+from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
 
@@ -75,7 +76,7 @@ def first_event(
     dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
     y0 = start_vector(state, nc, dim)
     gaps = motion.modes.kind == SEPARATE
-    least, floor = _least(motion.modes.kind, near, eps), _floor(motion.modes.kind, state, eps)
+    least, floor = _least(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
 
     def attempt(c: _Trial) -> _Trial:
@@ -140,10 +141,10 @@ def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
     return jnp.stack([root, jnp.where(kind == SLIDE, speed, 8.0 * eps)], axis=1)
 
 
-def _least(kind: jax.Array, near: jax.Array, eps: float) -> jax.Array:
+def _least(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
     """How far below zero (nc, 2) an event has happened."""
-    force = jnp.full_like(near, eps**FORCE_TOLERANCE)
-    gap = jnp.full_like(near, 512.0 * eps)
+    force = jnp.full_like(near, float(jnp.finfo(near.dtype).eps) ** FORCE_TOLERANCE)
+    gap = jnp.full_like(near, 2.0) * allowed_depth(state.q)
     return jnp.stack([jnp.where(kind == SEPARATE, gap, force), jnp.where(kind == SLIDE, near, force)], axis=1)
 
 

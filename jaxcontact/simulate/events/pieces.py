@@ -15,6 +15,7 @@ from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.events.accumulation import no_chatter, remembered
 from jaxcontact.simulate.events.event_log import Carry
+from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.simulate.variational.contact_state import terms_at, touching_gap
 from jaxcontact.simulate.variational.impact_event import in_turn, struck
 from jaxcontact.terms import ContactTerms
@@ -33,9 +34,9 @@ class Contacts(NamedTuple):
 def contacts_at(system: System, params: Params, state: State) -> Contacts:
     """Which contacts touch, strike (touch and approach) and are closed (touch and do neither)."""
     terms = terms_at(system, params, state.q, state.t)
-    eps, slow = float(jnp.finfo(state.q.dtype).eps), collision_tolerance(state.v.dtype)
+    slow = collision_tolerance(state.v.dtype)
     near = terms.phi <= touching_gap(state.q.dtype)
-    at_zero = terms.phi <= 4096.0 * eps
+    at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
     rate = terms.J_n @ state.v
     return Contacts(terms, near, at_zero, at_zero & (rate < -slow), near & (jnp.abs(rate) <= slow))
 
