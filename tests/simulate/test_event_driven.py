@@ -347,7 +347,7 @@ def test_what_cannot_be_stepped_is_named():
 def test_too_few_events_and_depth_under_jit_are_told():
     deep = MOVED(PARAMS, at(jnp.array(-0.05), 0.0, 0.0, 0.0), NONE, jnp.array(0.5), DT)
     assert np.asarray(deep.status)[0] & jc.Status.PENETRATION
-    # Elastic from 1 mm: 0.6 s take 21 impacts with the flights between, and a step has room for 32 pieces.
-    many = MOVED(PARAMS, at(jnp.array(1e-3), 0.0, 0.0, 0.0), NONE, jnp.array(1.0), 0.6)
+    # Elastic from 0.2 mm: 0.6 s take 47 impacts with the flights between, and a step has room for 64 pieces.
+    many = MOVED(PARAMS, at(jnp.array(2e-4), 0.0, 0.0, 0.0), NONE, jnp.array(1.0), 0.6)
     assert np.asarray(many.status)[0] & jc.Status.MAX_ITERS
     assert float(many.states.t[1]) < 0.6

@@ -71,10 +71,12 @@ def impact(
     return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
 
 
-def behind_impact(carry: Carry, v: jax.Array, who: jax.Array) -> Carry:
-    """The motion behind an impact of the contacts `who`."""
+def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, dead: jax.Array | bool = False) -> Carry:
+    """The motion behind an impact of the contacts `who`; one made inelastic is no part of a chatter."""
     state = carry.state.replace(v=v)
-    return Carry(state, remembered(carry.chatter, state, who), carry.number + 1)
+    chatter, nothing = remembered(carry.chatter, state, who), no_chatter(state, who.shape[0])
+    chatter = jax.tree.map(lambda a, b: jnp.where(dead, b, a), chatter, nothing)
+    return Carry(state, chatter, carry.number + 1)
 
 
 def behind_chatter(carry: Carry, state: State) -> Carry:

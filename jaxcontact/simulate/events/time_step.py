@@ -197,7 +197,7 @@ def _behind(
     before, M = c.carry.state, c.contacts.terms.M
     old, new = before.v @ M @ before.v, v @ M @ v
     gains = new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
-    carry = behind_impact(c.carry, v, touching)
+    carry = behind_impact(c.carry, v, touching, dead)
     return c._replace(
         carry=carry,
         ended=_nothing_ended(c.impulse),

@@ -63,7 +63,7 @@ class EventDriven(Record):
 
     impact: Any = AnitescuPotra()
     rtol: Any = 1e-10
-    max_events: int = static(default=32)
+    max_events: int = static(default=64)
 
     def __post_init__(self) -> None:
         check_count("max_events", self.max_events)
