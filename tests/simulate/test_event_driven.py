@@ -178,7 +178,8 @@ def flight(z, count):
     return jnp.stack([R + y + v * left - G * left**2 / 2, v - G * left])
 
 
-@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("reverse", [False, True])
 def test_derivatives_through_bounces_are_those_of_the_closed_form(reverse):
     """d y_T / d y_0 = 1 without an impact; by height, speed, restitution through one to five, elastic and not."""
     slope = jax.jit((jax.jacrev if reverse else jax.jacfwd)(last_height))
