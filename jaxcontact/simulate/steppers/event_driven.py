@@ -83,13 +83,12 @@ class EventDriven(Record):
             raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
         check_no_held_joints(system, "EventDriven")
         nc = system.structure.num_contacts
-        if nc and is_concrete(params, state):
-            depth = -float(jnp.min(contact_gaps(system, params, state.q)))
-            if depth > least_penetration(state.q):
-                raise ValueError(
-                    f"state: expected no penetration, got one of {depth:.3g} m; "
-                    "jc.project(system, params, state) removes it"
-                )
+        gaps = contact_gaps(system, params, state.q) if nc else jnp.zeros(0)
+        if is_concrete(gaps) and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
+            raise ValueError(
+                f"state: expected no penetration, got one of {depth:.3g} m; "
+                "jc.project(system, params, state) removes it"
+            )
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         return Memory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
 
