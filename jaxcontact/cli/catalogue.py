@@ -58,7 +58,7 @@ KINDS = {
 }
 SELECTIONS = ("all", "visited", "lemke")  # of `jaxcontact.impact.sample`
 LEAST_COVERED = 16  # smallest number of samples that `jaxcontact.impact.analysis.coverage` takes
-STEPPERS = ("time-stepping", "compliant", "variational")  # of `jaxcontact.simulate`
+STEPPERS = ("time-stepping", "compliant", "variational", "event-driven")  # of `jaxcontact.simulate`
 LAWS = ("anitescu-potra", "routh", "sequential", "propagative", "plastic")  # of `jaxcontact.impact`
 GAITS = ("hexapod", "hopper")  # of `jaxcontact.optimize.gaits`
 METHODS = ("homogeneous", "full", "single")  # of `jaxcontact.stability.certify`

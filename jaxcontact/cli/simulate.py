@@ -49,8 +49,12 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
         "propagative": impact.Propagative,
         "plastic": impact.Plastic,
     }
-    stepper = simulate.TimeStepping if options.stepper == "time-stepping" else simulate.Variational
-    return stepper(impact=laws[options.law]())
+    steppers: dict[str, Any] = {
+        "time-stepping": simulate.TimeStepping,
+        "variational": simulate.Variational,
+        "event-driven": simulate.EventDriven,
+    }
+    return steppers[options.stepper](impact=laws[options.law]())
 
 
 def _simulate(options: argparse.Namespace) -> int:

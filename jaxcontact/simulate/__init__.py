@@ -11,6 +11,7 @@ from jaxcontact.simulate.projection import ProjectionInfo as ProjectionInfo
 from jaxcontact.simulate.stepper import Stepper as Stepper
 from jaxcontact.simulate.stepper import StepperInfo as StepperInfo
 from jaxcontact.simulate.steppers.compliant import Compliant as Compliant
+from jaxcontact.simulate.steppers.event_driven import EventDriven as EventDriven
 from jaxcontact.simulate.steppers.time_stepping import TimeStepping as TimeStepping
 from jaxcontact.simulate.steppers.variational import Variational as Variational
 from jaxcontact.simulate.stepping import rollout as rollout

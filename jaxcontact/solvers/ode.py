@@ -70,23 +70,32 @@ class OdeStep(NamedTuple):
 
 
 def step(
-    f: Callable[[jax.Array, jax.Array], jax.Array], t: jax.Array, x: jax.Array, h: jax.Array, k0: jax.Array
+    f: Callable[[jax.Array, jax.Array], jax.Array],
+    t: jax.Array,
+    x: jax.Array,
+    h: jax.Array,
+    k0: jax.Array | None = None,
 ) -> OdeStep:
-    """One step of length h from (t, x) with k0 = f(t, x); `k[6]` is the field at its end.
+    """One step of length h from (t, x); a caller that has k0 = f(t, x) may pass it.
+
+    `k[6]` is the field at its end.
 
     Derivative: exact derivative of the discrete step by t, x, h and what f depends on.
     """
     # One stage per turn of a loop: the field is compiled once, not six times.
-    a = jnp.asarray(STAGES[1:], x.dtype)
-    c = jnp.asarray(NODES[1:], x.dtype)
-    start = jnp.zeros((7, x.shape[0]), x.dtype).at[0].set(k0)
+    known = 0 if k0 is None else 1
+    a = jnp.asarray(STAGES[known:], x.dtype)
+    c = jnp.asarray(NODES[known:], x.dtype)
+    start = jnp.zeros((7, x.shape[0]), x.dtype)
+    if k0 is not None:
+        start = start.at[0].set(k0)
 
     def stage(k: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         weights, node, i = row
         y = x + h * jnp.sum(weights[:, None] * k, axis=0)
         return k.at[i].set(f(t + node * h, y)), y
 
-    k, ys = lax.scan(stage, start, (a, c, jnp.arange(1, 7)))
+    k, ys = lax.scan(stage, start, (a, c, jnp.arange(known, 7)))
     return OdeStep(x, ys[-1], h, k)
 
 

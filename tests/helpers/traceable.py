@@ -111,6 +111,13 @@ CASES = {
         stepper=jc.simulate.TimeStepping(),
         dt=0.01,
     ),
+    "simulate.rollout from event to event": mechanism(
+        jc.simulate.rollout,
+        jc.models.rocking_block(),
+        jnp.zeros((3, 3)),
+        stepper=jc.simulate.EventDriven(),
+        dt=0.01,
+    ),
     "simulate.variational": mechanism(
         jc.simulate.variational, jc.models.rocking_block(), dt=0.01, duration=0.03
     ),

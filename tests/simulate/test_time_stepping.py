@@ -246,6 +246,7 @@ def test_steppers_agree_where_the_outcome_is_unique():
         "time stepping": (jc.simulate.TimeStepping(impact=law), 5e-3),
         "compliant": (jc.simulate.Compliant(), 5e-3),
         "variational": (jc.simulate.Variational(impact=law), 1e-6),
+        "event driven": (jc.simulate.EventDriven(impact=law), 1e-12),
     }
     for name, (stepper, allowed) in steppers.items():
         dt = 0.005

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import bias
+from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.solvers import contact_modes
 from jaxcontact.solvers.contact_modes import REST_MINUS, REST_PLUS, REST_STICK, SEPARATE
@@ -49,11 +51,16 @@ class Accelerations(NamedTuple):
     size: jax.Array
 
 
-def accelerations(system: System, params: Params, state: State, closed: jax.Array) -> Accelerations:
+def accelerations(
+    system: System, params: Params, state: State, closed: jax.Array, controls: jax.Array | None = None
+) -> Accelerations:
     """M^-1 F and J M^-1 F + (dJ/dt) v at a state."""
     terms = contact_terms(system, params, state)
     space = contact_space(terms.replace(active=closed))
-    free = implicit.solve_spd(terms.M, -bias(system, params, state)[:, None])[:, 0]
+    force = -bias(system, params, state)
+    if controls is not None:
+        force = force + actuator_forces(system, params, state, controls)
+    free = implicit.solve_spd(terms.M, force[:, None])[:, 0]
     drift = jax.jvp(
         lambda q: contact_velocities(system, params, q, state.v),
         (state.q,),
@@ -69,21 +76,27 @@ def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> j
     """The shortest scaled forces (r,) in these modes: contacts may share a load in many ways."""
     slip = jnp.where(codes == REST_PLUS, 1.0, -1.0)[:, None].astype(rate.dtype)
     kind = jnp.where(codes == SEPARATE, FREE, jnp.where(codes == REST_STICK, STICK, SLIDE))
+    return shortest_forces(space, rate, kind, slip)
+
+
+def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip: jax.Array) -> jax.Array:
+    """The shortest scaled forces (r,) of contacts that separate, stick or slide along slip (nc, nt)."""
     uncapped = jnp.zeros_like(space.mu)
     problem = ContactProblem(
         delassus=space.delassus, velocity=rate, mu=space.mu, cap=uncapped, mask=space.active
     )
     rows, rhs = mode_equations(problem, ContactModes(kind=kind, capped=uncapped > 0, direction=slip))
-    per_length = jax.lax.rsqrt(jnp.sum(rows**2, axis=1))
+    per_length = lax.rsqrt(jnp.sum(rows**2, axis=1))
     rows, rhs = rows * per_length[:, None], rhs * per_length
-    inverse, _ = small_dense.generalized_inverse(rows @ rows.T)
-    return implicit.refine(rows, rhs, rows.T @ (inverse @ rhs))
+    square, _ = small_dense.generalized_inverse(lax.stop_gradient(rows @ rows.T))
+    inverse = lax.stop_gradient(rows).T @ square
+    return implicit.refine(rows, rhs, inverse @ rhs, inverse)
 
 
 def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:
     """(nc, 3) what is not negative of scaled forces: f_n, mu f_n - f_t, mu f_n + f_t."""
     normal, tangential = force[0::2], force[1::2]
-    ray = jax.lax.rsqrt(1.0 + space.mu**2)
+    ray = lax.rsqrt(1.0 + space.mu**2)
     limit = space.mu * normal
     return jnp.stack([normal / ray, (limit - tangential) * ray, (limit + tangential) * ray], axis=1)
 

@@ -46,8 +46,8 @@ def strike(
     stops = stopping[:, 0]
     status = flag(~fine, Status.STALLED)
     if law is not None:
-        struck = _in_turn(_struck) if sequence is None else _struck
-        v_plus, impulse, said = struck(law, ~plastic, terms, v, key)
+        ask = in_turn(struck) if sequence is None else struck
+        v_plus, impulse, said = ask(law, ~plastic, terms, v, key)
         dead = v + rows.response @ stops
         none = jnp.full(MAX_REFLECTIONS, -1, jnp.int32)
         return Strike(
@@ -70,7 +70,7 @@ def strike(
     return Strike(v_plus, impulse / rows.size, jnp.where(plastic, -1, sequence), status)
 
 
-def _struck(
+def struck(
     law: Law, wanted: jax.Array, terms: ContactTerms, v: jax.Array, key: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """What the law says: v_plus (nv,), normal impulses (nc,), status; v and zeros where it is not asked."""
@@ -83,7 +83,7 @@ def _struck(
     return lax.cond(wanted, ask, lambda: (v, jnp.zeros_like(terms.phi), jnp.uint32(0)))
 
 
-def _in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
+def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` whose batches go through it one by one.
 
     `vmap` turns a `cond` into both of its branches for every world: a law that draws would cost in each trial

@@ -1,5 +1,6 @@
 """Every impact law, function or record, through everything that takes a law."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -79,19 +80,20 @@ def directly(number, v, key):
     return Chosen(number=number)(TERMS, v, key)
 
 
-@jax.jit
-def rolled(number, key):
-    stepper = jc.simulate.Variational(impact=Chosen(number=number))
+@functools.partial(jax.jit, static_argnums=0)
+def rolled(kind, number, key):
+    stepper = kind(impact=Chosen(number=number))
     controls = jnp.zeros((STEPS, 3))
     return jc.simulate.rollout(MODEL.system, MODEL.params, START, controls, stepper=stepper, dt=DT, key=key)
 
 
 @pytest.mark.slow  # to trace all laws takes a while
+@pytest.mark.parametrize("kind", [jc.simulate.Variational, jc.simulate.EventDriven])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_law_is_one_of_a_motion(name):
+def test_every_law_is_one_of_a_motion(name, kind):
     """The outcome of the first impact in a motion is that of the law alone."""
     number = NAMES.index(name)
-    impacts = rolled(number, KEY).impacts
+    impacts = rolled(kind, number, KEY).impacts
     v = impacts.v_minus[0]
     assert int(impacts.count) >= 1 and np.all(impacts.touching[0])
     own = jax.random.fold_in(jax.random.split(KEY)[0], 0)
@@ -106,7 +108,7 @@ def test_every_law_is_one_of_a_motion(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_law_goes_in_as_it_is(name):
     """Into `variational`, and into the stepper of `run`."""
-    expected = rolled(NAMES.index(name), KEY)
+    expected = rolled(jc.simulate.Variational, NAMES.index(name), KEY)
     place = MODEL.system, MODEL.params, START
     motion = jc.simulate.variational(
         *place, dt=DT, duration=STEPS * DT, law=LAWS[name], key=jax.random.split(KEY)[0]

@@ -1,0 +1,125 @@
+"""An accumulation of impacts (Zeno): what is remembered of the last ones, and the limit they go to.
+
+Times, positions and velocities of a chatter approach their limit as a geometric series. Two impacts of a
+period may differ, as those of the two corners of a block, so every other one is compared: with the ratio R of
+the intervals, x_k = x + a R^k + b R^2k, which the last five impacts determine.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.mechanics.configuration import difference, retract
+from jaxcontact.mechanics.system import State, System
+
+SKIPPED = 4  # pairs of impacts that are left out, at least, where the chatter ends behind the step
+DENSE = 1e-2  # share of a step in which five impacts are thick and fast
+LENGTH = 5  # impacts: two intervals of two impacts, each next to one that is shifted by an impact
+
+
+class Chatter(NamedTuple):
+    """The last impacts, the newest first, and how many of the rows are in use.
+
+    Attributes:
+        q, v, t: states behind them.
+        who: (LENGTH, nc) bool, contacts that took part.
+        used: int32.
+    """
+
+    q: jax.Array
+    v: jax.Array
+    t: jax.Array
+    who: jax.Array
+    used: jax.Array
+
+
+def no_chatter(state: State, nc: int) -> Chatter:
+    """Nothing is remembered."""
+    q, v, t = (jnp.broadcast_to(x, (LENGTH, *jnp.shape(x))) for x in (state.q, state.v, state.t))
+    return Chatter(q, v, t, jnp.zeros((LENGTH, nc), bool), jnp.int32(0))
+
+
+def remembered(chatter: Chatter, state: State, who: jax.Array) -> Chatter:
+    """The memory with one more impact."""
+
+    def pushed(rows: jax.Array, row: jax.Array) -> jax.Array:
+        return jnp.concatenate([jnp.asarray(row, rows.dtype)[None], rows[:-1]])
+
+    return Chatter(
+        pushed(chatter.q, state.q), pushed(chatter.v, state.v), pushed(chatter.t, state.t),
+        pushed(chatter.who, who), jnp.minimum(chatter.used + 1, LENGTH),
+    )  # fmt: skip
+
+
+def _ratio(t: jax.Array) -> jax.Array:
+    """R of the intervals between every other impact; 1/2 where they do not shrink and there is no limit."""
+    last, before = t[0] - t[2], t[2] - t[4]
+    shrinks = (last > 0) & (last < before)
+    return jnp.where(shrinks, last, 0.5) / jnp.where(shrinks, before, 1.0)
+
+
+def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
+    """The state behind 2 `turns` further impacts; inf is the end of the chatter.
+
+    Derivative: by the states of the impacts that are remembered.
+    """
+    ratio = _ratio(chatter.t)
+    left = jnp.where(jnp.isinf(turns), 0.0, ratio ** jnp.where(jnp.isinf(turns), 1.0, turns))
+
+    def extrapolated(rows: jax.Array) -> jax.Array:
+        """X + a R^turns + b R^2turns of rows x_k (5, ...), the first row being zero."""
+        newer = (rows[0] - ratio * rows[2]) / (1.0 - ratio)
+        older = (rows[2] - ratio * rows[4]) / (1.0 - ratio)
+        end = (newer - ratio**2 * older) / (1.0 - ratio**2)
+        first = ((rows[0] - end) - ratio**2 * (rows[2] - end)) / (1.0 - ratio)
+        return end + left * (first + left * (rows[0] - end - first))
+
+    turned = jax.vmap(lambda q: difference(system, chatter.q[0], q))(chatter.q)
+    return State(
+        q=retract(system, chatter.q[0], extrapolated(turned)),
+        v=chatter.v[0] + extrapolated(chatter.v - chatter.v[:1]),
+        t=chatter.t[0] + extrapolated(chatter.t - chatter.t[:1]),
+    )
+
+
+class Outlook(NamedTuple):
+    """What the last impacts say.
+
+    Attributes:
+        known: bool, whether what follows is known, as far as round-off lets one see.
+        turns: how many pairs of impacts are left before the end of the step; inf where it ends in it.
+        dense: bool, whether they come thick and fast, and yet nothing is known.
+    """
+
+    known: jax.Array
+    turns: jax.Array
+    dense: jax.Array
+
+
+def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -> Outlook:
+    """Whether the last impacts are a geometric series, and how far it leads within the step.
+
+    Derivative: none.
+    """
+    t, eps = chatter.t, float(jnp.finfo(chatter.t.dtype).eps)
+    intervals = t[:-1] - t[1:]
+    newer, older = intervals[:2], intervals[2:]
+    ratios = newer / jnp.where(older > 0, older, 1.0)
+    limit = ahead(system, chatter, jnp.asarray(jnp.inf, t.dtype))
+    left = limit.t - t[0]
+    # What a difference of the two ratios makes of the time that is left.
+    doubt = left * jnp.abs(ratios[0] - ratios[1]) / (1.0 - jnp.max(ratios))
+    fine = doubt <= eps**0.6 * dt + 64.0 * eps * jnp.abs(t[0])
+    alike = jnp.all(chatter.who[0] == chatter.who[2]) & jnp.all(chatter.who[2] == chatter.who[4])
+    shrinks = jnp.all(intervals > 0) & jnp.all(ratios < 1.0 - 1e-3)
+    full = chatter.used >= LENGTH
+    series = full & alike & shrinks & fine & (left > 0) & jnp.all(jnp.isfinite(limit.q))
+    over = limit.t - t_end
+    share = jnp.where(over > 0, over, 1.0) / jnp.where(left > 0, left, 1.0)
+    turns = jnp.floor(jnp.log(share) / jnp.log(_ratio(t)))
+    turns = jnp.where(over > 0, turns, jnp.inf)
+    dense = full & (t[0] - t[-1] < DENSE * dt) & ~series
+    return Outlook(series & (turns >= SKIPPED), turns, dense)

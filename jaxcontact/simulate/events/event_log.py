@@ -1,0 +1,119 @@
+"""The pieces of a time step, stretches and impacts in the order of time, as far as it takes to repeat them.
+
+Owns the record that links the search for a step's events to its repetition, which can be differentiated.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.mechanics.system import State
+from jaxcontact.simulate.events.accumulation import Chatter
+from jaxcontact.simulate.events.stretch import Modes
+from jaxcontact.simulate.trajectory import Impacts
+
+UNUSED, WHOLE, PART, EVENT, IMPACT, JAM, SKIP = range(7)
+
+
+class Pieces(NamedTuple):
+    """One piece, or with a first axis all of them.
+
+    A stretch goes to the end of the time step (WHOLE), as far as its error allows (PART) or to an event. A
+    JAM is an impact without a collision; SKIP leaves out impacts of a chatter, to its end or nearly.
+    """
+
+    kind: jax.Array
+    h: jax.Array  # length of a stretch, s
+    modes: Modes  # in it
+    value: jax.Array  # (nc, 2) bool, which of `stretch.values` is zero at its end
+    who: jax.Array  # (nc,) bool, what took part in an impact, or in a chatter
+    dead: jax.Array  # bool, whether an impact of a chatter was made inelastic
+    turns: jax.Array  # pairs of impacts that were left out, inf for all of them
+    push: jax.Array  # (nc, dim) impulses of a jam, N s
+    rests: jax.Array  # (nc,) what contacts do that are held at rest at its end, as the kind of `Modes`
+
+
+class Carry(NamedTuple):
+    """A state within a step, and the impacts that led to it."""
+
+    state: State
+    chatter: Chatter
+    number: jax.Array  # of impacts
+
+
+class Memory(NamedTuple):
+    """What the stepper remembers.
+
+    Attributes:
+        key: of all impacts, for laws that draw.
+        chatter: the last impacts.
+        number: how many there were.
+    """
+
+    key: jax.Array | None
+    chatter: Chatter
+    number: jax.Array
+
+
+class Given(NamedTuple):
+    """What a step goes by; it can be differentiated by all of these but `rtol`."""
+
+    params: Any
+    state: State
+    controls: jax.Array
+    dt: jax.Array
+    law: Any
+    rtol: jax.Array
+
+
+def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> Pieces:
+    """An unused piece."""
+    none = jnp.zeros(nc, bool)
+    return Pieces(
+        kind=jnp.int32(UNUSED),
+        h=jnp.zeros((), dtype),
+        modes=Modes(jnp.zeros(nc, jnp.int32), jnp.zeros((nc, dim - 1), dtype)),
+        value=jnp.zeros((nc, 2), bool),
+        who=none,
+        dead=jnp.array(False),
+        turns=jnp.zeros((), dtype),
+        push=jnp.zeros((nc, dim), dtype),
+        rests=jnp.zeros(nc, jnp.int32),
+    )
+
+
+def no_impacts(nv: int, nc: int, rows: int, dtype: jnp.dtype) -> Impacts:
+    """Room for impacts."""
+    return Impacts(
+        t=jnp.full(rows, jnp.nan, dtype),
+        touching=jnp.zeros((rows, nc), bool),
+        approaching=jnp.zeros((rows, nc), bool),
+        order=jnp.full((rows, 1), -1, jnp.int32),
+        impulse=jnp.zeros((rows, nc), dtype),
+        v_minus=jnp.full((rows, nv), jnp.nan, dtype),
+        v_plus=jnp.full((rows, nv), jnp.nan, dtype),
+        plastic=jnp.zeros(rows, bool),
+        count=jnp.int32(0),
+    )
+
+
+def recorded(
+    impacts: Impacts, before: State, after: State, touching: jax.Array, approaching: jax.Array,
+    plastic: jax.Array | bool, impulse: jax.Array,
+) -> Impacts:  # fmt: skip
+    """The impacts with one more."""
+    i = impacts.count
+    return Impacts(
+        t=impacts.t.at[i].set(after.t, mode="drop"),
+        touching=impacts.touching.at[i].set(touching, mode="drop"),
+        approaching=impacts.approaching.at[i].set(approaching, mode="drop"),
+        order=impacts.order,
+        impulse=impacts.impulse.at[i].set(impulse, mode="drop"),
+        v_minus=impacts.v_minus.at[i].set(before.v, mode="drop"),
+        v_plus=impacts.v_plus.at[i].set(after.v, mode="drop"),
+        plastic=impacts.plastic.at[i].set(plastic, mode="drop"),
+        count=i + 1,
+    )

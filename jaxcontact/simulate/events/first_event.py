@@ -1,0 +1,240 @@
+"""The first event of a stretch: a gap closes, a contact lets go, begins to slip, comes to stick.
+
+Owns the length of a step by its error, the search for the time of an event within it, and whose event it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.mechanics.system import State, System
+from jaxcontact.simulate.events.stretch import Look, Motion, look, parts, start_vector, step
+from jaxcontact.simulate.projection import allowed_depth
+from jaxcontact.solvers import ode
+from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
+
+MAX_TRIALS = 80  # steps tried for one stretch
+SAMPLES = 4  # parts of a step in which events are looked for
+FORCE_TOLERANCE = 0.575  # power of eps: a force below it, in parts of the size of accelerations, is zero
+
+
+class Found(NamedTuple):
+    """A stretch.
+
+    Attributes:
+        h: its length, s.
+        y: its end, as `start_vector`.
+        friction: (nc, nt) directions of the friction forces there.
+        event: bool, whether an event ends it.
+        who: (nc, 2) bool, which value is zero there.
+        fine: bool, whether a step was small enough.
+    """
+
+    h: jax.Array
+    y: jax.Array
+    friction: jax.Array
+    event: jax.Array
+    who: jax.Array
+    fine: jax.Array
+
+
+class _Trial(NamedTuple):
+    h: jax.Array
+    tries: jax.Array
+    searching: jax.Array
+    done: jax.Array
+    suspects: jax.Array  # (nc, 2) bool, events that have happened at `high`
+    size: jax.Array  # (nc, 2) of their values
+    low: jax.Array
+    high: jax.Array
+    value_low: jax.Array
+    value_high: jax.Array
+    fell: jax.Array  # whether the last trial of the search was behind the event
+    last: jax.Array  # (nc, 2) values at the end of the last trial
+    y: jax.Array  # that end
+    start: Look
+    friction: jax.Array  # (nc, nt) directions at that end
+
+
+def first_event(
+    system: System, motion: Motion, state: State, remaining: jax.Array, touching: jax.Array, near: jax.Array,
+    solver: ode.DormandPrince,
+) -> Found:  # fmt: skip
+    """One step along a stretch, of what remains or as short as its error asks, or its part before an event.
+
+    Args:
+        touching: (nc,) bool, contacts whose gap counts as zero at the start.
+        near: (nc,) sliding velocities that count as zero, m/s.
+
+    Derivative: none.
+    """
+    nc, dim = motion.modes.kind.shape[0], system.structure.dim
+    dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
+    y0 = start_vector(state, nc, dim)
+    gaps = motion.modes.kind == SEPARATE
+    least, floor = _least(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
+    shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
+
+    def attempt(c: _Trial) -> _Trial:
+        trial = step(system, motion, state.t, y0, c.h)
+
+        def sample(k: jax.Array, rows: Look) -> Look:
+            y = jnp.where(k < SAMPLES, ode.interpolate(trial, shares[k]), trial.x1)
+            there, _ = parts(system, state.t + shares[k] * trial.h, y)
+            return jax.tree.map(
+                lambda all_rows, row: all_rows.at[k].set(row), rows, look(system, motion, there)
+            )
+
+        # A search looks at the end alone; the start is looked at once.
+        begin = jax.tree.map(lambda x: jnp.broadcast_to(x, (SAMPLES + 1, *x.shape)), c.start)
+        skip = jnp.where(c.searching, SAMPLES, jnp.where(c.tries == 0, 0, 1))
+        rows = lax.fori_loop(skip, SAMPLES + 1, sample, begin)
+        start, end = (jax.tree.map(lambda x, k=k: x[k], rows) for k in (0, -1))
+        low = jnp.where(touching, start.value[:, 0], jnp.minimum(start.value[:, 0], 0.0))
+        base = jnp.where(gaps, low, 0.0)
+        leaves = gaps & touching & (start.rate > near)
+        raw = rows.value.at[:, :, 0].add(-base[None])
+        samples = _Samples(raw, rows.rate, shares * c.h, gaps, leaves)
+        value = _values_for_roots(samples, least)
+        c = c._replace(tries=c.tries + 1, y=trial.x1, start=start, friction=end.friction)
+        return lax.cond(
+            c.searching,
+            lambda: _narrowed(c, value[-1], floor, eps),
+            lambda: _stepped(c, samples, value, ode.error_ratio(trial, solver), least),
+        )
+
+    zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
+    first = _Trial(
+        h=remaining, tries=jnp.int32(0), searching=jnp.array(False), done=jnp.array(False), suspects=none > 0,
+        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True),
+        last=none, y=y0, start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
+    )  # fmt: skip
+    end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
+    share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
+    nearest = jnp.min(share, initial=jnp.inf)
+    event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only look as if it closed
+    first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
+    return Found(
+        end.h, end.y, end.friction, event, first_one.reshape(nc, 2) & event, end.done & jnp.isfinite(end.h)
+    )
+
+
+class _Samples(NamedTuple):
+    """Values (k, nc, 2) and rates of gaps (k, nc) at times (k,); which are gaps, which leave from zero."""
+
+    raw: jax.Array
+    rates: jax.Array
+    times: jax.Array
+    gaps: jax.Array
+    leaves: jax.Array
+
+
+def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
+    """Values (nc, 2) that are round-off."""
+    one = jnp.ones(kind.shape[0], state.q.dtype)
+    gap, speed = eps * jnp.max(jnp.abs(state.q)) * one, eps * jnp.max(jnp.abs(state.v)) * one
+    root = jnp.where(kind == SEPARATE, gap, 8.0 * eps)
+    return jnp.stack([root, jnp.where(kind == SLIDE, speed, 8.0 * eps)], axis=1)
+
+
+def _least(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
+    """How far below zero (nc, 2) an event has happened."""
+    force = jnp.full_like(near, float(jnp.finfo(near.dtype).eps) ** FORCE_TOLERANCE)
+    gap = jnp.full_like(near, 2.0) * allowed_depth(state.q)
+    return jnp.stack([jnp.where(kind == SEPARATE, gap, force), jnp.where(kind == SLIDE, near, force)], axis=1)
+
+
+def _values_for_roots(samples: _Samples, least: jax.Array) -> jax.Array:
+    """Values (k, nc, 2) with the roots that are looked for, and no others.
+
+    What starts below zero, by round-off, is no event before it has left. A gap that starts at zero and grows
+    has its next zero where its mean rate has one.
+    """
+    raw, times = samples.raw, samples.times
+    shift = jnp.where(raw[0] > least, 0.0, least)
+    value = raw + shift[None]
+    later = jnp.where(times > 0, times, 1.0)[:, None]
+    mean = jnp.where(times[:, None] > 0, raw[:, :, 0] / later, samples.rates[:1])
+    return value.at[:, :, 0].set(jnp.where(samples.leaves[None], mean, value[:, :, 0]))
+
+
+def _dips(raw: jax.Array, rates: jax.Array, span: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Lowest values (k, nc) of cubics through gaps and their rates between samples, and where, as shares."""
+    low, high = raw[:-1, :, 0], raw[1:, :, 0]
+    slope_0, slope_1 = span * rates[:-1], span * rates[1:]
+    rise = high - low
+    a, b = slope_0 + slope_1 - 2.0 * rise, 3.0 * rise - 2.0 * slope_0 - slope_1
+    # The root of 3 a s^2 + 2 b s + slope_0 where the cubic is least: slope_0 < 0 < slope_1 has just one.
+    root = jnp.sqrt(jnp.maximum(b**2 - 3.0 * a * slope_0, 0.0)) + b
+    turns = (slope_0 < 0) & (slope_1 > 0) & (root > 0)
+    s = jnp.where(turns, -slope_0 / jnp.where(turns, root, 1.0), 1.0)
+    s = jnp.clip(s, 0.0, 1.0)
+    return low + s * (slope_0 + s * (b + s * a)), s
+
+
+def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, least: jax.Array) -> _Trial:
+    """Behind a step: a shorter one if it was wrong, the search if something happened, else done."""
+    good = ratio <= 1.0
+    behind = samples.raw[1:] < -least[None]
+    dip, where = _dips(samples.raw, samples.rates, c.h / SAMPLES)
+    dips = (dip < -least[None, :, 0]) & samples.gaps[None] & ~behind[:, :, 0]
+    happened = behind.at[:, :, 0].set(behind[:, :, 0] | dips)
+    any_yet = jnp.any(happened, axis=(1, 2))
+    at = jnp.argmax(any_yet)
+    crossed = good & jnp.any(any_yet)
+    suspects = happened[at]
+    # Up to the deepest point of a dip, at the end of which the gap is open again.
+    share = jnp.min(jnp.where(dips[at], where[at], 1.0), initial=1.0)
+    low = samples.times[at]
+    high = low + share * (samples.times[at + 1] - low)
+    bottom = dip[at] / jnp.where(samples.leaves, high, 1.0)
+    after = value[at + 1].at[:, 0].set(jnp.where(dips[at], bottom, value[at + 1, :, 0]))
+    size = jnp.maximum(jnp.abs(after), jnp.finfo(after.dtype).tiny)
+    value_low, value_high = (
+        jnp.min(jnp.where(suspects, row / size, jnp.inf), initial=jnp.inf) for row in (value[at], after)
+    )
+    high = jnp.where(value_low > 0, high, low)
+    begin = low + (high - low) * value_low / (value_low - value_high)
+    begin = jnp.where(value_low > 0, begin, low)
+    return c._replace(
+        h=jnp.where(crossed, begin, jnp.where(good, c.h, ode.next_size(c.h, ratio))),
+        searching=crossed,
+        done=good & ~crossed,
+        suspects=suspects,
+        size=size,
+        low=low,
+        high=high,
+        value_low=value_low,
+        value_high=value_high,
+        fell=jnp.array(True),
+    )
+
+
+def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, eps: float) -> _Trial:
+    """Behind a step of the search: the bracket by the Illinois rule, now and then halved."""
+    share = jnp.where(c.suspects, value / c.size, jnp.inf)
+    here = jnp.min(share, initial=jnp.inf)
+    noise = jnp.max(jnp.where(share == here, floor / c.size, 0.0), initial=0.0)
+    below = here < 0
+    # An end that stays twice counts for half, lest the other one creeps.
+    weight = jnp.where(below == c.fell, 0.5, 1.0)
+    value_low = jnp.where(below, weight * c.value_low, here)
+    value_high = jnp.where(below, here, weight * c.value_high)
+    low, high = jnp.where(below, c.low, c.h), jnp.where(below, c.h, c.high)
+    secant = low + (high - low) * value_low / (value_low - value_high)
+    inside = (secant >= low) & (secant <= high) & (c.tries % 8 != 0)
+    done = (jnp.abs(here) <= noise) | (high - low <= 4.0 * eps * high)
+    return c._replace(
+        h=jnp.where(done, c.h, jnp.where(inside, secant, 0.5 * (low + high))),
+        done=done,
+        low=low,
+        high=high,
+        value_low=value_low,
+        value_high=value_high,
+        fell=below,
+        last=value,
+    )

@@ -1,0 +1,147 @@
+"""How closed contacts go on: which stick, slide or let go, by complementary forces and accelerations.
+
+Owns the choice of modes at a state, and the states in which no finite forces go on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.impact.laws.contact_space import ContactSpace
+from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.simulate.augmented.contact_forces import Accelerations, accelerations, shortest_forces
+from jaxcontact.simulate.events.stretch import Modes, pushes
+from jaxcontact.simulate.variational.active_set import contact_impulses
+from jaxcontact.simulate.variational.jam import LEAST
+from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
+
+
+class Ended(NamedTuple):
+    """Modes that ended here: contacts (nc,) that let go, that began to slip, and the way (nc, nt) they do."""
+
+    released: jax.Array
+    slipped: jax.Array
+    way: jax.Array
+
+
+class Choice(NamedTuple):
+    """How contacts go on.
+
+    Attributes:
+        modes: of the contacts, where finite forces were found.
+        found: bool.
+        jams: bool, whether an impact without a collision was found in their place.
+        push: (nc, 1 + nt) its impulses, N s.
+    """
+
+    modes: Modes
+    found: jax.Array
+    jams: jax.Array
+    push: jax.Array
+
+
+class _Question(NamedTuple):
+    """What `contact_impulses` is asked: sliding contacts slide along `way`, those `released` are open."""
+
+    slides: jax.Array
+    way: jax.Array
+    released: jax.Array
+    slipped: jax.Array
+    rows: jax.Array  # (nc, 1 + nt) scaled accelerations, of a jam velocities
+    guess: jax.Array
+
+
+def choose_modes(
+    system: System, params: Params, state: State, controls: jax.Array, closed: jax.Array, near: jax.Array,
+    ended: Ended,
+) -> Choice:  # fmt: skip
+    """Modes of the closed contacts at a state.
+
+    0 <= f_n and a_n >= 0 are complementary; friction opposes the sliding velocity, or where there is none
+    (below `near` (nc,), m/s) the sliding acceleration, all it can. A mode that ended here is taken up again
+    only if nothing else goes on. Where no finite forces do (Painleve), the impulses of an inelastic impact
+    with friction are looked for.
+    """
+    here = accelerations(system, params, state, closed, controls)
+    nc = near.shape[0]
+    u = (here.space.jacobian @ state.v).reshape(nc, -1)
+    rate, scale = here.rate.reshape(nc, -1), here.space.scale.reshape(nc, -1)
+    speed = jnp.sqrt(jnp.sum(u[:, 1:] ** 2, axis=1))
+    slides = closed & (speed > near * scale[:, 1])
+    way = u[:, 1:] / jnp.where(speed > 0, speed, 1.0)[:, None]
+    hard = jnp.where(slides, speed, 0.0)
+    stops = jnp.concatenate([hard[:, None], -(here.space.mu * hard)[:, None] * way], axis=1)
+
+    def wanted(carry: tuple[Choice, jax.Array]) -> jax.Array:
+        choice, k = carry
+        return ~choice.found & ((k < 2) | ((k == 2) & jnp.any(slides)))
+
+    def attempt(carry: tuple[Choice, jax.Array]) -> tuple[Choice, jax.Array]:
+        _, k = carry
+        first, jam = (k == 0) & closed, k == 2
+        slipped = ended.slipped & first & ~slides
+        question = _Question(
+            slides=(slides | slipped) & ~jam,
+            way=jnp.where(slipped[:, None], ended.way, way),
+            released=ended.released & first,
+            slipped=slipped,
+            rows=jnp.where(jam, u, rate),
+            guess=jnp.where(jam, stops, 0.0),
+        )
+        lam, fine = _impulses(here.space, closed, question)
+        change = jnp.max(jnp.abs(here.space.delassus @ lam.reshape(-1)), initial=0.0)
+        happens = jam & fine & (change > LEAST * jnp.max(hard, initial=0.0))
+        modes, agrees = _modes(here, closed, question, lam)
+        return Choice(modes, fine & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
+
+    no = jnp.array(False)
+    nothing = Choice(Modes(jnp.full(nc, SEPARATE, jnp.int32), way), no, no, jnp.zeros_like(u))
+    return lax.while_loop(wanted, attempt, (nothing, jnp.int32(0)))[0]
+
+
+def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tuple[jax.Array, jax.Array]:
+    """Scaled forces (nc, 1 + nt), and whether they were found."""
+    nc, dim = question.rows.shape
+    # Friction of sliding is that share of the normal force: a contact without friction, with other columns.
+    slides = question.slides
+    share = jnp.where(slides[:, None], -space.mu[:, None] * question.way, 0.0)
+    columns = space.delassus.reshape(-1, nc, dim)
+    pushed = columns.at[:, :, 0].add(jnp.einsum("rct,ct->rc", columns[:, :, 1:], share))
+    mu = jnp.where(slides, 0.0, space.mu)
+    lam, fine = contact_impulses(
+        pushed.reshape(space.delassus.shape), question.rows, mu, closed & ~question.released, question.guess
+    )
+    return lam.at[:, 1:].add(share * lam[:, :1]), fine
+
+
+def _modes(
+    here: Accelerations, closed: jax.Array, question: _Question, lam: jax.Array
+) -> tuple[Modes, jax.Array]:
+    """The modes of these forces, and whether they are those that were asked for."""
+    space, nc = here.space, closed.shape[0]
+    slides, way = question.slides, question.way
+    rate = (here.rate + space.delassus @ lam.reshape(-1)).reshape(nc, -1)
+    noise = 100.0 * contact_modes.feasibility_tolerance(rate.dtype) * here.size
+    turned = jnp.sqrt(jnp.sum(rate[:, 1:] ** 2, axis=1))
+    held = jnp.abs(rate[:, 0]) <= noise
+    sticks = ~slides & (turned <= noise)
+    begins = rate[:, 1:] / jnp.where(turned > 0, turned, 1.0)[:, None]
+    heading = jnp.where(slides[:, None], way, jnp.where(sticks[:, None], 0.0, begins))
+
+    def kinds(pushing: jax.Array) -> jax.Array:
+        return jnp.where(closed & pushing, jnp.where(sticks, STICK, SLIDE), SEPARATE).astype(jnp.int32)
+
+    # Of a load that can be shared in many ways the shortest forces are better behaved than any others.
+    shared = kinds(held & ~question.released)
+    push, left = pushes(space, shortest_forces(space, here.rate, shared, heading))
+    inside = (push >= -noise) & ((left >= -noise) | (shared != STICK))
+    fits = jnp.all(inside | (shared == SEPARATE))
+    backwards = question.slipped & (lam[:, 0] > 0) & (jnp.sum(rate[:, 1:] * way, axis=1) < -noise)
+    approaches = question.released & (rate[:, 0] < -noise)
+    kind = jnp.where(fits, shared, kinds(lam[:, 0] > 0))
+    return Modes(kind, heading), ~jnp.any(backwards | approaches)

@@ -1,0 +1,84 @@
+"""The pieces of a motion as functions of the state before: a stretch, an impact, a jam, the end of a chatter.
+
+Owns what both the search for events and its repetition do, so that both have the same values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.impact.laws.callable_laws import pressing_law
+from jaxcontact.impact.laws.contact_space import collision_tolerance
+from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.simulate.events.accumulation import no_chatter, remembered
+from jaxcontact.simulate.events.event_log import Carry
+from jaxcontact.simulate.projection import allowed_depth
+from jaxcontact.simulate.variational.contact_state import terms_at, touching_gap
+from jaxcontact.simulate.variational.impact_event import in_turn, struck
+from jaxcontact.terms import ContactTerms
+
+
+class Contacts(NamedTuple):
+    """The contacts (nc,) at a state: their terms; near enough for an impact, at zero, striking, closed."""
+
+    terms: ContactTerms
+    near: jax.Array
+    at_zero: jax.Array
+    strikes: jax.Array
+    closed: jax.Array
+
+
+def contacts_at(system: System, params: Params, state: State) -> Contacts:
+    """Which contacts touch, strike (touch and approach) and are closed (touch and do neither)."""
+    terms = terms_at(system, params, state.q, state.t)
+    slow = collision_tolerance(state.v.dtype)
+    near = terms.phi <= touching_gap(state.q.dtype)
+    at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
+    rate = terms.J_n @ state.v
+    return Contacts(terms, near, at_zero, at_zero & (rate < -slow), near & (jnp.abs(rate) <= slow))
+
+
+class Blow(NamedTuple):
+    """An impact: the velocity behind it, normal impulses (nc,), N s, bits of its law."""
+
+    v: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+
+
+def impact(
+    terms: ContactTerms, carry: Carry, law: Any, key: Any, near: jax.Array, dead: jax.Array, wanted: Any,
+    once: bool,
+) -> Blow:  # fmt: skip
+    """The impact of the contacts `near` by the law, or without restitution by that of contacts that press.
+
+    Args:
+        dead: bool, whether it is made inelastic.
+        wanted: bool, whether there is one; else the velocity stays.
+        once: batches go through the law one by one, so that only those pay that have one; no derivative.
+    """
+    own = None if key is None else jax.random.fold_in(key, carry.number)
+    ask = in_turn(struck) if once else struck
+    terms, v = terms.replace(active=near), carry.state.v
+    presses = pressing_law(law)
+    if presses is law:
+        return Blow(*ask(law, jnp.asarray(wanted), terms, v, own))
+    live = Blow(*ask(law, jnp.asarray(wanted) & ~dead, terms, v, own))
+    dull = Blow(*ask(presses, jnp.asarray(wanted) & dead, terms, v, own))
+    return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
+
+
+def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, dead: jax.Array | bool = False) -> Carry:
+    """The motion behind an impact of the contacts `who`; one made inelastic is no part of a chatter."""
+    state = carry.state.replace(v=v)
+    chatter, nothing = remembered(carry.chatter, state, who), no_chatter(state, who.shape[0])
+    chatter = jax.tree.map(lambda a, b: jnp.where(dead, b, a), chatter, nothing)
+    return Carry(state, chatter, carry.number + 1)
+
+
+def behind_chatter(carry: Carry, state: State) -> Carry:
+    """The motion behind the end of a chatter."""
+    return Carry(state, no_chatter(state, carry.chatter.who.shape[1]), carry.number + 1)

@@ -1,0 +1,249 @@
+"""A time step from event to event: which piece follows which.
+
+Owns the search. What a piece does is in `pieces`, the derivative in `repetition`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.impact.laws.contact_space import collision_tolerance
+from jaxcontact.mechanics.system import State, System, usable_numbers
+from jaxcontact.simulate.events.accumulation import ahead, outlook
+from jaxcontact.simulate.events.event_log import (
+    EVENT,
+    IMPACT,
+    JAM,
+    PART,
+    SKIP,
+    WHOLE,
+    Carry,
+    Given,
+    Memory,
+    Pieces,
+    no_impacts,
+    no_piece,
+    recorded,
+)
+from jaxcontact.simulate.events.first_event import first_event
+from jaxcontact.simulate.events.mode_choice import Ended, choose_modes
+from jaxcontact.simulate.events.pieces import Contacts, behind_chatter, behind_impact, contacts_at, impact
+from jaxcontact.simulate.events.stretch import FRICTION, ROOT, Motion, parts, settled
+from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.simulate.trajectory import Impacts
+from jaxcontact.solvers import ode
+from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
+
+
+class _Step(NamedTuple):
+    carry: Carry
+    contacts: Contacts
+    ended: Ended
+    impacts: Impacts
+    impulse: jax.Array  # (nc, dim) of closed contacts
+    pieces: Pieces
+    made: jax.Array  # pieces
+    status: jax.Array
+
+
+class Run(NamedTuple):
+    """A step: its end, the memory behind it, its info, its pieces."""
+
+    state: State
+    memory: Memory
+    info: StepperInfo
+    pieces: Pieces
+
+
+class _Here(NamedTuple):
+    """What stays as it is during a step."""
+
+    system: System
+    given: Given
+    key: Any
+    t_end: jax.Array
+    solver: ode.DormandPrince
+    unused: Pieces
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def run(system: System, max_events: int, given: Given, memory: Memory) -> Run:
+    """The step, its events at their time.
+
+    Derivative: none; see `repetition`.
+    """
+    state, dtype = given.state, given.state.q.dtype
+    start = contacts_at(system, given.params, state)
+    nc, nv, dim = start.near.shape[0], state.v.shape[0], system.structure.dim
+    bad = _bad_numbers(given, start)
+    deep = flag(jnp.any(start.terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    rtol = jnp.maximum(given.rtol, 64.0 * float(jnp.finfo(dtype).eps))
+    solver = ode.DormandPrince(rtol=rtol, atol=1e-2 * rtol)
+    unused = no_piece(nc, dim, dtype)
+    t_end = state.t + given.dt
+    here = _Here(system, given, memory.key, t_end, solver, unused)
+    begin = _Step(
+        carry=Carry(state, memory.chatter, memory.number),
+        contacts=start,
+        ended=_nothing_ended(jnp.zeros((nc, dim), dtype)),
+        impacts=no_impacts(nv, nc, max_events, dtype),
+        impulse=jnp.zeros((nc, dim), dtype),
+        pieces=jax.tree.map(lambda x: jnp.broadcast_to(x, (max_events, *x.shape)), unused),
+        made=jnp.int32(0),
+        status=bad | deep,
+    )
+
+    def unfinished(c: _Step) -> jax.Array:
+        wanted = (c.carry.state.t < t_end) | jnp.any(c.contacts.strikes)
+        return wanted & (bad == 0) & _finite(c.carry.state) & (c.made < max_events)
+
+    end = lax.while_loop(unfinished, lambda c: _piece(here, c), begin)
+    last = end.contacts
+    late = (bad == 0) & (end.carry.state.t < t_end) | jnp.any(last.strikes)
+    status = end.status | flag(late & (end.made >= max_events), Status.MAX_ITERS)
+    status = status | flag(~_finite(end.carry.state), Status.NONFINITE)
+    info = StepperInfo(
+        status=status,
+        residual=jnp.max(jnp.where(last.closed, jnp.abs(last.terms.phi), 0.0), initial=0.0),
+        num_iters=end.made,
+        impulse=end.impulse,
+        contacts=last.closed,
+        impacts=end.impacts,
+    )
+    return Run(end.carry.state, Memory(memory.key, end.carry.chatter, end.carry.number), info, end.pieces)
+
+
+def _finite(state: State) -> jax.Array:
+    return jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v)) & jnp.isfinite(state.t)
+
+
+def _bad_numbers(given: Given, start: Contacts) -> jax.Array:
+    """Bits of numbers that no motion has."""
+    params = given.params
+    finite = usable_numbers(params, given.state) & jnp.all(jnp.isfinite(given.controls))
+    mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
+    good = mass & jnp.all(params.inertia >= 0) & jnp.all(params.mu >= 0) & (given.dt > 0)
+    return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
+
+
+def _nothing_ended(impulse: jax.Array) -> Ended:
+    none = jnp.zeros(impulse.shape[0], bool)
+    return Ended(none, none, jnp.zeros_like(impulse[:, 1:]))
+
+
+def _piece(here: _Here, c: _Step) -> _Step:
+    """The end of a chatter if it is known, an impact where one is due, else a stretch."""
+    system, params = here.system, here.given.params
+    if c.impulse.shape[0]:
+        strikes = jnp.any(c.contacts.strikes)
+        view = outlook(system, c.carry.chatter, here.t_end, here.given.dt)
+        # Known right behind an impact: later the chatter may have been something else.
+        fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
+        which = jnp.where(fresh & view.known, 0, jnp.where(strikes, 1, 2))
+        branches = [
+            lambda: _skip(here, c, view.turns),
+            lambda: _impact(here, c, view.dense),
+            lambda: _stretch(here, c),
+        ]
+        after, piece = lax.switch(which, branches)
+    else:
+        after, piece = _stretch(here, c)
+    state = settled(system, params, after.carry.state, piece.rests)
+    pieces = jax.tree.map(lambda rows, one: rows.at[c.made].set(one, mode="drop"), c.pieces, piece)
+    return after._replace(
+        carry=after.carry._replace(state=state),
+        contacts=contacts_at(system, params, state),
+        pieces=pieces,
+        made=c.made + 1,
+    )
+
+
+def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, Pieces]:
+    """Many impacts of a chatter at once; behind infinitely many its contacts rest."""
+    state = ahead(here.system, c.carry.chatter, turns)
+    who = jnp.any(c.carry.chatter.who[:2], axis=0)
+    none = jnp.zeros_like(c.contacts.terms.phi)
+    after = c._replace(
+        carry=behind_chatter(c.carry, state),
+        impacts=recorded(c.impacts, c.carry.state, state, who, who, True, none),
+        status=c.status | flag(True, Status.ZENO),
+    )
+    rests = jnp.where(who & jnp.isinf(turns), SLIDE, SEPARATE).astype(jnp.int32)
+    return after, here.unused._replace(kind=jnp.int32(SKIP), who=who, turns=turns, rests=rests)
+
+
+def _impact(here: _Here, c: _Step, dead: jax.Array) -> tuple[_Step, Pieces]:
+    """The impact of all contacts that touch."""
+    given, near, strikes = here.given, c.contacts.near, c.contacts.strikes
+    blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, dead, jnp.any(strikes), True)
+    after = _behind(here, c, blow.v, near, strikes, dead, blow.impulse)
+    after = after._replace(status=after.status | blow.status | flag(dead, Status.ZENO))
+    return after, here.unused._replace(kind=jnp.int32(IMPACT), who=near, dead=dead)
+
+
+def _behind(
+    here: _Here, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array, dead: jax.Array | bool,
+    impulse: jax.Array,
+) -> _Step:  # fmt: skip
+    """The step behind an impact of the contacts `touching`."""
+    before, M = c.carry.state, c.contacts.terms.M
+    old, new = before.v @ M @ before.v, v @ M @ v
+    gains = new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
+    carry = behind_impact(c.carry, v, touching, dead)
+    return c._replace(
+        carry=carry,
+        ended=_nothing_ended(c.impulse),
+        impacts=recorded(c.impacts, before, carry.state, touching, strikes, dead, impulse),
+        status=c.status | flag(gains, Status.ENERGY) | flag(jnp.sum(touching) > 1, Status.SIMULTANEOUS),
+    )
+
+
+def _stretch(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
+    """A stretch up to its first event, or where no finite forces go on an impact without a collision."""
+    system, given, state, contacts = here.system, here.given, c.carry.state, c.contacts
+    nc = contacts.near.shape[0]
+    slow = jnp.full(nc, collision_tolerance(state.v.dtype), state.v.dtype)
+    if nc == 0:
+        modes, found = here.unused.modes, jnp.array(True)
+    else:
+        choice = choose_modes(system, given.params, state, given.controls, contacts.closed, slow, c.ended)
+        modes, found = choice.modes, choice.found
+    motion = Motion(given.params, given.controls, modes)
+    remaining = here.t_end - state.t
+    ahead = first_event(system, motion, state, remaining, contacts.at_zero, slow, here.solver)
+    whole = ~ahead.event & (ahead.h == remaining)
+    end, impulse = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
+    closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
+    after = c._replace(
+        carry=c.carry._replace(state=end),
+        ended=Ended(ahead.who[:, ROOT] & closed, ahead.who[:, FRICTION] & sticks, -ahead.friction),
+        impulse=c.impulse + impulse,
+        status=c.status | flag(~(ahead.fine & found), Status.STALLED),
+    )
+    kind = jnp.where(ahead.event, EVENT, jnp.where(whole, WHOLE, PART)).astype(jnp.int32)
+    piece = here.unused._replace(kind=kind, h=ahead.h, modes=modes, value=ahead.who, rests=modes.kind)
+    if nc == 0:
+        return after, piece
+    moved = after, piece
+
+    def jammed() -> tuple[_Step, Pieces]:
+        v = state.v + _jolt(contacts.terms, choice.push)
+        none = jnp.zeros_like(contacts.closed)
+        after = _behind(here, c, v, contacts.closed, none, False, choice.push[:, 0])
+        return after, here.unused._replace(kind=jnp.int32(JAM), who=contacts.closed, push=choice.push)
+
+    return lax.cond(choice.jams, jammed, lambda: moved)
+
+
+def _jolt(terms: ContactTerms, push: jax.Array) -> jax.Array:
+    """Change of velocity (nv,) by impulses (nc, dim), N s."""
+    force = push[:, 0] @ terms.J_n + jnp.einsum("ct,ctv->v", push[:, 1:], terms.J_t)
+    return implicit.solve_spd(terms.M, force[:, None])[:, 0]

@@ -1,0 +1,114 @@
+"""`EventDriven`: motion from event to event, impacts at their time under any impact law."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import check_count, check_positive, is_concrete
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
+from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.tree_constraints import check_no_held_joints
+from jaxcontact.simulate.events.accumulation import no_chatter
+from jaxcontact.simulate.events.event_log import Given, Memory
+from jaxcontact.simulate.events.pieces import contacts_at
+from jaxcontact.simulate.events.repetition import event_step
+from jaxcontact.simulate.projection import least_penetration
+from jaxcontact.simulate.stepper import StepperInfo
+from jaxcontact.terms import contact_gaps
+
+
+class EventDriven(Record):
+    """Motion of order five from event to event, with impacts at their time under any law.
+
+    M vdot + b = tau + J^T f with contacts that separate, stick (no sliding acceleration) or slide (f_t =
+    -mu f_n along the sliding velocity), by steps of Dormand & Prince that end at dt, where their error asks,
+    or at the first event: a gap closes, also one that opens again within the step; a normal force falls to
+    zero; friction comes to the edge of its cone; a sliding velocity comes to zero. Its time is a root, to
+    rounding. There 0 <= f_n, J_n vdot + Jdot_n v >= 0 complementary say how closed contacts go on, and the
+    law, of all contacts nearer than 1e-9 m, how approaching ones do. Where no finite forces go on (Painleve's
+    paradox), an impact without a collision goes on record: inelastic, with friction, whatever the law.
+
+    As soon as the last five impacts are a geometric series, as far as rounding lets one see, x_k = x + a R^k
+    + b R^2k with R the ratio of the intervals between every other impact, an accumulation of impacts (Zeno)
+    that ends within the step ends at its limit; of one that ends later the impacts of this step are left out
+    if there are eight or more. Its record is an impact that is `plastic`, with velocities before and after
+    the ones that are left out. Impacts that come five in a hundredth of dt and are no such series are made
+    inelastic, as by `AnitescuPotra`.
+
+    Controls stay as they are during a step. With a key, impact k of a motion gives its law the key folded
+    with k. A contact is closed where it touches and neither approaches nor leaves.
+
+    Attributes:
+        impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
+        rtol: error allowed per step of q and v, relative, with 1e-2 of it absolute.
+        max_events: most pieces of one step, stretches and impacts together.
+
+    Raises:
+        TypeError: a law that is no callable.
+        ValueError: `max_events` is no integer >= 1, `rtol` is not positive.
+
+    Status: MAX_ITERS where a step has more pieces, and ends early; STALLED where no forces go on, or no step
+        is small enough; ZENO as above; SIMULTANEOUS for an impact with more than one contact closed; ENERGY
+        where an impact gains any; PENETRATION for a step that starts deeper than 1e-6 m; NONFINITE and
+        INVALID for bad numbers, with a state that stays; and the bits of the law.
+
+    Derivative: first order, forward and reverse, by state, params, controls, dt and the numbers of the law;
+        the times of events, and the end of a chatter, move along. Which events there are and what contacts do
+        between them are piecewise constant.
+    """
+
+    impact: Any = AnitescuPotra()
+    rtol: Any = 1e-10
+    max_events: int = static(default=64)
+
+    def __post_init__(self) -> None:
+        check_count("max_events", self.max_events)
+        if is_concrete(self.rtol):
+            check_positive("rtol", self.rtol)
+        object.__setattr__(self, "impact", law_as_pytree(self.impact))
+
+    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> Memory:
+        """What the stepper remembers of impacts: none.
+
+        Raises:
+            ValueError: a mechanism with `constraints`, closed loops or dry friction; a state that is known to
+                be deeper than 1e-6 m.
+        """
+        check_mechanism(system, params, state)
+        if system.constraints is not None:
+            raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
+        check_no_held_joints(system, "EventDriven")
+        nc = system.structure.num_contacts
+        gaps = contact_gaps(system, params, state.q) if nc else jnp.zeros(0)
+        if is_concrete(gaps) and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
+            raise ValueError(
+                f"state: expected no penetration, got one of {depth:.3g} m; "
+                "jc.project(system, params, state) removes it"
+            )
+        state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
+        return Memory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
+
+    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+        """(nc,) bool, contacts that touch and neither approach nor leave."""
+        return contacts_at(system, params, state).closed
+
+    def step(
+        self,
+        system: System,
+        params: Params,
+        state: State,
+        tau: jax.Array,
+        memory: Memory,
+        *,
+        dt: jax.Array,
+    ) -> tuple[State, Memory, StepperInfo]:
+        """One step; the residual is the largest gap of a closed contact at its end, m."""
+        dtype = state.q.dtype
+        dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
+        state = state.replace(t=jnp.asarray(state.t, dtype))
+        given = Given(params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
+        return event_step(system, self.max_events, given, memory)

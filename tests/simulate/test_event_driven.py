@@ -1,0 +1,354 @@
+"""`EventDriven`: closed forms of bounces, slides and rolls, chatter at its limit, derivatives through impacts."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import sliding_disc
+from helpers import sliding_rod as rod
+
+import jaxcontact as jc
+from jaxcontact._pytree import Record
+
+G, N, DT, R = 9.81, 60, 0.01, 0.1
+SYSTEM, PARAMS = sliding_disc.SYSTEM, sliding_disc.PARAMS
+HEAVY = PARAMS.replace(inertia=jnp.array([1e12]))  # does not roll
+NONE = jnp.zeros((N, 3))
+AT = DT * np.arange(N + 1)
+
+
+class Told(NamedTuple):
+    status: jax.Array
+    impulse: jax.Array
+
+
+class Bounce(Record):
+    """Frictionless restitution of the single contact of a disc."""
+
+    restitution: jax.Array
+
+    def __call__(self, terms, v, key=None):
+        mass = 1.0 / (terms.J_n[0] @ jnp.linalg.solve(terms.M, terms.J_n[0]))
+        impulse = -(1.0 + self.restitution) * mass * (terms.J_n @ v)
+        return v + jnp.linalg.solve(terms.M, terms.J_n[0] * impulse[0]), Told(jnp.uint32(0), impulse)
+
+
+def at(height, *v):
+    return jc.State(q=jnp.zeros(3).at[1].set(R + height), v=jnp.array(v), t=jnp.array(0.0))
+
+
+def moved(params, state, controls, restitution, dt):
+    stepper = jc.simulate.EventDriven(impact=Bounce(restitution=restitution))
+    return jc.simulate.rollout(SYSTEM, params, state, controls, stepper=stepper, dt=dt)
+
+
+MOVED = jax.jit(moved)
+
+
+def found(params=PARAMS, start=sliding_disc.STATE, controls=NONE, restitution=0.5, dt=DT):
+    motion = MOVED(params, start, controls, jnp.asarray(restitution), dt)
+    assert not np.any(jc.Status.failed(motion.status)), jc.Status.describe(motion.status)
+    assert float(jnp.min(motion.states.q[:, 1])) > R - 1e-12
+    return motion
+
+
+def energy(motion, params=PARAMS):
+    q, v = np.asarray(motion.states.q), np.asarray(motion.states.v)
+    return 0.5 * v**2 @ np.array([2.0, 2.0, float(params.inertia[0])]) + 2.0 * G * q[:, 1]
+
+
+def bounces(height, restitution, until):
+    """Times of impact and speeds behind them; the last time is the limit, if that is before `until`."""
+    fall = math.sqrt(2.0 * height / G)
+    speed = restitution * G * fall
+    times, speeds = [], []
+    t = fall
+    while t < until and speed > 1e-9:
+        times.append(t)
+        speeds.append(speed)
+        t, speed = t + 2.0 * speed / G, restitution * speed
+    return np.array(times), np.array(speeds), fall * (1.0 + restitution) / (1.0 - restitution)
+
+
+def test_a_ball_bounces_to_its_limit_and_rests():
+    motion = found(start=at(jnp.array(0.1), 0.0, 0.0, 0.0))
+    times, speeds, limit = bounces(0.1, 0.5, N * DT)
+    count = int(motion.impacts.count)
+    np.testing.assert_allclose(motion.impacts.t[: count - 1], times[: count - 1], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(motion.impacts.t[count - 1], limit, rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(np.flatnonzero(motion.impacts.plastic), [count - 1])
+    np.testing.assert_allclose(motion.impacts.v_plus[: count - 1, 1], speeds[: count - 1], atol=1e-13)
+    assert motion.notes == [f"t = {limit:.6g} s: contact 0 chatters and is made plastic (ZENO)"]
+    step = int(limit / DT)
+    np.testing.assert_array_equal(np.asarray(motion.status) & int(jc.Status.ZENO) > 0, np.arange(N) == step)
+    before = AT[:step]
+    last = np.searchsorted(times, before) - 1
+    since = np.where(last < 0, before, before - times[last])
+    height = np.where(last < 0, 0.1, 0.0) + np.where(last < 0, 0.0, speeds[last]) * since - G * since**2 / 2
+    np.testing.assert_allclose(motion.states.q[:step, 1] - R, height, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(motion.states.q[step + 1 :, 1], R, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(motion.impulse[-1, 0], [2.0 * G * DT, 0.0], rtol=0, atol=1e-12)
+    assert np.all(np.diff(energy(motion)) < 1e-13) and bool(motion.contacts[-1, 0])
+
+
+def test_a_disc_slides_until_it_rolls_or_stops_or_turns_back():
+    """v = v_0 - mu g t up to the time of sticking, in the middle of a step; then rolling, rest, or downhill."""
+    start = sliding_disc.STATE.replace(v=jnp.array([0.9, 0.0, 0.0]))
+    slow = 0.3 * G
+    for params, end in ((PARAMS, 0.3 / slow), (HEAVY, 0.9 / slow)):
+        motion = found(params, start)
+        slid = np.minimum(AT, end)
+        x = 0.9 * slid - slow * slid**2 / 2 + (0.9 - slow * end) * (AT - slid)
+        np.testing.assert_allclose(motion.states.q[:, 0], x, rtol=0, atol=1e-12)
+        assert int(motion.impacts.count) == 0 and bool(motion.contacts.all())
+        assert np.all(np.diff(energy(motion, params)) < 1e-12) or params is HEAVY
+    up = HEAVY.replace(gravity=G * jnp.array([-jnp.sin(0.5), -jnp.cos(0.5)]))
+    motion = found(up, start)
+    slows, speeds = G * (math.sin(0.5) + 0.3 * math.cos(0.5)), G * (math.sin(0.5) - 0.3 * math.cos(0.5))
+    top = 0.9 / slows
+    x = np.where(top > AT, 0.9 * AT - slows * AT**2 / 2, 0.9 * top / 2 - speeds * (AT - top) ** 2 / 2)
+    np.testing.assert_allclose(motion.states.q[:, 0], x, rtol=0, atol=1e-12)
+
+
+def test_a_mass_that_is_pulled_up_leaves_where_the_pull_exceeds_its_weight():
+    pull = NONE.at[:, 1].set(0.5 * jnp.arange(N))  # 2 g = 19.62 N is exceeded in step 40
+    motion = found(start=at(jnp.array(0.0), 0.0, 0.0, 0.0), controls=pull)
+    np.testing.assert_array_equal(motion.contacts[:, 0], np.arange(N + 1) <= 40)
+    np.testing.assert_allclose(
+        motion.impulse[:, 0, 0], DT * np.maximum(2 * G - np.asarray(pull[:, 1]), 0), atol=1e-12
+    )
+    v = np.concatenate([[0.0], np.cumsum(DT * np.maximum(np.asarray(pull[:, 1]) / 2 - G, 0))])
+    np.testing.assert_allclose(motion.states.v[:, 1], v, rtol=0, atol=1e-12)
+
+
+def test_a_gap_that_closes_and_opens_within_a_step_is_found():
+    """Down with 1 m/s, 40 m/s^2 upwards: 1 / 80 m further down it turns, and after 50 ms it is back."""
+    push = NONE.at[:, 1].set(2.0 * (G + 40.0))
+    for height in (0.0124, 0.0126):
+        motion = found(start=at(jnp.array(height), 0.0, -1.0, 0.0), controls=push, dt=0.06)
+        assert int(motion.impacts.count) == (height < 1 / 80)
+        if height < 1 / 80:
+            hit = (1.0 - math.sqrt(1.0 - 80.0 * height)) / 40.0
+            np.testing.assert_allclose(motion.impacts.t[0], hit, rtol=0, atol=1e-13)
+
+
+@jax.jit
+def dropped_again(heights):
+    """When the chatters of a ball end that is dropped from one height after another, and where it is then."""
+    stepper = jc.simulate.EventDriven(impact=Bounce(restitution=jnp.array(0.5)))
+    controls = jnp.zeros((8, 3))
+
+    def drop(state, height):
+        state = state.replace(q=state.q.at[1].set(R + height), v=jnp.zeros(3))
+        motion = jc.simulate.rollout(SYSTEM, PARAMS, state, controls, stepper=stepper, dt=0.13)
+        last = jax.tree.map(lambda leaf: leaf[-1], motion.states)
+        end = motion.impacts.t[motion.impacts.count - 1] - state.t
+        return last, (end, last.q[1], jnp.bitwise_or.reduce(motion.status), jnp.sum(motion.impacts.plastic))
+
+    return jax.lax.scan(drop, at(jnp.array(0.0), 0.0, 0.0, 0.0), heights)[1]
+
+
+def test_a_thousand_drops_end_at_their_times():
+    heights = 0.05 + 0.4 * np.random.default_rng(1).random(1000)
+    ends, rest, status, plastic = dropped_again(jnp.asarray(heights))
+    np.testing.assert_allclose(ends, 3.0 * np.sqrt(2.0 * heights / G), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(rest, R, rtol=0, atol=1e-9)
+    assert np.all(np.asarray(status) == int(jc.Status.ZENO)) and np.all(np.asarray(plastic) >= 1)
+
+
+def last_height(z):
+    """Height and speed at the end, by height, speed and restitution."""
+    height, speed, restitution = z
+    start = at(height, 0.0, 0.0, 0.0)
+    start = start.replace(v=start.v.at[1].set(speed))
+    states = moved(PARAMS, start, NONE, restitution, DT).states
+    return jnp.stack([states.q[-1, 1], states.v[-1, 1]])
+
+
+def flight(z, count):
+    """The same after so many bounces, in closed form."""
+    y, v, restitution = z
+    left = N * DT
+    for _ in range(count):
+        hit = (v + jnp.sqrt(v**2 + 2.0 * G * y)) / G
+        y, v, left = 0.0 * y, restitution * (G * hit - v), left - hit
+    return jnp.stack([R + y + v * left - G * left**2 / 2, v - G * left])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reverse", [False, True])
+def test_derivatives_through_bounces_are_those_of_the_closed_form(reverse):
+    """d y_T / d y_0 = 1 without an impact; by height, speed, restitution through one to five, elastic and not."""
+    slope = jax.jit((jax.jacrev if reverse else jax.jacfwd)(last_height))
+    for z, count in (
+        ((2.0, 0.3, 0.5), 0),
+        ((0.5, 0.2, 1.0), 1),
+        ((0.3, -1.0, 0.6), 2),
+        ((0.03, 0.0, 0.9), 5),
+    ):
+        z = jnp.array(z)
+        np.testing.assert_allclose(slope(z), jax.jacfwd(flight)(z, count), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(slope(jnp.array([0.05, 0.0, 0.5])), 0.0, atol=1e-12)  # behind its limit
+
+
+@pytest.mark.slow
+def test_the_final_height_is_a_smooth_curve_of_the_initial_one():
+    """No saw-tooth: over 1000 heights the motion of one bounce is its closed form, and its slope, too."""
+    heights = jnp.linspace(0.4, 0.6, 1000)
+
+    @jax.jit
+    def ends(heights):
+        return jax.lax.map(
+            lambda h: jax.jvp(lambda h: last_height(jnp.stack([h, 0.0, 0.8])), (h,), (1.0,)), heights
+        )
+
+    exact = jax.vmap(
+        lambda h: jax.jvp(lambda h: flight(jnp.stack([h, 0.0 * h, 0.8 + 0.0 * h]), 1), (h,), (1.0,))
+    )
+    for own, closed in zip(ends(heights), exact(heights), strict=True):
+        np.testing.assert_allclose(own, closed, rtol=0, atol=1e-11)
+
+
+def shaken(structure, state, params):
+    """The frame shakes: a force of inertia in step with time."""
+    return jnp.stack([0.0, 20.0 * jnp.cos(2.0 * jnp.pi * state.t / 0.4), 0.0])
+
+
+SHAKEN = jc.System(SYSTEM.structure, jc.free_poses, drive=shaken)
+
+
+@jax.jit
+def period(z):
+    """(y, v) one period of the shaking later."""
+    start = at(z[0], 0.0, 0.0, 0.0)
+    start = start.replace(v=start.v.at[1].set(z[1]))
+    stepper = jc.simulate.EventDriven(impact=Bounce(restitution=jnp.array(0.7)))
+    motion = jc.simulate.rollout(SHAKEN, PARAMS, start, jnp.zeros((20, 3)), stepper=stepper, dt=0.02)
+    return jnp.stack([motion.states.q[-1, 1] - R, motion.states.v[-1, 1]])
+
+
+@pytest.mark.slow
+def test_multipliers_of_a_periodic_motion_are_those_of_differences():
+    z = jnp.array([0.1, 0.5])
+    slope = jax.jit(jax.jacfwd(period))
+    for _ in range(20):
+        z = z - jnp.linalg.solve(slope(z) - jnp.eye(2), period(z) - z)
+    np.testing.assert_allclose(period(z), z, rtol=0, atol=1e-12)
+    h = 1e-5
+    differences = np.stack([(period(z + h * e) - period(z - h * e)) / (2 * h) for e in np.eye(2)], axis=1)
+    monodromy = np.asarray(slope(z))
+    np.testing.assert_allclose(
+        np.sort_complex(np.linalg.eigvals(monodromy)),
+        np.sort_complex(np.linalg.eigvals(differences)),
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(np.linalg.det(monodromy), 0.7**2, rtol=1e-9)  # of one impact a period
+
+
+SLIDES = jnp.array([-1.0, 0.0, 0.0])
+
+
+@jax.jit
+def rods(mu):
+    start = rod.state(jnp.array(1.0), -1.0, 0.0).replace(v=SLIDES)
+    stepper = jc.simulate.EventDriven()
+    return jc.simulate.rollout(
+        rod.SYSTEM, rod.params(mu), start, jnp.zeros((200, 3)), stepper=stepper, dt=1e-3
+    )
+
+
+@pytest.mark.slow
+def test_a_jam_is_an_impact_without_a_collision_on_record():
+    """mu = 3 is inconsistent, and the end sticks behind a plastic impact; mu = 0.5 is ordinary."""
+    for mu in (3.0, 0.5):
+        motion = rods(mu)
+        assert not np.any(jc.Status.failed(motion.status))
+        q, v = np.asarray(motion.states.q), np.asarray(motion.states.v)
+        gap = q[:, 1] - rod.HALF * np.abs(np.sin(q[:, 2]))
+        total = 0.5 * v**2 @ [1.0, 1.0, rod.HALF**2 / 3] + rod.GRAVITY * q[:, 1]
+        assert np.min(gap) > -1e-12 and np.max(np.diff(total)) < 1e-12
+        if mu == 3.0:
+            jams = motion
+    c, s = rod.HALF * np.cos(1.0), rod.HALF * np.sin(1.0)
+    rows, inverse = np.array([[0, 1, -c], [1, 0, s]]), np.diag([1.0, 1.0, 3.0 / rod.HALF**2])
+    impulse = np.linalg.solve(rows @ inverse @ rows.T, -rows @ np.asarray(SLIDES))
+    np.testing.assert_allclose(jams.impacts.v_plus[0], SLIDES + inverse @ rows.T @ impulse, atol=1e-12)
+    np.testing.assert_allclose(jams.impacts.impulse[0], [impulse[0], 0.0], atol=1e-12)
+    assert jams.notes == ["t = 0 s: contact 0 jams, an impact without a collision"]
+    force = rod.GRAVITY / rod.slope(1.0, 0.5)
+    np.testing.assert_allclose(rods(0.5).impulse[0, 0], 1e-3 * force * np.array([1.0, 0.5]), rtol=1e-5)
+
+
+BLOCK = jc.models.rocking_block(all_corners=True)
+
+
+@jax.jit
+def rocked(state):
+    stepper = jc.simulate.EventDriven()
+    return jc.simulate.rollout(
+        BLOCK.system, BLOCK.params, state, jnp.zeros((150, 3)), stepper=stepper, dt=0.02
+    )
+
+
+@pytest.mark.slow
+def test_a_block_rocks_to_rest_at_the_limit_of_its_impacts():
+    """Each plastic impact on the other corner keeps 0.7 of the angular velocity (Housner)."""
+    tilt = 0.2
+    height = 0.5 * math.sin(tilt) + math.cos(tilt)
+    motion = rocked(BLOCK.state.replace(q=jnp.array([0.0, height, tilt]), v=jnp.zeros(3)))
+    assert not np.any(jc.Status.failed(motion.status))
+    assert np.bitwise_or.reduce(np.asarray(motion.status)) & int(jc.Status.ZENO)
+    count = int(motion.impacts.count) - 1  # the last one is the limit
+    spin = np.asarray(motion.impacts.v_plus[:count, 2])
+    np.testing.assert_allclose(spin[1:] / spin[:-1], -0.7, rtol=1e-8)
+    np.testing.assert_allclose(motion.states.v[-1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(motion.states.q[-1, 1:], [1.0, 0.0], atol=1e-12)
+    gaps = jax.vmap(lambda q: jc.terms.contact_gaps(BLOCK.system, BLOCK.params, q))(motion.states.q)
+    assert float(jnp.min(gaps)) > -1e-9
+    total = jax.vmap(
+        lambda state: sum(
+            f(BLOCK.system, BLOCK.params, state) for f in (jc.kinetic_energy, jc.potential_energy)
+        )
+    )
+    assert np.max(np.diff(total(motion.states))) < 1e-12
+
+
+@pytest.mark.slow
+def test_a_poisoned_world_is_alone():
+    v = jnp.array([[1.0, -1.0, 2.0], [jnp.nan, 0.0, 0.0], [0.0, -2.0, 0.0]])
+    starts = jax.vmap(lambda v: at(jnp.array(0.1), 0.0, 0.0, 0.0).replace(v=v))(v)
+    together = jax.jit(jax.vmap(moved, in_axes=(None, 0, None, None, None)))(
+        PARAMS, starts, NONE, jnp.array(0.5), DT
+    )
+    for k in (0, 2):
+        alone = found(start=jax.tree.map(lambda leaf, k=k: leaf[k], starts))
+        np.testing.assert_allclose(together.states.q[k], alone.states.q, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(together.status[k], alone.status)
+    assert np.all(np.asarray(together.status)[1] & jc.Status.NONFINITE)
+
+
+def test_what_cannot_be_stepped_is_named():
+    stepper = jc.simulate.EventDriven()
+    with pytest.raises(ValueError, match=r"state: expected no penetration, got one of 0.05 m; jc.project"):
+        jc.simulate.rollout(SYSTEM, PARAMS, at(jnp.array(-0.05), 0.0, 0.0, 0.0), NONE, stepper=stepper, dt=DT)
+    held = jc.models.pendulum_joint()
+    with pytest.raises(ValueError, match="EventDriven takes no `constraints`; use Compliant"):
+        stepper.init(held.system, held.params, held.state)
+    with pytest.raises(TypeError, match="law: expected a callable"):
+        jc.simulate.EventDriven(impact="routh")
+    with pytest.raises(ValueError, match="max_events: expected an integer >= 1, got 0"):
+        jc.simulate.EventDriven(max_events=0)
+    with pytest.raises(ValueError, match="rtol: expected"):
+        jc.simulate.EventDriven(rtol=0.0)
+
+
+def test_too_few_events_and_depth_under_jit_are_told():
+    deep = MOVED(PARAMS, at(jnp.array(-0.05), 0.0, 0.0, 0.0), NONE, jnp.array(0.5), DT)
+    assert np.asarray(deep.status)[0] & jc.Status.PENETRATION
+    # Elastic from 0.2 mm: 0.6 s take 47 impacts with the flights between, and a step has room for 64 pieces.
+    many = MOVED(PARAMS, at(jnp.array(2e-4), 0.0, 0.0, 0.0), NONE, jnp.array(1.0), 0.6)
+    assert np.asarray(many.status)[0] & jc.Status.MAX_ITERS
+    assert float(many.states.t[1]) < 0.6
