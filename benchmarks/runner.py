@@ -53,11 +53,12 @@ def measure(case: Case) -> dict[str, Any]:
     figures = run()
     first = time.perf_counter() - begin
     trace, compiled = _SPENT["trace"], _SPENT["compile"]
-    times = []
+    times, spent = [], []
     for _ in range(case.repeats):
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), time.process_time()
         figures = run()
         times.append(time.perf_counter() - begin)
+        spent.append(time.process_time() - before)
     quartiles = np.percentile(times, [25, 50, 75]) * 1e6 / case.items
     return {
         "name": case.name,
@@ -66,6 +67,7 @@ def measure(case: Case) -> dict[str, Any]:
         "compile_s": compiled,
         "first_s": first,
         "us_per_item": float(quartiles[1]),
+        "cpu_us_per_item": float(np.median(spent)) * 1e6 / case.items,
         "us_quartiles": [float(quartiles[0]), float(quartiles[2])],
         "repeats": case.repeats,
         **figures,
@@ -79,7 +81,7 @@ def header() -> dict[str, str]:
     )
     dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=False)
     packages = {}
-    for name in ("jax", "jaxlib", "numpy", "drake", "mujoco"):
+    for name in ("jax", "jaxlib", "numpy", "drake", "mujoco", "mujoco-mjx"):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:
@@ -108,7 +110,8 @@ def as_table(rows: list[dict[str, Any]]) -> str:
         "| case | us per item | quartiles | trace s | compile s | correctness |",
         "|---|---|---|---|---|---|",
     ]
-    known = {"name", "items", "trace_s", "compile_s", "first_s", "us_per_item", "us_quartiles", "repeats"}
+    known = {"name", "items", "trace_s", "compile_s", "first_s", "us_per_item", "cpu_us_per_item", "us_quartiles",
+             "repeats"}  # fmt: skip
     for row in rows:
         if "skipped" in row:
             lines.append(f"| {row['name']} | skipped: {row['skipped']} | | | | |")
