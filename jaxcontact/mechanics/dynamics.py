@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact.mechanics.kinematics import Kinematics, body_motions, solve
-from jaxcontact.mechanics.spatial import FORCE_CROSS, bilinear, inertia, multiply, rotate
+from jaxcontact.mechanics.spatial import FORCE_CROSS, MOTION_CROSS, bilinear, inertia, multiply, rotate
 from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import dofs
 
@@ -65,3 +66,33 @@ def bias(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> ja
     force = rotate(inertias, acceleration - gravity_acceleration)
     force = force + bilinear(FORCE_CROSS, velocity, rotate(inertias, velocity))
     return jnp.sum(kinematics.screws * (jnp.asarray(dofs(tree).moves.T, v.dtype) @ force), axis=1)
+
+
+def bias_rate(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
+    """Derivative K (nv, nv) by v of the Coriolis and gyroscopic force, which is K v / 2.
+
+    The force f of a body changes with velocity k, which moves it, by N S_k + I (W_k x S_k). Here
+    N S = V x* I S - I (V x S) + S x* I V, and W_k is the sum of the motions that do not lie between k and the
+    body: those that move the frame of S_k, and those that do and have no frame that k moves. So K_ik is
+    S_i . (N^c S_k + I^c W_k x S_k) with the sums N^c, I^c over the bodies that both velocities move.
+    """
+    tree, dtype = structure.tree, v.dtype
+    kinematics, table = solve(tree, params.tree, q), dofs(tree)
+    screws, inertias = kinematics.screws, _inertias(params, kinematics)
+    motion, _ = body_motions(tree, kinematics, v)
+    # V x S as a matrix times S, and S x* h likewise.
+    turns = (motion @ jnp.asarray(MOTION_CROSS.transpose(0, 2, 1).reshape(6, 36), dtype)).reshape(-1, 6, 6)
+    momentum = rotate(inertias, motion)
+    carried = (momentum @ jnp.asarray(FORCE_CROSS.transpose(1, 2, 0).reshape(6, 36), dtype)).reshape(-1, 6, 6)
+    turned = multiply(inertias, turns)
+    rates = carried - turned - jnp.swapaxes(turned, 1, 2)
+    both = jnp.concatenate([inertias.reshape(-1, 36), rates.reshape(-1, 36)], axis=1)
+    composite = (jnp.asarray(table.moves.T, dtype) @ both).reshape(-1, 2, 6, 6)
+    carries = table.moves[table.body]
+    not_between = jnp.asarray(table.before + carries * (1.0 - table.before.T), dtype)
+    swept = bilinear(MOTION_CROSS, not_between @ (screws * v[:, None]), screws)
+    mass, rate = composite[:, 0], composite[:, 1]
+    at_upper = screws @ (rotate(rate, screws) + rotate(mass, swept)).T
+    at_lower = rotate(jnp.swapaxes(rate, 1, 2), screws) @ screws.T + rotate(mass, screws) @ swept.T
+    upper = jnp.asarray(table.above + np.eye(len(table.above)), dtype)
+    return upper * at_upper + jnp.asarray(table.above.T, dtype) * at_lower

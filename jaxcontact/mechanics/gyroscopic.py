@@ -7,6 +7,7 @@ alone.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -36,18 +37,13 @@ def turned_by_gyroscopes(
         return v, jnp.zeros_like(v)
     if system.poses is free_poses:
         return _free_bodies_turned(system, params, v, dt)
-    free_of_forces = dataclasses.replace(system, forces=None, drive=None)
-    weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
-
-    def inertial(v: jax.Array) -> jax.Array:
-        return bias(free_of_forces, weightless, state.replace(v=v))
-
+    derivative = _bias_derivative(system, params, q)
     mass = mass_matrix(system, params, q)
     inverse, _ = small_dense.spd_inverse(jax.lax.stop_gradient(mass))
-    inertial_bias, pull_back = jax.vjp(inertial, v)
-    force = (pull_back(v)[0] - 2.0 * inertial_bias) / 3.0  # K v = 2 c
+    K = derivative(v)
+    force = (v @ K - K @ v) / 3.0
     midpoint_velocity = v + 0.5 * dt * implicit.solve_spd(mass, force[:, None], inverse)[:, 0]
-    K = jax.jacfwd(inertial)(midpoint_velocity)
+    K = derivative(midpoint_velocity)
     skew = 0.5 * dt * (K.T - K) / 3.0
     # (M - S) v' = (M + S) v; multiplied by (M + S) M^-1 its matrix is symmetric positive definite.
     response = implicit.solve_spd(mass, skew, inverse)
@@ -55,6 +51,16 @@ def turned_by_gyroscopes(
         mass - skew @ response, ((mass + skew) @ (v + response @ v))[:, None]
     )[:, 0]
     return velocity_after, force
+
+
+def _bias_derivative(system: System, params: Params, q: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """K(v) (nv, nv), the derivative by v of the inertial bias."""
+    mechanics = system.mechanics
+    if mechanics is not None:
+        return lambda v: mechanics.bias_rate(system.structure, q, v, params)
+    free_of_forces = dataclasses.replace(system, forces=None, drive=None)
+    weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
+    return jax.jacfwd(lambda v: bias(free_of_forces, weightless, State(q=q, v=v, t=jnp.zeros((), q.dtype))))
 
 
 def _free_bodies_turned(

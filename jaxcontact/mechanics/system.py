@@ -156,6 +156,7 @@ class Mechanics:
     Attributes:
         mass_matrix: (structure, q, params) -> (nv, nv).
         bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
+        bias_rate: (structure, q, v, params) -> derivative (nv, nv) of `bias` by v.
         gravity_energy: (structure, q, params) -> potential energy of gravity, J.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
         motion: (structure, q, v, params) -> `FrameMotion`, and its rate at constant v.
@@ -171,6 +172,7 @@ class Mechanics:
 
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
+    bias_rate: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
     spring_energy: Callable[..., jax.Array]
     motion: Callable[..., tuple[FrameMotion, FrameMotion]]
