@@ -14,7 +14,7 @@ import numpy as np
 from jaxcontact.mechanics.kinematics import Kinematics, body_motions, solve
 from jaxcontact.mechanics.spatial import FORCE_CROSS, MOTION_CROSS, bilinear, inertia, multiply, rotate
 from jaxcontact.mechanics.system import Params, Structure
-from jaxcontact.mechanics.tree import dofs
+from jaxcontact.mechanics.tree import Dofs, dofs
 
 
 def _inertias(params: Params, kinematics: Kinematics) -> jax.Array:
@@ -68,13 +68,22 @@ def bias(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> ja
     return jnp.sum(kinematics.screws * (jnp.asarray(dofs(tree).moves.T, v.dtype) @ force), axis=1)
 
 
-def bias_rate(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
-    """Derivative K (nv, nv) by v of the Coriolis and gyroscopic force, which is K v / 2.
+def _swept(table: Dofs, kinematics: Kinematics, v: jax.Array) -> jax.Array:
+    """W_k x S_k (nv, 6), where W_k sums the motions of a body that velocity k moves, except from k down to it.
 
-    The force f of a body changes with velocity k, which moves it, by N S_k + I (W_k x S_k). Here
-    N S = V x* I S - I (V x S) + S x* I V, and W_k is the sum of the motions that do not lie between k and the
-    body: those that move the frame of S_k, and those that do and have no frame that k moves. So K_ik is
-    S_i . (N^c S_k + I^c W_k x S_k) with the sums N^c, I^c over the bodies that both velocities move.
+    These are the motions that move the frame of S_k, and those of its path whose frames k does not move.
+    """
+    carries = table.moves[table.body]
+    summed = jnp.asarray(table.before + carries * (1.0 - table.before.T), v.dtype)
+    return bilinear(MOTION_CROSS, summed @ (kinematics.screws * v[:, None]), kinematics.screws)
+
+
+def bias_rate(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
+    """Derivative K (nv, nv) by v of the Coriolis and gyroscopic force c(v) = K v / 2.
+
+    The force of a body changes with a velocity k that moves it by N S_k + I (W_k x S_k). Here
+    N S = V x* I S - I (V x S) + S x* I V. So K_ik is S_i . (N^c S_k + I^c W_k x S_k), with the sums N^c, I^c
+    over the bodies that both velocities move.
     """
     tree, dtype = structure.tree, v.dtype
     kinematics, table = solve(tree, params.tree, q), dofs(tree)
@@ -88,11 +97,25 @@ def bias_rate(structure: Structure, q: jax.Array, v: jax.Array, params: Params) 
     rates = carried - turned - jnp.swapaxes(turned, 1, 2)
     both = jnp.concatenate([inertias.reshape(-1, 36), rates.reshape(-1, 36)], axis=1)
     composite = (jnp.asarray(table.moves.T, dtype) @ both).reshape(-1, 2, 6, 6)
-    carries = table.moves[table.body]
-    not_between = jnp.asarray(table.before + carries * (1.0 - table.before.T), dtype)
-    swept = bilinear(MOTION_CROSS, not_between @ (screws * v[:, None]), screws)
-    mass, rate = composite[:, 0], composite[:, 1]
-    at_upper = screws @ (rotate(rate, screws) + rotate(mass, swept)).T
-    at_lower = rotate(jnp.swapaxes(rate, 1, 2), screws) @ screws.T + rotate(mass, screws) @ swept.T
+    mass, rate, swept = composite[:, 0], composite[:, 1], _swept(table, kinematics, v)
+    at_second = screws @ (rotate(rate, screws) + rotate(mass, swept)).T
+    at_first = rotate(jnp.swapaxes(rate, 1, 2), screws) @ screws.T + rotate(mass, screws) @ swept.T
     upper = jnp.asarray(table.above + np.eye(len(table.above)), dtype)
-    return upper * at_upper + jnp.asarray(table.above.T, dtype) * at_lower
+    return upper * at_second + jnp.asarray(table.above.T, dtype) * at_first
+
+
+def gyroscopic(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
+    """The part (nv,) of minus the Coriolis and gyroscopic force c(v) that does no work at any v.
+
+    It is (K^T v - K v) / 3 with K of `bias_rate`. K v = 2 c, and (K^T v)_k = h^c . (W_k x S_k) with the sum h^c
+    of the momenta of the bodies that velocity k moves: N^T V is zero.
+    """
+    tree = structure.tree
+    kinematics, table = solve(tree, params.tree, q), dofs(tree)
+    inertias = _inertias(params, kinematics)
+    velocity, acceleration = body_motions(tree, kinematics, v)
+    momentum = rotate(inertias, velocity)
+    force = rotate(inertias, acceleration) + bilinear(FORCE_CROSS, velocity, momentum)
+    composite = jnp.asarray(table.moves.T, v.dtype) @ jnp.concatenate([momentum, force], axis=1)
+    swept = _swept(table, kinematics, v)
+    return jnp.sum(swept * composite[:, :6] - 2.0 * kinematics.screws * composite[:, 6:], axis=1) / 3.0
