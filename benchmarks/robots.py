@@ -1,9 +1,9 @@
 """`python -m benchmarks robots`: a robot's step by jaxcontact, MuJoCo and MJX, in one run on the same files.
 
-Each engine starts every world from the same state and holds the same controls. `error` is the largest difference
-of a number of q after the motion from that with steps a sixteenth as long, of jaxcontact for jaxcontact and of
-MuJoCo for both others: their contacts yield by different laws, so each law has its own truth. Times are per step
-and world; processor time leaves out waiting for a core.
+Each engine starts every world from the same state and holds the same controls. `error` is the largest
+difference of a number of q after the motion from that with steps a sixteenth as long, of jaxcontact for
+jaxcontact and of MuJoCo for both others: their contacts yield by different laws, so each has its own truth.
+Times are per step and world; processor time leaves out waiting for a core.
 """
 
 from __future__ import annotations

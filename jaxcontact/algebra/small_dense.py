@@ -161,7 +161,7 @@ def cholesky_solve_lanes(factor: jax.Array, rhs: jax.Array) -> jax.Array:
 
 
 def lu_lanes(matrix: jax.Array) -> jax.Array:
-    """Factors of A = L U in one array (n, n, ...), batch axes last: U, and below its diagonal L, which has ones.
+    """Factors of A = L U in one array (n, n, ...), batch axes last: U, and L below its unit diagonal.
 
     Without pivoting, for matrices whose symmetric part is positive definite. A zero pivot counts as one: the
     factor is then finite and useless.

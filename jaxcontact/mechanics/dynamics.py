@@ -69,7 +69,7 @@ def bias(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> ja
 
 
 def _swept(table: Dofs, kinematics: Kinematics, v: jax.Array) -> jax.Array:
-    """W_k x S_k (nv, 6), where W_k sums the motions of a body that velocity k moves, except from k down to it.
+    """W_k x S_k (nv, 6), where W_k sums the motions on the path of a body except those from k down to it.
 
     These are the motions that move the frame of S_k, and those of its path whose frames k does not move.
     """
@@ -107,8 +107,8 @@ def bias_rate(structure: Structure, q: jax.Array, v: jax.Array, params: Params) 
 def gyroscopic(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
     """The part (nv,) of minus the Coriolis and gyroscopic force c(v) that does no work at any v.
 
-    It is (K^T v - K v) / 3 with K of `bias_rate`. K v = 2 c, and (K^T v)_k = h^c . (W_k x S_k) with the sum h^c
-    of the momenta of the bodies that velocity k moves: N^T V is zero.
+    It is (K^T v - K v) / 3 with K of `bias_rate`. K v = 2 c. As N^T V is zero, (K^T v)_k = h^c . (W_k x S_k)
+    with the sum h^c of the momenta of the bodies that velocity k moves.
     """
     tree = structure.tree
     kinematics, table = solve(tree, params.tree, q), dofs(tree)
