@@ -1,4 +1,4 @@
-"""`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`."""
+"""`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from benchmarks import (
     impact,
     lcp,
     motion,
+    robots,
     runner,
     scaling,
     stability,
@@ -28,6 +29,8 @@ from benchmarks import (
 
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
+    if sys.argv[1:2] == ["robots"]:
+        return robots.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("-k", default="", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")

@@ -49,15 +49,17 @@ def measure(case: Case) -> dict[str, Any]:
     for key in _SPENT:
         _SPENT[key] = 0.0
     run = case.setup()
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), time.process_time()
     figures = run()
+    first_cpu = time.process_time() - before
     first = time.perf_counter() - begin
     trace, compiled = _SPENT["trace"], _SPENT["compile"]
-    times = []
+    times, spent = [], []
     for _ in range(case.repeats):
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), time.process_time()
         figures = run()
         times.append(time.perf_counter() - begin)
+        spent.append(time.process_time() - before)
     quartiles = np.percentile(times, [25, 50, 75]) * 1e6 / case.items
     return {
         "name": case.name,
@@ -65,7 +67,9 @@ def measure(case: Case) -> dict[str, Any]:
         "trace_s": trace,
         "compile_s": compiled,
         "first_s": first,
+        "first_cpu_s": first_cpu,
         "us_per_item": float(quartiles[1]),
+        "cpu_us_per_item": float(np.median(spent)) * 1e6 / case.items,
         "us_quartiles": [float(quartiles[0]), float(quartiles[2])],
         "repeats": case.repeats,
         **figures,
@@ -79,7 +83,7 @@ def header() -> dict[str, str]:
     )
     dirty = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=False)
     packages = {}
-    for name in ("jax", "jaxlib", "numpy", "drake", "mujoco"):
+    for name in ("jax", "jaxlib", "numpy", "drake", "mujoco", "mujoco-mjx"):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:
@@ -109,6 +113,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     known = {"name", "items", "trace_s", "compile_s", "first_s", "us_per_item", "us_quartiles", "repeats"}
+    known |= {"cpu_us_per_item", "first_cpu_s"}
     for row in rows:
         if "skipped" in row:
             lines.append(f"| {row['name']} | skipped: {row['skipped']} | | | | |")

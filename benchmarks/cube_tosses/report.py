@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from benchmarks.report import put
+
 BEGIN, END = "<!-- cube tosses: generated -->", "<!-- cube tosses: end -->"
 
 
@@ -95,8 +97,4 @@ def replace_section(page: Path, section: str) -> None:
     Raises:
         ValueError: the page lacks the marks.
     """
-    before = page.read_text()
-    if BEGIN not in before or END not in before:
-        raise ValueError(f"{page}: expected the marks {BEGIN} and {END}")
-    head, rest = before.split(BEGIN)
-    page.write_text(f"{head}{BEGIN}\n\n{section}\n\n{END}{rest.split(END)[1]}")
+    put(page, "cube tosses", section)

@@ -20,6 +20,7 @@ from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 
 from jaxcontact.algebra import small_dense
+from jaxcontact.batching.batch_axes import batch_last
 
 
 def _solve(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array) -> jax.Array:
@@ -40,6 +41,26 @@ def solve_spd(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array | None = Non
     if inverse is None:
         inverse, _ = small_dense.spd_inverse(lax.stop_gradient(matrix))
     return _solve(matrix, rhs, inverse)
+
+
+def solve_positive(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
+    """Solution x (n,) of A x = b for an A whose symmetric part is positive definite.
+
+    Derivative: dx = A^-1 (db - dA x), any order, forward and reverse.
+    """
+    factor = batch_last(small_dense.lu_lanes, lax.stop_gradient(matrix))
+
+    def invert(transposed: bool, b: jax.Array) -> jax.Array:
+        solve = functools.partial(small_dense.lu_solve_lanes, transposed=transposed)
+        x: jax.Array = batch_last(solve, factor, b)
+        return x
+
+    return lax.custom_linear_solve(
+        lambda x: matrix @ x,
+        rhs,
+        lambda _, b: invert(False, b),
+        transpose_solve=lambda _, b: invert(True, b),
+    )
 
 
 def refine(

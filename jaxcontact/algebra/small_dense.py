@@ -158,3 +158,36 @@ def cholesky_solve_lanes(factor: jax.Array, rhs: jax.Array) -> jax.Array:
         return x.at[k].set((x[k] - jnp.sum(factor[:, k] * x, axis=0) + factor[k, k] * x[k]) / factor[k, k])
 
     return lax.fori_loop(0, n, backward, lax.fori_loop(0, n, forward, rhs))
+
+
+def lu_lanes(matrix: jax.Array) -> jax.Array:
+    """Factors of A = L U in one array (n, n, ...), batch axes last: U, and L below its unit diagonal.
+
+    Without pivoting, for matrices whose symmetric part is positive definite. A zero pivot counts as one: the
+    factor is then finite and useless.
+    """
+    n = matrix.shape[0]
+    index = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
+
+    def eliminate(k: jax.Array, a: jax.Array) -> jax.Array:
+        pivot = jnp.where(a[k, k] == 0.0, 1.0, a[k, k])
+        column = jnp.where(index > k, a[:, k] / pivot[None], 0.0)
+        row = jnp.where(index >= k, a[k], 0.0)
+        return (a - column[:, None] * row[None]).at[:, k].add(column)
+
+    return lax.fori_loop(0, n, eliminate, matrix)
+
+
+def lu_solve_lanes(factor: jax.Array, rhs: jax.Array, transposed: bool = False) -> jax.Array:
+    """Solution x (n, ...) of A x = b, or of A^T x = b, for a factor of `lu_lanes`, batch axes last."""
+    n = factor.shape[0]
+    index = jnp.arange(n).reshape(n, *(1,) * (factor.ndim - 2))
+    lines = factor if transposed else jnp.swapaxes(factor, 0, 1)
+
+    def eliminate(k: jax.Array, x: jax.Array, others: jax.Array, by_pivot: bool) -> jax.Array:
+        pivot = jnp.where(factor[k, k] == 0.0, 1.0, factor[k, k])
+        value = x[k] / pivot if by_pivot else x[k]
+        return x.at[k].set(value) - jnp.where(others, lines[k], 0.0) * value[None]
+
+    half = lax.fori_loop(0, n, lambda k, x: eliminate(k, x, index > k, transposed), rhs)
+    return lax.fori_loop(0, n, lambda i, x: eliminate(n - 1 - i, x, index < n - 1 - i, not transposed), half)

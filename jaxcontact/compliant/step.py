@@ -89,7 +89,7 @@ def step(
         cone: "associated", "staggered", "pyramid", or "coupled" with "min_norm"; see `solve`.
         formulation: "complementary", or "min_norm" for the paper's programs.
         solver: limits of the search.
-        warm_start: (nr,) forces of the last step, `info.lam`.
+        warm_start: (nr,) forces of the last step, `info.lam`: where the search starts, and in which modes.
         max_contacts: the step sees so many contacts, those of least gap; the others have no force. One that
             closes within a step is seen at the next. None is all candidates.
 

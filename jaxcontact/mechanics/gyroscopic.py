@@ -7,11 +7,12 @@ alone.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, free_poses
 
@@ -36,25 +37,31 @@ def turned_by_gyroscopes(
         return v, jnp.zeros_like(v)
     if system.poses is free_poses:
         return _free_bodies_turned(system, params, v, dt)
+    force, derivative = _inertial(system, params, state)
+    mass = mass_matrix(system, params, q)
+    midpoint_velocity = v + 0.5 * dt * implicit.solve_positive(mass, force)
+    K = derivative(midpoint_velocity)
+    skew = 0.5 * dt * (K.T - K) / 3.0
+    # (M - S) v' = (M + S) v
+    return v + 2.0 * implicit.solve_positive(mass - skew, skew @ v), force
+
+
+def _inertial(
+    system: System, params: Params, state: State
+) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+    """The gyroscopic force (nv,) at a state; K(v) (nv, nv), the derivative of the inertial bias by v."""
+    mechanics, structure, q = system.mechanics, system.structure, state.q
+    if mechanics is not None:
+        force = mechanics.gyroscopic(structure, q, state.v, params)
+        return force, lambda v: mechanics.bias_rate(structure, q, v, params)
     free_of_forces = dataclasses.replace(system, forces=None, drive=None)
     weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
 
     def inertial(v: jax.Array) -> jax.Array:
         return bias(free_of_forces, weightless, state.replace(v=v))
 
-    mass = mass_matrix(system, params, q)
-    inverse, _ = small_dense.spd_inverse(jax.lax.stop_gradient(mass))
-    inertial_bias, pull_back = jax.vjp(inertial, v)
-    force = (pull_back(v)[0] - 2.0 * inertial_bias) / 3.0  # K v = 2 c
-    midpoint_velocity = v + 0.5 * dt * implicit.solve_spd(mass, force[:, None], inverse)[:, 0]
-    K = jax.jacfwd(inertial)(midpoint_velocity)
-    skew = 0.5 * dt * (K.T - K) / 3.0
-    # (M - S) v' = (M + S) v; multiplied by (M + S) M^-1 its matrix is symmetric positive definite.
-    response = implicit.solve_spd(mass, skew, inverse)
-    velocity_after = implicit.solve_spd(
-        mass - skew @ response, ((mass + skew) @ (v + response @ v))[:, None]
-    )[:, 0]
-    return velocity_after, force
+    inertial_bias, pull_back = jax.vjp(inertial, state.v)
+    return (pull_back(state.v)[0] - 2.0 * inertial_bias) / 3.0, jax.jacfwd(inertial)  # K v = 2 c
 
 
 def _free_bodies_turned(

@@ -156,6 +156,8 @@ class Mechanics:
     Attributes:
         mass_matrix: (structure, q, params) -> (nv, nv).
         bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
+        bias_rate: (structure, q, v, params) -> derivative (nv, nv) of `bias` by v.
+        gyroscopic: (structure, q, v, params) -> the part (nv,) of -`bias` that does no work at any v.
         gravity_energy: (structure, q, params) -> potential energy of gravity, J.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
         motion: (structure, q, v, params) -> `FrameMotion`, and its rate at constant v.
@@ -171,6 +173,8 @@ class Mechanics:
 
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
+    bias_rate: Callable[..., jax.Array]
+    gyroscopic: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
     spring_energy: Callable[..., jax.Array]
     motion: Callable[..., tuple[FrameMotion, FrameMotion]]

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact._pytree import Record
+from jaxcontact.algebra import cones
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop
@@ -24,6 +25,8 @@ from jaxcontact.solvers.cone_program import (
     residuals,
     respond,
     solve_linearised,
+    split,
+    yielding,
 )
 from jaxcontact.solvers.line_search import line_search
 from jaxcontact.solvers.row_algebra import (
@@ -179,13 +182,56 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     return jax.tree.map(lambda new, old: jnp.where(done, old, new), then, now)
 
 
+def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
+    """Rates (nr,) at which contacts slip whose impulse in `start` (nr,) is at its bound; zero on other rows.
+
+    The tangential rates are those of program.v. A cone lifts a contact that slips by mu times its speed.
+    """
+    singles, nc = program.num_equalities + program.num_limits, program.mu.shape[0]
+    normal, *tangent = split(start, singles, nc)
+    _, *rates = split(apply_rows(program.columns, program.v), singles, nc)
+    bound = program.mu * normal if program.bound is None else program.bound
+    pyramid = program.pyramid and program.bound is None
+    sizes, speeds = (cones.directions(each, pyramid)[0] for each in (tangent, rates))
+    slips = [(normal > 0) & (size >= (1.0 - _margin(start)) * bound) for size in sizes]
+    lift = sum(program.mu * jnp.where(slip, speed, 0.0) for slip, speed in zip(slips, speeds, strict=True))
+    if program.bound is not None:
+        lift = jnp.zeros_like(normal)
+    taken = [jnp.where(slips[min(j, len(slips) - 1)], rate, 0.0) for j, rate in enumerate(rates)]
+    return jnp.concatenate([jnp.zeros(singles, start.dtype), lift, *taken])
+
+
+def _margin(start: jax.Array) -> float:
+    """Share by which a tangential impulse may miss its bound and still count as sliding."""
+    return float(jnp.finfo(start.dtype).eps) ** 0.375
+
+
+def _foresee(program: ConeProgram, start: jax.Array) -> tuple[jax.Array, Factor]:
+    """The minimiser (nv,) if every row keeps the mode of its impulse in `start` (nr,), and the factor used.
+
+    Rates alone say little of the mode of a stiff row: the smallest error makes a resting contact slide or
+    lift. Its last impulse tells more.
+    """
+    contacts = program.num_equalities + program.num_limits + program.mu.shape[0]
+    z = start
+    if program.mu.shape[0]:
+        z = start.at[contacts:].multiply(1.0 + _margin(start)) - program.slope * _slipping(program, start)
+    response = respond(program, z, jnp.zeros_like(z))
+    inverse = jnp.where(program.slope > 0, 1.0 / jnp.where(program.slope > 0, program.slope, 1.0), 0.0)
+    kept = program.keep * start + program.offset - z
+    p = response.p + yielding(response, inverse * kept)
+    factor = factorise(hessian(program, response))
+    momentum = multiply(program.M, program.v) + program.push + apply_columns(program.columns, p)
+    return solve_factored(factor, momentum), factor
+
+
 def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
-    """The state before the first step, at program.v and the impulses `start` (nr,)."""
-    factor = jax.eval_shape(lambda: factorise(hessian(program, respond(program, start, start))))
+    """The state before the first step, from the impulses `start` (nr,)."""
+    x, factor = _foresee(program.replace(potential=None), start)
     none, zero = jnp.asarray(False), jnp.int32(0)
     unlimited = jnp.full((), jnp.inf, program.v.dtype)
     now = _Search(
-        x=program.v,
+        x=x if program.potential is None else program.v,
         p=start,
         level=unlimited,
         decrement=unlimited,
@@ -195,7 +241,7 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
         renewal=jnp.zeros((), program.v.dtype),
         done=none,
         steps=zero,
-        factor=jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), factor),
+        factor=factor,
     )
     return _fix(program), now
 
@@ -261,7 +307,7 @@ def solve_cone_program(
 
     Args:
         program: the data.
-        start: (nr,) impulses to start from; zeros if nothing is known.
+        start: (nr,) impulses to start from; zeros if nothing is known. They tell the modes of the rows, too.
         max_iters: most Newton steps.
         early_exit: stop when all have converged. False does the same steps in loops of static length.
 

@@ -241,3 +241,23 @@ def test_attach_takes_equations_of_which_some_do_not_know_the_data():
     assert jax.grad(root, argnums=1)(*at) == 0.0
     for first, second in itertools.product((jax.grad, jax.jacfwd), repeat=2):
         np.testing.assert_allclose(second(first(root))(*at), 4.0)
+
+
+def test_systems_with_a_positive_symmetric_part_are_solved_in_batches_both_ways(rng):
+    """A mass matrix with masses that differ by 1e6, and a skew part as large."""
+    A = rng.normal(size=(5, 7, 7))
+    scale = np.logspace(-3, 3, 7)
+    mass = A @ A.transpose(0, 2, 1) + np.eye(7)
+    matrix = jnp.asarray((mass + 3.0 * (A - A.transpose(0, 2, 1))) * scale[:, None] * scale)
+    rhs = jnp.asarray(rng.normal(size=(5, 7)) * scale)
+    found, pull_back = jax.vjp(jax.vmap(implicit.solve_positive), matrix, rhs)
+    cotangent = rng.normal(size=(5, 7)) / scale
+    by_matrix, by_rhs = (np.asarray(part) for part in pull_back(jnp.asarray(cotangent)))
+    x, alone = np.asarray(found), implicit.solve_positive(matrix[0], rhs[0])
+    expected = np.linalg.solve(np.asarray(matrix), np.asarray(rhs)[..., None])[..., 0]
+    np.testing.assert_allclose(x * scale, expected * scale, atol=1e-11)
+    backward = np.linalg.solve(np.swapaxes(np.asarray(matrix), 1, 2), cotangent[..., None])[..., 0]
+    np.testing.assert_allclose(by_rhs * scale, backward * scale, atol=1e-11)
+    outer = -backward[:, :, None] * expected[:, None] * scale[:, None] * scale
+    np.testing.assert_allclose(by_matrix * scale[:, None] * scale, outer, atol=1e-10)
+    np.testing.assert_allclose(alone, x[0], rtol=1e-12)

@@ -1,0 +1,281 @@
+"""`python -m benchmarks robots`: a robot's step by jaxcontact, MuJoCo and MJX, in one run on the same files.
+
+Each engine starts every world from the same state and holds the same controls. `error` is the largest
+difference of a number of q after the motion from that with steps a sixteenth as long, of jaxcontact for
+jaxcontact and of MuJoCo for both others: their contacts yield by different laws, so each has its own truth.
+Times are per step and world; processor time leaves out waiting for a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import functools
+import json
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxcontact as jc
+from benchmarks import report, runner
+from jaxcontact.models import robots
+
+STEPS, FINER, JUDGED = 25, 16, 4  # of a motion; steps of the reference in one step; worlds compared with it
+DT = 0.004
+SPREAD = 0.3  # of the velocities at the start, rad/s and m/s
+SIDE = 0.1  # m, of the boxes of a heap
+
+BOX = f"""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 {SIDE / 2}"><freejoint/>
+<geom type="box" size="{SIDE / 2} {SIDE / 2} {SIDE / 2}" mass="1"/></body></worldbody></mujoco>"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Robot:
+    """A file, where it starts, and how it is read: `max_contacts` None is all of its contacts."""
+
+    name: str
+    file: Callable[[], Any]
+    keyframe: str | None = None
+    planar: bool = False
+    max_contacts: int | None = None
+
+
+def _packaged(name: str) -> Any:
+    from tests.helpers import package_robots
+
+    return package_robots.compiled(package_robots.WHOLE[name])
+
+
+def _heap(count: int) -> str:
+    """Boxes in layers of four, each layer turned a little and let fall on the one below."""
+    bodies = ""
+    for i in range(count):
+        layer, place = divmod(i, 4)
+        x, y = (0.55 * SIDE * (2 * (place % 2) - 1)), (0.55 * SIDE * (2 * (place // 2) - 1))
+        bodies += (
+            f'<body pos="{x} {y} {SIDE * (0.55 + 1.05 * layer)}" euler="0 0 {7 * layer}"><freejoint/>'
+            f'<geom type="box" size="{SIDE / 2} {SIDE / 2} {SIDE / 2}" mass="1"/></body>'
+        )
+    return f'<mujoco><worldbody><geom type="plane" size="5 5 1"/>{bodies}</worldbody></mujoco>'
+
+
+ROBOTS = (
+    Robot("box", lambda: BOX),
+    Robot("half_cheetah", lambda: robots.file_of("half_cheetah"), planar=True),
+    Robot("quadruped", lambda: robots.file_of("quadruped"), keyframe="stand"),
+    Robot("ant", lambda: robots.file_of("ant")),
+    Robot("go1", functools.partial(_packaged, "playground go1"), keyframe="home"),
+    Robot("humanoid", functools.partial(_packaged, "gymnasium humanoid")),
+    Robot("heap of 16 boxes", lambda: _heap(16), max_contacts=80),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """A robot for all engines: MuJoCo's model, states (q, v) of every world, controls (nu,)."""
+
+    robot: Robot
+    mj: Any
+    q: np.ndarray
+    v: np.ndarray
+    controls: np.ndarray
+
+
+def scene_of(robot: Robot, batch: int) -> Scene:
+    """The robot with settings that all engines have, and starts that differ in velocity."""
+    import mujoco
+
+    source = robot.file()
+    mj = mujoco.MjModel.from_xml_string(source) if isinstance(source, str) else source
+    mj.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    mj.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    mj.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    mj.opt.iterations, mj.opt.ls_iterations, mj.opt.tolerance = 100, 50, 1e-8
+    data = mujoco.MjData(mj)
+    if robot.keyframe is not None:
+        mujoco.mj_resetDataKeyframe(mj, data, mujoco.mj_name2id(mj, mujoco.mjtObj.mjOBJ_KEY, robot.keyframe))
+    rng = np.random.default_rng(0)
+    v = SPREAD * rng.normal(size=(batch, mj.nv))
+    return Scene(robot, mj, np.tile(data.qpos, (batch, 1)), v, np.array(data.ctrl))
+
+
+Motion = Callable[[], tuple[np.ndarray, float]]  # final positions (worlds, nq), share of steps that converged
+
+
+@functools.cache
+def _march(robot: Robot) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The motion of one world and of many: (q, v, dt) -> (q, v) at the end, and the share of good steps."""
+    scene = scene_of(robot, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = jc.load_mjcf(scene.mj, planar=robot.planar)
+    controls = jnp.zeros((STEPS, model.system.num_controls))
+    if scene.mj.nu:
+        controls = controls + jnp.asarray(scene.controls)
+
+    def motion(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        states, info = jc.compliant.rollout(
+            model.system, model.params, model.state.replace(q=q, v=v), controls, dt=dt,
+            max_contacts=robot.max_contacts,
+        )  # fmt: skip
+        return states.q[-1], states.v[-1], jnp.mean(info.status == 0)
+
+    return jax.jit(motion), jc.on_all_cores(jax.vmap(motion))
+
+
+def ours(scene: Scene) -> Motion:
+    """Steps of `jc.compliant`; a batch on all cores."""
+    one, many = _march(scene.robot)
+    q, v, dt = jnp.asarray(scene.q), jnp.asarray(scene.v), jnp.full(len(scene.q), DT)
+
+    def run() -> tuple[np.ndarray, float]:
+        end, _, good = jax.block_until_ready(one(q[0], v[0], dt[0]) if len(q) == 1 else many(q, v, dt))
+        return np.atleast_2d(np.asarray(end)), float(jnp.mean(good))
+
+    return run
+
+
+def our_truth(scene: Scene) -> np.ndarray:
+    """Positions (worlds, nq) at the end, by short steps."""
+    one, _ = _march(scene.robot)
+    ends = []
+    for q, v in zip(jnp.asarray(scene.q), jnp.asarray(scene.v), strict=True):
+        for _ in range(FINER):
+            q, v, _ = one(q, v, jnp.asarray(DT / FINER))
+        ends.append(np.asarray(q))
+    return np.stack(ends)
+
+
+def _c_steps(scene: Scene, dt: float, steps: int) -> tuple[Callable[[], np.ndarray], float]:
+    """MuJoCo's steps, one thread per core, and the share of them that converged in the first world."""
+    import mujoco
+    import mujoco.rollout
+
+    mj = copy.copy(scene.mj)
+    mj.opt.timestep = dt
+    threads = [mujoco.MjData(mj) for _ in runner.os_affinity()][: len(scene.q)]
+    whole = mujoco.mjtState.mjSTATE_FULLPHYSICS
+    starts = np.zeros((len(scene.q), mujoco.mj_stateSize(mj, whole)))
+    starts[:, 1 : 1 + mj.nq], starts[:, 1 + mj.nq : 1 + mj.nq + mj.nv] = scene.q, scene.v
+    controls = np.tile(scene.controls, (len(scene.q), steps, 1))
+    probe = mujoco.MjData(mj)
+    probe.qpos, probe.qvel, probe.ctrl = scene.q[0], scene.v[0], scene.controls
+    settled = 0
+    for _ in range(steps):
+        mujoco.mj_step(mj, probe)
+        settled += bool(np.max(probe.solver_niter, initial=0) < mj.opt.iterations)
+
+    def run() -> np.ndarray:
+        states, _ = mujoco.rollout.rollout(mj, threads, starts, controls, nstep=steps)
+        return np.array(states[:, -1, 1 : 1 + mj.nq])
+
+    return run, settled / steps
+
+
+def mujoco_c(scene: Scene) -> Motion:
+    """MuJoCo's own steps; one that uses up its iterations has not converged."""
+    march, settled = _c_steps(scene, DT, STEPS)
+    return lambda: (march(), settled)
+
+
+def mujoco_truth(scene: Scene) -> np.ndarray:
+    """Positions (worlds, nq) at the end, by short steps."""
+    return _c_steps(scene, DT / FINER, STEPS * FINER)[0]()
+
+
+def mjx(scene: Scene) -> Motion:
+    """MuJoCo's steps in JAX; a step has converged where its position is finite, more MJX does not tell."""
+    from mujoco import mjx as peer
+
+    mj = copy.copy(scene.mj)
+    mj.opt.timestep = DT
+    there, begin, controls = peer.put_model(mj), peer.make_data(mj), jnp.asarray(scene.controls)
+
+    def motion(q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def again(data: Any, _: None) -> tuple[Any, jax.Array]:
+            data = peer.step(there, data)
+            return data, jnp.all(jnp.isfinite(data.qpos))
+
+        data, good = jax.lax.scan(again, begin.replace(qpos=q, qvel=v, ctrl=controls), None, length=STEPS)
+        return data.qpos, jnp.mean(good)
+
+    many = len(scene.q) > 1
+    march = jax.jit(jax.vmap(motion) if many else motion)
+    q, v = (jnp.asarray(x if many else x[0]) for x in (scene.q, scene.v))
+
+    def run() -> tuple[np.ndarray, float]:
+        end, good = jax.block_until_ready(march(q, v))
+        return np.atleast_2d(np.asarray(end)), float(jnp.mean(good))
+
+    return run
+
+
+ENGINES: dict[str, tuple[Callable[[Scene], Motion], Callable[[Scene], np.ndarray]]] = {
+    "jaxcontact": (ours, our_truth),
+    "MuJoCo": (mujoco_c, mujoco_truth),
+    "MJX": (mjx, mujoco_truth),
+}
+
+
+def measure(scene: Scene, engine: str, repeats: int) -> dict[str, Any]:
+    """One line: times of a motion per step and world, its error, the share of steps that converged."""
+    prepare, truth = ENGINES[engine]
+    ends: list[np.ndarray] = []
+
+    def setup() -> Callable[[], dict[str, Any]]:
+        march = prepare(scene)
+
+        def run() -> dict[str, Any]:
+            end, good = march()
+            ends.append(end)
+            return {"converged %": 100 * good}
+
+        return run
+
+    name = f"{scene.robot.name} batch {len(scene.q)} {engine}"
+    line = runner.measure(runner.Case(name=name, items=len(scene.q) * STEPS, setup=setup, repeats=repeats))
+    few = dataclasses.replace(scene, q=scene.q[:JUDGED], v=scene.v[:JUDGED])
+    return line | {"error": float(np.max(np.abs(ends[-1][:JUDGED] - truth(few))))}
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print one JSON line per case, and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks robots", description=__doc__)
+    parser.add_argument("-k", default="", metavar="REGEX", help="only robots whose name matches")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 1024], help="numbers of worlds")
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append the lines there, too")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="put the table into this Markdown file")
+    options = parser.parse_args(arguments)
+    jax.config.update("jax_enable_x64", True)
+    head = runner.header()
+    lines = []
+    for robot in (each for each in ROBOTS if re.search(options.k, each.name)):
+        for batch in options.batch:
+            for engine in options.engines:
+                print(f"  {robot.name} batch {batch} {engine} ...", file=sys.stderr, flush=True)
+                line = {"robot": robot.name, "batch": batch, "engine": engine, **head}
+                begin = time.perf_counter()
+                try:
+                    line |= measure(scene_of(robot, batch), engine, options.repeats)
+                except (ImportError, NotImplementedError, ValueError) as error:
+                    line |= {"skipped": f"{type(error).__name__}: {error}"}
+                line["whole_s"] = time.perf_counter() - begin
+                lines.append(line)
+                print(json.dumps(line), flush=True)
+    if options.json:
+        with options.json.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+    if options.results:
+        report.put(options.results, "robots", report.robots(lines))
+    return 0

@@ -1,0 +1,34 @@
+"""Closed forms of a tree's gyroscopic force and of the rate of its bias, against derivatives of the bias."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers.robot_files import ZOO
+
+import jaxcontact as jc
+from jaxcontact.mechanics import dynamics
+
+pytest.importorskip("mujoco")
+
+
+@pytest.mark.float32
+def test_closed_forms_of_every_kind_of_joint_are_derivatives_of_the_bias(rng, tolerance):
+    model = jc.load_mjcf(ZOO)
+    structure, params = model.system.structure, model.params
+    q = model.state.q + jnp.asarray(0.3 * rng.normal(size=model.state.q.shape), model.state.q.dtype)
+    v = jnp.asarray(rng.normal(size=model.state.v.shape), q.dtype)
+    weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
+
+    @jax.jit
+    def both(q, v):
+        derivative = jax.jacfwd(lambda v: dynamics.bias(structure, q, v, weightless))(v)
+        rate = dynamics.bias_rate(structure, q, v, params)
+        return derivative, rate, dynamics.gyroscopic(structure, q, v, params)
+
+    K, rate, force = (np.asarray(x) for x in both(q, v))
+    size = np.max(np.abs(K))
+    np.testing.assert_allclose(rate, K, atol=tolerance(1e-13, 1e-5) * size)
+    np.testing.assert_allclose(force, (v @ K - K @ v) / 3.0, atol=tolerance(1e-13, 1e-5) * size)
+    assert np.max(np.abs(force)) > 1e-3 * size
+    assert abs(force @ v) < tolerance(1e-13, 1e-5) * size
