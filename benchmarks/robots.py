@@ -50,9 +50,14 @@ class Robot:
 
 
 def _packaged(name: str) -> Any:
+    import pytest
+
     from tests.helpers import package_robots
 
-    return package_robots.compiled(package_robots.WHOLE[name])
+    try:
+        return package_robots.compiled(package_robots.WHOLE[name])
+    except pytest.skip.Exception as missing:
+        raise ImportError(str(missing)) from None
 
 
 def _heap(count: int) -> str:
