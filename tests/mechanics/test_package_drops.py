@@ -18,7 +18,11 @@ DROPS, STEPS = 20, 100
 LANDING, RESTING = 5e-3, 2e-2  # s, steps while robots fall and while they come to rest
 STILL = 1e-4  # m/s, rad/s; friction holds by a stiff damper, and creeps
 # Seconds of falling, and most seconds until all are at rest: joints of the ant are as slow as its damping.
-ROBOTS = {"walker2d": ("gymnasium walker2d", 2, 6), "ant": ("gymnasium ant", 2, 30)}
+ROBOTS = {
+    "walker2d": ("gymnasium walker2d", 2, 6),
+    "ant": ("gymnasium ant", 2, 30),
+    "go1": ("playground go1", 2, 30),
+}
 
 
 def on_the_floor(system):
