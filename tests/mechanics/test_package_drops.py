@@ -22,6 +22,7 @@ ROBOTS = {
     "walker2d": ("gymnasium walker2d", 2, 6),
     "ant": ("gymnasium ant", 2, 30),
     "go1": ("playground go1", 2, 30),
+    "humanoid": ("gymnasium humanoid", 2, 30),
 }
 
 
