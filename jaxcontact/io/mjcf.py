@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -34,7 +37,9 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
     that one contact carries the weight of the robot at a depth of 1 mm.
 
     Args:
-        source: path of an MJCF or URDF file, XML text, or a mujoco.MjModel.
+        source: path of an MJCF or URDF file, XML text, a mujoco.MjSpec or a mujoco.MjModel. Meshes
+            "package://name/rest" of a .urdf file or a MjSpec are looked for in a folder `name` above the file
+            or beside one above it. The root of a URDF is fixed, unless a joint is `floating`.
         keyframe: name or number of the keyframe that gives the state; None is the reference, at rest.
         planar: make a planar mechanism of a robot that moves in x and z only. q and v stay the same, and x-z
             becomes x-y; a contact in the plane has fewer rows.
@@ -95,22 +100,53 @@ def _check_numbers(params: Params, state: State) -> None:
 
 
 def compiled(source: Any) -> Any:
-    """The mujoco.MjModel of a path, of XML text or of a MjModel; errors as in `load_mjcf`."""
+    """The mujoco.MjModel of a source, with errors as in `load_mjcf`."""
     mujoco = mujoco_package("load_mjcf")
     if isinstance(source, mujoco.MjModel):
         return source
+    if isinstance(source, mujoco.MjSpec):
+        return _read("the MjSpec", lambda: _compiled_spec(source))
     if not isinstance(source, str | os.PathLike):
-        raise TypeError(f"source: expected a path, XML text or a MjModel, got {type(source).__name__}")
+        kind = type(source).__name__
+        raise TypeError(f"source: expected a path, XML text, a MjSpec or a MjModel, got {kind}")
     text = os.fspath(source)
-    inline = text.lstrip().startswith("<")
-    if not inline and not os.path.isfile(text):
+    if text.lstrip().startswith("<"):
+        return _read("the text", lambda: mujoco.MjModel.from_xml_string(text))
+    if not os.path.isfile(text):
         raise FileNotFoundError(f"source: no file {text!r}")
+    if Path(text).suffix == ".urdf":
+        return _read(repr(text), lambda: _compiled_spec(mujoco.MjSpec.from_file(text)))
+    return _read(repr(text), lambda: mujoco.MjModel.from_xml_path(text))
+
+
+def _read(origin: str, compile_source: Callable[[], Any]) -> Any:
     try:
-        return mujoco.MjModel.from_xml_string(text) if inline else mujoco.MjModel.from_xml_path(text)
+        return compile_source()
     except ValueError as error:
         reason = " ".join(str(error).split())
-        origin = "the text" if inline else repr(text)
         raise ValueError(f"source: MuJoCo cannot read {origin}: {reason}") from None
+
+
+def _compiled_spec(spec: Any) -> Any:
+    for mesh in spec.meshes:
+        mesh.file = _in_its_package(mesh.file, Path(spec.modelfiledir))
+    return spec.compile()
+
+
+def _in_its_package(file: str, start: Path) -> str:
+    """The path of "package://name/rest", as in URDF files, in a folder `name` above `start` or beside one.
+
+    Any other name, and one that is not found, stays as it is.
+    """
+    package = re.fullmatch(r"package:/+([^/]+)/(.+)", file)
+    if package is None:
+        return file
+    name, rest = package.groups()
+    for folder in (start.resolve(), *start.resolve().parents):
+        for root in (folder, folder / name) if folder.name == name else (folder / name,):
+            if (root / rest).is_file():
+                return str(root / rest)
+    return file
 
 
 def _reference_frames(mj: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -75,6 +75,28 @@ def test_urdf(tmp_path):
     assert model.system.structure.tree.joints[0].limited
 
 
+def test_a_urdf_finds_the_meshes_of_its_package_and_may_float(tmp_path):
+    text = """<robot name="rock"><link name="world"/><link name="rock">
+      <inertial><mass value="2"/><inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>
+      <collision><geometry><mesh filename="package://rocks/meshes/rock.obj"/></geometry></collision></link>
+      <joint name="free" type="floating"><parent link="world"/><child link="rock"/></joint></robot>"""
+    source = tmp_path / "rocks" / "urdf" / "rock.urdf"
+    source.parent.mkdir(parents=True)
+    source.write_text(text)
+    with pytest.raises(ValueError, match=r"rocks/meshes/rock\.obj"):
+        jc.load_mjcf(source)
+    mesh = tmp_path / "rocks" / "meshes" / "rock.obj"
+    mesh.parent.mkdir()
+    corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\n"
+    mesh.write_text(corners + "f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
+    model = jc.load_mjcf(source)
+    assert model.state.v.shape == (6,) and float(model.params.mass[0]) == 2.0
+    beside = tmp_path / "urdf" / "rock.urdf"
+    beside.parent.mkdir()
+    beside.write_text(text)
+    assert jc.load_mjcf(beside).state.v.shape == (6,)
+
+
 def test_pairs_are_those_of_mujoco(rng):
     """Everything in one place: what MuJoCo then finds in contact is what may touch."""
     mj = mujoco.MjModel.from_xml_string(robot())
@@ -201,7 +223,7 @@ def test_flags_and_groups_switch_off_as_in_mujoco():
 def test_what_cannot_be_found_or_is_no_source():
     with pytest.raises(FileNotFoundError, match=r"source: no file 'missing.xml'"):
         jc.load_mjcf("missing.xml")
-    with pytest.raises(TypeError, match="source: expected a path, XML text or a MjModel, got int"):
+    with pytest.raises(TypeError, match="source: expected a path, XML text, a MjSpec or a MjModel, got int"):
         jc.load_mjcf(3)
 
 
