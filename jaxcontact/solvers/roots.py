@@ -1,6 +1,8 @@
-"""Roots in one variable, by Newton's method where that stays between two bounds, else by halving them."""
+"""Roots in one variable: Newton's method or secants where they stay between two bounds, else halving."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,3 +20,31 @@ def safeguarded_newton(
     low, high = jnp.where(value < 0, x, low), jnp.where(value >= 0, x, high)
     newton = jnp.where(slope > 0, x - value / jnp.where(slope > 0, slope, 1.0), jnp.inf)
     return inside_or_middle(newton, low, high), low, high
+
+
+class Bracket(NamedTuple):
+    """Bounds of a root where a function falls: value_low > 0 at `low`, value_high < 0 at `high`.
+
+    `fell` tells whether the last value was below zero.
+    """
+
+    low: jax.Array
+    high: jax.Array
+    value_low: jax.Array
+    value_high: jax.Array
+    fell: jax.Array
+
+
+def illinois(x: jax.Array, value: jax.Array, bracket: Bracket, halve: jax.Array) -> tuple[jax.Array, Bracket]:
+    """The next x and bracket on the way to the root of a function with this value at x, by the Illinois rule.
+
+    An end that stays twice counts for half, lest the other one creeps; `halve` takes the middle instead.
+    """
+    below = value < 0
+    weight = jnp.where(below == bracket.fell, 0.5, 1.0)
+    value_low = jnp.where(below, weight * bracket.value_low, value)
+    value_high = jnp.where(below, value, weight * bracket.value_high)
+    low, high = jnp.where(below, bracket.low, x), jnp.where(below, x, bracket.high)
+    secant = low + (high - low) * value_low / (value_low - value_high)
+    trial = inside_or_middle(jnp.where(halve, jnp.inf, secant), low, high)
+    return trial, Bracket(low, high, value_low, value_high, below)

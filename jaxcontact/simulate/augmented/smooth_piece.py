@@ -24,6 +24,7 @@ from jaxcontact.simulate.augmented.contact_forces import (
 )
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_modes import REST_PLUS, REST_STICK, SEPARATE
+from jaxcontact.solvers.roots import Bracket, illinois
 from jaxcontact.terms import contact_terms
 
 MAX_TRIALS = 80  # steps tried for one piece
@@ -84,11 +85,7 @@ class _Trial(NamedTuple):
     done: jax.Array
     suspects: jax.Array  # (n,) bool, events that have happened at `high`
     size: jax.Array  # (n,) of their values
-    low: jax.Array
-    high: jax.Array
-    value_low: jax.Array
-    value_high: jax.Array
-    fell: jax.Array  # whether the last trial of the search was behind the event
+    bracket: Bracket  # of the search for the event
     last: jax.Array  # (n,) values at the end of the last trial
     force: jax.Array
 
@@ -144,7 +141,7 @@ def smooth_piece(
     first = _Trial(
         h=jnp.minimum(jnp.minimum(step, smooth.longest), remaining), chosen=step, y=y0, tries=jnp.int32(0),
         searching=jnp.array(False), done=jnp.array(False), suspects=none > 0, size=none + 1.0,
-        low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True), last=none,
+        bracket=Bracket(zero, zero, zero, zero, jnp.array(True)), last=none,
         force=jnp.zeros(2 * nc, dtype),
     )  # fmt: skip
     end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
@@ -230,11 +227,9 @@ def _stepped(
         done=good & ~crossed,
         suspects=suspects,
         size=size,
-        low=low,
-        high=jnp.where((value_low > 0) & (at > 0), high, low),
-        value_low=value_low,
-        value_high=value_high,
-        fell=~crossed,
+        bracket=Bracket(
+            low, jnp.where((value_low > 0) & (at > 0), high, low), value_low, value_high, ~crossed
+        ),
         force=force,
     )
 
@@ -242,26 +237,14 @@ def _stepped(
 def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
     """Behind a step of the search: the bracket by the Illinois rule, now and then halved."""
     here = jnp.min(jnp.where(c.suspects, value / c.size, jnp.inf))
-    below = here < 0
-    # An end that stays twice counts for half, lest the other one creeps.
-    weight = jnp.where(below == c.fell, 0.5, 1.0)
-    value_low = jnp.where(below, weight * c.value_low, here)
-    value_high = jnp.where(below, here, weight * c.value_high)
-    low, high = jnp.where(below, c.low, c.h), jnp.where(below, c.h, c.high)
-    secant = low + (high - low) * value_low / (value_low - value_high)
-    middle = 0.5 * (low + high)
-    inside = (secant >= low) & (secant <= high) & (c.tries % 8 != 7)
-    done = (jnp.abs(here) <= 8.0 * eps) | (high - low <= 4.0 * eps * high)
+    trial, bracket = illinois(c.h, here, c.bracket, c.tries % 8 == 7)
+    done = (jnp.abs(here) <= 8.0 * eps) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
     return c._replace(
-        h=jnp.where(done, c.h, jnp.where(inside, secant, middle)),
+        h=jnp.where(done, c.h, trial),
         y=y,
         tries=c.tries + 1,
         done=done,
-        low=low,
-        high=high,
-        value_low=value_low,
-        value_high=value_high,
-        fell=below,
+        bracket=bracket,
         last=value,
     )
 

@@ -16,6 +16,7 @@ from jaxcontact.simulate.events.stretch import Look, Motion, look, parts, start_
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
+from jaxcontact.solvers.roots import Bracket, illinois
 
 MAX_TRIALS = 80  # steps tried for one stretch
 SAMPLES = 4  # parts of a step in which events are looked for
@@ -49,11 +50,7 @@ class _Trial(NamedTuple):
     done: jax.Array
     suspects: jax.Array  # (nc, 2) bool, events that have happened at `high`
     size: jax.Array  # (nc, 2) of their values
-    low: jax.Array
-    high: jax.Array
-    value_low: jax.Array
-    value_high: jax.Array
-    fell: jax.Array  # whether the last trial of the search was behind the event
+    bracket: Bracket  # of the search for the event
     last: jax.Array  # (nc, 2) values at the end of the last trial
     y: jax.Array  # that end
     start: Look
@@ -110,7 +107,7 @@ def first_event(
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
     first = _Trial(
         h=remaining, tries=jnp.int32(0), searching=jnp.array(False), done=jnp.array(False), suspects=none > 0,
-        size=none + 1.0, low=zero, high=zero, value_low=zero, value_high=zero, fell=jnp.array(True),
+        size=none + 1.0, bracket=Bracket(zero, zero, zero, zero, jnp.array(True)),
         last=none, y=y0, start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
     )  # fmt: skip
     end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
@@ -206,11 +203,7 @@ def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, l
         done=good & ~crossed,
         suspects=suspects,
         size=size,
-        low=low,
-        high=high,
-        value_low=value_low,
-        value_high=value_high,
-        fell=jnp.array(True),
+        bracket=Bracket(low, high, value_low, value_high, jnp.array(True)),
     )
 
 
@@ -219,22 +212,11 @@ def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, eps: float) -> _Tri
     share = jnp.where(c.suspects, value / c.size, jnp.inf)
     here = jnp.min(share, initial=jnp.inf)
     noise = jnp.max(jnp.where(share == here, floor / c.size, 0.0), initial=0.0)
-    below = here < 0
-    # An end that stays twice counts for half, lest the other one creeps.
-    weight = jnp.where(below == c.fell, 0.5, 1.0)
-    value_low = jnp.where(below, weight * c.value_low, here)
-    value_high = jnp.where(below, here, weight * c.value_high)
-    low, high = jnp.where(below, c.low, c.h), jnp.where(below, c.h, c.high)
-    secant = low + (high - low) * value_low / (value_low - value_high)
-    inside = (secant >= low) & (secant <= high) & (c.tries % 8 != 0)
-    done = (jnp.abs(here) <= noise) | (high - low <= 4.0 * eps * high)
+    trial, bracket = illinois(c.h, here, c.bracket, c.tries % 8 == 0)
+    done = (jnp.abs(here) <= noise) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
     return c._replace(
-        h=jnp.where(done, c.h, jnp.where(inside, secant, 0.5 * (low + high))),
+        h=jnp.where(done, c.h, trial),
         done=done,
-        low=low,
-        high=high,
-        value_low=value_low,
-        value_high=value_high,
-        fell=below,
+        bracket=bracket,
         last=value,
     )
