@@ -18,7 +18,7 @@ from jaxcontact.simulate.trajectory import Impacts
 UNUSED, WHOLE, PART, EVENT, IMPACT, JAM, SKIP = range(7)
 
 
-class Pieces(NamedTuple):
+class EventPieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
     A stretch goes to the end of the time step (WHOLE), as far as its error allows (PART) or to an event. A
@@ -44,7 +44,7 @@ class Carry(NamedTuple):
     number: jax.Array  # of impacts
 
 
-class Memory(NamedTuple):
+class EventMemory(NamedTuple):
     """What the stepper remembers.
 
     Attributes:
@@ -69,10 +69,10 @@ class Given(NamedTuple):
     rtol: jax.Array
 
 
-def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> Pieces:
+def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> EventPieces:
     """An unused piece."""
     none = jnp.zeros(nc, bool)
-    return Pieces(
+    return EventPieces(
         kind=jnp.int32(UNUSED),
         h=jnp.zeros((), dtype),
         modes=Modes(jnp.zeros(nc, jnp.int32), jnp.zeros((nc, dim - 1), dtype)),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.mechanics.system import State, System
-from jaxcontact.simulate.events.stretch import Look, Motion, look, parts, start_vector, step
+from jaxcontact.simulate.events.stretch import Look, StretchMotion, look, parts, start_vector, step
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
@@ -58,7 +58,8 @@ class _Trial(NamedTuple):
 
 
 def first_event(
-    system: System, motion: Motion, state: State, remaining: jax.Array, touching: jax.Array, near: jax.Array,
+    system: System, motion: StretchMotion, state: State, remaining: jax.Array, touching: jax.Array,
+    near: jax.Array,
     solver: ode.DormandPrince,
 ) -> Found:  # fmt: skip
     """One step along a stretch, of what remains or as short as its error asks, or its part before an event.

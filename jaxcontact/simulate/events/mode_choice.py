@@ -29,7 +29,7 @@ class Ended(NamedTuple):
     way: jax.Array
 
 
-class Choice(NamedTuple):
+class ModeChoice(NamedTuple):
     """How contacts go on.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Question(NamedTuple):
 def choose_modes(
     system: System, params: Params, state: State, controls: jax.Array, closed: jax.Array, near: jax.Array,
     ended: Ended,
-) -> Choice:  # fmt: skip
+) -> ModeChoice:  # fmt: skip
     """Modes of the closed contacts at a state.
 
     0 <= f_n and a_n >= 0 are complementary; friction opposes the sliding velocity, or where there is none
@@ -77,11 +77,11 @@ def choose_modes(
     hard = jnp.where(slides, speed, 0.0)
     stops = jnp.concatenate([hard[:, None], -(here.space.mu * hard)[:, None] * way], axis=1)
 
-    def wanted(carry: tuple[Choice, jax.Array]) -> jax.Array:
+    def wanted(carry: tuple[ModeChoice, jax.Array]) -> jax.Array:
         choice, k = carry
         return ~choice.found & ((k < 2) | ((k == 2) & jnp.any(slides)))
 
-    def attempt(carry: tuple[Choice, jax.Array]) -> tuple[Choice, jax.Array]:
+    def attempt(carry: tuple[ModeChoice, jax.Array]) -> tuple[ModeChoice, jax.Array]:
         _, k = carry
         first, jam = (k == 0) & closed, k == 2
         slipped = ended.slipped & first & ~slides
@@ -97,10 +97,10 @@ def choose_modes(
         change = jnp.max(jnp.abs(here.space.delassus @ lam.reshape(-1)), initial=0.0)
         happens = jam & fine & (change > LEAST * jnp.max(hard, initial=0.0))
         modes, agrees = _modes(here, closed, question, lam)
-        return Choice(modes, fine & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
+        return ModeChoice(modes, fine & agrees & ~jam, happens, scale * jnp.where(happens, lam, 0.0)), k + 1
 
     no = jnp.array(False)
-    nothing = Choice(Modes(jnp.full(nc, SEPARATE, jnp.int32), way), no, no, jnp.zeros_like(u))
+    nothing = ModeChoice(Modes(jnp.full(nc, SEPARATE, jnp.int32), way), no, no, jnp.zeros_like(u))
     return lax.while_loop(wanted, attempt, (nothing, jnp.int32(0)))[0]
 
 

@@ -21,7 +21,7 @@ from jaxcontact.simulate.variational.impact_event import in_turn, struck
 from jaxcontact.terms import ContactTerms
 
 
-class Contacts(NamedTuple):
+class EventContacts(NamedTuple):
     """The contacts (nc,) at a state: their terms; near enough for an impact, at zero, striking, closed."""
 
     terms: ContactTerms
@@ -31,14 +31,14 @@ class Contacts(NamedTuple):
     closed: jax.Array
 
 
-def contacts_at(system: System, params: Params, state: State) -> Contacts:
+def contacts_at(system: System, params: Params, state: State) -> EventContacts:
     """Which contacts touch, strike (touch and approach) and are closed (touch and do neither)."""
     terms = terms_at(system, params, state.q, state.t)
     slow = collision_tolerance(state.v.dtype)
     near = terms.phi <= touching_gap(state.q.dtype)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
     rate = terms.J_n @ state.v
-    return Contacts(terms, near, at_zero, at_zero & (rate < -slow), near & (jnp.abs(rate) <= slow))
+    return EventContacts(terms, near, at_zero, at_zero & (rate < -slow), near & (jnp.abs(rate) <= slow))
 
 
 class Blow(NamedTuple):

@@ -24,13 +24,13 @@ from jaxcontact.simulate.events.event_log import (
     SKIP,
     WHOLE,
     Carry,
+    EventMemory,
+    EventPieces,
     Given,
-    Memory,
-    Pieces,
 )
 from jaxcontact.simulate.events.pieces import behind_chatter, behind_impact, impact
-from jaxcontact.simulate.events.stretch import Motion, look, parts, settled, start_vector, step
-from jaxcontact.simulate.events.time_step import Run, run
+from jaxcontact.simulate.events.stretch import StretchMotion, look, parts, settled, start_vector, step
+from jaxcontact.simulate.events.time_step import EventRun, run
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.variational.contact_state import arrive, terms_at
 from jaxcontact.simulate.variational.jam import jolt
@@ -42,8 +42,8 @@ BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, SKIP]] = 1, [2, 3, 4]
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def event_step(
-    system: System, max_events: int, given: Given, memory: Memory
-) -> tuple[State, Memory, StepperInfo]:
+    system: System, max_events: int, given: Given, memory: EventMemory
+) -> tuple[State, EventMemory, StepperInfo]:
     """The state after a step, what it leaves to remember, and its info.
 
     Derivative: that of `repeated`.
@@ -57,14 +57,16 @@ def _event_step_jvp(
 ) -> tuple[Any, Any]:
     found = run(system, max_events, *primals)
 
-    def again(given: Given, memory: Memory) -> Any:
+    def again(given: Given, memory: EventMemory) -> Any:
         return repeated(system, given, memory, found)
 
     _, moved = jax.jvp(again, primals, tangents)
     return found[:3], moved
 
 
-def repeated(system: System, given: Given, memory: Memory, found: Run) -> tuple[State, Memory, StepperInfo]:
+def repeated(
+    system: System, given: Given, memory: EventMemory, found: EventRun
+) -> tuple[State, EventMemory, StepperInfo]:
     """The step that `run` found, with the same values and a derivative.
 
     Derivative: first order, forward and reverse, by all of `given` but `rtol`, and by the remembered impacts.
@@ -72,7 +74,7 @@ def repeated(system: System, given: Given, memory: Memory, found: Run) -> tuple[
     t_end = given.state.t + given.dt
     nc = found.pieces.who.shape[1]
 
-    def one(carry: Carry, piece: Pieces) -> tuple[Carry, Any]:
+    def one(carry: Carry, piece: EventPieces) -> tuple[Carry, Any]:
         nothing = jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
         terms = terms_at(system, given.params, carry.state.q, carry.state.t)
 
@@ -115,13 +117,13 @@ def repeated(system: System, given: Given, memory: Memory, found: Run) -> tuple[
 
 
 def _moved(
-    system: System, given: Given, state: State, piece: Pieces, t_end: jax.Array
+    system: System, given: Given, state: State, piece: EventPieces, t_end: jax.Array
 ) -> tuple[State, jax.Array]:
     """The state behind a stretch, and the impulses (nc, dim) of its contacts.
 
     Its length is known; the length that keeps what ends it at zero moves the end along its rates.
     """
-    motion = Motion(given.params, given.controls, piece.modes)
+    motion = StretchMotion(given.params, given.controls, piece.modes)
 
     def along(h: jax.Array) -> tuple[Any, jax.Array]:
         y = start_vector(state, *piece.push.shape)

@@ -33,7 +33,7 @@ class Modes(NamedTuple):
     heading: jax.Array
 
 
-class Motion(NamedTuple):
+class StretchMotion(NamedTuple):
     """A mechanism, what drives it, and what its contacts do."""
 
     params: Params
@@ -53,7 +53,7 @@ def parts(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array]
     return State(q=y[:nq], v=y[nq : nq + nv], t=t), impulse
 
 
-def field(system: System, motion: Motion, t: jax.Array, y: jax.Array) -> jax.Array:
+def field(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) -> jax.Array:
     """The rate of `start_vector`."""
     state, impulse = parts(system, t, y)
     qdot = position_rate(system, state.q, state.v)
@@ -74,7 +74,7 @@ def field(system: System, motion: Motion, t: jax.Array, y: jax.Array) -> jax.Arr
     return jnp.concatenate([qdot, vdot, force.reshape(-1)])
 
 
-def step(system: System, motion: Motion, t: jax.Array, y: jax.Array, h: jax.Array) -> ode.OdeStep:
+def step(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array, h: jax.Array) -> ode.OdeStep:
     """One step of Dormand & Prince of length h.
 
     Derivative: of the discrete step, any order.
@@ -98,7 +98,7 @@ class Look(NamedTuple):
     friction: jax.Array
 
 
-def look(system: System, motion: Motion, state: State) -> Look:
+def look(system: System, motion: StretchMotion, state: State) -> Look:
     """The contacts at a state of a stretch.
 
     Derivative: of `value` and `rate`.
@@ -139,7 +139,7 @@ def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]
     return force[:, 0], (space.mu * force[:, 0] - length) * lax.rsqrt(1.0 + space.mu**2)
 
 
-def _forces(system: System, motion: Motion, state: State) -> tuple[Accelerations, jax.Array]:
+def _forces(system: System, motion: StretchMotion, state: State) -> tuple[Accelerations, jax.Array]:
     """Accelerations of the closed contacts, and their scaled forces (r,)."""
     kind, heading = motion.modes
     here = accelerations(system, motion.params, state, kind != SEPARATE, motion.controls)

@@ -24,17 +24,23 @@ from jaxcontact.simulate.events.event_log import (
     SKIP,
     WHOLE,
     Carry,
+    EventMemory,
+    EventPieces,
     Given,
-    Memory,
-    Pieces,
     no_impacts,
     no_piece,
     recorded,
 )
 from jaxcontact.simulate.events.first_event import first_event
 from jaxcontact.simulate.events.mode_choice import Ended, choose_modes
-from jaxcontact.simulate.events.pieces import Contacts, behind_chatter, behind_impact, contacts_at, impact
-from jaxcontact.simulate.events.stretch import FRICTION, ROOT, Motion, parts, settled
+from jaxcontact.simulate.events.pieces import (
+    EventContacts,
+    behind_chatter,
+    behind_impact,
+    contacts_at,
+    impact,
+)
+from jaxcontact.simulate.events.stretch import FRICTION, ROOT, StretchMotion, parts, settled
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts
 from jaxcontact.solvers import ode
@@ -45,22 +51,22 @@ from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
 
 class _Step(NamedTuple):
     carry: Carry
-    contacts: Contacts
+    contacts: EventContacts
     ended: Ended
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts
-    pieces: Pieces
+    pieces: EventPieces
     made: jax.Array  # pieces
     status: jax.Array
 
 
-class Run(NamedTuple):
+class EventRun(NamedTuple):
     """A step: its end, the memory behind it, its info, its pieces."""
 
     state: State
-    memory: Memory
+    memory: EventMemory
     info: StepperInfo
-    pieces: Pieces
+    pieces: EventPieces
 
 
 class _Here(NamedTuple):
@@ -71,11 +77,11 @@ class _Here(NamedTuple):
     key: Any
     t_end: jax.Array
     solver: ode.DormandPrince
-    unused: Pieces
+    unused: EventPieces
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def run(system: System, max_events: int, given: Given, memory: Memory) -> Run:
+def run(system: System, max_events: int, given: Given, memory: EventMemory) -> EventRun:
     """The step, its events at their time.
 
     Derivative: none; see `repetition`.
@@ -118,14 +124,16 @@ def run(system: System, max_events: int, given: Given, memory: Memory) -> Run:
         contacts=last.closed,
         impacts=end.impacts,
     )
-    return Run(end.carry.state, Memory(memory.key, end.carry.chatter, end.carry.number), info, end.pieces)
+    return EventRun(
+        end.carry.state, EventMemory(memory.key, end.carry.chatter, end.carry.number), info, end.pieces
+    )
 
 
 def _finite(state: State) -> jax.Array:
     return jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v)) & jnp.isfinite(state.t)
 
 
-def _bad_numbers(given: Given, start: Contacts) -> jax.Array:
+def _bad_numbers(given: Given, start: EventContacts) -> jax.Array:
     """Bits of numbers that no motion has."""
     params = given.params
     finite = usable_numbers(params, given.state) & jnp.all(jnp.isfinite(given.controls))
@@ -166,7 +174,7 @@ def _piece(here: _Here, c: _Step) -> _Step:
     )
 
 
-def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, Pieces]:
+def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
     """Many impacts of a chatter at once; behind infinitely many its contacts rest."""
     state = ahead(here.system, c.carry.chatter, turns)
     who = jnp.any(c.carry.chatter.who[:2], axis=0)
@@ -180,7 +188,7 @@ def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, Pieces]:
     return after, here.unused._replace(kind=jnp.int32(SKIP), who=who, turns=turns, rests=rests)
 
 
-def _impact(here: _Here, c: _Step, dead: jax.Array) -> tuple[_Step, Pieces]:
+def _impact(here: _Here, c: _Step, dead: jax.Array) -> tuple[_Step, EventPieces]:
     """The impact of all contacts that touch."""
     given, near, strikes = here.given, c.contacts.near, c.contacts.strikes
     blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, dead, jnp.any(strikes), True)
@@ -206,7 +214,7 @@ def _behind(
     )
 
 
-def _stretch(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
+def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
     """A stretch up to its first event, or where no finite forces go on an impact without a collision."""
     system, given, state, contacts = here.system, here.given, c.carry.state, c.contacts
     nc = contacts.near.shape[0]
@@ -216,7 +224,7 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
     else:
         choice = choose_modes(system, given.params, state, given.controls, contacts.closed, slow, c.ended)
         modes, found = choice.modes, choice.found
-    motion = Motion(given.params, given.controls, modes)
+    motion = StretchMotion(given.params, given.controls, modes)
     remaining = here.t_end - state.t
     ahead = first_event(system, motion, state, remaining, contacts.at_zero, slow, here.solver)
     whole = ~ahead.event & (ahead.h == remaining)
@@ -234,7 +242,7 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, Pieces]:
         return after, piece
     moved = after, piece
 
-    def jammed() -> tuple[_Step, Pieces]:
+    def jammed() -> tuple[_Step, EventPieces]:
         v = state.v + _jolt(contacts.terms, choice.push)
         none = jnp.zeros_like(contacts.closed)
         after = _behind(here, c, v, contacts.closed, none, False, choice.push[:, 0])

@@ -13,7 +13,7 @@ from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.simulate.events.accumulation import no_chatter
-from jaxcontact.simulate.events.event_log import Given, Memory
+from jaxcontact.simulate.events.event_log import EventMemory, Given
 from jaxcontact.simulate.events.pieces import contacts_at
 from jaxcontact.simulate.events.repetition import event_step
 from jaxcontact.simulate.projection import least_penetration
@@ -71,7 +71,7 @@ class EventDriven(Record):
             check_positive("rtol", self.rtol)
         object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
-    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> Memory:
+    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> EventMemory:
         """What the stepper remembers of impacts: none.
 
         Raises:
@@ -90,7 +90,7 @@ class EventDriven(Record):
                 "jc.project(system, params, state) removes it"
             )
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
-        return Memory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
+        return EventMemory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
 
     def closed(self, system: System, params: Params, state: State) -> jax.Array:
         """(nc,) bool, contacts that touch and neither approach nor leave."""
@@ -102,10 +102,10 @@ class EventDriven(Record):
         params: Params,
         state: State,
         tau: jax.Array,
-        memory: Memory,
+        memory: EventMemory,
         *,
         dt: jax.Array,
-    ) -> tuple[State, Memory, StepperInfo]:
+    ) -> tuple[State, EventMemory, StepperInfo]:
         """One step; the residual is the largest gap of a closed contact at its end, m."""
         dtype = state.q.dtype
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
