@@ -7,7 +7,9 @@ from jaxcontact.compliant.solve import StepInfo as StepInfo
 from jaxcontact.compliant.solve import solve as solve
 from jaxcontact.compliant.step import rollout as rollout
 from jaxcontact.compliant.step import step as step
+from jaxcontact.mechanics.material import FrictionSpring as FrictionSpring
 from jaxcontact.mechanics.material import Hertz as Hertz
+from jaxcontact.mechanics.material import HuntCrossley as HuntCrossley
 from jaxcontact.mechanics.material import Law as Law
 from jaxcontact.mechanics.material import Material as Material
 from jaxcontact.mechanics.material import Smooth as Smooth

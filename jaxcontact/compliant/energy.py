@@ -6,7 +6,8 @@ With p the impulses, u = G x + h Gdot v the rates at the end and M (x - v) = pus
 
 The law is convex, so a spring that is bent from depth d to d - h u' takes p . u <= U(d) - U(d - h u'). Here
 u' is the rate that its force answers to: u_n, or for a sliding contact in the associated cone, where friction
-lifts the normal law, p . u / p_n. Friction and dampers only lessen p . u. Hence
+lifts the normal law, p . u / p_n. Friction and dampers only lessen p . u; with a friction spring u_t is what
+slides over its tip, and its elastic energy counts beside that of the others. Hence
 
     T(x) - T(v) <= x . push - h p . Gdot v
         + sum over rows that push of U(d) - min(U(d - h u_n), U(d - h p . u / p_n)),
@@ -19,7 +20,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.compliant.problem import Problem, by_axis, count_rows, spread_heads
+from jaxcontact.compliant.problem import (
+    Problem,
+    by_axis,
+    count_rows,
+    friction_springs,
+    spread_heads,
+    stretch_after,
+)
 from jaxcontact.solvers import row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
@@ -37,6 +45,8 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     u = row_algebra.apply_rows(program.columns, x) + drift
     work = p * u
     tangent = jnp.sum(work[heads:].reshape(axes - 1, nc), axis=0)
+    held, *sprung = _friction_springs(problem, p[heads:].reshape(axes - 1, nc).T / h)
+    tangent = tangent - held
     given = work[:heads].at[nb + nl :].add(tangent)
     pushes = p[:heads] > 0
     answers = jnp.where(pushes, given / jnp.where(pushes, p[:heads], 1.0), u[:heads])
@@ -54,5 +64,18 @@ def gains_energy(problem: Problem, program: ConeProgram, x: jax.Array, p: jax.Ar
     compared = jnp.abs(kinetic).sum() + jnp.abs(x) @ jnp.abs(program.push) + jnp.abs(work).sum()
     compared = compared + jnp.abs(p) @ jnp.abs(drift)
     compared = compared + jnp.sum(jnp.where(used, jnp.abs(before) + jnp.abs(after) + jnp.abs(bent), 0.0))
+    compared = compared + jnp.sum(jnp.abs(held)) + sum(map(jnp.sum, sprung))
     rise = kinetic[0] - kinetic[1] - x @ program.push + p @ drift - jnp.sum(released)
+    rise = rise - jnp.sum(sprung[0] - sprung[1])
     return rise > jnp.finfo(x.dtype).eps ** 0.5 * compared
+
+
+def _friction_springs(problem: Problem, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Work (nc,) of forces (nc, nt) on friction springs and dampers, elastic energy before and after."""
+    end = stretch_after(problem.law, problem.stretch, force, problem.dt)
+    if end is None:
+        return (jnp.zeros(force.shape[0], force.dtype),) * 3
+    start = jnp.zeros_like(end) if problem.stretch is None else problem.stretch
+    stiff, _ = friction_springs(problem.law, force.shape[0], force.dtype)
+    before, after = (0.5 * stiff * jnp.sum(each**2, axis=1) for each in (start, end))
+    return jnp.sum(force * (end - start), axis=1), before, after

@@ -71,15 +71,16 @@ def law_of(law: Material, taken: Selection) -> Material:
     constraints = taken.equalities - taken.dry + taken.limits
     return law.replace(
         stiffness=own(law.stiffness, constraints),
-        damping=own(law.damping, constraints),
+        damping=jax.tree.map(lambda leaf: own(leaf, constraints), law.damping),
         friction=None if law.friction is None else own(law.friction, 0),
         friction_damping=own(law.friction_damping, taken.dry),
+        friction_spring=jax.tree.map(lambda leaf: own(leaf, 0), law.friction_spring),
         potential=jax.tree.map(lambda leaf: own(leaf, taken.limits), law.potential),
     )
 
 
-def info_of_all(info: StepInfo, taken: Selection) -> StepInfo:
-    """The answer with entries for every candidate."""
+def info_of_all(info: StepInfo, taken: Selection, loose: jax.Array | None) -> StepInfo:
+    """The answer with entries for every candidate; `loose` (nc, nt) are friction springs without force."""
     index, phi = taken.nearest.index, taken.nearest.phi
     candidates = phi.shape[0]
     singles = taken.equalities + taken.limits
@@ -90,4 +91,5 @@ def info_of_all(info: StepInfo, taken: Selection) -> StepInfo:
         gap=before.at[taken.constraints].set(info.gap),
         slip=jnp.zeros((candidates, taken.axes - 1), phi.dtype).at[index].set(info.slip),
         taken=jnp.zeros(candidates, bool).at[index].set(True),
+        stretch=None if loose is None else loose.at[index].set(info.stretch),
     )

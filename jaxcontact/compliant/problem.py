@@ -31,6 +31,7 @@ class Problem(Record):
         terms: rows G, gaps phi, Gdot v, friction and kinds.
         law: stiffness, damping and friction of the constraints.
         dt: h, s.
+        stretch: (nc, nt) of the friction springs at the start of the step, m; None for none.
     """
 
     M: Any
@@ -39,6 +40,7 @@ class Problem(Record):
     terms: ConstraintTerms
     law: Material
     dt: Any
+    stretch: jax.Array | None = None
 
 
 class RowMaterial(Record):
@@ -122,19 +124,57 @@ def spread_heads(name: str, value: Any, kind: tuple[Kind, ...], dtype: Any) -> j
     return jnp.insert(given, nb - nd, jnp.zeros(nd, dtype)) if nd else given
 
 
+def damping_of(problem: Problem) -> Any:
+    """B at the start of the step, a number or (nk,)."""
+    kind = problem.terms.kind
+    nb, nl, nc, _ = count_rows(kind)
+    phi = by_axis(problem.terms.phi, kind)[: nb + nl + nc]
+    return problem.law.damping_at(-jnp.concatenate([phi[: nb - kind.count(DRY)], phi[nb:]]))
+
+
+def friction_springs(law: Material, nc: int, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Stiffness and damping (nc,) of the friction springs, if the law has them."""
+    assert law.friction_spring is not None
+    name = "law.friction_spring."
+    return (
+        spread(name + "stiffness", law.friction_spring.stiffness, nc, dtype),
+        spread(name + "damping", law.friction_spring.damping, nc, dtype),
+    )
+
+
+def stretch_after(law: Material, stretch: jax.Array | None, force: jax.Array, dt: Any) -> jax.Array | None:
+    """Stretch (nc, nt) at the end of a step with friction `force` (nc, nt); None without friction springs.
+
+    A spring follows its own law lam = -K xi' - B (xi' - xi) / h: of its contact while that sticks, at the
+    bound while it slides, and back to zero under its damper alone where the contact is open.
+    """
+    if law.friction_spring is None:
+        return None
+    start = jnp.zeros_like(force) if stretch is None else stretch
+    stiffness, damping = (each[:, None] for each in friction_springs(law, force.shape[0], force.dtype))
+    rate = dt * stiffness + damping
+    return jnp.where(rate > 0, (damping * start - dt * force) / jnp.where(rate > 0, rate, 1.0), 0.0)
+
+
 def row_material(problem: Problem) -> RowMaterial:
     """The springs and dampers of the law on every row; not its elastic potential."""
     terms, law, h = problem.terms, problem.law, problem.dt
     nb, _, nc, axes = count_rows(terms.kind)
     dtype, nd = terms.phi.dtype, terms.kind.count(DRY)
     stiffness = spread_heads("law.stiffness", law.stiffness, terms.kind, dtype)
-    damping = spread_heads("law.damping", law.damping, terms.kind, dtype)
+    damping = spread_heads("law.damping", damping_of(problem), terms.kind, dtype)
     rubbing = spread("law.friction_damping", law.friction_damping, nd + nc, dtype)
     mu = terms.mu if law.friction is None else spread("law.friction", law.friction, nc, dtype)
-    springs = jnp.concatenate([stiffness, jnp.zeros(nc * (axes - 1), dtype)])
-    rate = jnp.concatenate([h * stiffness + damping, *[rubbing[nd:]] * (axes - 1)])
+    sticking, tangent_rate = jnp.zeros(nc, dtype), rubbing[nd:]
+    if law.friction_spring is not None:
+        sticking, beside = friction_springs(law, nc, dtype)
+        tangent_rate = h * sticking + beside
+    springs = jnp.concatenate([stiffness, *[sticking] * (axes - 1)])
+    rate = jnp.concatenate([h * stiffness + damping, *[tangent_rate] * (axes - 1)])
     rate = rate.at[nb - nd : nb].set(rubbing[:nd]) if nd else rate
     phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
+    if law.friction_spring is not None and problem.stretch is not None:
+        phi = phi.at[stiffness.shape[0] :].set(problem.stretch.T.ravel())
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
     return RowMaterial(base=-springs * phi - rate * drift, rate=rate, mu=mu)
 

@@ -24,7 +24,9 @@ from jaxcontact.compliant.problem import (
     by_contact,
     convex_program,
     count_rows,
+    damping_of,
     row_material,
+    stretch_after,
 )
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
@@ -77,6 +79,7 @@ class StepInfo(Record):
         iterations: Newton steps.
         taken: (nc,) bool, the contacts that the step saw: all of them without `max_contacts`. The others have
             no force and no slip, and as `gap` that at the start of the step.
+        stretch: (nc, nt) of the friction springs at the end of the step, m; None where the law has none.
     """
 
     status: jax.Array
@@ -90,6 +93,7 @@ class StepInfo(Record):
     residual: jax.Array
     iterations: jax.Array
     taken: jax.Array
+    stretch: jax.Array | None = None
 
 
 def program_of(problem: Problem, cone: str) -> ConeProgram:
@@ -152,8 +156,10 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
     """Raise ValueError if the arrays do not fit together."""
     by_body = isinstance(problem.terms.G, BodyRows)  # made for a mechanism, not by hand
     nr, nv = (len(problem.terms.kind), problem.v.size) if by_body else jnp.shape(problem.terms.G)
-    _, _, nc, _ = count_rows(problem.terms.kind)
+    _, _, nc, axes = count_rows(problem.terms.kind)
     nd = problem.terms.kind.count(DRY)
+    if problem.stretch is not None and problem.law.friction_spring is None:
+        raise ValueError("stretch: expected None where the law has no friction_spring, got an array")
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
         **({} if by_body else {"M": (problem.M, (nv, nv))}),
         "v": (problem.v, (nv,)),
@@ -164,6 +170,7 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
         "terms.dry": (np.zeros(0) if problem.terms.dry is None else problem.terms.dry, (nd,)),
         "terms.kind": (np.zeros(len(problem.terms.kind)), (nr,)),
         "warm_start": (problem.terms.phi if warm_start is None else warm_start, (nr,)),
+        **({} if problem.stretch is None else {"stretch": (problem.stretch, (nc, axes - 1))}),
     }
     for name, (value, shape) in shapes.items():
         if jnp.shape(value) != shape:
@@ -173,8 +180,9 @@ def _check_problem(problem: Problem, warm_start: jax.Array | None) -> None:
 def _bad_numbers(problem: Problem) -> jax.Array:
     """Whether a stiffness, damping or friction is not >= 0, a mass or the time step not > 0, NaN neither."""
     law = problem.law
-    given = [law.stiffness, law.damping, law.friction_damping, problem.terms.mu]
+    given = [law.stiffness, damping_of(problem), law.friction_damping, problem.terms.mu]
     given += [each for each in (law.friction, problem.terms.dry) if each is not None]
+    given += jax.tree.leaves(law.friction_spring)
     bad = ~(problem.dt > 0) | ~jnp.all(row_algebra.diagonal(problem.M) > 0)
     for each in given:
         bad = bad | ~jnp.all(jnp.asarray(each) >= 0)
@@ -248,6 +256,7 @@ def _info(
         residual=lax.stop_gradient(jnp.max(jnp.abs(momentum)) / scale),
         iterations=iterations,
         taken=jnp.ones(nc, bool),
+        stretch=stretch_after(problem.law, problem.stretch, tangent.T / h, h),
     )
 
 

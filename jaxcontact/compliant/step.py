@@ -12,7 +12,7 @@ from jax import lax
 from jaxcontact.algebra.body_rows import Diagonal
 from jaxcontact.arguments import check_array, check_count, check_positive, check_type
 from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selection_of
-from jaxcontact.compliant.problem import Problem
+from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
@@ -70,6 +70,7 @@ def step(
     solver: Newton = NEWTON,
     warm_start: jax.Array | None = None,
     max_contacts: int | None = None,
+    stretch: jax.Array | None = None,
 ) -> tuple[State, StepInfo]:
     """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
 
@@ -92,6 +93,9 @@ def step(
         warm_start: (nr,) forces of the last step, `info.lam`: where the search starts, and in which modes.
         max_contacts: the step sees so many contacts, those of least gap; the others have no force. One that
             closes within a step is seen at the next. None is all candidates.
+        stretch: (nc, nt) of the friction springs of the law at the start, m, along the tangents of each
+            contact: `info.stretch` of the step before. None is zero: in a loop that does not hand it on, the
+            springs start anew at every step, and what they hold creeps.
 
     Returns:
         The next State, and StepInfo.
@@ -109,7 +113,8 @@ def step(
     """
     _check(system, params, state, solver, formulation, dt, max_contacts)
     check_array("tau", tau, (system.num_controls,))
-    return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start, max_contacts)
+    stretch = start_of_springs(system, params, state, stretch)
+    return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start, max_contacts, stretch)
 
 
 def _check(
@@ -125,6 +130,21 @@ def _check(
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
 
+def start_of_springs(
+    system: System, params: Params, state: State, stretch: jax.Array | None = None
+) -> jax.Array | None:
+    """Stretch (nc, nt) of the friction springs, zero where it is not given; None where the law has none."""
+    shape = (system.structure.num_contacts, system.structure.dim - 1)
+    if params.law is None or params.law.friction_spring is None:
+        if stretch is not None:
+            raise ValueError("stretch: expected None, for the law has no friction_spring, got an array")
+        return None
+    if stretch is None:
+        return jnp.zeros(shape, state.q.dtype)
+    check_array("stretch", stretch, shape)
+    return stretch
+
+
 @functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
 def _step(
     system: System,
@@ -137,6 +157,7 @@ def _step(
     solver: Newton,
     warm_start: jax.Array | None,
     max_contacts: int | None,
+    stretch: jax.Array | None,
 ) -> tuple[State, StepInfo]:
     whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
     if max_contacts is not None and max_contacts >= system.structure.num_contacts:
@@ -150,10 +171,15 @@ def _step(
         if warm_start is not None:
             check_array("warm_start", warm_start, (taken.num_rows,))
             warm_start = warm_start[taken.rows]
+        loose = None
+        if params.law is not None and stretch is not None:
+            problem = problem.replace(stretch=stretch[taken.nearest.index])
+            loose = stretch_after(params.law, stretch, jnp.zeros_like(stretch), problem.dt)
         v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
-        info = info_of_all(info, taken)
+        info = info_of_all(info, taken, loose)
     else:
         problem = again(functools.partial(assemble, system, by_body=by_body))(params, state, tau, dt)
+        problem = problem.replace(stretch=stretch)
         v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
     q = again(functools.partial(retract, system))(state.q, problem.dt * v)
     t = state.t + problem.dt
@@ -173,6 +199,7 @@ def rollout(
     solver: Newton = NEWTON,
     warm_start: jax.Array | None = None,
     max_contacts: int | None = None,
+    stretch: jax.Array | None = None,
 ) -> tuple[State, StepInfo]:
     """Steps under the controls (T, nu), each started from the forces of the one before.
 
@@ -187,6 +214,7 @@ def rollout(
         solver: limits of the search.
         warm_start: (nr,) forces before the first step.
         max_contacts: see `step`.
+        stretch: (nc, nt) of the friction springs before the first step, m; None is zero.
 
     Returns:
         States and StepInfos after each step, time first: T rows, the last is the final state.
@@ -203,7 +231,10 @@ def rollout(
     width = system.num_controls
     if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
         raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
-    return _rollout(system, params, state, controls, dt, cone, formulation, solver, warm_start, max_contacts)
+    stretch = start_of_springs(system, params, state, stretch)
+    return _rollout(
+        system, params, state, controls, dt, cone, formulation, solver, warm_start, max_contacts, stretch
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
@@ -218,22 +249,23 @@ def _rollout(
     solver: Newton,
     warm_start: jax.Array | None,
     max_contacts: int | None,
+    stretch: jax.Array | None,
 ) -> tuple[State, StepInfo]:
     options: dict[str, Any] = {
         "dt": dt, "cone": cone, "formulation": formulation, "solver": solver, "max_contacts": max_contacts
     }  # fmt: skip
 
-    def advance(carry: tuple[State, jax.Array], tau: jax.Array) -> tuple:
-        now, forces = carry
-        then, info = step(system, params, now, tau, warm_start=forces, **options)
-        return (then, lax.stop_gradient(info.lam)), (then, info)
+    def advance(carry: tuple[State, jax.Array, jax.Array | None], tau: jax.Array) -> tuple:
+        now, forces, stretch = carry
+        then, info = step(system, params, now, tau, warm_start=forces, stretch=stretch, **options)
+        return (then, lax.stop_gradient(info.lam), info.stretch), (then, info)
 
     if warm_start is None:
         terms = rows_by_body if kept_by_body(system) else constraint_terms
         rows = jax.eval_shape(functools.partial(terms, system), params, state).phi
         warm_start = jnp.zeros(rows.shape, rows.dtype)
     state = _moving_with(state, (params, state, controls))
-    return lax.scan(advance, (state, lax.stop_gradient(warm_start)), controls)[1]
+    return lax.scan(advance, (state, lax.stop_gradient(warm_start), stretch), controls)[1]
 
 
 def _moving_with(state: State, causes: Any) -> State:

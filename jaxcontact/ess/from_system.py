@@ -112,7 +112,7 @@ class _Sprung:
 
     def normal(self, law: Material, depth: jax.Array, rate: jax.Array) -> jax.Array:
         """The law's normal forces (nc,) as if every contact were closed, N."""
-        force = law.stiffness * depth - law.damping * rate
+        force = law.stiffness * depth - law.damping_at(depth) * rate
         if law.potential is not None:
             potential = law.potential
             force = force + jax.grad(lambda d: jnp.sum(potential(d)))(depth)
@@ -132,6 +132,8 @@ class _Sprung:
         normal = jnp.where(closed, self.normal(law, -gap, rate), 0.0)
         (total,) = to_velocities(to_positions(normal)[0])
         if self.drag:
+            if law.friction_spring is not None:
+                raise ValueError("params.law: event-selected contacts have no friction_spring; use None")
             slip, pull_back = jax.vjp(lambda w: contact_velocities(system, params, q, w)[:, 1:], v)
             force = -jnp.reshape(jnp.asarray(law.friction_damping, v.dtype), (-1, 1)) * slip
             total = total + pull_back(jnp.where(closed[:, None], force, 0.0))[0]

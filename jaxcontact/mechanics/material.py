@@ -18,19 +18,45 @@ from jaxcontact._pytree import Record
 FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 m/s, 1e-6 m in 100 s
 
 
+class FrictionSpring(Record):
+    """A spring and a damper side by side along the tangents of a contact, in series with friction.
+
+    The contact sticks to the tip of the spring and slides over it where mu lam_n is reached (Drumwright, eqs
+    94-98, K_r and B_r). A mass m that sticks swings at sqrt(stiffness / m) rad/s. The spring remembers its
+    stretch xi, which a simulation carries: `info.stretch` of a step is the `stretch` of the next.
+
+    Sliding pushes the contact apart in the associated cone, and there a spring softer than mu^2 times the
+    normal stiffness makes it hop unless it has a damper; cone="staggered" is exact.
+
+    Attributes:
+        stiffness: K_t >= 0 of each contact, a number or (nc,), N/m.
+        damping: B_t >= 0 of each contact, a number or (nc,), N s/m. Where the stiffness is zero this is the
+            `friction_damping` of a contact without memory.
+    """
+
+    stiffness: Any
+    damping: Any = 0.0
+
+
 class Material(Record):
     """Springs and dampers of the constraints; a single number holds for all constraints.
 
     With d = -phi the depth and u the rate of phi at the end of the step, a bilateral row pushes with
     K d - B u, a limit or the normal of a contact with max(0, K d - B u + potential'(d)), and friction with
-    -friction_damping u_t inside the cone |lam_t| <= mu lam_n. Zero K, B and potential: no force.
+    -friction_damping u_t inside the cone |lam_t| <= mu lam_n, or with a `friction_spring` of stretch xi with
+    -K_t xi - B_t u_t. Zero K, B and potential: no force.
 
     Attributes:
         stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
-        damping: B >= 0 of each constraint, a number or (nk,), N s/m.
+        damping: B >= 0 of each constraint, a number or (nk,), N s/m; or B(d), any callable pytree such as
+            `HuntCrossley` that takes the depths (nk,) at the start of the step, negative where apart
+            (Drumwright, section 4.1).
         friction: mu of each contact, a number or (nc,); None, the default, reads `Params.mu`.
         friction_damping: of each dry joint and then of each contact, a number or (nd + nc,), N s/m. It
-            approximates stiction: make it so large that the bound, not the damper, limits friction.
+            approximates stiction: make it so large that the bound, not the damper, limits friction. Contacts
+            do not use it where there is a `friction_spring`.
+        friction_spring: the tangential springs of the contacts; None, the default, for friction without
+            memory.
         potential: convex energy (J) of each limit and contact at depth (nu,), any callable pytree, or None.
             Its force adds to that of the spring.
     """
@@ -39,7 +65,12 @@ class Material(Record):
     damping: Any = 0.0
     friction: Any = None
     friction_damping: Any = FRICTION_DAMPING
+    friction_spring: FrictionSpring | None = None
     potential: Callable[[jax.Array], jax.Array] | None = None
+
+    def damping_at(self, depth: jax.Array) -> Any:
+        """B at depths (nk,), N s/m: a number or (nk,)."""
+        return self.damping(depth) if callable(self.damping) else self.damping
 
 
 Law = Material  # the former name, kept for existing calls
@@ -63,6 +94,27 @@ class Hertz(Record):
         inside = depth > 0
         power = jnp.where(inside, jnp.where(inside, depth, 1.0) ** 2.5, 0.0)  # all derivatives 0 outside
         return (8.0 / 15.0) * self.modulus * jnp.sqrt(self.radius) * power
+
+
+class HuntCrossley(Record):
+    """Damping in proportion to a power of the depth, B(d) = coefficient d^exponent for d > 0, 0 outside.
+
+    Beside a force K d^exponent it does not pull, and what is lost grows with the speed: of the speed v before
+    an impact the share e is left, s - log(1 + s) = -e s - log(1 - e s) with s = coefficient v / K, whatever
+    the exponent (Hunt & Crossley 1975). Pass it as `Material.damping`.
+
+    Attributes:
+        coefficient: >= 0 of each constraint, a number or (nk,), N s/m^(1 + exponent).
+        exponent: > 0, that of the spring: 1 beside a stiffness, 1.5 beside `Hertz`.
+    """
+
+    coefficient: Any
+    exponent: Any = 1.0
+
+    def __call__(self, depth: jax.Array) -> jax.Array:
+        """Damping (nk,) in N s/m at depth (nk,) in m."""
+        inside = depth > 0
+        return self.coefficient * jnp.where(inside, jnp.where(inside, depth, 1.0) ** self.exponent, 0.0)
 
 
 class Smooth(Record):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.compliant.solve import NEWTON, Newton
-from jaxcontact.compliant.step import step
+from jaxcontact.compliant.step import start_of_springs, step
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.terms import constraint_terms, contact_gaps, kept_by_body, rows_by_body
@@ -30,11 +31,12 @@ class Compliant(Record):
     solver: Newton = static(default=NEWTON)
     max_contacts: int | None = static(default=None)
 
-    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> jax.Array:
-        """(nr,) forces to start from: none."""
+    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> Any:
+        """(nr,) forces to start from: none. With friction springs in the law (forces, stretch (nc, nt))."""
         terms = rows_by_body if kept_by_body(system) else constraint_terms
         rows = jax.eval_shape(functools.partial(terms, system), params, state).phi
-        return jnp.zeros(rows.shape, rows.dtype)
+        forces, stretch = jnp.zeros(rows.shape, rows.dtype), start_of_springs(system, params, state)
+        return forces if stretch is None else (forces, stretch)
 
     def closed(self, system: System, params: Params, state: State) -> jax.Array:
         """(nc,) bool, gaps that are not positive."""
@@ -48,14 +50,15 @@ class Compliant(Record):
         params: Params,
         state: State,
         tau: jax.Array,
-        memory: jax.Array,
+        memory: Any,
         *,
         dt: jax.Array,
-    ) -> tuple[State, jax.Array, StepperInfo]:
+    ) -> tuple[State, Any, StepperInfo]:
         """One step; `info.details` is the `StepInfo` of `compliant.step`."""
+        forces, stretch = memory if isinstance(memory, tuple) else (memory, None)
         then, info = step(
             system, params, state, tau, dt=dt, cone=self.cone, formulation=self.formulation,
-            solver=self.solver, warm_start=memory, max_contacts=self.max_contacts,
+            solver=self.solver, warm_start=forces, max_contacts=self.max_contacts, stretch=stretch,
         )  # fmt: skip
         nc, dim = system.structure.num_contacts, system.structure.dim
         force = info.lam[info.lam.shape[0] - nc * dim :].reshape(nc, dim)
@@ -67,4 +70,5 @@ class Compliant(Record):
             contacts=force[:, 0] > 0.0,
             details=info,
         )
-        return then, lax.stop_gradient(info.lam), said
+        forces = lax.stop_gradient(info.lam)
+        return then, forces if info.stretch is None else (forces, info.stretch), said
