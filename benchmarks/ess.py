@@ -3,7 +3,9 @@
 The mechanics that both can have exactly: a plate of 1 kg in the plane, spring i attached at the body's
 place x_i, vertical, pushing with k (L0 - z - x_i sin theta) where that is positive. In MuJoCo each spring
 is a spatial tendon to an anchor so far above that its direction changes by 1e-7, slack up to a length
-(`springlength` with a dead band). MuJoCo's tendon damping also acts on a slack tendon, so there is none.
+(`springlength` with a dead band). MuJoCo's tendon damping also acts on a slack tendon; where there are
+dampers, c per spring, the tendon has an actuator that pushes with max(0, k depth + c d(depth)/dt), and so do
+ours.
 Its step is the paper's, Euler's at 2 ms, for the race; its RK4 at the longest step that is as accurate is
 timed too. The figures of a case are its times; `--figures` also draws them, and fits the marginal time per
 contact.
@@ -32,21 +34,31 @@ HORIZON, DT, STARTS, BATCH = 1.0, 0.002, 120, 1024
 COUNTS = (2, 5, 10, 20, 50, 100, 150, 200, 300)
 BANDS = tuple(0.1 * 2.0 ** (-0.5 * k) for k in range(16))  # m
 PAPER = 100  # contacts in its figure 5; marginal times are fitted up to there
+DAMPING = 5.0  # N s/m, all dampers together, of the cases with spring-dampers
+AGREED = 1e-4  # m and rad; nothing is timed where the two differ more at small steps
+
+
+def _depth(x: jax.Array, params: Any) -> jax.Array:
+    """Of every spring; with dampers that of a spring alone with the same force."""
+    depth = REST - x[0] - params["places"] * jnp.sin(x[1])
+    if "damping" not in params:
+        return depth
+    return depth - params["damping"] / params["stiffness"] * (x[2] + params["places"] * jnp.cos(x[1]) * x[3])
 
 
 def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Any) -> jax.Array:
-    z, theta, vz, w = x
+    _, theta, vz, w = x
     places = params["places"]
     n = places.shape[0]
-    sine, cosine = jnp.sin(theta), jnp.cos(theta)
+    cosine = jnp.cos(theta)
     closed = (signs[:n] > 0) & (signs[n:] < 0)
-    push = jnp.where(closed, params["stiffness"] * (REST - z - places * sine), 0.0)
+    push = jnp.where(closed, params["stiffness"] * _depth(x, params), 0.0)
     total, moment = jnp.sum(push), jnp.sum(push * places) * cosine
     return jnp.stack([vz, w, total - GRAVITY, moment / (SPAN**2 / 12.0)])
 
 
 def _guards(x: jax.Array, params: Any) -> jax.Array:
-    depth = REST - x[0] - params["places"] * jnp.sin(x[1])
+    depth = _depth(x, params)
     return jnp.concatenate([depth, -depth])
 
 
@@ -56,8 +68,9 @@ def _system(n: int) -> jc.ess.EventSystem:
     return jc.ess.EventSystem(_field, _guards, rearm=np.block([[none, every], [every, none]]))
 
 
-def _params(n: int) -> dict[str, jax.Array]:
-    return {"places": jnp.linspace(-0.5 * SPAN, 0.5 * SPAN, n), "stiffness": jnp.array(STIFFNESS / n)}
+def _params(n: int, damping: float = 0.0) -> dict[str, jax.Array]:
+    params = {"places": jnp.linspace(-0.5 * SPAN, 0.5 * SPAN, n), "stiffness": jnp.array(STIFFNESS / n)}
+    return params | {"damping": jnp.array(damping / n)} if damping else params
 
 
 def starts(number: int = STARTS) -> np.ndarray:
@@ -66,9 +79,11 @@ def starts(number: int = STARTS) -> np.ndarray:
     return np.stack([2.0 + draws[:, 0], 0.2 * draws[:, 1] - 0.1, *np.zeros((2, number))], axis=-1)
 
 
-def solver(n: int, eps: Any, rtol: float, extra_steps: int = 256) -> Callable[[jax.Array], Any]:
+def solver(
+    n: int, eps: Any, rtol: float, extra_steps: int = 256, damping: float = 0.0
+) -> Callable[[jax.Array], Any]:
     """x0 (4,) -> (end (4,), FlowInfo)."""
-    es, params = _system(n), _params(n)
+    es, params = _system(n), _params(n, damping)
     crossed = jnp.arange(2 * n) >= n
 
     def run(x0: jax.Array) -> Any:
@@ -81,24 +96,28 @@ def solver(n: int, eps: Any, rtol: float, extra_steps: int = 256) -> Callable[[j
     return run
 
 
-def mujoco_model(n: int, dt: float = DT, integrator: str = "Euler") -> Any:
+def mujoco_model(n: int, dt: float = DT, integrator: str = "Euler", damping: float = 0.0) -> Any:
     """The same plate in MuJoCo; positions are z - 2 and theta."""
     import mujoco
 
     places = np.linspace(-0.5 * SPAN, 0.5 * SPAN, n)
     sites = "".join(f'<site name="p{i}" pos="{x} 0 0"/>' for i, x in enumerate(places))
     anchors = "".join(f'<site name="a{i}" pos="{x} 0 {HEIGHT}"/>' for i, x in enumerate(places))
+    spring = "" if damping else f'stiffness="{STIFFNESS / n}" springlength="0 {HEIGHT - REST}"'
     tendons = "".join(
-        f'<spatial stiffness="{STIFFNESS / n}" springlength="0 {HEIGHT - REST}"><site site="p{i}"/>'
-        f'<site site="a{i}"/></spatial>'
-        for i in range(n)
+        f'<spatial name="t{i}" {spring}><site site="p{i}"/><site site="a{i}"/></spatial>' for i in range(n)
+    )
+    k, force = STIFFNESS / n, 'biastype="affine" gainprm="0" forcelimited="true" forcerange="-1e9 0"'
+    dampers = "".join(
+        f'<general tendon="t{i}" {force} biasprm="{k * (HEIGHT - REST)} {-k} {-damping / n}"/>'
+        for i in range(n if damping else 0)
     )
     return mujoco.MjModel.from_xml_string(
         f'<mujoco><option timestep="{dt}" gravity="0 0 -{GRAVITY}" integrator="{integrator}">'
         f'<flag contact="disable"/></option><worldbody>{anchors}<body pos="0 0 2">'
         '<joint type="slide" axis="0 0 1"/><joint type="hinge" axis="0 -1 0"/>'
         f'<inertial pos="0 0 0" mass="1" diaginertia="1 {SPAN**2 / 12.0} 1"/>{sites}</body></worldbody>'
-        f"<tendon>{tendons}</tendon></mujoco>"
+        f"<tendon>{tendons}</tendon><actuator>{dampers}</actuator></mujoco>"
     )
 
 
@@ -136,9 +155,11 @@ def mujoco_rollout(model: Any, x0: np.ndarray) -> float:
         return time.perf_counter() - begin
 
 
-def calibrated(n: int, allowed: float, x0: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
+def calibrated(
+    n: int, allowed: float, x0: np.ndarray, reference: np.ndarray, damping: float = 0.0
+) -> tuple[float, float]:
     """The band with fewest steps of those whose median error is at most `allowed`, and that error."""
-    runs = jax.jit(lambda x, eps: jax.lax.map(lambda y: solver(n, eps, 1e-5)(y), x))
+    runs = jax.jit(lambda x, eps: jax.lax.map(lambda y: solver(n, eps, 1e-5, damping=damping)(y), x))
     found = []
     for eps in BANDS:
         ends, info = runs(jnp.asarray(x0), eps)
@@ -149,26 +170,41 @@ def calibrated(n: int, allowed: float, x0: np.ndarray, reference: np.ndarray) ->
     return min(found)[1:]
 
 
-def as_accurate(n: int, allowed: float, x0: np.ndarray, reference: np.ndarray) -> Any:
+def as_accurate(n: int, allowed: float, x0: np.ndarray, reference: np.ndarray, damping: float = 0.0) -> Any:
     """MuJoCo's model with RK4 at the longest step of 1 s / k whose median error is at most `allowed`."""
     for steps in np.unique(np.round(1.25 ** np.arange(12, 32))).astype(int):
-        model = mujoco_model(n, HORIZON / steps, "RK4")
+        model = mujoco_model(n, HORIZON / steps, "RK4", damping)
         if _error(mujoco_ends(model, x0), reference) <= allowed:
             return model
     raise RuntimeError("no step of RK4 is as accurate as Euler's")
 
 
-def _race(n: int) -> Callable[[], dict[str, Any]]:
-    x0 = starts()
-    tight = jax.jit(lambda x: jax.lax.map(lambda y: solver(n, 1e-6, 1e-11, 2048)(y), x))
+def agreed(n: int, x0: np.ndarray, damping: float = 0.0) -> tuple[np.ndarray, int, float]:
+    """Accurate ends of runs from x0, how many failed, and how far MuJoCo's are off at small steps.
+
+    Raises:
+        RuntimeError: by more than `AGREED`; the two are not the same mechanics, and no time means anything.
+    """
+    tight = jax.jit(lambda x: jax.lax.map(lambda y: solver(n, 1e-6, 1e-11, 2048, damping)(y), x))
     reference, info = jax.tree.map(np.asarray, tight(jnp.asarray(x0)))
     failures = int(np.count_nonzero(info.status & np.uint32(int(jc.Status.FAILURES))))
-    agreement = np.max(np.abs(mujoco_ends(mujoco_model(n, 2e-4, "RK4"), x0[:8]) - reference[:8]))
-    model = mujoco_model(n)
+    small = mujoco_ends(mujoco_model(n, 2e-4, "RK4", damping), x0[:8])
+    apart = float(np.max(np.abs(small - reference[:8])))
+    if not apart <= AGREED:
+        raise RuntimeError(
+            f"{n} contacts: MuJoCo ends {apart:.1e} apart at small steps, more than {AGREED:g}"
+        )
+    return reference, failures, apart
+
+
+def _race(n: int, damping: float = 0.0) -> Callable[[], dict[str, Any]]:
+    x0 = starts()
+    reference, failures, agreement = agreed(n, x0, damping)
+    model = mujoco_model(n, damping=damping)
     allowed = _error(mujoco_ends(model, x0), reference)
-    eps, error = calibrated(n, allowed, x0, reference)
-    careful = as_accurate(n, allowed, x0, reference)
-    one = jax.jit(solver(n, eps, 1e-5))
+    eps, error = calibrated(n, allowed, x0, reference, damping)
+    careful = as_accurate(n, allowed, x0, reference, damping)
+    one = jax.jit(solver(n, eps, 1e-5, damping=damping))
     many = jax.jit(lambda x: jax.lax.map(lambda y: one(y)[0], x))
     together = jax.jit(jax.vmap(lambda y: one(y)[0]))
     batch = np.resize(x0, (BATCH, 4))
@@ -198,7 +234,7 @@ def _race(n: int) -> Callable[[], dict[str, Any]]:
             "error": error,
             "error of MuJoCo": allowed,
             "ms step of RK4": 1e3 * careful.opt.timestep,
-            "agreement at small steps": float(agreement),
+            "agreement at small steps": agreement,
             "crossings": int(info.num_events),
             "steps": int(info.num_steps),
             "failures": failures,
@@ -252,4 +288,10 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 CASES = [
     Case(name=f"ess_vs_mujoco n={n}", items=STARTS, setup=functools.partial(_race, n), repeats=1)
     for n in COUNTS
-]
+] + [
+    Case(
+        name=f"ess_vs_mujoco damped n={n}", items=STARTS, repeats=1,
+        setup=functools.partial(_race, n, DAMPING),
+    )
+    for n in COUNTS if n <= PAPER
+]  # fmt: skip

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from papers import anderson_revzen
+import jaxcontact as jc
+from benchmarks import ess
+from papers import anderson_revzen, drumwright
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for path in (ROOT / "docs" / "papers").glob("*.md") if path.name != "README.md")
@@ -88,3 +93,34 @@ def test_the_error_of_a_projection_is_within_section_6s_bound():
     (coarse, limit), (fine, lower) = (anderson_revzen.projection_error(eps) for eps in (3e-3, 1e-3))
     assert fine < 0.05 * lower and coarse < 0.05 * limit
     assert 8.0 < coarse / fine < 11.0 and 2.9 < limit / lower < 3.2
+
+
+@pytest.mark.parametrize(
+    ("dt", "start"),
+    [(1e-7, (1e-6, -4.4)), (1e-6, (1e-6, -4.4)), (1e-5, (1e-6, -4.4)), (1e-2, (np.pi / 2, 0.0))],
+)
+def test_the_loop_of_fig_6_takes_compliant_steps(dt, start):
+    """Drumwright: 10^8 steps of the pendulum are drawn by its step in closed form."""
+    model = jc.models.pendulum_limit()
+    state = model.state.replace(q=jnp.array([start[0]]), v=jnp.array([start[1]]))
+    states, _ = jc.compliant.rollout(model.system, model.params, state, jnp.zeros((100, 1)), dt=dt)
+
+    def again(carry, _):
+        carry = drumwright.limited_step(*carry, dt)
+        return carry, carry
+
+    _, (theta, rate) = jax.lax.scan(again, tuple(map(jnp.asarray, start)), None, length=100)
+    np.testing.assert_allclose(states.q[:, 0], theta, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(states.v[:, 0], rate, rtol=1e-9, atol=1e-9)
+    assert theta.min() < 1e-7  # it met the limit
+
+
+@pytest.mark.slow
+def test_spring_dampers_agree_with_mujoco_before_they_are_timed(monkeypatch):
+    """Anderson & Revzen, Fig. 5: the same law in both to 1e-4 at small steps, or no time is told."""
+    for n in (2, 10):
+        _, failures, apart = ess.agreed(n, ess.starts(8), ess.DAMPING)
+        assert failures == 0 and apart < 1e-4
+    monkeypatch.setattr(ess, "AGREED", 1e-9)
+    with pytest.raises(RuntimeError, match="10 contacts"):
+        ess.agreed(10, ess.starts(8), ess.DAMPING)

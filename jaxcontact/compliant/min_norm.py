@@ -7,6 +7,8 @@ force makes the violation of stiction cheaper. Simulate with the complementary f
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -17,14 +19,17 @@ from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 
 
-def solve_min_norm(problem: Problem, max_iters: int, early_exit: bool) -> tuple[jax.Array, ...]:
-    """(v+, h lam, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198), zeta = 1/h.
+def solve_min_norm(
+    problem: Problem, max_iters: int, early_exit: bool, zeta: Any = None
+) -> tuple[jax.Array, ...]:
+    """(v+, h lam, iterations, converged) of the QP (83-85), with contacts the QCQP (181-198).
 
     minimise zeta |lam_u,n|^2 / 2 + |lam_t|^2 / 2 + |beta|^2 / 2, beta = (I + D A) lam - c on tangents,
     under lam_u,n >= 0, ((I + D A) lam - c) >= 0 on limits and normals, mu lam_n >= |lam_t|, and
-    bilateral rows as equalities. No derivative.
+    bilateral rows as equalities. In the plane that is the QP (99-108). zeta None is the paper's 1/h. No
+    derivative.
     """
-    problem = lax.stop_gradient(problem)
+    problem, zeta = lax.stop_gradient((problem, zeta))
     terms, h = problem.terms, problem.dt
     nb, nl, nc, axes = count_rows(terms.kind)
     nr, singles, G = len(terms.kind), nb + nl, columns_of(terms).T
@@ -42,7 +47,7 @@ def solve_min_norm(problem: Problem, max_iters: int, early_exit: bool) -> tuple[
     heads = slice(nb, singles + nc)
     tangent = jnp.arange(nr) >= singles + nc
     beta = jnp.where(tangent[:, None], reduced, 0.0)
-    weight = jnp.where(tangent[nb:], 1.0, 1.0 / h)
+    weight = jnp.where(tangent[nb:], 1.0, 1.0 / h if zeta is None else zeta)
     hessian = jnp.diag(weight) + beta.T @ beta
     unit = jnp.eye(nr - nb, dtype=G.dtype)
     bound = nl + nc

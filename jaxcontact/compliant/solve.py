@@ -190,22 +190,34 @@ def _bad_numbers(problem: Problem) -> jax.Array:
 
 
 def solve_velocity(
-    problem: Problem, warm_start: jax.Array | None, cone: str, formulation: str, solver: Newton
+    problem: Problem,
+    warm_start: jax.Array | None,
+    cone: str,
+    formulation: str,
+    solver: Newton,
+    zeta: Any = None,
 ) -> tuple[jax.Array, StepInfo]:
     """v+ (nv,) and StepInfo of a step; see `solve`."""
     check_type("problem", problem, Problem)
     _check_problem(problem, warm_start)
     check_names(cone, formulation, problem.terms.mu.shape[0])
+    if zeta is not None and formulation != "min_norm":
+        raise ValueError("zeta: expected None, for only formulation='min_norm' has one, got a number")
     if formulation == "min_norm" and DRY in problem.terms.kind:
         raise ValueError("formulation: 'min_norm' has no dry friction of joints; use 'complementary'")
     start = jnp.zeros_like(problem.terms.phi) if warm_start is None else problem.dt * warm_start
     start = by_axis(start, problem.terms.kind)
     if formulation == "min_norm":
-        x, p, iterations, converged = min_norm.solve_min_norm(problem, solver.max_iters, solver.early_exit)
+        x, p, iterations, converged = min_norm.solve_min_norm(
+            problem, solver.max_iters, solver.early_exit, zeta
+        )
     else:
         x, p, iterations, converged = _search(problem, start, cone, solver)
         x, p = _attach(problem, x, p, cone)
-    return x, _info(problem, x, p, iterations, converged, cone, formulation)
+    info = _info(problem, x, p, iterations, converged, cone, formulation)
+    if zeta is not None:
+        info = info.replace(status=info.status | flag(~(jnp.asarray(zeta) > 0), Status.INVALID))
+    return x, info
 
 
 def _info(
@@ -268,6 +280,7 @@ def solve(
     cone: str = "associated",
     formulation: str = "complementary",
     solver: Newton = NEWTON,
+    zeta: Any = None,
 ) -> tuple[jax.Array, StepInfo]:
     """Constraint forces of one step of springs, dampers and friction, as stiff as one likes.
 
@@ -289,6 +302,8 @@ def solve(
         cone: see above.
         formulation: "complementary", or "min_norm" for the paper's programs (no derivative).
         solver: limits of the search.
+        zeta: weight of normal forces and limits in the paper's programs (99) and (109), > 0; None is the
+            paper's 1/dt. A larger one presses less on what slides; none makes the programs the law.
 
     Returns:
         lam (nr,) in N and StepInfo.
@@ -305,5 +320,5 @@ def solve(
     Derivative: of the conditions at the solution, forward and reverse, by everything but `warm_start`; at a
         change of mode that of the mode found. Any order. None for "min_norm".
     """
-    _, info = solve_velocity(problem, warm_start, cone, formulation, solver)
+    _, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
     return info.lam, info

@@ -71,6 +71,7 @@ def step(
     warm_start: jax.Array | None = None,
     max_contacts: int | None = None,
     stretch: jax.Array | None = None,
+    zeta: Any = None,
 ) -> tuple[State, StepInfo]:
     """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
 
@@ -96,6 +97,7 @@ def step(
         stretch: (nc, nt) of the friction springs of the law at the start, m, along the tangents of each
             contact: `info.stretch` of the step before. None is zero: in a loop that does not hand it on, the
             springs start anew at every step, and what they hold creeps.
+        zeta: of "min_norm", see `solve`.
 
     Returns:
         The next State, and StepInfo.
@@ -114,7 +116,9 @@ def step(
     _check(system, params, state, solver, formulation, dt, max_contacts)
     check_array("tau", tau, (system.num_controls,))
     stretch = start_of_springs(system, params, state, stretch)
-    return _step(system, params, state, tau, dt, cone, formulation, solver, warm_start, max_contacts, stretch)
+    return _step(
+        system, params, state, tau, dt, cone, formulation, solver, warm_start, max_contacts, stretch, zeta
+    )
 
 
 def _check(
@@ -158,6 +162,7 @@ def _step(
     warm_start: jax.Array | None,
     max_contacts: int | None,
     stretch: jax.Array | None,
+    zeta: Any,
 ) -> tuple[State, StepInfo]:
     whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
     if max_contacts is not None and max_contacts >= system.structure.num_contacts:
@@ -175,12 +180,12 @@ def _step(
         if params.law is not None and stretch is not None:
             problem = problem.replace(stretch=stretch[taken.nearest.index])
             loose = stretch_after(params.law, stretch, jnp.zeros_like(stretch), problem.dt)
-        v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
+        v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
         info = info_of_all(info, taken, loose)
     else:
         problem = again(functools.partial(assemble, system, by_body=by_body))(params, state, tau, dt)
         problem = problem.replace(stretch=stretch)
-        v, info = solve_velocity(problem, warm_start, cone, formulation, solver)
+        v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
     q = again(functools.partial(retract, system))(state.q, problem.dt * v)
     t = state.t + problem.dt
     moved = jnp.all(jnp.isfinite(q)) & jnp.isfinite(t)  # v is finite, and dt v may not be
@@ -200,6 +205,7 @@ def rollout(
     warm_start: jax.Array | None = None,
     max_contacts: int | None = None,
     stretch: jax.Array | None = None,
+    zeta: Any = None,
 ) -> tuple[State, StepInfo]:
     """Steps under the controls (T, nu), each started from the forces of the one before.
 
@@ -215,6 +221,7 @@ def rollout(
         warm_start: (nr,) forces before the first step.
         max_contacts: see `step`.
         stretch: (nc, nt) of the friction springs before the first step, m; None is zero.
+        zeta: of "min_norm", see `solve`.
 
     Returns:
         States and StepInfos after each step, time first: T rows, the last is the final state.
@@ -233,7 +240,18 @@ def rollout(
         raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
     stretch = start_of_springs(system, params, state, stretch)
     return _rollout(
-        system, params, state, controls, dt, cone, formulation, solver, warm_start, max_contacts, stretch
+        system,
+        params,
+        state,
+        controls,
+        dt,
+        cone,
+        formulation,
+        solver,
+        warm_start,
+        max_contacts,
+        stretch,
+        zeta,
     )
 
 
@@ -250,9 +268,11 @@ def _rollout(
     warm_start: jax.Array | None,
     max_contacts: int | None,
     stretch: jax.Array | None,
+    zeta: Any,
 ) -> tuple[State, StepInfo]:
     options: dict[str, Any] = {
-        "dt": dt, "cone": cone, "formulation": formulation, "solver": solver, "max_contacts": max_contacts
+        "dt": dt, "cone": cone, "formulation": formulation, "solver": solver, "max_contacts": max_contacts,
+        "zeta": zeta,
     }  # fmt: skip
 
     def advance(carry: tuple[State, jax.Array, jax.Array | None], tau: jax.Array) -> tuple:
