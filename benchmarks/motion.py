@@ -60,22 +60,33 @@ def _cradle() -> Callable[[], dict[str, Any]]:
     return run
 
 
-def _cradle_mujoco() -> Callable[[], dict[str, Any]]:
+def _mujoco_balls(home: np.ndarray, rate: float, restitution: float = 1.0) -> Any:
+    """Three balls on a line; contacts are springs, 1e6 / s^2, in steps of 0.1 ms: what is stiffer gains more.
+
+    Their damping gives two balls this restitution; for 0 it is critical.
+    """
     import mujoco
 
-    model = models.swinging_cradle()
-    home, rate = np.asarray(model.params.constants["home"]), float(model.params.constants["rate"])
-    # Contacts are springs without damping, 1e6 / s^2, in steps of 0.1 ms: what is stiffer gains more.
+    lost = -np.log(restitution) if restitution > 0 else np.inf
+    ratio = 1.0 / np.sqrt(1.0 + (np.pi / lost) ** 2) if lost > 0 else 0.0
     ball = (
         '<body pos="{} 0 0"><joint type="slide" axis="1 0 0" stiffness="{}"/>'
         '<geom type="sphere" size="0.05" mass="1" condim="1"/></body>'
     )
     balls = "".join(ball.format(x, rate**2) for x in home)
-    text = (
-        '<mujoco><option gravity="0 0 0" timestep="1e-4"/><default><geom solref="-1e6 0" solimp="1 1 0.001"/>'
+    return mujoco.MjModel.from_xml_string(
+        '<mujoco><option gravity="0 0 0" timestep="1e-4"/><default>'
+        f'<geom solref="-1e6 {-2e3 * ratio}" solimp="1 1 0.001"/>'
         f"</default><worldbody>{balls}</worldbody></mujoco>"
     )
-    compiled = mujoco.MjModel.from_xml_string(text)
+
+
+def _cradle_mujoco() -> Callable[[], dict[str, Any]]:
+    import mujoco
+
+    model = models.swinging_cradle()
+    home, rate = np.asarray(model.params.constants["home"]), float(model.params.constants["rate"])
+    compiled = _mujoco_balls(home, rate)
 
     def run() -> dict[str, Any]:
         data = mujoco.MjData(compiled)
@@ -178,6 +189,25 @@ def _single_bullet() -> Callable[[], dict[str, Any]]:
     return run
 
 
+def _single_mujoco() -> Callable[[], dict[str, Any]]:
+    import mujoco
+
+    compiled = [_mujoco_balls(np.array([-0.11, 0.0, 0.1]), 0.0, e) for e in RESTITUTIONS]
+
+    def after(model: Any, speed: float) -> float:
+        data = mujoco.MjData(model)
+        data.qvel[0] = speed
+        mujoco.mj_step(model, data, round((0.02 / speed + 0.1) / model.opt.timestep))
+        return float(np.sum(data.qvel**2) / speed**2)
+
+    def run() -> dict[str, Any]:
+        ratio = np.array([[after(model, s) for model in compiled] for s in SPEEDS])
+        CURVES["single"]["MuJoCo"] = (SPEEDS, ratio)
+        return {"least elastic": float(ratio[:, 0].min()), "largest elastic": float(ratio[:, 0].max())}
+
+    return run
+
+
 def _design(differences: bool) -> Callable[[], dict[str, Any]]:
     model = models.trex()
     rest = (0, 1), 2, LENGTHS, models.trex_params, (0,), None, 1e-3
@@ -246,6 +276,7 @@ CASES = [
     Case(name="cradle 60 impacts, Bullet", items=PEER_IMPACTS, setup=_cradle_bullet, repeats=1),
     Case(name="cradle one impact, variational", items=3 * len(SPEEDS), setup=_single, repeats=3),
     Case(name="cradle one impact, Bullet", items=3 * len(SPEEDS), setup=_single_bullet, repeats=1),
+    Case(name="cradle one impact, MuJoCo", items=3 * len(SPEEDS), setup=_single_mujoco, repeats=1),
     Case(name="impact design of TREX, autodiff", items=1, setup=functools.partial(_design, False)),
     Case(name="impact design of TREX, differences", items=1, setup=functools.partial(_design, True)),
     Case(name="TREX drop, two stances, two orders", items=2400, setup=_drop, repeats=3),

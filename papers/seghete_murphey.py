@@ -16,6 +16,26 @@ import jaxcontact as jc
 from benchmarks import motion
 
 
+def one_impact(path: Path) -> None:
+    """Fig. 2b in numbers: energy after one impact over before, least and largest over the speeds."""
+    lines = [
+        "| restitution | energy left, exact | engine | least | largest | worst error |",
+        "|---|---|---|---|---|---|",
+    ]
+    for run in (motion._single, motion._single_mujoco, motion._single_bullet):
+        with contextlib.suppress(ImportError):
+            run()()
+    for j, e in enumerate(motion.RESTITUTIONS):
+        exact = 1.0 / 3.0 + e**2 * 2.0 / 3.0
+        for engine, (_, ratio) in motion.CURVES["single"].items():
+            left = np.asarray(ratio)[:, j]
+            lines.append(
+                f"| {e:g} | {exact:.4f} | {engine} | {left.min():.4f} | {left.max():.4f} | "
+                f"{np.abs(left - exact).max():.1e} |"
+            )
+    path.write_text("\n".join(lines) + "\n")
+
+
 def cradle(path: Path) -> None:
     """Fig. 2b: energy after one impact and over many, beside the peers that are installed."""
     motion._single()()
@@ -27,7 +47,7 @@ def cradle(path: Path) -> None:
     energy = motion._energy(away, np.asarray(run.states.v), float(model.params.constants["rate"]))
     curves = motion.CURVES
     curves["repeated"]["jaxcontact"] = motion._thinned(energy, impacts)
-    for peer in (motion._single_bullet, motion._cradle_bullet, motion._cradle_mujoco):
+    for peer in (motion._single_bullet, motion._cradle_bullet, motion._single_mujoco, motion._cradle_mujoco):
         with contextlib.suppress(ImportError):
             peer()()
     title = "Newton's cradle: restitution 1, 0.7, 0 (left), 1 (right)"
@@ -96,6 +116,7 @@ def two_normals(path: Path) -> None:
 
 FIGURES: dict[str, Callable[[Path], None]] = {
     "fig2b.png": cradle,
+    "fig2b.md": one_impact,
     "fig5.png": billiards,
     "fig8.png": trex,
     "theorems_1_to_3.png": two_normals,

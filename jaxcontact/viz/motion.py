@@ -42,6 +42,7 @@ def plot_cradle_energy(
         A matplotlib figure: one impact against speed, and many impacts on logarithmic axes.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
 
     figure = Figure(figsize=(7.6, 3.2), layout="constrained")
     one, many = figure.subplots(1, 2)
@@ -65,6 +66,8 @@ def plot_cradle_energy(
         )  # fmt: skip
     many.set_xscale("log")
     many.set_yscale("log")
+    many.yaxis.set_major_formatter(LogFormatter())
+    many.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
     _tidy(many, "impacts", "energy / energy at the start")
     many.legend(fontsize=7.5, frameon=False)
     if title is not None:
