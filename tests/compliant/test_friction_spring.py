@@ -101,7 +101,7 @@ def test_a_spring_is_stretched_to_the_bound_while_the_block_slides_and_gives_it_
     np.testing.assert_allclose(states.q[-1, 0], rigid, rtol=0.05)
     held = 0.5 * MASS * np.asarray(states.v[6000:, 0]) ** 2 + 0.5 * STIFF * stretch[6000:] ** 2
     assert np.all(np.diff(held) <= 1e-15)
-    assert stretch[3000:].min() < -1e-3 < stretch[3000]  # it swung back
+    assert stretch[3000:].min() < -1e-4 < stretch[3000]  # it swung back
 
 
 def test_a_soft_spring_that_slides_hops_in_the_associated_cone_alone():
@@ -117,7 +117,7 @@ def test_a_soft_spring_that_slides_hops_in_the_associated_cone_alone():
 
 def test_a_spring_without_contact_goes_back_to_zero():
     """At once without a damper, by its own damper otherwise."""
-    bent = jnp.full((1, 1), 1e-3)
+    bent = jnp.array([[1e-3]])
     _, infos = roll(block(height=20.0), stretch=bent)
     assert infos.stretch[0, 0, 0] == 0.0
     damped = jc.compliant.FrictionSpring(stiffness=jnp.array(STIFF), damping=jnp.array(8.0))
@@ -224,7 +224,7 @@ def restitution(s):
     return brentq(lambda e: s - np.log1p(s) + e * s + np.log1p(-e * s), 0.0, most, xtol=1e-14)
 
 
-def bounced(share, dt, exponent=1.0):
+def bounced(share, dt, exponent=1.0, num_steps=120):
     """Restitution of a drop of 1 m/s, s = coefficient v / K = `share`, weightless."""
     stiff = 1e4
     law = jc.compliant.Law(
@@ -235,7 +235,7 @@ def bounced(share, dt, exponent=1.0):
     model = block(None, mu=0.0, speed=0.0, height=0.0)
     params = model.params.replace(law=law, gravity=jnp.zeros(2))
     state = model.state.replace(v=jnp.array([0.0, -1.0]))
-    tau = jnp.zeros((round((0.12 if exponent == 1.0 else 0.25) / dt), 2))
+    tau = jnp.zeros((num_steps, 2))
     states, infos = jc.compliant.rollout(model.system, params, state, tau, dt=dt)
     return states.v[-1, 1], jnp.max(infos.status), states.q[-1, 1]
 
@@ -243,20 +243,23 @@ def bounced(share, dt, exponent=1.0):
 @pytest.mark.parametrize("exponent", [1.0, pytest.param(1.5, marks=pytest.mark.slow)])
 def test_damping_by_depth_has_the_restitution_of_hunt_and_crossley(exponent):
     """The implicit relation of the restitution, whatever the exponent; the error is of first order."""
-    shares = jnp.array([0.0, 0.1, 0.5, 2.0, 10.0])
-    found = []
-    for dt in (1e-4, 5e-5):
-        speed, status, height = jax.vmap(lambda s, dt=dt: bounced(s, dt, exponent))(shares)
-        assert not np.any(status) and np.all(height > 0)
-        found.append(np.asarray(speed))
-    expected = np.array([restitution(float(s)) for s in shares])
-    np.testing.assert_allclose(found[1], expected, atol=6e-3)
-    np.testing.assert_allclose(2 * found[1] - found[0], expected, atol=2e-4)
+    shares, dts = np.array([0.0, 0.1, 0.5, 2.0, 10.0]), np.array([1e-4, 5e-5])
+    given = jnp.array([(dt, share) for dt in dts for share in (*shares, -1.0)])
+    speed, status, height = jax.vmap(
+        lambda x: bounced(x[1], x[0], exponent, num_steps=2400 if exponent == 1.0 else 5000)
+    )(given)
+    status = np.asarray(status).reshape(2, -1)
+    assert np.all(status[:, -1] & jc.Status.INVALID)  # damping below zero
+    assert not np.any(status[:, :-1]) and np.all(height.reshape(2, -1)[:, :-1] > 0)
+    coarse, fine = np.asarray(speed).reshape(2, -1)[:, :-1]
+    expected = np.array([restitution(s) for s in shares])
+    np.testing.assert_allclose(fine, expected, atol=6e-3)
+    np.testing.assert_allclose(2 * fine - coarse, expected, atol=2e-4)
     assert np.all(np.diff(expected) < 0)
 
 
-def test_damping_by_depth_is_differentiable_and_checked():
+@pytest.mark.slow
+def test_damping_by_depth_is_differentiable():
     slope = jax.grad(lambda s: bounced(s, 1e-3)[0])(0.5)
     difference = (bounced(0.5001, 1e-3)[0] - bounced(0.4999, 1e-3)[0]) / 2e-4
     np.testing.assert_allclose(slope, difference, rtol=1e-5)
-    assert int(bounced(-1.0, 1e-3)[1]) & jc.Status.INVALID
