@@ -9,6 +9,8 @@ QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_us
 # What took a while to compile is kept for the next run of the tests.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
+PAPERS := drumwright halm_posa seghete_murphey varkonyi anderson_revzen
+
 .PHONY: demo demo-block demo-robot test test-all docs papers lint bench clean
 
 # Two impacts at once, one per core: a block, and a robot of a file that lands on its foot.
@@ -40,8 +42,12 @@ bench: $(VENV)/installed-all
 	$(RUN) -m benchmarks
 
 # Figures and tables of the papers, into out/papers; docs/papers says claim by claim what became of them.
+# Two papers at once, one per core, the longest first.
 papers: $(VENV)/installed-test
-	$(RUN) -m papers
+	@$(MAKE) --no-print-directory -j2 $(PAPERS:%=papers-%)
+
+papers-%:
+	$(RUN) -m papers -k $*
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
