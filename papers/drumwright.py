@@ -30,6 +30,7 @@ def _lines(
         for label, (x, y) in curves.items():
             axes.plot(np.asarray(x), np.asarray(y), lw=1.2, label=label)
         axes.set_title(title, fontsize=9)
+        axes.locator_params(axis="x", nbins=4)
         axes.set_xlabel(xlabel, fontsize=8)
         axes.set_ylabel(ylabel, fontsize=8)
         axes.tick_params(labelsize=8)
