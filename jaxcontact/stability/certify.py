@@ -7,6 +7,7 @@ import functools
 import jax
 import numpy as np
 
+from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.check import Certificate, LyapunovFunction, gaps_hold, proves
 from jaxcontact.stability.impact_conditions import Conditions, conditions
@@ -29,7 +30,7 @@ from jaxcontact.stability.rational_modes import (
     static_forces_exist,
 )
 
-METHODS = ("homogeneous", "full", "single")
+METHODS = ("homogeneous", "full", "single", "return_map")
 
 
 def certify(
@@ -43,6 +44,7 @@ def certify(
     test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any
     velocity.
     "full" is the program of the paper; with restitution it is large (half a minute, in place of a second).
+    "return_map" is for two feet without restitution and decides almost all of them: see `chatter_proof.py`.
     The verdict "stable" or "unstable" has passed `check`.
 
     The paper's (54) asks V_2 alone to be positive with growing velocity. Here only the larger one of energy
@@ -51,7 +53,7 @@ def certify(
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.
-        method: "homogeneous", "full" or "single".
+        method: "homogeneous", "full", "single" or "return_map".
         degree: of V_2 in the program of "full", 2 or 3.
         solver: of conic programs: "clarabel", or a callable (cost, A, b, cones, tolerance) -> an object with
             x, z, seconds and word, as described at `program.Solver`. No proof rests on it.
@@ -82,10 +84,24 @@ def certify(
             return blank.replace(verdict="unstable", mode=word, report=report)
         if not strict:
             return blank.replace(report="a contact mode is on the verge of starting from rest")
+        if method == "return_map":
+            return _by_return_map(exact, blank)
         every = conditions(exact, method)
         return _search(exact, every, blank, degree, solve)
     except Unprovable as reason:
         return blank.replace(report=str(reason))
+
+
+def _by_return_map(body: Exact, blank: Certificate) -> Certificate:
+    levels = chatter_proof.find(body)
+    if levels is None:
+        return blank.replace(report="no function was found that falls from each landing to the next")
+    return blank.replace(
+        verdict="stable",
+        residuals={"margin": chatter_proof.FALL},
+        report="a function of the velocity before landings falls from each to the next",
+        levels=levels,
+    )
 
 
 def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver) -> Certificate:

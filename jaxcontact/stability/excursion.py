@@ -133,6 +133,8 @@ def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
     """
     if certificate.verdict != "stable" or not check(certificate):
         raise ValueError(f"certificate: expected a proof of 'stable', got {certificate.verdict!r}")
+    if certificate.method == "return_map":
+        raise ValueError("certificate: expected one by functions V, got one by the return map")
     terms: LocalTerms = jax.tree.map(np.asarray, certificate.body)
     if np.linalg.matrix_rank(terms.J_n) < len(terms.mu):
         raise ValueError(
