@@ -52,6 +52,8 @@ from jaxcontact.stability.rational_modes import (
     static_forces_exist,
 )
 
+PAPER = "full", "printed"  # methods that search by the program of the paper
+
 
 class LyapunovFunction(Record):
     """V(q, v) = a q + v' Q v / 2 with rational coefficients.
@@ -80,7 +82,8 @@ class Certificate(Record):
 
     Attributes:
         verdict: "stable", "unstable" or "undecided".
-        method: the conditions that V satisfies: "homogeneous", "single" or "full"; or "return_map".
+        method: the conditions that V satisfies: "homogeneous", "single", "full" or "printed"; or
+            "return_map".
         V: the functions beside the energy.
         gram: multipliers N >= 0 by (function, jump): minus the change of V minus N is semidefinite.
         residuals: margin of the program and what else was measured, by name.
@@ -135,7 +138,7 @@ def _proved(certificate: Certificate) -> bool:
         return False
     if certificate.method == "return_map":
         return chatter_proof.proves(body, np.asarray(certificate.levels, float))
-    method = "homogeneous" if certificate.method == "full" else certificate.method
+    method = "homogeneous" if certificate.method in PAPER else certificate.method
     if method not in ("homogeneous", "single"):
         return False
     return proves(body, certificate, conditions(body, method))
