@@ -42,7 +42,12 @@ def chart(name: str, path: Path) -> None:
     if name == "fig2":
         d = grid["d"]
         axes = figure.axes[0]
-        axes.plot(d, [boundary(x, *ranges["mu1"]) for x in d], "k-", label="boundary of stability, by the return map")
+        axes.plot(
+            d,
+            [boundary(x, *ranges["mu1"]) for x in d],
+            "k-",
+            label="boundary of stability, by the return map",
+        )
         axes.legend(loc="lower right", fontsize=8)
     figure.savefig(path, dpi=110)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxcontact.stability.impact_conditions import impact_end, impacts
 from jaxcontact.stability.intervals import Interval, of_fraction
-from jaxcontact.stability.rational import Rational, inverse, joined, null_space
+from jaxcontact.stability.rational import Rational, directions, inverse, joined, null_space
 from jaxcontact.stability.rational_modes import Exact, Unprovable, mode_accelerations
 
 SIGNS = {"P": 1, "N": -1, "S": 0}
@@ -53,8 +53,8 @@ class Landing:
 class ChatterMap:
     """`landings[i]` of the other foot while foot i stands, `stances[i]` on foot i.
 
-    Slips are in units in which sliding on both feet at once has the same speed at either; there, one way, the
-    slip of foot i has the sign `signs[i]`.
+    Rates of gaps are in units of a speed |v|_M = 1 along the gap, slips in units of sliding on both feet
+    with |v|_M = 1, the same at either; there, one way, the slip of foot i has the sign `signs[i]`.
     """
 
     landings: list[list[Landing]]
@@ -75,7 +75,11 @@ def chatter_map(body: Exact) -> ChatterMap:
     slips = (body.tangent.num @ drift.T).T.ravel().tolist()
     if len(drift) != 1 or not all(slips):
         raise Unprovable("the return map is of feet that can slide together")
-    along = [Fraction(x, abs(slips[0])) for x in slips]
+    mass, back = body.M.floats(), body.M_inv.floats()
+    way = directions(drift)[0]
+    speed = Fraction(float(body.tangent[0].floats() @ way) / float(np.sqrt(way @ mass @ way)))
+    slip = [abs(speed * Fraction(x, slips[0])) for x in slips]
+    rate = [Fraction(float(np.sqrt(n @ back @ n))) for n in body.normal.floats()]
     landings, stances = [], []
     for foot in range(2):
         n, t = body.normal[foot], body.tangent[foot]
@@ -85,12 +89,12 @@ def chatter_map(body: Exact) -> ChatterMap:
         ):
             raise Unprovable(f"friction at contact {foot} is beyond what determines a motion")
     for foot in range(2):
-        landings.append(_landings(body, foot, [abs(x) for x in along]))
-        stances.append(_stance(body, foot, abs(along[foot])))
-    return ChatterMap(landings, stances, [1 if x > 0 else -1 for x in along])
+        landings.append(_landings(body, foot, rate, slip))
+        stances.append(_stance(body, foot, rate[1 - foot], slip[foot]))
+    return ChatterMap(landings, stances, [1 if x > 0 else -1 for x in slips])
 
 
-def _landings(body: Exact, foot: int, unit: list[Fraction]) -> list[Landing]:
+def _landings(body: Exact, foot: int, rate: list[Fraction], slip: list[Fraction]) -> list[Landing]:
     """Impacts of the other foot while `foot` stands."""
     other = 1 - foot
     rows = joined([body.normal[foot][None], body.normal[other][None], body.tangent[foot][None]])
@@ -101,8 +105,8 @@ def _landings(body: Exact, foot: int, unit: list[Fraction]) -> list[Landing]:
         after = start @ impact_end(body, other, kind)
         ends = (after @ joined([body.normal[foot][None], body.tangent[other][None]]).T).fractions()
         holds = (start @ Rational(kind.valid).T).fractions()
-        scale = (Fraction(1), unit[foot])
-        matrix = [[ends[k][row] * scale[k] / (1, unit[other])[row] for k in range(2)] for row in range(2)]
+        scale, units = (rate[other], slip[foot]), (rate[foot], slip[other])
+        matrix = [[ends[k][row] * scale[k] / units[row] for k in range(2)] for row in range(2)]
         if kind.kind == "stick":
             matrix[1] = [Fraction(0), Fraction(0)]
         valid = [[holds[k][row] * scale[k] for k in range(2)] for row in range(len(kind.valid))]
@@ -110,22 +114,22 @@ def _landings(body: Exact, foot: int, unit: list[Fraction]) -> list[Landing]:
     return found
 
 
-def _stance(body: Exact, foot: int, unit: Fraction) -> Stance:
+def _stance(body: Exact, foot: int, rate: Fraction, slip: Fraction) -> Stance:
     """Accelerations on one foot."""
     rates = {}
     for letter, sign in SIGNS.items():
         word = letter + "F" if foot == 0 else "F" + letter
         for a in mode_accelerations(body, word):
             pair = (joined([body.normal[1 - foot][None], body.tangent[foot][None]]) @ a).fractions()
-            rates[sign] = (pair[0], pair[1] / unit if sign else Fraction(0))
+            rates[sign] = (pair[0] / rate, pair[1] / slip if sign else Fraction(0))
     if 1 not in rates or -1 not in rates:
         raise Unprovable(f"the body does not stay on contact {foot} while it slips")
-    still = [(sign, rate) for sign, rate in rates.items() if sign * rate[1] > 0 or not sign]
-    slip = {sign: rates[sign] for sign in (1, -1)}
-    endless = [sign for sign, (lift, slide) in slip.items() if lift >= 0 and sign * slide >= 0]
+    still = [(sign, pair) for sign, pair in rates.items() if sign * pair[1] > 0 or not sign]
+    moving = {sign: rates[sign] for sign in (1, -1)}
+    endless = [sign for sign, (lift, slide) in moving.items() if lift >= 0 and sign * slide >= 0]
     if endless or not still or any(lift >= 0 for _, (lift, _) in still):
         raise Unprovable(f"a motion on contact {foot} does not end")
-    return Stance(slip, still)
+    return Stance(moving, still)
 
 
 def linear(row: list[Fraction], w: Interval, s: Interval) -> Interval:

@@ -36,11 +36,12 @@ class ExcursionBounds(Record):
         stopping: (modes,) the same of a slip.
         acceleration: the largest |dv/dt| of a mode.
         falling: `landing` and `acceleration` of free flight.
-        hit: the largest |v+| / |v-| of an impact.
+        mass: the largest |v|_M^2 / |v|^2.
+        hit: the largest |v+|_M / |v-|_M of an impact.
         speed: |v|^2 <= speed * c where the functions of the certificate are <= c.
         place: |q| <= place * c there.
         linear: (functions,) and
-        quadratic: (functions,) with every function <= linear |q| + quadratic |v|^2 / 2.
+        quadratic: (functions,) with every function <= linear |q| + quadratic |v|_M^2 / 2.
         flies: whether an impact may begin a flight.
     """
 
@@ -48,6 +49,7 @@ class ExcursionBounds(Record):
     stopping: np.ndarray
     acceleration: float
     falling: tuple[float, float]
+    mass: float
     hit: float
     speed: float
     place: float
@@ -73,22 +75,19 @@ class ExcursionBounds(Record):
         """
         check_positive("epsilon", epsilon)
         end = min(float(epsilon), FARTHEST)
-        level = _largest(self._farthest, end, self._level(end, end))
-        return _largest(lambda size: self._level(*self._landed(size)), level, end)
+        level = _largest(self._farthest, end, self._landed(end))
+        return _largest(self._landed, level, end)
 
     def _farthest(self, level: float) -> float:
         """|x| until the next event, behind one at which every function is <= level."""
         q, v = self.place * level, np.sqrt(self.speed * level)
         return float(np.hypot(*self._flown(q, v))) if self.flies else float(np.hypot(q, v))
 
-    def _landed(self, size: float) -> tuple[float, float]:
-        """|q| and |v| behind the first flight and impact."""
+    def _landed(self, size: float) -> float:
+        """What every function is at most behind the first flight and impact."""
         q, v = self._flown(size, size)
-        return q, self.hit * v
-
-    def _level(self, q: float, v: float) -> float:
-        """What every function is at most."""
-        return float(np.max(self.linear * q + 0.5 * np.maximum(self.quadratic, 0.0) * v**2))
+        square = self.mass * (self.hit * v) ** 2
+        return float(np.max(self.linear * q + 0.5 * np.maximum(self.quadratic, 0.0) * square))
 
     def _flown(self, q: float, v: float) -> tuple[float, float]:
         """|q| and |v| in free flight until the next impact, at most."""
@@ -144,16 +143,18 @@ def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
     linear, quadratic = _functions(certificate, terms)
     speed, place = _reach(certificate, terms, linear, quadratic)
     landing, stopping, fastest = _events(body)
+    white = np.linalg.inv(np.linalg.cholesky(terms.M))
     return ExcursionBounds(
         landing=landing,
         stopping=stopping,
         acceleration=fastest,
         falling=(landing[0], float(np.linalg.norm(body.pull.floats()))),
+        mass=float(np.linalg.eigvalsh(terms.M)[-1]),
         hit=_hit(body),
         speed=speed,
         place=place,
         linear=np.linalg.norm(linear, axis=1),
-        quadratic=np.linalg.eigvalsh(quadratic)[..., -1].max(axis=1),
+        quadratic=np.linalg.eigvalsh(white @ quadratic @ white.T)[..., -1].max(axis=1),
         flies=bool(np.any(terms.e > 0)),
     )
 
@@ -223,16 +224,15 @@ def _events(body: Exact) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _hit(body: Exact) -> float:
-    """The largest growth of |v| over an impact.
+    """The largest growth of |v|_M over an impact.
 
     With the impulse L, Coulomb's law for the slip after the impact, and det = g_nn g_tt - g_nt^2, the kinetic
     energy rises by L v+ - L g L / 2 <= e L_n |gap'| - L_n^2 det / (2 g_tt), hence by a factor of at most
     1 + e^2 g_nn g_tt / det; without restitution it never does.
     """
-    sizes = np.linalg.eigvalsh(body.M.floats())
     back, largest = body.M_inv.floats(), 1.0
     for i, e in enumerate(body.e.floats()):
         pair = np.stack([body.normal[i].floats(), body.tangent[i].floats()])
         g = pair @ back @ pair.T
         largest = max(largest, 1.0 + e**2 * g[0, 0] * g[1, 1] / float(np.linalg.det(g)))
-    return float(np.sqrt(largest * sizes[-1] / sizes[0]))
+    return float(np.sqrt(largest))

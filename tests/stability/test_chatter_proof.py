@@ -100,10 +100,13 @@ def landings(body, samples=64, events=64):
 def test_the_map_encloses_motions(body):
     """The interval motion of one point holds the next landing, which the motion by events gives."""
     chatter = chatter_map(exact_terms(jax.tree.map(np.asarray, as_terms(body))))
-    drift = np.linalg.svd(np.asarray(as_terms(body).J_n))[2][-1]
-    unit = np.abs(np.asarray(as_terms(body).J_t) @ drift)
-    unit = unit / unit[0]
-    pairs = [(foot, w, s / unit[foot], on, t / unit[1 - foot]) for (foot, w, s), (_, on, t) in landings(body)]
+    terms = jax.tree.map(np.asarray, as_terms(body))
+    drift = np.linalg.svd(terms.J_n)[2][-1]  # the mass matrix is the unit matrix
+    slip, rate = np.abs(terms.J_t @ drift), np.linalg.norm(terms.J_n, axis=1)
+    pairs = [
+        (foot, w / rate[1 - foot], s / slip[foot], w_next / rate[foot], s_next / slip[1 - foot])
+        for (foot, w, s), (_, w_next, s_next) in landings(body)
+    ]
     pairs = np.array([pair for pair in pairs if pair[1] > 1e-6 * abs(pair[2])])
     assert len(pairs) > 100
     for foot in range(2):
@@ -131,6 +134,21 @@ def test_intervals_hold_exact_results():
             assert Fraction(float(found.lo)) ** 2 <= b <= Fraction(float(found.hi)) ** 2
     zero = of_fraction(Fraction(0)) * of_fraction(Fraction(1, 3))
     assert zero.lo == zero.hi == 0
+
+
+def test_proofs_do_not_depend_on_units():
+    """Millimetres, grams, and a gap and a slip of one foot measured in units of their own."""
+    terms = jax.tree.map(np.asarray, as_terms(BODIES[0]))
+    unit, row = np.array([1e-3, 1e-3, 1.0]), np.array([[1e3], [1.0]])
+    for body in (
+        terms.replace(J_n=terms.J_n * row, J_t=terms.J_t * row),
+        LocalTerms(
+            M=1e6 * terms.M * unit[:, None] * unit, J_n=1e3 * terms.J_n * unit, J_t=1e3 * terms.J_t * unit,
+            mu=terms.mu, e=terms.e, force=1e6 * terms.force * unit,
+        ),
+    ):  # fmt: skip
+        proof = certify(body, method="return_map")
+        assert proof.verdict == "stable" and check(proof) and len(proof.levels) < 1000
 
 
 def test_bodies_that_it_is_not_for():

@@ -75,7 +75,7 @@ def test_pushes_below_delta_stay_within_epsilon(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_ten_thousand_motions_stay_within_epsilon(name):
-    held(name, 10_000, 200)
+    held(name, 10_000, 100)
 
 
 def test_delta_goes_with_the_square_of_epsilon():
