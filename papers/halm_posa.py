@@ -122,11 +122,13 @@ def compliant_block(path: Path) -> None:
         dots = axes.scatter(
             *np.array(outcomes).T, c=shade, cmap="coolwarm", s=22, edgecolor="k", linewidth=0.4
         )
-        figure.colorbar(dots, ax=axes, label=label)
+        figure.colorbar(dots, ax=axes, label=label, shrink=0.65)
         axes.set_xlabel("normal velocity of A, m/s", fontsize=8)
         axes.set_ylabel("normal velocity of B, m/s", fontsize=8)
         axes.legend(fontsize=8, frameon=False)
         axes.set_aspect("equal")
+    panels[0].set_title("corners of unequal stiffness", fontsize=9)
+    panels[1].set_title("corners of equal stiffness, block at an angle", fontsize=9)
     figure.savefig(path, dpi=110)
 
 
