@@ -208,7 +208,7 @@ def zeno(path: Path) -> None:
     """Fig. 8: the angle of the block and its rate over t and over s."""
     figure = jc.viz.plot_path(_rocking(), 2, name="angle")
     figure.axes[0].set_ylabel("rad and rad/s")
-    figure.axes[2].legend(loc="upper left", bbox_to_anchor=(0.0, 0.72), fontsize=8)
+    figure.axes[2].legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, fontsize=7, frameon=False)
     figure.savefig(path, dpi=110)
 
 

@@ -49,7 +49,7 @@ def chart(name: str, path: Path) -> None:
             "k-",
             label="boundary of stability, by the return map",
         )
-        axes.legend(loc="lower right", fontsize=8)
+        axes.legend(loc="upper right", fontsize=8)
     figure.savefig(path, dpi=110)
 
 
