@@ -51,7 +51,7 @@ def mechanisms(path: Path) -> None:
 
 def one_contact(path: Path) -> None:
     """Fig. 3: the velocity of one contact through Routh's impact, and the edges of the friction cone."""
-    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     for axes, (mu, title) in zip(
         figure.subplots(1, 3), ((0.05, "slides on"), (0.5, "reverses"), (2.5, "sticks")), strict=True
     ):
@@ -66,7 +66,7 @@ def one_contact(path: Path) -> None:
         v = jnp.asarray(np.linalg.solve(terms.M, J.T) @ np.linalg.solve(D, start))
         _, info = jc.impact.routh_path(terms, v, jnp.ones(1), max_events=8)
         u_n, u_t = (np.asarray(info.path) @ J.T).T
-        axes.plot(u_t, u_n, color="#d9a400", lw=2, marker="o", ms=4)
+        axes.plot(u_t, u_n, color="#d9a400", lw=2, marker="o", ms=4, label="velocity through the impact")
         for sign in (-1, 1):
             ray = D @ np.array([1.0, sign * mu])
             tip = start + 1.2 * ray / np.linalg.norm(ray)
@@ -77,6 +77,7 @@ def one_contact(path: Path) -> None:
                 (start[1], start[0]),
                 arrowprops={"arrowstyle": "->", "color": "#c0392b"},
             )
+        axes.plot([], [], color="#c0392b", lw=1, label="edges of the friction cone")
         axes.axhline(0, color="0.4", lw=0.8)
         axes.axvline(0, color="0.4", lw=0.8, ls=":")
         axes.set_title(f"mu = {mu:g}: {title}", fontsize=9)
@@ -84,6 +85,9 @@ def one_contact(path: Path) -> None:
         axes.set_ylabel("normal velocity, m/s", fontsize=8)
         axes.tick_params(labelsize=8)
         axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False
+    )
     figure.savefig(path, dpi=110)
 
 
@@ -118,11 +122,13 @@ def compliant_block(path: Path) -> None:
         dots = axes.scatter(
             *np.array(outcomes).T, c=shade, cmap="coolwarm", s=22, edgecolor="k", linewidth=0.4
         )
-        figure.colorbar(dots, ax=axes, label=label)
+        figure.colorbar(dots, ax=axes, label=label, shrink=0.65)
         axes.set_xlabel("normal velocity of A, m/s", fontsize=8)
         axes.set_ylabel("normal velocity of B, m/s", fontsize=8)
         axes.legend(fontsize=8, frameon=False)
         axes.set_aspect("equal")
+    panels[0].set_title("corners of unequal stiffness", fontsize=9)
+    panels[1].set_title("corners of equal stiffness, block at an angle", fontsize=9)
     figure.savefig(path, dpi=110)
 
 
@@ -173,7 +179,7 @@ def ball(path: Path) -> None:
     for height, speed in ((0.4, 0.0), (0.2, 1.5), (0.8, -1.0)):
         state = model.state.replace(q=jnp.array([0.0, height]), v=jnp.array([0.0, speed]))
         paths[f"{height} m, {speed} m/s"], info = jc.simulate.time_augmented(
-            model.system, model.params, state, length=8.0, longest=0.05, max_pieces=400
+            model.system, model.params, state, length=8.0, longest=0.02, max_pieces=800
         )
         jc.raise_if_failed(info)
     jc.viz.plot_phase(paths, lambda q, v: (q[:, 1], v[:, 1])).savefig(path, dpi=110)
@@ -200,7 +206,10 @@ def snapshots(path: Path) -> None:
 
 def zeno(path: Path) -> None:
     """Fig. 8: the angle of the block and its rate over t and over s."""
-    jc.viz.plot_path(_rocking(), 2, name="angle").savefig(path, dpi=110)
+    figure = jc.viz.plot_path(_rocking(), 2, name="angle")
+    figure.axes[0].set_ylabel("rad and rad/s")
+    figure.axes[2].legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, fontsize=7, frameon=False)
+    figure.savefig(path, dpi=110)
 
 
 FIGURES: dict[str, Callable[[Path], None]] = {

@@ -210,7 +210,7 @@ HOST = {
     impact.sample, impact.step_bound, impact.unique_order, impact.unique_steps,
     optimize.gait, optimize.identify, optimize.impact_design, optimize.one_sided_descent, optimize.trajectory,
     jc.simulate.ensemble, jc.simulate.run, stability.certified_end, stability.certify, stability.chart,
-    stability.chatter_rate, stability.check,
+    stability.chatter_rate, stability.check, stability.excursion_bounds,
     stability.falsify, stability.local_terms, stability.margin, stability.margin_gradient,
     stability.motion_path, terms.kept_by_body,
 }  # fmt: skip

@@ -61,7 +61,7 @@ LEAST_COVERED = 16  # smallest number of samples that `jaxcontact.impact.analysi
 STEPPERS = ("time-stepping", "compliant", "variational", "event-driven")  # of `jaxcontact.simulate`
 LAWS = ("anitescu-potra", "routh", "sequential", "propagative", "plastic")  # of `jaxcontact.impact`
 GAITS = ("hexapod", "hopper")  # of `jaxcontact.optimize.gaits`
-METHODS = ("homogeneous", "full", "single")  # of `jaxcontact.stability.certify`
+METHODS = ("homogeneous", "full", "printed", "single", "return_map")  # of `jaxcontact.stability.certify`
 CHARTS = ("fig2", "fig3")  # of `jaxcontact.stability.chart`
 
 

@@ -51,7 +51,8 @@ def _point(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(summary, indent=2))
     else:
-        proof = "checked in rational arithmetic" if checked else "no proof"
+        exact = "interval" if certificate.levels is not None else "rational"
+        proof = f"checked in {exact} arithmetic" if checked else "no proof"
         print(f"{certificate.verdict}: {certificate.report} ({proof})")
         for number, V in enumerate(certificate.V, 1):
             linear = np.array2string(np.array([float(x) for x in V.linear]), precision=4)

@@ -12,6 +12,8 @@ from jaxcontact.stability.chart import chart as chart
 from jaxcontact.stability.check import Certificate as Certificate
 from jaxcontact.stability.check import LyapunovFunction as LyapunovFunction
 from jaxcontact.stability.check import check as check
+from jaxcontact.stability.excursion import ExcursionBounds as ExcursionBounds
+from jaxcontact.stability.excursion import excursion_bounds as excursion_bounds
 from jaxcontact.stability.falsify import Falsification as Falsification
 from jaxcontact.stability.falsify import falsify as falsify
 from jaxcontact.stability.margin import certified_end as certified_end

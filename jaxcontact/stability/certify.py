@@ -7,8 +7,9 @@ import functools
 import jax
 import numpy as np
 
+from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
-from jaxcontact.stability.check import Certificate, LyapunovFunction, gaps_hold, proves
+from jaxcontact.stability.check import PAPER, Certificate, LyapunovFunction, gaps_hold, proves
 from jaxcontact.stability.impact_conditions import Conditions, conditions
 from jaxcontact.stability.lyapunov_basis import ConditionFamily, family, reduced
 from jaxcontact.stability.paper_program import paper_function
@@ -29,7 +30,7 @@ from jaxcontact.stability.rational_modes import (
     static_forces_exist,
 )
 
-METHODS = ("homogeneous", "full", "single")
+METHODS = ("homogeneous", "full", "printed", "single", "return_map")
 
 
 def certify(
@@ -42,17 +43,19 @@ def certify(
     and small; see `check.py` for the theorem, `exact.py` and `jumps.py` for the conditions. "single" is the
     test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any
     velocity.
-    "full" is the program of the paper; with restitution it is large (half a minute, in place of a second).
+    "printed" is the program of the paper, "full" the same with two of its conditions weakened at no loss: see
+    `paper_program.py`; with restitution both are large (half a minute, in place of a second).
+    "return_map" is for two feet without restitution and decides almost all of them: see `chatter_proof.py`.
     The verdict "stable" or "unstable" has passed `check`.
 
     The paper's (54) asks V_2 alone to be positive with growing velocity. Here only the larger one of energy
     V_0 and V_2 must be positive: where s V_0 + V_2 is, s > 0, one of them is, so that Q need not be definite
-    but only Q + s M; "full" too has it in this form.
+    but only Q + s M; "full" too has it in this form, "printed" has not.
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.
-        method: "homogeneous", "full" or "single".
-        degree: of V_2 in the program of "full", 2 or 3.
+        method: "homogeneous", "full", "printed", "single" or "return_map".
+        degree: of V_2 in the programs of "full" and "printed", 2 or 3.
         solver: of conic programs: "clarabel", or a callable (cost, A, b, cones, tolerance) -> an object with
             x, z, seconds and word, as described at `program.Solver`. No proof rests on it.
 
@@ -82,10 +85,24 @@ def certify(
             return blank.replace(verdict="unstable", mode=word, report=report)
         if not strict:
             return blank.replace(report="a contact mode is on the verge of starting from rest")
-        every = conditions(exact, method)
+        if method == "return_map":
+            return _by_return_map(exact, blank)
+        every = conditions(exact, "full" if method in PAPER else method)
         return _search(exact, every, blank, degree, solve)
     except Unprovable as reason:
         return blank.replace(report=str(reason))
+
+
+def _by_return_map(body: Exact, blank: Certificate) -> Certificate:
+    levels = chatter_proof.find(body)
+    if levels is None:
+        return blank.replace(report="no function was found that falls from each landing to the next")
+    return blank.replace(
+        verdict="stable",
+        residuals={"margin": chatter_proof.FALL},
+        report="a function of the velocity before landings falls from each to the next",
+        levels=levels,
+    )
 
 
 def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver) -> Certificate:
@@ -95,8 +112,8 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
     if rank(joined([body.normal, body.force[None]]).num) == nv:
         if not (gaps_hold(body) and rank(body.normal.num) == nv):
             condition_family = family(body, every, body.force, one_function=one)
-            if blank.method == "full":
-                best = _from_paper(body, condition_family, degree, solver)
+            if blank.method in PAPER:
+                best = _from_paper(body, condition_family, degree, solver, printed=blank.method == "printed")
             else:
                 best = best_function(condition_family, solver, positive_quadratic=True)
             if best is None:
@@ -127,7 +144,7 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
         verdict="stable", V=functions, gram={}, residuals=residuals, report="every condition holds exactly"
     )
     # The paper's conditions imply the homogeneous ones, which `check` uses.
-    needed = conditions(body, "homogeneous") if blank.method == "full" else every
+    needed = conditions(body, "homogeneous") if blank.method in PAPER else every
     if proves(body, proof, needed, functools.partial(form_multipliers, solver)):
         return proof
     or_energy = ", or the energy," if any(body.e.num) else ""
@@ -136,13 +153,13 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
 
 
 def _from_paper(
-    body: Exact, condition_family: ConditionFamily, degree: int, solver: Solver
+    body: Exact, condition_family: ConditionFamily, degree: int, solver: Solver, *, printed: bool
 ) -> Candidate | None:
     """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
     space = reduced(condition_family).space
     if not len(space):
         return None
-    solution = paper_function(body, space, degree, solver)
+    solution = paper_function(body, space, degree, solver, printed=printed)
     w = solution.x[: len(space)]
     if not np.all(np.isfinite(w)) or not np.any(w):
         return None

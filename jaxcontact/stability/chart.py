@@ -1,13 +1,12 @@
 """Charts: what is known about an equilibrium over two of its parameters, point by point.
 
 Owns the loop over a grid, its file to resume from, and the grids of Varkonyi's Figures 2 and 3.
-Certificates are sought one by one while, on another thread, the motions of a whole row are run as one
-batch.
+Certificates are sought one by one, by functions V and then by the return map, while, on another thread, the
+motions of a whole row are run as one batch.
 
 The circles of those figures, where the paper's program found a certificate, are drawn there and given nowhere
 in numbers, so they cannot be read off. The program itself, `certify(method="full")`, stands in for them:
-every point that it certifies is certified here, 147 of 169 on a grid of 15 x 15 over Fig. 2, 8 of 11 over
-Fig. 3.
+every point that it certifies is certified here.
 """
 
 from __future__ import annotations
@@ -151,6 +150,8 @@ def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
     for i, body in enumerate(bodies):
         try:
             certificate = certify(body)
+            if certificate.verdict == "undecided":
+                certificate = certify(body, method="return_map")
         except ValueError as error:
             if "not an equilibrium" not in str(error):
                 raise

@@ -27,6 +27,7 @@ import jax
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.stability import chatter_proof
 from jaxcontact.stability.body import LocalTerms
 from jaxcontact.stability.impact_conditions import Conditions, conditions, jump_forms
 from jaxcontact.stability.rational import (
@@ -50,6 +51,8 @@ from jaxcontact.stability.rational_modes import (
     starting_mode,
     static_forces_exist,
 )
+
+PAPER = "full", "printed"  # methods that search by the program of the paper
 
 
 class LyapunovFunction(Record):
@@ -79,13 +82,15 @@ class Certificate(Record):
 
     Attributes:
         verdict: "stable", "unstable" or "undecided".
-        method: the conditions that V satisfies: "homogeneous", "single" or "full".
+        method: the conditions that V satisfies: "homogeneous", "single", "full" or "printed"; or
+            "return_map".
         V: the functions beside the energy.
         gram: multipliers N >= 0 by (function, jump): minus the change of V minus N is semidefinite.
         residuals: margin of the program and what else was measured, by name.
         report: why, in words.
         mode: of an unstable equilibrium, the contact mode that starts from rest.
         body: the zero-order dynamics, whose stored numbers the proof is about.
+        levels: of "return_map", the function before landings, cell by cell, in place of V.
     """
 
     verdict: str = static()
@@ -96,14 +101,16 @@ class Certificate(Record):
     report: str = static()
     mode: str | None = static(default=None)
     body: LocalTerms
+    levels: np.ndarray | None = None
 
 
 def check(certificate: Certificate) -> bool:
     """Whether a certificate proves its verdict, in rational arithmetic; False for anything else.
 
     Stable: equilibrium exists, no other mode starts from rest, and the functions satisfy every condition of
-        `exact.py` and `jumps.py` and are positive together. Unstable: the named mode starts from rest. The
-        statement is about the zero-order dynamics with the stored floats taken as exact.
+        `exact.py` and `jumps.py` and are positive together; with "return_map", the function before landings
+        falls over the intervals in which floats enclose the motion. Unstable: the named mode starts from
+        rest. The statement is about the zero-order dynamics with the stored floats taken as exact.
 
     Derivative: none.
     """
@@ -129,7 +136,9 @@ def _proved(certificate: Certificate) -> bool:
         return word is not None
     if not strict:
         return False
-    method = "homogeneous" if certificate.method == "full" else certificate.method
+    if certificate.method == "return_map":
+        return chatter_proof.proves(body, np.asarray(certificate.levels, float))
+    method = "homogeneous" if certificate.method in PAPER else certificate.method
     if method not in ("homogeneous", "single"):
         return False
     return proves(body, certificate, conditions(body, method))

@@ -150,7 +150,7 @@ def jumps(body: Exact, method: str) -> list[Jump]:
     conditions = []
     for i in range(body.nc):
         kinds = impacts(body, i)
-        ends = [_end(body, i, kind) for kind in kinds]
+        ends = [impact_end(body, i, kind) for kind in kinds]
         afters = _afters(body, i, method)
         for before, (kind, end) in itertools.product(
             _befores(body, i, method), zip(kinds, ends, strict=True)
@@ -170,7 +170,7 @@ def jumps(body: Exact, method: str) -> list[Jump]:
     return conditions
 
 
-def _end(body: Exact, i: int, kind: Impact) -> Rational:
+def impact_end(body: Exact, i: int, kind: Impact) -> Rational:
     """The matrix that takes a row of the velocity before an impact to the one after it."""
     pair = joined([body.normal[i][None], body.tangent[i][None]])
     return (Rational(identity(body.nv)) + kind.impulse.T @ (pair @ body.M_inv)).simplified()

@@ -3,11 +3,11 @@
 Owns polynomials as dictionaries and the semidefinite program of Varkonyi, section IV-A: V_2 = x + P(z,
 theta, u, v, omega), x along the drift; (54), V_2 >= x + u^4 + v^4 + omega^4; dV_2/dt <= 0 in every mode and
 V_2 not rising over any impact, with restitution from any time of the flight before it; each within the unit
-ball and by multipliers for the inequalities of the state. Two things are added, without which the program
-fails at half of the points where it need not. With
-the multipliers of products of two inequalities a form is copositive on a cone of velocities by a sum of
-squares and products, as in `check.py`; the paper's single ones only allow for it in the limit of a high
-degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that too makes the larger of V_0
+ball and by multipliers for the inequalities of the state. Method "printed" is that, with its equations
+corrected. Method "full" has two things more, without which the program fails at half of the points where it
+need not. With the multipliers of products of two inequalities a form is copositive on a cone of velocities by
+a sum of squares and products, as in `check.py`; the paper's single ones only allow for it in the limit of a
+high degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that too makes the larger of V_0
 and V_2 positive. What comes out is not exact. Near the equilibrium only the terms of weight 2 matter (q ~
 s^2, v ~ s), and those of any true solution satisfy the conditions of `jumps.py` for all velocities before
 an impact: so they are rounded and proved there.
@@ -77,8 +77,9 @@ def _compose(monomial: tuple[int, ...], forms: list[Poly], size: int) -> Poly:
 class _Program:
     """Coefficients of V first, then the Gram matrices; each condition is an identity of polynomials."""
 
-    def __init__(self, num_coefficients: int, table: np.ndarray, num_light: int) -> None:
+    def __init__(self, num_coefficients: int, table: np.ndarray, num_light: int, printed: bool) -> None:
         self.size = num_coefficients
+        self.printed = printed
         self.table, self.num_light = table, num_light
         self.identities: list[tuple[dict[int, float], float]] = []
         self.grams: list[tuple[int, int]] = []
@@ -93,7 +94,7 @@ class _Program:
         """The condition of x and the monomials plus a constant is sigma_0 + sum sigma_i nonnegative_i.
 
         The sigmas are sums of squares over the two bases, sigma_0 and the others, and constants where the
-        factor is a product of two of them (the ball, which is the last, not among them).
+        factor is a product of two of them (the ball, which is the last, not among them; none as printed).
         """
         size = len(bases[0][0])
         light = [x, *parts[: self.num_light]]
@@ -113,7 +114,8 @@ class _Program:
             rows.setdefault(key, {})
             known[key] = value
         one: Poly = {(0,) * size: 1.0}
-        products = [_times(g, h) for g, h in itertools.combinations(nonnegative[:-1], 2)]
+        several = [] if self.printed else nonnegative[:-1]
+        products = [_times(g, h) for g, h in itertools.combinations(several, 2)]
         factors = [one, *nonnegative, *products]
         for number, factor in enumerate(factors):
             base = bases[0] if number == 0 else bases[1] if number <= len(nonnegative) else list(one)
@@ -138,7 +140,7 @@ class _Program:
         return solver(np.zeros(self.size), *cone.arrays(), 1e-8)
 
 
-def paper_function(body: Exact, space: Ints, degree: int, solver: Solver) -> Solution:
+def paper_function(body: Exact, space: Ints, degree: int, solver: Solver, *, printed: bool) -> Solution:
     """The solved program; x starts with the coefficients of V_2's parts of weight 2 over `space`.
 
     Terms linear in velocity must vanish and the parts of weight 2 satisfy the equalities that `space`
@@ -161,7 +163,7 @@ def paper_function(body: Exact, space: Ints, degree: int, solver: Solver) -> Sol
     for k, vector in enumerate(directions(space)):
         table[k, :3] = vector[0] * body.force.floats() + vector[1:3] @ body.normal.floats()
         table[k, 3:] = vector[3:] * np.array([0.5 if max(m) == 2 else 1.0 for m in light[2:]])
-    program = _Program(len(space) + len(heavy), table, len(light))
+    program = _Program(len(space) + len(heavy), table, len(light), printed)
     program.fix({k: slope * value for k, value in enumerate(table[:, 0])}, -1.0)
     monomials = light + heavy
     _positivity(program, body, monomials)
@@ -178,15 +180,18 @@ def _ball(size: int) -> Poly:
 
 
 def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]) -> None:
-    """(54) relaxed, where the gaps are not negative: s V_0 + V_2 >= u^4 + v^4 + omega^4 (in it x cancels)."""
+    """(54) where gaps are not negative: V_2 - x, or s V_0 + V_2 without x, >= u^4 + v^4 + omega^4."""
     parts: list[Poly] = [{m: 1.0} for m in monomials]
     f, mass = body.force.floats(), body.M.floats()
     known: Poly = {tuple(4 * int(i == k) for k in range(5)): -1.0 for i in (2, 3, 4)}
+    gaps = [_linear([*row[1:], 0.0, 0.0, 0.0]) for row in body.normal.floats().tolist()]
+    if program.printed:
+        program.require({}, parts, known, [*gaps, _ball(5)], _bases(5))
+        return
     known = _plus(known, _linear([*-f[1:], 0.0, 0.0, 0.0]), 1.0 / abs(f[0]))
     speeds: list[Poly] = [{tuple(int(i == k) for k in range(5)): 1.0} for i in (2, 3, 4)]
     for (i, u), (k, v) in itertools.product(enumerate(speeds), repeat=2):
         known = _plus(known, _times(u, v), 0.5 * mass[i, k] / abs(f[0]))
-    gaps = [_linear([*row[1:], 0.0, 0.0, 0.0]) for row in body.normal.floats().tolist()]
     program.require({}, parts, known, [*gaps, _ball(5)], _bases(5))
 
 

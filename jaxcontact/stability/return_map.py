@@ -26,7 +26,8 @@ def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events
     The zero-order dynamics maps the state after an event to the state after the next one, and a multiple of a
     state to the same multiple; from each start the map is iterated, first `num_events` times to settle, then
     as often again to measure. Above zero motions grow from an arbitrarily small push; below zero none of the
-    starts does. The starts are those of `falsify`.
+    starts does. A rate within about 1 / num_events of zero may be what is left of a transient. The starts are
+    those of `falsify`.
 
     Args:
         body: a PlanarBiped or LocalTerms.

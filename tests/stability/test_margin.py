@@ -2,11 +2,17 @@
 
 import itertools
 
+import jax
 import numpy as np
 import pytest
 from helpers.stability_bodies import ALPHA2, fig2, fig3
 
 from jaxcontact.stability import certified_end, certify, check, margin, margin_gradient
+from jaxcontact.stability.body import as_terms
+from jaxcontact.stability.impact_conditions import conditions
+from jaxcontact.stability.lyapunov_basis import family
+from jaxcontact.stability.program import best_function, clarabel
+from jaxcontact.stability.rational_modes import exact_terms
 
 LEVEL = fig2(0.5, 0.8).replace(alpha=0.0, L1=-0.5, L2=0.6)
 
@@ -80,6 +86,57 @@ def test_the_papers_program_proves_what_it_can():
         assert full.verdict == "stable" and check(full)
     assert certify(fig2(0.4, 0.3), method="full").verdict == "undecided"
     assert certify(fig2(0.3, 0.2), method="full").verdict == "unstable"
+
+
+def test_the_printed_program_fails_where_weaker_conditions_do():
+    """Its solver calls the program infeasible; (54) for V_2 alone and single multipliers ask too much."""
+    words = []
+
+    def solver(*arguments):
+        answer = clarabel(*arguments)
+        words.append(answer.word)
+        return answer
+
+    body = fig2(0.87, 0.37)
+    failed = certify(body, method="printed", solver=solver)
+    assert failed.verdict == "undecided" and "Infeasible" in words[0]
+    full = certify(body, method="full")
+    assert full.verdict == "stable" and check(full)
+    printed = certify(fig2(0.7, 0.7), method="printed")
+    assert printed.verdict == "stable" and check(printed)
+
+
+@pytest.mark.slow
+def test_the_printed_program_proves_less_than_the_full_one():
+    count = {"homogeneous": 0, "full": 0, "printed": 0}
+    for d, mu1 in itertools.product(np.linspace(0.04, 1.2, 8), repeat=2):
+        for method in count:
+            count[method] += certify(fig2(d, mu1), method=method).verdict == "stable"
+    assert count["printed"] < 0.75 * count["full"] < 0.75 * count["homogeneous"]
+
+
+def papers_conditions(body):
+    """The best function that keeps to the paper's conditions at weight 2: any flight, any velocity, one Q."""
+    exact = exact_terms(jax.tree.map(np.asarray, as_terms(body)))
+    every = family(exact, conditions(exact, "full"), exact.force, one_function=True)
+    return best_function(every, clarabel, positive_quadratic=True)
+
+
+def test_with_restitution_the_papers_conditions_have_no_function_where_others_prove():
+    assert papers_conditions(fig3(0.1, 1.3)).margin > 0
+    assert papers_conditions(fig3(1.2, 0.6)) is None and certify(fig3(1.2, 0.6)).verdict == "stable"
+
+
+@pytest.mark.slow
+def test_with_restitution_half_of_the_stable_bodies_are_out_of_the_papers_reach():
+    """At e = 0.1 over Fig. 3; so its program cannot certify most of what conditions that recur do."""
+    ours = theirs = 0
+    for d, mu in itertools.product(np.linspace(0.05, 1.5, 12), np.linspace(0.4, 1.4, 11)):
+        body = fig3(d, mu)
+        if certify(body).verdict == "stable":
+            ours += 1
+            theirs += papers_conditions(body) is not None
+    assert ours > 100 and 0.4 * ours < theirs < 0.55 * ours
 
 
 @pytest.mark.slow

@@ -22,16 +22,16 @@ def load(name):
     return jc.contact_terms(model.system, model.params, model.state), model.state.v
 
 
-@jax.jit
-def paths_of(terms, velocities, rates, until):
+@functools.partial(jax.jit, static_argnums=4)
+def paths_of(terms, velocities, rates, until, events):
     """Paths from velocities (n, nv), in a loop where they have many modes."""
-    follow = functools.partial(routh_path, max_events=EVENTS)
+    follow = functools.partial(routh_path, max_events=events)
     return jax.lax.map(
         lambda one: follow(terms, one[0], one[1], until=one[2]), (velocities, rates, until), batch_size=64
     )[1]
 
 
-def random_paths(terms, v, count, seed=0):
+def random_paths(terms, v, count, seed=0, events=EVENTS):
     """Paths from v and, every other one, from a random velocity of the same energy; rates change three times."""
     rng = np.random.default_rng(seed)
     nc, nv = terms.J_n.shape
@@ -42,7 +42,7 @@ def random_paths(terms, v, count, seed=0):
     rates = np.maximum(rng.uniform(size=(count, PHASES, nc)) ** rng.choice([1, 4], (count, 1, 1)), 1e-3)
     reach = 0.5 * impulse_bound(terms, v).total
     until = np.sort(rng.uniform(0, reach, (count, PHASES - 1)), axis=1)
-    info = paths_of(terms, *map(jnp.asarray, (velocities, rates, until)))
+    info = paths_of(terms, *map(jnp.asarray, (velocities, rates, until)), events)
     return jax.tree.map(np.asarray, info)
 
 
@@ -53,10 +53,9 @@ def measures(terms, info):
     return s, speed, np.diff(s, axis=1) > 1e-9
 
 
-def hold(terms, v, info):
+def hold(terms, v, info, ended=0.98):
     s, speed, moved = measures(terms, info)
-    ended = info.status == 0
-    assert np.mean(ended) > 0.98 and moved.sum() > len(s) / 2
+    assert np.mean(info.status == 0) > ended and moved.sum() > len(s) / 2
     # Theorem 2 and Corollary 1: |v|_M strictly decreases.
     assert np.max(np.diff(speed, axis=1)[moved]) < -1e-12
     assert np.max(np.diff(speed, axis=1)) < 1e-12
@@ -99,6 +98,13 @@ def test_random_paths_obey_what_is_proved():
 def test_ten_thousand_random_paths_of_every_model(name):
     terms, v = load(name)
     hold(terms, v, random_paths(terms, v, 10_000))
+
+
+@pytest.mark.slow
+def test_random_paths_of_the_disks():
+    """Five contacts, 16807 modes at every event: half a second for a path."""
+    terms, v = load("disk_stack")
+    hold(terms, v, random_paths(terms, v, 64, seed=1, events=40), ended=0.95)
 
 
 def test_lemma_3_with_this_rate():

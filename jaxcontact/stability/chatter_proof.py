@@ -1,0 +1,281 @@
+"""Proof of stability by the return map: a function of the velocity before landings, falling at each of them.
+
+Owns the cells of that function, its search and its check. V(w, s) = U max(w, |s|), with a number U for every
+cell of directions (w, s) while either foot stands. If V falls by a share from each landing to the next one,
+sizes fall geometrically, as do the times and the displacements between: the equilibrium is stable. Only where
+both feet slide on the ground with w -> 0 can V not fall by a share; there V = U (|s| + C w), with a C for
+each foot such that V falls by a multiple of w, and again times and displacements have a finite sum.
+
+`chatter_map` encloses where the directions of a cell go; to find U is to find longest paths among the cells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+
+from jaxcontact.stability.chatter_map import ChatterMap, chatter_map, flights, images
+from jaxcontact.stability.intervals import Interval, of_fraction, outward
+from jaxcontact.stability.rational_modes import Exact, Unprovable
+
+CELLS = 400, 1600, 6400  # of the directions over either foot, tried in turn
+FALL = 1e-6  # share of V that every landing but those of joint sliding costs at least
+LARGE, ROUNDS = 1e6, 4000  # of U, and of passes over all cells: beyond these there is no such function
+WIDER = 1e-13  # what rounding may do to the coordinate of a direction
+SLACK = Fraction(1, 100)  # by which |s| + C w falls, per w
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """Landings as w -> 0, both feet sliding one way: per foot, (w, |s|) becomes (grow w, |s| + turn w).
+
+    `weights` are the C.
+    """
+
+    grow: tuple[Fraction, Fraction]
+    turn: tuple[Fraction, Fraction]
+    weights: tuple[Fraction, Fraction]
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """Edges: V at node `target` is at most `growth` of V at node `source`, for U = 1."""
+
+    size: int
+    source: np.ndarray
+    target: np.ndarray
+    growth: np.ndarray
+
+
+def find(body: Exact) -> np.ndarray | None:
+    """U of every cell, or None where none is found.
+
+    Raises:
+        Unprovable: a body that the return map is not made for.
+    """
+    chatter = chatter_map(body)
+    for cells in CELLS:
+        values = _longest(graph(chatter, cells))
+        if values is not None:
+            return values
+    return None
+
+
+def proves(body: Exact, values: np.ndarray) -> bool:
+    """Whether U proves that the body is stable, once no mode starts from rest."""
+    cells = (len(values) - 2) // 2
+    edges = graph(chatter_map(body), cells)
+    if len(values) != edges.size or not np.all((values > 0) & (values < 2 * LARGE)):
+        return False
+    return bool(np.all(values[edges.source] >= edges.growth * values[edges.target] * (1 + FALL / 2)))
+
+
+def graph(chatter: ChatterMap, cells: int) -> Graph:
+    """All edges between cells: those of foot 0, of foot 1, then joint sliding in either direction."""
+    ends = {sign: _end(chatter, sign) for sign in (1, -1)}
+    small = min((_small(chatter, sign, end) for sign, end in ends.items() if end), default=Fraction(1, 64))
+    grid = _grid(cells, float(small))
+    plan = _Plan(chatter, ends, grid)
+    for foot in range(2):
+        plan.landings(foot)
+    for sign in (1, -1):
+        plan.slidings(sign)
+    return plan.graph()
+
+
+def _grid(cells: int, small: float) -> np.ndarray:
+    """Directions by one number: -2 + w / |s| for s < -w, s / w, 2 - w / s for s > w."""
+    quarter = cells // 4
+    left = np.linspace(-2.0 + small, -1.0, quarter)
+    middle = np.linspace(-1.0, 1.0, cells - 2 * quarter + 1)[1:-1]
+    return np.concatenate([[-2.0], left, middle, -left[::-1], [2.0]])
+
+
+def _coordinate(w: np.ndarray, s: np.ndarray) -> np.ndarray:
+    size = np.maximum(np.maximum(w, np.abs(s)), 1e-300)
+    return np.where(np.abs(s) > w, np.sign(s) * (2.0 - w / size), s / size)
+
+
+def _range(w: Interval, s: Interval) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest coordinate of directions in boxes."""
+    low = _coordinate(np.where(s.lo < 0, w.lo, w.hi), s.lo)
+    high = _coordinate(np.where(s.hi > 0, w.lo, w.hi), s.hi)
+    return low - WIDER, high + WIDER
+
+
+def _boxes(grid: np.ndarray) -> tuple[Interval, Interval]:
+    """(w, s) of size one of every cell."""
+    low, high = grid[:-1], grid[1:]
+    side = np.where(high <= -1.0, -1.0, np.where(low >= 1.0, 1.0, 0.0))
+    near, far = 2.0 - np.maximum(np.abs(low), np.abs(high)), 2.0 - np.minimum(np.abs(low), np.abs(high))
+    w = outward(np.where(side == 0, 1.0, near), np.where(side == 0, 1.0, far)).clipped(0.0, 1.0)
+    return w, Interval(np.where(side == 0, low, side), np.where(side == 0, high, side))
+
+
+def _end(chatter: ChatterMap, sign: int) -> End | None:
+    """Joint sliding with ever smaller landings; None where a foot lifts off from it."""
+    grow, turn = [], []
+    for foot in range(2):
+        here = sign * chatter.signs[1 - foot]
+        landing = next((each for each in chatter.landings[foot] if each.sign == here), None)
+        if landing is None:
+            return None
+        rate, change = landing.matrix[0][0], here * landing.matrix[1][0]
+        lift, slide = chatter.stances[1 - foot].slip[here]
+        if rate > 0:
+            if lift >= 0:
+                return None
+            change += here * slide * 2 * rate / -lift
+        grow.append(abs(rate))
+        turn.append(change)
+    return End((grow[0], grow[1]), (turn[0], turn[1]), _weights(*grow, *(x + SLACK for x in turn)))
+
+
+def _weights(k: Fraction, m: Fraction, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
+    """(C, D) with C >= k D + a and D >= m C + b, k and m >= 0: as small as can be without being negative.
+
+    Where landings grow, k m > 1, both are equal.
+    """
+    for c, d in ((Fraction(0), Fraction(0)), (Fraction(0), b), (a, Fraction(0))):
+        if c >= k * d + a and d >= m * c + b:
+            return c, d
+    if k * m == 1:
+        raise Unprovable("joint sliding neither draws landings in nor drives them out")
+    return (a + k * b) / (1 - k * m), (b + m * a) / (1 - k * m)
+
+
+def _small(chatter: ChatterMap, sign: int, end: End) -> Fraction:
+    """A w / |s| up to which landings are as `end` says."""
+    small = Fraction(1, 64)
+    for _ in range(40):
+        if all(_holds(chatter, sign, end, foot, small) for foot in range(2)):
+            return small
+        small /= 2
+    raise Unprovable("joint sliding is not determined")
+
+
+def _holds(chatter: ChatterMap, sign: int, end: End, foot: int, small: Fraction) -> bool:
+    here, there = sign * chatter.signs[1 - foot], sign * chatter.signs[foot]
+    landing = next(each for each in chatter.landings[foot] if each.sign == here)
+    inside = all(b * there > 0 and a * small + b * there > 0 for a, b in landing.valid)
+    slips = 1 + min(end.turn[foot], here * landing.matrix[1][0]) * small
+    weight = 1 + end.weights[foot] * small
+    return inside and slips >= Fraction(1, 2) and Fraction(1, 2) <= weight <= 2
+
+
+class _Plan:
+    """Collects edges."""
+
+    def __init__(self, chatter: ChatterMap, ends: dict[int, End | None], grid: np.ndarray) -> None:
+        self.chatter, self.ends, self.grid = chatter, ends, grid
+        self.cells = len(grid) - 1
+        self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def sliding(self, sign: int) -> int:
+        """The node of joint sliding."""
+        return 2 * self.cells + (sign < 0)
+
+    def node(self, foot: int, cell: np.ndarray) -> np.ndarray:
+        """The node of a cell: where joint sliding has landings, the cells at its end are one with it."""
+        node = foot * self.cells + cell
+        for sign, end in self.ends.items():
+            last = self.cells - 1 if sign * self.chatter.signs[foot] > 0 else 0
+            if end is not None:
+                node = np.where(cell == last, self.sliding(sign), node)
+        return node
+
+    def graph(self) -> Graph:
+        """What was collected, by source."""
+        source, target, growth = (np.concatenate(each) for each in zip(*self.parts, strict=True))
+        order = np.argsort(source, kind="stable")
+        return Graph(2 * self.cells + 2, source[order], target[order], growth[order])
+
+    def landings(self, foot: int) -> None:
+        """From the cells of one foot to those of the other."""
+        w, s = _boxes(self.grid)
+        source = self.node(foot, np.arange(self.cells))
+        ordinary = source < 2 * self.cells
+        for piece in images(self.chatter, foot, w, s):
+            if len(piece) == 3:
+                self.edges(source, piece[0] & ordinary, 1 - foot, piece[1], piece[2])
+                continue
+            mask, slip = piece
+            for sign in (1, -1):
+                here = sign * self.chatter.signs[1 - foot]
+                onto = mask & ordinary & (slip.hi > 0 if here > 0 else slip.lo < 0)
+                growth = slip.size().hi[onto]
+                self.parts.append((source[onto], np.full(growth.shape, self.sliding(sign)), growth))
+        for sign, end in self.ends.items():
+            if end is not None:
+                self.leaving(foot, sign, end)
+
+    def leaving(self, foot: int, sign: int, end: End) -> None:
+        """From the end of one foot beyond that of the other; what stays in it falls by `SLACK` w."""
+        small = 2.0 - self.grid[-2]  # of the cells as they are, rounded
+        reach = outward(np.zeros(1), np.full(1, small)).clipped(0.0, np.inf)
+        slip = of_fraction(Fraction(1)) + of_fraction(end.turn[foot]) * reach
+        w = of_fraction(end.grow[foot]) * reach
+        own = (of_fraction(Fraction(1)) + of_fraction(end.weights[foot]) * reach).lo
+        here = sign * self.chatter.signs[1 - foot]
+        slip = slip if here > 0 else -slip
+        source = np.full(1, self.sliding(sign))
+        self.edges(source, np.ones(1, bool), 1 - foot, w, slip, own=own, skip=self.sliding(sign))
+
+    def slidings(self, sign: int) -> None:
+        """From joint sliding to the landing of a foot that lifts off."""
+        for foot in range(2):
+            here = sign * self.chatter.signs[foot]
+            stance = self.chatter.stances[foot]
+            if stance.slip[here][0] < 0:
+                continue
+            none, one = np.zeros(1), np.full(1, float(here))
+            for mask, w, s in flights(stance, here, Interval(none, none), Interval(one, one)):
+                self.edges(np.full(1, self.sliding(sign)), mask, foot, w, s)
+
+    def edges(
+        self,
+        source: np.ndarray,
+        mask: np.ndarray,
+        foot: int,
+        w: Interval,
+        s: Interval,
+        *,
+        own: np.ndarray | float = 1.0,
+        skip: int = -1,
+    ) -> None:
+        """To all cells of a foot that boxes (w, s) touch, but for `skip`; `own` is the least V before."""
+        size = np.maximum(w.hi, s.size().hi)
+        mask = mask & (size > 0)
+        low, high = _range(w, s)
+        first = np.clip(np.searchsorted(self.grid, low, side="left") - 1, 0, self.cells - 1)[mask]
+        last = np.clip(np.searchsorted(self.grid, high, side="right") - 1, 0, self.cells - 1)[mask]
+        count = np.maximum(last - first, 0) + 1
+        which = np.repeat(np.flatnonzero(mask), count)
+        cell = np.arange(len(which)) - np.repeat(np.cumsum(count) - count - first, count)
+        target = self.node(foot, cell)
+        height = size[which]
+        for sign, end in self.ends.items():
+            if end is not None:
+                weighed = (s.size() + of_fraction(end.weights[foot]) * w).hi[which]
+                height = np.where(target == self.sliding(sign), weighed, height)
+        growth = np.maximum(np.nextafter(height / np.broadcast_to(own, size.shape)[which], np.inf), 0.0)
+        kept = target != skip
+        self.parts.append((source[which][kept], target[kept], growth[kept]))
+
+
+def _longest(edges: Graph) -> np.ndarray | None:
+    """The least U >= 1 that falls along every edge by `FALL`; None where a cycle forbids it."""
+    values = np.ones(edges.size)
+    starts = np.flatnonzero(np.diff(edges.source, prepend=-1))
+    nodes, growth = edges.source[starts], edges.growth * (1.0 + FALL)
+    for _ in range(ROUNDS):
+        most = np.maximum.reduceat(growth * values[edges.target], starts)
+        higher = np.maximum(values[nodes], most)
+        if np.array_equal(higher, values[nodes]):
+            return values
+        values[nodes] = higher
+        if not np.max(higher) < LARGE:
+            return None
+    return None

@@ -1,0 +1,78 @@
+"""Arrays of intervals: floats rounded outward after every operation, so that what they say is proved.
+
+Owns `Interval`. One step of `nextafter` beyond a correctly rounded result bounds the exact one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Every number between lo and hi, both included, entry by entry; they broadcast as arrays do."""
+
+    lo: np.ndarray
+    hi: np.ndarray
+
+    def __add__(self, other: Interval) -> Interval:
+        known = [(x == 0) | (y == 0) for x, y in ((self.lo, other.lo), (self.hi, other.hi))]
+        return outward(self.lo + other.lo, self.hi + other.hi, *known)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.hi, -self.lo)
+
+    def __sub__(self, other: Interval) -> Interval:
+        return self + -other
+
+    def __mul__(self, other: Interval) -> Interval:
+        pairs = [(x, y) for x in (self.lo, self.hi) for y in (other.lo, other.hi)]
+        ends = [outward(x * y, x * y, (x == 0) | (y == 0), (x == 0) | (y == 0)) for x, y in pairs]
+        return _hull(ends)
+
+    def over(self, other: Interval) -> Interval:
+        """The quotient by numbers > 0."""
+        pairs = [(x, y) for x in (self.lo, self.hi) for y in (other.lo, other.hi)]
+        return _hull([outward(x / y, x / y, x == 0, x == 0) for x, y in pairs])
+
+    def root(self) -> Interval:
+        """Square roots of what is not negative."""
+        inside = self.clipped(0.0, np.inf)
+        return outward(np.sqrt(inside.lo), np.sqrt(inside.hi)).clipped(0.0, np.inf)
+
+    def size(self) -> Interval:
+        """Absolute values."""
+        least = np.maximum(np.maximum(self.lo, -self.hi), 0.0)
+        return Interval(least, np.maximum(-self.lo, self.hi))
+
+    def clipped(self, low: np.ndarray | float, high: np.ndarray | float) -> Interval:
+        """What lies between two floats; next to them where nothing does."""
+        return Interval(np.clip(self.lo, low, high), np.clip(self.hi, low, high))
+
+    def meet(self, other: Interval) -> Interval:
+        """What lies in both, of two that enclose the same numbers."""
+        lo, hi = np.maximum(self.lo, other.lo), np.minimum(self.hi, other.hi)
+        return Interval(np.minimum(lo, hi), hi)
+
+
+def outward(lo: np.ndarray, hi: np.ndarray, low_known: Any = False, high_known: Any = False) -> Interval:
+    """An interval from rounded ends; those of sums and products with 0 are known to be exact."""
+    low = np.where(low_known, lo, np.nextafter(lo, -np.inf))
+    return Interval(low, np.where(high_known, hi, np.nextafter(hi, np.inf)))
+
+
+def _hull(parts: list[Interval]) -> Interval:
+    return Interval(
+        np.minimum.reduce([each.lo for each in parts]), np.maximum.reduce([each.hi for each in parts])
+    )
+
+
+def of_fraction(x: Fraction) -> Interval:
+    """A rational number; exact where it is a float."""
+    near = float(x)
+    ends = [near if x == Fraction(near) else np.nextafter(near, side) for side in (-np.inf, np.inf)]
+    return Interval(np.array(ends[0]), np.array(ends[1]))
