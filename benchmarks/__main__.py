@@ -1,4 +1,7 @@
-"""`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`."""
+"""`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`.
+
+Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from benchmarks import (
     hopper,
     impact,
     lcp,
+    missed_outcomes,
     motion,
+    polygon_sides,
     robots,
     runner,
     scaling,
@@ -29,8 +34,9 @@ from benchmarks import (
 
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
-    if sys.argv[1:2] == ["robots"]:
-        return robots.main(sys.argv[2:])
+    apart = {"robots": robots, "missed_outcomes": missed_outcomes, "polygon_sides": polygon_sides}
+    if sys.argv[1:2] and sys.argv[1] in apart:
+        return apart[sys.argv[1]].main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("-k", default="", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")

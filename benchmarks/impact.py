@@ -85,7 +85,7 @@ def _case(model: str, samples: int, selection: str, repeats: int = 5) -> Case:
 SIDES, STEP, MAX_STEPS = 4, 0.2, 12  # of the box in space: sides of the friction cone, N s, steps
 
 
-def _landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
+def landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
     """A box that lands flat and turning, on its first corners."""
     model = jc.models.box_drop_3d()
     terms = jc.contact_terms(model.system, model.params, model.state)
@@ -95,7 +95,7 @@ def _landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
 
 
 def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[], dict[str, Any]]:
-    terms, v = _landing_box(num_contacts)
+    terms, v = landing_box(num_contacts)
 
     def run() -> dict[str, Any]:
         begin = time.process_time()
@@ -116,7 +116,7 @@ def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[
 
 def _numpy_lemke_in_space(num_contacts: int, num_samples: int) -> Callable[[], dict[str, Any]]:
     """One Lemke solution per step in NumPy, one sample after the other."""
-    terms, v = _landing_box(num_contacts)
+    terms, v = landing_box(num_contacts)
     space = jax.jit(contact_space)(terms)
     directions = friction_directions(2, SIDES)
     scale = np.asarray(space.scale)
