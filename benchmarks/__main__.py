@@ -24,6 +24,7 @@ from benchmarks import (
     missed_outcomes,
     motion,
     polygon_sides,
+    report,
     robots,
     runner,
     scaling,
@@ -41,6 +42,9 @@ def main() -> int:
     parser.add_argument("-k", default="", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument("--figures", type=Path, metavar="DIR", help="also draw the plots there")
+    parser.add_argument(
+        "--put", nargs=2, metavar=("PAGE", "NAME"), help="put the table on a page, at its marks"
+    )
     parser.add_argument("--list", action="store_true", help="only list the cases")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -71,6 +75,11 @@ def main() -> int:
         except ModuleNotFoundError as error:
             rows.append({"name": case.name, "skipped": f"{error.name} is not installed"})
     print(runner.as_table(rows))
+    if options.put:
+        told = ", ".join(
+            f"{key} {head[key]}" for key in ("device", "dtype", "jax", "mujoco", "date", "commit")
+        )
+        report.put(Path(options.put[0]), options.put[1], f"{told}.\n\n{runner.as_table(rows)}")
     if options.json:
         options.json.write_text(json.dumps({"header": head, "results": rows}, indent=2))
     if options.figures:

@@ -20,6 +20,7 @@ from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
 from jaxcontact.peers.mujoco import mujoco_outcome, outcome_of_file
 from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
+from jaxcontact.viz.impact_space import MOST_CONTACTS
 
 MANY_MODES = 4  # from this number of contacts on, samples over all modes (7^4) are expensive
 
@@ -46,7 +47,7 @@ def write(
     if np.any(np.asarray(samples.status) == 0):
         peer = _peer(options, model, terms)
         pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
-        if model.system.structure.dim == 3:
+        if model.system.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
             pictures["tangential.png"] = viz.plot_spatial_impact(
                 samples, terms, mujoco=peer, title=_title(name)
             )

@@ -94,7 +94,7 @@ def mujoco_outcome(
         closing = np.asarray(terms.J_n) @ v.astype(state.q.dtype) < -tolerance
         return bool(np.any(closing & np.asarray(terms.active)))
 
-    return _run(compiled, np.asarray(state.q), np.asarray(state.v), approaches, model_name)
+    return run_impact(compiled, np.asarray(state.q), np.asarray(state.v), approaches, model_name)
 
 
 def outcome_of_file(
@@ -123,6 +123,20 @@ def outcome_of_file(
     """
     if importlib.util.find_spec("mujoco") is None:
         return None
+    compiled = with_stiff_contacts(
+        source, timestep, 100.0 * timestep if timeconst is None else timeconst, dampratio
+    )
+    terms = contact_terms(model.system, model.params, model.state)
+    normals = np.asarray(terms.J_n)[np.asarray(terms.active)]  # the robot hardly moves
+
+    def approaches(_: np.ndarray, v: np.ndarray) -> bool:
+        return bool(np.any(normals @ v < -tolerance))
+
+    return run_impact(compiled, np.asarray(model.state.q), np.asarray(model.state.v), approaches, "the robot")
+
+
+def with_stiff_contacts(source: Any, timestep: float, timeconst: float, dampratio: float = 1.0) -> Any:
+    """The mujoco.MjModel of a source, its contacts so stiff and damped, without actuators."""
     import mujoco
 
     compiled = copy.deepcopy(mj_model_of(source))
@@ -130,19 +144,12 @@ def outcome_of_file(
     compiled.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     compiled.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     compiled.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION
-    solref = 100.0 * timestep if timeconst is None else timeconst, dampratio
-    compiled.geom_solref[:], compiled.pair_solref[:] = solref, solref
+    compiled.geom_solref[:], compiled.pair_solref[:] = (timeconst, dampratio), (timeconst, dampratio)
     compiled.geom_margin[:], compiled.pair_margin[:] = MARGIN, MARGIN
-    terms = contact_terms(model.system, model.params, model.state)
-    normals = np.asarray(terms.J_n)[np.asarray(terms.active)]  # the robot hardly moves
-
-    def approaches(_: np.ndarray, v: np.ndarray) -> bool:
-        return bool(np.any(normals @ v < -tolerance))
-
-    return _run(compiled, np.asarray(model.state.q), np.asarray(model.state.v), approaches, "the robot")
+    return compiled
 
 
-def _run(
+def run_impact(
     compiled: Any,
     q: np.ndarray,
     v: np.ndarray,

@@ -47,8 +47,11 @@ def distinct(velocities):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("landing", [three_in_line, four_corners])
-def test_every_outcome_is_picked_and_told_whatever_the_number_of_modes(landing, rng):
+@pytest.mark.parametrize(
+    "landing,number", [(three_in_line, mode_selection.SIEVED // 8), (four_corners, mode_selection.SIEVED)]
+)
+def test_every_outcome_is_picked_and_told_whatever_the_number_of_modes(landing, number, rng):
+    """More modes are valid than a sieve is expected to leave; on four corners in one step alone."""
     terms, v = landing()
     space, table = tabulate(terms, 4)
     table = regular_modes(table)
@@ -58,9 +61,8 @@ def test_every_outcome_is_picked_and_told_whatever_the_number_of_modes(landing, 
     margin, regular = np.asarray(table.margin), np.asarray(table.regular)
     worst = np.min([form.T @ x for form in margin], axis=0)
     valid = (worst >= -limit) & regular[:, None]
-    assert np.count_nonzero(valid.any(axis=1)) > mode_selection.SIEVED  # beyond what any branch expects
-    if landing is four_corners:
-        assert valid.sum(axis=0).max() > mode_selection.SIEVED  # in one step alone
+    assert np.count_nonzero(valid.any(axis=1)) > number
+    assert landing is three_in_line or valid.sum(axis=0).max() > number
 
     cap = np.asarray(mode_selection.largest(space, jnp.full(len(space.mu), 0.4)))
     memory = visited_modes.Memory(table, space.delassus, x[: len(space.scale), 0], cap, limit)
