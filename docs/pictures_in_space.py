@@ -33,9 +33,9 @@ def box(tilt, size, mass, mu, v):
 
 
 def dog():
-    """A dog walks and comes down on all four feet."""
+    """A dog runs and comes down on all four feet."""
     model = jc.models.quadruped()
-    v = model.state.v.at[:6].set(jnp.array([0.5, 0.2, -1.0, 0.2, 0.1, 0.3]))
+    v = model.state.v.at[:6].set(jnp.array([1.5, 0.6, -1.0, 0.2, 0.1, 0.3]))
     return robots.file_of("quadruped"), model.replace(state=model.state.replace(v=v))
 
 
@@ -56,7 +56,7 @@ LANDINGS = {
         0.06,
         "A cube of 10 cm, as thrown by hand, lands on an edge",
     ),
-    "dog": (dog, 2.0, "A dog that walks lands on four feet"),
+    "dog": (dog, 2.0, "A dog lands on four feet"),
 }
 
 

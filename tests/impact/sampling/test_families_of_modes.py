@@ -95,4 +95,4 @@ def test_every_outcome_is_picked_and_told_whatever_the_number_of_modes(landing, 
         for each in wanted:
             assert np.abs(of_told - each).max(axis=1).min() < 1e-7
         several += len(wanted) > 1
-    assert several
+    assert several or landing is four_corners  # the flat box has one outcome in each lane
