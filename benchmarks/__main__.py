@@ -1,4 +1,7 @@
-"""`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`."""
+"""`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`.
+
+Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from benchmarks import (
     hopper,
     impact,
     lcp,
+    missed_outcomes,
     motion,
+    polygon_sides,
+    report,
     robots,
     runner,
     scaling,
@@ -29,12 +35,16 @@ from benchmarks import (
 
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
-    if sys.argv[1:2] == ["robots"]:
-        return robots.main(sys.argv[2:])
+    apart = {"robots": robots, "missed_outcomes": missed_outcomes, "polygon_sides": polygon_sides}
+    if sys.argv[1:2] and sys.argv[1] in apart:
+        return apart[sys.argv[1]].main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("-k", default="", metavar="REGEX", help="only cases whose name matches")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     parser.add_argument("--figures", type=Path, metavar="DIR", help="also draw the plots there")
+    parser.add_argument(
+        "--put", nargs=2, metavar=("PAGE", "NAME"), help="put the table on a page, at its marks"
+    )
     parser.add_argument("--list", action="store_true", help="only list the cases")
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -65,6 +75,11 @@ def main() -> int:
         except ModuleNotFoundError as error:
             rows.append({"name": case.name, "skipped": f"{error.name} is not installed"})
     print(runner.as_table(rows))
+    if options.put:
+        told = ", ".join(
+            f"{key} {head[key]}" for key in ("device", "dtype", "jax", "mujoco", "date", "commit")
+        )
+        report.put(Path(options.put[0]), options.put[1], f"{told}.\n\n{runner.as_table(rows)}")
     if options.json:
         options.json.write_text(json.dumps({"header": head, "results": rows}, indent=2))
     if options.figures:

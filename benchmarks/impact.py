@@ -83,9 +83,10 @@ def _case(model: str, samples: int, selection: str, repeats: int = 5) -> Case:
 
 
 SIDES, STEP, MAX_STEPS = 4, 0.2, 12  # of the box in space: sides of the friction cone, N s, steps
+FIRST = 2**14  # samples of its chunks
 
 
-def _landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
+def landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
     """A box that lands flat and turning, on its first corners."""
     model = jc.models.box_drop_3d()
     terms = jc.contact_terms(model.system, model.params, model.state)
@@ -95,20 +96,44 @@ def _landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
 
 
 def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[], dict[str, Any]]:
-    terms, v = _landing_box(num_contacts)
+    """Also the processor time per sample behind the first chunk, which takes in tables and the pilot."""
+    terms, v = landing_box(num_contacts)
+    chunk = min(FIRST, num_samples // 2)
 
     def run() -> dict[str, Any]:
-        begin = time.process_time()
+        begin, laps = time.process_time(), []
         samples = jc.impact.sample(
             terms, v, step=STEP, max_steps=MAX_STEPS, num_samples=num_samples, selection=selection,
-            num_directions=SIDES,
+            num_directions=SIDES, chunk=chunk, progress=lambda *_: laps.append(time.process_time()),
         )  # fmt: skip
         jax.block_until_ready(samples.v_plus)
         return {
             "status 0 %": 100 * float(np.mean(np.asarray(samples.status) == 0)),
             "worst residual": float(samples.residual.max()),
             "LCPs per sample": float(samples.num_solves.mean()),
-            "core us": (time.process_time() - begin) / num_samples * 1e6,
+            "core us": (laps[-1] - begin) / num_samples * 1e6,
+            "core us behind the first": (laps[-1] - laps[0]) / (num_samples - chunk) * 1e6,
+        }
+
+    return run
+
+
+def _mujoco_in_space(num_contacts: int) -> Callable[[], dict[str, Any]]:
+    """The one outcome of MuJoCo: stiff contacts, in steps until none approaches."""
+    from jaxcontact.peers.mujoco import mjcf, run_impact, with_stiff_contacts
+
+    terms, v = landing_box(num_contacts)
+    model = jc.models.box_drop_3d()
+    compiled = with_stiff_contacts(mjcf("box_drop_3d"), 1e-6, 1e-4)
+    compiled.geom_pos[1 + num_contacts :, 2] += 1.0  # the other corners, out of reach
+    normals, q = np.asarray(terms.J_n), np.asarray(model.state.q)
+
+    def run() -> dict[str, Any]:
+        begin = time.process_time()
+        v_plus = run_impact(compiled, q, np.asarray(v), lambda _, v: bool(np.any(normals @ v < -1e-6)), "box")
+        return {
+            "slowest contact m/s": float((normals @ v_plus).min()),
+            "core us": (time.process_time() - begin) * 1e6,
         }
 
     return run
@@ -116,7 +141,7 @@ def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[
 
 def _numpy_lemke_in_space(num_contacts: int, num_samples: int) -> Callable[[], dict[str, Any]]:
     """One Lemke solution per step in NumPy, one sample after the other."""
-    terms, v = _landing_box(num_contacts)
+    terms, v = landing_box(num_contacts)
     space = jax.jit(contact_space)(terms)
     directions = friction_directions(2, SIDES)
     scale = np.asarray(space.scale)
@@ -161,10 +186,15 @@ def _numpy_lemke_in_space(num_contacts: int, num_samples: int) -> Callable[[], d
     return run
 
 
-def _space_case(num_contacts: int, power: int, selection: str) -> Case:
+def _space_case(num_contacts: int, power: int, selection: str, repeats: int = 3) -> Case:
     setup = functools.partial(_in_space, num_contacts, 2**power, selection)
     name = f"sample in space, {num_contacts} contacts {selection} 2^{power}"
-    return Case(name=name, items=2**power, setup=setup, repeats=3)
+    return Case(name=name, items=2**power, setup=setup, repeats=repeats)
+
+
+def _space_mujoco(num_contacts: int) -> Case:
+    setup = functools.partial(_mujoco_in_space, num_contacts)
+    return Case(name=f"sample in space, {num_contacts} contacts MuJoCo, one outcome", items=1, setup=setup)
 
 
 def _space_peer(num_contacts: int, num_samples: int) -> Case:
@@ -189,7 +219,9 @@ CASES = [
     *(_space_case(2, 16, selection) for selection in ("all", "visited")),
     _space_case(2, 12, "lemke"),
     _space_peer(2, 200),
-    _space_case(4, 18, "visited"),
+    _space_mujoco(2),
+    _space_case(4, 16, "visited", repeats=1),
     _space_case(4, 10, "lemke"),
     _space_peer(4, 100),
+    _space_mujoco(4),
 ]

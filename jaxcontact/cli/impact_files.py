@@ -12,12 +12,15 @@ import numpy as np
 
 from jaxcontact import impact, viz
 from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.command_options import is_file
 from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.mechanics.system import Model
+from jaxcontact.models import robots
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
-from jaxcontact.peers.mujoco import mujoco_outcome
+from jaxcontact.peers.mujoco import mujoco_outcome, outcome_of_file
 from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
+from jaxcontact.viz.impact_space import MOST_CONTACTS
 
 MANY_MODES = 4  # from this number of contacts on, samples over all modes (7^4) are expensive
 
@@ -42,10 +45,11 @@ def write(
         print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
     other_laws = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
     if np.any(np.asarray(samples.status) == 0):
-        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws)
-        if model.system.structure.dim == 3:
+        peer = _peer(options, model, terms)
+        pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
+        if model.system.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
             pictures["tangential.png"] = viz.plot_spatial_impact(
-                samples, terms, mujoco=_peer(options, terms), title=_title(name)
+                samples, terms, mujoco=peer, title=_title(name)
             )
     names = [""] * model.system.structure.num_contacts
     for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
@@ -83,6 +87,7 @@ def _set_picture(
     settings: dict[str, Any],
     simultaneous: np.ndarray,
     sequences: dict[str, np.ndarray],
+    peer: np.ndarray | None,
 ) -> Any:
     name, number = options.name, samples.status.size
     if samples.path is None:
@@ -90,7 +95,6 @@ def _set_picture(
     if np.any(settings.get("restitution", 0.0)):  # the outcomes of other laws are inelastic
         title = f"{_title(name)}, restitution {' '.join(f'{e:g}' for e in options.restitution)}"
         return viz.plot_impact_set(samples, terms, simultaneous=(), sequences={}, title=title)
-    peer = _peer(options, terms)
     title = _title(name)
     if number < options.samples:
         title += f", the first {number:,} of {options.samples:,} samples"
@@ -99,11 +103,21 @@ def _set_picture(
     )
 
 
-def _peer(options: argparse.Namespace, terms: ContactTerms) -> np.ndarray | None:
-    """MuJoCo's outcome, where it knows the model; its contacts have no coefficient of restitution."""
-    if options.name not in MUJOCO_MODELS or np.any(options.restitution or 0.0):
+def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.ndarray | None:
+    """MuJoCo's outcome, of models that it knows; its contacts have no coefficient of restitution."""
+    if np.any(options.restitution or 0.0):
         return None
-    return mujoco_outcome(options.name, friction=np.asarray(terms.mu))
+    if options.name in MUJOCO_MODELS and not is_file(options.model):
+        return mujoco_outcome(options.name, friction=np.asarray(terms.mu))
+    of_package = options.name in robots.NAMES
+    if not (is_file(options.model) or of_package) or options.mu is not None:  # a file has its own friction
+        return None
+    source = options.model if is_file(options.model) else robots.file_of(options.name)
+    try:
+        return outcome_of_file(source, model)
+    except RuntimeError as error:
+        print(f"jaxcontact: {error}; it is not drawn", file=sys.stderr)
+        return None
 
 
 def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:

@@ -12,6 +12,12 @@ from jaxcontact.impact.sampling.summary_statistics import Tally
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
+NOT_EXHAUSTIVE = {
+    "all": "all but some corners of a continuum",
+    "visited": "a few solutions may be missing",
+    "lemke": "one solution per step: outcomes are missing, shares are biased",
+}
+
 
 class Laps(dict[str, float]):
     """The duration of each part of a command in seconds, by name."""
@@ -73,7 +79,9 @@ def summarise(
 
 def as_text(summary: dict[str, Any]) -> str:
     """The summary as text for a reader; the summary must also have `files` and `seconds_spent`."""
-    exhaustive = "every solution of every step" if summary["complete"] else "not exhaustive"
+    exhaustive = (
+        "every solution of every step" if summary["complete"] else NOT_EXHAUSTIVE[summary["selection"]]
+    )
     lines = [
         f"{summary['model']}: {summary['samples']} samples, steps of at most {summary['step']:g} N s, "
         f"at most {summary['max_steps']} of them",

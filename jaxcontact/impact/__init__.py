@@ -25,9 +25,7 @@ from jaxcontact.impact.analysis.pointed_cone import pointed_cone as pointed_cone
 from jaxcontact.impact.analysis.post_impact_set import PostImpactSet as PostImpactSet
 from jaxcontact.impact.analysis.post_impact_set import approximate_set as approximate_set
 from jaxcontact.impact.analysis.symmetry import mirrored as mirrored
-from jaxcontact.impact.laws.anitescu_potra import OutcomesInfo as OutcomesInfo
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra as anitescu_potra
-from jaxcontact.impact.laws.anitescu_potra import anitescu_potra_all as anitescu_potra_all
 from jaxcontact.impact.laws.anitescu_potra import sequential as sequential
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra as AnitescuPotra
 from jaxcontact.impact.laws.callable_laws import Plastic as Plastic
@@ -35,6 +33,9 @@ from jaxcontact.impact.laws.callable_laws import Propagative as Propagative
 from jaxcontact.impact.laws.callable_laws import Routh as Routh
 from jaxcontact.impact.laws.callable_laws import Sequential as Sequential
 from jaxcontact.impact.laws.contact_space import ImpactInfo as ImpactInfo
+from jaxcontact.impact.laws.every_outcome import OutcomesInfo as OutcomesInfo
+from jaxcontact.impact.laws.every_outcome import anitescu_potra_all as anitescu_potra_all
+from jaxcontact.impact.laws.every_outcome import routh_step_all as routh_step_all
 from jaxcontact.impact.laws.kelvin_voigt import CompliantInfo as CompliantInfo
 from jaxcontact.impact.laws.kelvin_voigt import kelvin_voigt as kelvin_voigt
 from jaxcontact.impact.laws.orders import Sequences as Sequences
@@ -49,7 +50,6 @@ from jaxcontact.impact.laws.reflections import normals_gram as normals_gram
 from jaxcontact.impact.laws.reflections import reset_map as reset_map
 from jaxcontact.impact.laws.routh import resolve as resolve
 from jaxcontact.impact.laws.routh import routh_step as routh_step
-from jaxcontact.impact.laws.routh import routh_step_all as routh_step_all
 from jaxcontact.impact.laws.routh_path import RouthPathInfo as RouthPathInfo
 from jaxcontact.impact.laws.routh_path import routh_path as routh_path
 from jaxcontact.impact.sampling.checkpoint import load_samples as load_samples

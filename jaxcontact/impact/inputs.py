@@ -163,6 +163,12 @@ def check_planar_enumeration(terms: ContactTerms, most: int, what: str) -> None:
         )
 
 
+def impulse_status(impulse_max: jax.Array) -> jax.Array:
+    """Traceable: status bits of largest impulses that are not what they should be."""
+    finite = jnp.all(jnp.isfinite(impulse_max))
+    return flag(~finite, Status.NONFINITE) | flag(jnp.any(impulse_max < 0), Status.INVALID)
+
+
 def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array, jax.Array]:
     """Traceable: harmless (terms, v) where the input is bad, and the status bits that say why."""
     finite = jnp.all(jnp.isfinite(v))

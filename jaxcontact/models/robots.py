@@ -10,6 +10,8 @@ from importlib import resources
 from jaxcontact.io.mjcf import load_mjcf
 from jaxcontact.mechanics.system import Model
 
+NAMES = ("planar_walker", "hopper", "half_cheetah", "ant", "quadruped")
+
 
 def file_of(name: str) -> str:
     """The XML text of a robot of the package."""

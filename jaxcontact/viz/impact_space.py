@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxcontact.impact import ImpactSamples
-from jaxcontact.impact.sampling.outcomes import contact_velocities, outcome_shares
+from jaxcontact.impact.sampling.outcomes import contact_velocities, named_shares, outcome_counts
 from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_panel import END, INK, OTHER, SIMULTANEOUS
 
 if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec
 
 MOST_SHARES = 10  # combinations of modes that have a bar of their own
 MOST_CONTACTS = 6
-ROUND_OFF = 1e-6  # of the fastest contact before; a spread below it is none
-COLUMN = 2.1  # width of a panel, inches
+LEAST = 0.02  # of the fastest contact before, half a window at least
+COLUMN, NARROWEST = 2.1, 5.6  # width of a panel and of the figure, inches
 
 
 def plot_spatial_impact(
@@ -36,8 +37,9 @@ def plot_spatial_impact(
 ) -> Figure:
     """Sampled outcomes of spatial contacts: a column per contact, and shares of the combinations of modes.
 
-    Above, normal velocity against tangential speed; below, the tangential plane, with the velocity before as
-    a cross. Last, how often contacts stick, slide and lift together. Samples that failed are left out.
+    Above, normal velocity against tangential speed; below, the tangential plane about the outcomes, with a
+    dotted line from rest to the velocity before. A row has one scale. Last, how often contacts stick, slide
+    and lift together. Samples that failed are left out.
 
     Args:
         samples: n samples, as from `impact.sample`.
@@ -72,32 +74,68 @@ def plot_spatial_impact(
         raise ValueError("samples: expected at least one sample with status 0, got none")
 
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
-    columns = shown.size
-    figure = Figure(figsize=(max(COLUMN * columns, 5.0), 2 * COLUMN + 2.3), layout="constrained")
-    grid = figure.add_gridspec(3, columns)
+    size = max(COLUMN * shown.size, NARROWEST), 2 * COLUMN + 2.6
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.add_gridspec(3, shown.size)
     if title is not None:
-        figure.suptitle(title, fontsize=10)
+        figure.suptitle(title, fontsize=10, wrap=True)
+    axes = _draw_contacts(figure, grid, samples, terms, mujoco, labels, good)
+    _draw_shares(figure.add_subplot(grid[2, :]), named_shares(outcome_counts(samples, terms), terms, labels))
+    marks = {str(line.get_label()): line for line in axes.lines if not str(line.get_label()).startswith("_")}
+    cloud = Line2D([], [], marker="o", color=END, linewidth=0, markersize=3.5)  # points are too small there
+    figure.legend(
+        handles=[cloud, *marks.values()], labels=["outcomes", *marks], loc="outside lower center",
+        ncols=1 + len(marks), frameon=False, fontsize=8,
+    )  # fmt: skip
+    return figure
+
+
+def _draw_contacts(
+    figure: Figure,
+    grid: GridSpec,
+    samples: ImpactSamples,
+    terms: ContactTerms,
+    mujoco: Any,
+    labels: Sequence[str],
+    good: np.ndarray,
+) -> Axes:
+    """A column of two panels per active contact; returns the last one."""
+    shown = np.flatnonzero(np.asarray(terms.active))
     normal, sliding = (values[good] for values in contact_velocities(samples, terms))
     before = _velocities(terms, samples.v_minus)
+    after = np.concatenate([normal[..., None], sliding], axis=2)
+    if mujoco is not None:
+        after = np.concatenate([after, _velocities(terms, mujoco)[None]])
+    last = None if mujoco is None else -1  # the outcome of the simulator is the last one
+    speed = np.stack([np.linalg.norm(after[..., 1:], axis=2), after[..., 0]], axis=2)
     fastest = float(np.abs(before).max())
-    other = None if mujoco is None else _velocities(terms, mujoco)
-    for column, i in enumerate(shown):
-        _draw(
-            figure.add_subplot(grid[0, column]),
-            np.stack([np.linalg.norm(sliding[:, i], axis=1), normal[:, i]], axis=1),
-            None,
-            None if other is None else (np.linalg.norm(other[i, 1:]), other[i, 0]),
-            (f"{labels[i]} tangential speed (m/s)", "normal (m/s)" if column == 0 else ""),
-            fastest,
-        )
+    of_speeds, of_planes = (
+        _window(values[:, shown], fastest, square)
+        for values, square in ((speed, False), (after[..., 1:], True))
+    )
+    for column, i in enumerate(map(int, shown)):
+        axes = figure.add_subplot(grid[0, column])
+        along = f"{labels[i]} tangential speed (m/s)", "" if column else "normal (m/s)"
+        _draw(axes, speed[:last, i], None, speed[last, i] if last else None, along, of_speeds)
         axes = figure.add_subplot(grid[1, column])
-        star = None if other is None else (other[i, 1], other[i, 2])
-        along = (f"{labels[i]} tangential 1 (m/s)", "tangential 2 (m/s)" if column == 0 else "")
-        _draw(axes, sliding[:, i], before[i, 1:], star, along, fastest)
-        axes.set_aspect("equal", adjustable="datalim")
-    _draw_shares(figure.add_subplot(grid[2, :]), outcome_shares(samples, terms))
-    return figure
+        along = f"{labels[i]} tangential 1 (m/s)", "" if column else "tangential 2 (m/s)"
+        plane = after[:, i, 1:]
+        _draw(axes, plane[:last], before[i, 1:], plane[last] if last else None, along, of_planes)
+        axes.set_box_aspect(1.0)
+    return axes
+
+
+def _window(values: np.ndarray, fastest: float, square: bool) -> np.ndarray:
+    """Limits [[x0, x1], [y0, y1]] about values (n, nc, 2) and rest; round-off stays small."""
+    low = np.minimum(values.min(axis=(0, 1)), 0.0)
+    high = np.maximum(values.max(axis=(0, 1)), 0.0)
+    half = np.maximum(0.55 * (high - low), LEAST * fastest)
+    if square:
+        half[:] = half.max()
+    middle = np.where(high - low < LEAST * fastest, 0.0, (low + high) / 2.0)
+    return np.stack([middle - half, middle + half], axis=1)
 
 
 def _velocities(terms: ContactTerms, v: Any) -> np.ndarray:
@@ -108,21 +146,24 @@ def _velocities(terms: ContactTerms, v: Any) -> np.ndarray:
 
 
 def _draw(
-    axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[str, str], fastest: float
+    axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[str, str], window: np.ndarray
 ) -> None:
-    """Points (n, 2) of one panel, the velocity before and that of a simulator; round-off stays small."""
+    """Points (n, 2) of one panel, the velocity before and that of a simulator."""
     axes.axhline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
     axes.axvline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
     axes.scatter(points[:, 0], points[:, 1], s=2.0, c=END, linewidths=0, alpha=0.5, rasterized=True, zorder=2)
-    if before is not None:
-        axes.plot(*before, "X", color="black", markersize=5.5, markeredgecolor="white", zorder=4)
+    if before is not None:  # clipped where it is far from the outcomes
+        axes.plot(
+            (before[0], 0.0), (before[1], 0.0), "X:", color="black", markersize=5.5, markeredgecolor="white",
+            linewidth=2 * INK, markevery=[0], scalex=False, scaley=False, zorder=1, label="before",
+        )  # fmt: skip
     if star is not None:
         axes.plot(
-            *star, "*", color=OTHER, markersize=11, markeredgecolor="black", markeredgewidth=INK, zorder=5
-        )
-    for limits, values in ((axes.set_xlim, points[:, 0]), (axes.set_ylim, points[:, 1])):
-        if before is None and star is None and np.abs(values).max() < ROUND_OFF * fastest:
-            limits(-0.1 * fastest, 0.1 * fastest)
+            *star, "*", color=OTHER, markersize=11, markeredgecolor="black", markeredgewidth=INK, zorder=5,
+            label="MuJoCo",
+        )  # fmt: skip
+    axes.set_xlim(window[0])
+    axes.set_ylim(window[1])
     axes.set_xlabel(labels[0], fontsize=8)
     axes.set_ylabel(labels[1], fontsize=8)
     axes.tick_params(labelsize=7.5, width=INK, length=2.5)
@@ -136,7 +177,8 @@ def _draw_shares(axes: Axes, shares: list[tuple[str, float]]) -> None:
     if left > 0:
         kept = [*kept, (f"{len(shares) - MOST_SHARES} other combinations", left)]
     place = np.arange(len(kept))[::-1]
-    axes.barh(place, [100.0 * share for _, share in kept], color=SIMULTANEOUS, height=0.7)
+    bars = axes.barh(place, [100.0 * share for _, share in kept], color=SIMULTANEOUS, height=0.7)
+    axes.bar_label(bars, fmt="%.3g %%", fontsize=6.5, padding=2.0)
     axes.set_yticks(place, [name for name, _ in kept], fontsize=6.5)
     axes.set_xlabel("share of the samples (%)", fontsize=8)
     axes.tick_params(axis="x", labelsize=7.5, width=INK, length=2.5)

@@ -167,6 +167,28 @@ def test_a_robot_of_a_file_lands_on_the_contacts_that_touch(
         assert code == 2 and message in err and "Traceback" not in err
 
 
+@pytest.mark.slow
+def test_a_ball_of_a_file_lands_in_space_beside_mujoco(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its tangential plane, unless there are more contacts than a picture has room for."""
+    pytest.importorskip("mujoco")
+    file = tmp_path / "ball.xml"
+    file.write_text(
+        """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1"><freejoint/>
+        <geom type="sphere" size="0.1" mass="2"/></body></worldbody></mujoco>"""
+    )
+    start = ["impact", str(file), "--out", str(tmp_path), "--json", "--fall", "1", "--samples", "16"]
+    code, out, _ = run(capsys, *start)
+    summary = json.loads(out)
+    assert code == 0 and not summary["complete"] and str(tmp_path / "ball_tangential.png") in summary["files"]
+    shown = saved["ball_tangential.png"].legends[0].get_texts()
+    assert [text.get_text() for text in shown] == ["outcomes", "before", "MuJoCo"]
+    monkeypatch.setattr("jaxcontact.cli.impact_files.MOST_CONTACTS", 0)
+    code, out, _ = run(capsys, *start)
+    assert code == 0 and str(tmp_path / "ball_tangential.png") not in json.loads(out)["files"]
+
+
 def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "impact", "newtons_cradle", "--law", "propagative")
     assert code == 0 and "1 outcome of" in out and "A B" in out and "Theorem 3" in out

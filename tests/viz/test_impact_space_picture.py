@@ -39,9 +39,26 @@ def test_points_and_bars(tmp_path):
 
 def test_round_off_is_not_drawn_large():
     terms, samples = two_balls()
-    noise = samples.replace(v_plus=samples.v_plus.at[:, 5].set(jnp.array([1e-16, -1e-16, 0.0])))
-    normal = jc.viz.plot_spatial_impact(noise, terms).axes[2]
-    assert np.ptp(normal.get_ylim()) > 0.1
+    noise = samples.replace(v_plus=jnp.array([[1e-16], [-1e-16], [0.0]]) * jnp.ones((1, 6)))
+    for axes in jc.viz.plot_spatial_impact(noise, terms).axes[:4]:
+        assert np.ptp(axes.get_ylim()) > 0.1 and np.ptp(axes.get_xlim()) > 0.1
+
+
+def test_panels_have_one_scale_and_bars_the_names_of_their_contacts():
+    """The velocity before is far outside; the contact that does not touch is left out everywhere."""
+    terms, samples = two_balls()
+    figure = jc.viz.plot_spatial_impact(samples, terms, names=["left", "right"])
+    speeds, planes = figure.axes[0:4:2], figure.axes[1:4:2]
+    for pair in (speeds, planes):
+        assert pair[0].get_xlim() == pair[1].get_xlim() and pair[0].get_ylim() == pair[1].get_ylim()
+    assert planes[0].get_ylim()[1] < 6.0 and np.ptp(planes[0].get_xlim()) == np.ptp(planes[0].get_ylim())
+    names = [text.get_text() for text in figure.axes[-1].get_yticklabels()]
+    assert names == ["left sticks, right lifts", "left slides, right lifts"]
+    alone = jc.viz.plot_spatial_impact(
+        samples, terms.replace(active=jnp.array([False, True])), names=["", "right"]
+    )
+    assert [text.get_text() for text in alone.axes[-1].get_yticklabels()] == ["right lifts"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["outcomes", "before"]
 
 
 def test_mistakes_are_named():

@@ -6,7 +6,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.peers import mujoco_outcome
-from jaxcontact.peers.mujoco import mjcf
+from jaxcontact.peers.mujoco import mjcf, outcome_of_file
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -114,3 +114,16 @@ def test_wrong_arguments_are_named(change, message):
 def test_none_without_mujoco(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert mujoco_outcome("rocking_block") is None
+
+
+def test_a_ball_of_a_file_slides_by_coulombs_law():
+    """Its stiff contact takes mu times the normal momentum from the sliding, and spins the ball."""
+    text = """<mujoco><worldbody><geom type="plane" size="1 1 1" friction="0.3"/><body pos="0 0 0.1"><freejoint/>
+    <geom type="sphere" size="0.1" mass="2" friction="0.3"/></body></worldbody></mujoco>"""
+    model = jc.load_mjcf(text)
+    model = model.replace(state=model.state.replace(v=jax.numpy.array([3.0, 0.0, -1.0, 0.0, 0.0, 0.0])))
+    v = outcome_of_file(text, model)
+    assert 0.0 <= v[2] < 0.15
+    np.testing.assert_allclose(v[0], 3.0 - 0.3 * (1.0 + v[2]), atol=2e-3)
+    np.testing.assert_allclose(0.4 * 0.1 * v[4], 3.0 - v[0], atol=2e-3)
+    np.testing.assert_allclose(v[[1, 3, 5]], 0.0, atol=1e-9)

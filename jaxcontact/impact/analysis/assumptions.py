@@ -10,7 +10,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.coverage import binomial_lower, binomial_upper
 from jaxcontact.impact.laws.contact_space import ContactSpace, mass_norm
-from jaxcontact.impact.laws.routh import routh_step_all
+from jaxcontact.impact.laws.every_outcome import routh_step_all
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.impact.sampling.draws import Iid
 from jaxcontact.impact.sampling.driver import sample

@@ -7,34 +7,24 @@ All contacts at once: M (v+ - v) = J^T Lam, 0 <= Lam_n perp J_n v+ >= 0, Lam_t i
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, overload
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
-from jaxcontact.impact.laws.contact_enumeration import (
-    check_enumeration,
-    mode_table,
-    of_contacts,
-    touching_contacts,
-)
 from jaxcontact.impact.laws.contact_space import (
-    ContactSpace,
     ImpactInfo,
     approaching,
     contact_space,
     energy_ratio,
     friction_directions,
-    mass_norm,
     outcome,
     residual_status,
     slowest_approach,
 )
 from jaxcontact.impact.laws.pivoting import solve_by_pivoting
-from jaxcontact.solvers import contact_modes
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -110,124 +100,6 @@ def _anitescu_potra(
         num_solves=jnp.int32(1),
     )
     return jnp.where(bad, v_in, v_plus), info
-
-
-class OutcomesInfo(Record):
-    """What a law says beside all its outcomes.
-
-    Attributes:
-        status: uint32 bits of `Status`; STALLED where no outcome was found, though each law has one.
-        residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 where there is none.
-    """
-
-    status: jax.Array
-    residual: jax.Array
-
-
-@overload
-def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: Literal[False] = False
-) -> tuple[jax.Array, jax.Array]: ...
-
-
-@overload
-def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: Literal[True]
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
-
-
-def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: bool = False
-) -> Any:
-    """Every distinct post-impact velocity of the simultaneous law, by enumerating contact modes.
-
-    Exhaustive for up to five contacts in the plane; in space for up to four whose friction cone has four
-    sides, three with eight. Of more candidates only the active contacts count, outside of jit. Outcomes
-    closer than 1e-7 |v|_M are one.
-
-    Args:
-        terms: contact terms, nc contacts.
-        v: (nv,) velocity before the impact.
-        num_directions: sides of the friction cone in space; no effect in the plane.
-        with_info: whether to return the `OutcomesInfo`, too.
-
-    Returns:
-        v_plus (k, nv) and valid (k,), k = 4^nc, in space 64 or less: the valid outcomes come first, in a
-        fixed order; and with `with_info` an OutcomesInfo.
-
-    Raises:
-        ValueError, TypeError: as `anitescu_potra`; more contacts than modes can be enumerated of.
-
-    Status: STALLED where no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS where
-        there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. No outcome is valid
-        then, but for MAX_ITERS.
-
-    Derivative: as `anitescu_potra`, of each outcome.
-    """
-    inputs.check(terms, v)
-    touching = touching_contacts(terms, num_directions)
-    if touching is not None:
-        terms = of_contacts(terms, touching)
-    check_enumeration(terms, num_directions, "anitescu_potra_all")
-    outcomes = _anitescu_potra_all(terms, v, num_directions)
-    return outcomes if with_info else outcomes[:2]
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def _anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, num_directions: int
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
-    terms, v, status = inputs.prepare(terms, v)
-    return all_outcomes(contact_space(terms), v, None, status, num_directions)
-
-
-MOST_OUTCOMES = 64  # of a step in space
-
-
-def all_outcomes(
-    space: ContactSpace,
-    v: jax.Array,
-    impulse_max: jax.Array | None,
-    status: jax.Array,
-    num_directions: int,
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
-    """Distinct outcomes (K, nv) of all contact modes, the `valid` (K,) ones first; in space of at most 64."""
-    fixed, v_fixed = lax.stop_gradient((space, v))
-    directions = friction_directions(space.num_tangents, num_directions)
-    table = mode_table(fixed, directions, capped=impulse_max is not None)
-    u = fixed.jacobian @ v_fixed
-    x = u if impulse_max is None else jnp.concatenate([u, lax.stop_gradient(impulse_max)])
-    speed = mass_norm(space.mass, v)
-    violation = contact_modes.evaluate(table, x)
-    feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
-    if space.num_tangents == 2:  # so many modes that only what is distinct is looked at closely
-        most = min(MOST_OUTCOMES, table.regular.shape[0])
-        modes, count = contact_modes.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
-        table = jax.tree.map(lambda leaf: leaf[..., modes], table)
-        feasible = jnp.arange(most) < count
-        status = status | flag((status == 0) & (count > most), Status.MAX_ITERS)
-    impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
-    velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
-        jnp.where(feasible[:, None], impulses, 0.0)
-    )
-    feasible &= residual_status(misfit) == 0
-    # Equal outcomes are neighbours in the order of a generic coordinate; compare them by |dv|_M.
-    sorted_velocities = lax.stop_gradient(velocities)
-    generic = jnp.cos(jnp.arange(space.scale.shape[0]) * 1.7 + 0.3).astype(v.dtype)
-    order = jnp.argsort(jnp.where(feasible, (sorted_velocities @ fixed.jacobian.T) @ generic, jnp.inf))
-    velocities, sorted_velocities, feasible = velocities[order], sorted_velocities[order], feasible[order]
-    apart = sorted_velocities - jnp.roll(sorted_velocities, 1, axis=0)
-    square = jnp.einsum("ki,ij,kj->k", apart, fixed.mass, apart)
-    same = (square <= (1e-7 * speed) ** 2) & jnp.roll(feasible, 1) & (jnp.arange(len(order)) > 0)
-    new = feasible & ~same
-    first = jnp.argsort(~new, stable=True)
-    good = (status & ~jnp.uint32(int(Status.MAX_ITERS))) == 0
-    valid = new[first] & good
-    info = OutcomesInfo(
-        status=status | flag((status == 0) & ~jnp.any(valid), Status.STALLED),
-        residual=jnp.max(jnp.where(feasible & good, misfit[order], 0.0)),
-    )
-    return velocities[first], valid, info
 
 
 def sequential(

@@ -73,8 +73,8 @@ class ImpactInfo(Record):
         energy_ratio: kinetic energy after / before; 1 where there is none.
         num_solves: steps or single impacts taken.
         complete: bool, whether every solution of every step was a candidate, of a continuum its corners.
-            False by pivoting, and for contacts so redundant that corners are not tabulated, as three at one
-            point.
+            False by pivoting, which has shares of its own and misses families of outcomes, and for contacts
+            so redundant that corners are not tabulated, as three at one point.
     """
 
     status: jax.Array

@@ -9,7 +9,7 @@ foot rest. `resolve` is one whole sample with given draws, the pure core of `sam
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, overload
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +18,7 @@ from jax import lax
 
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
-from jaxcontact.impact.laws.anitescu_potra import OutcomesInfo, all_outcomes
-from jaxcontact.impact.laws.contact_enumeration import (
-    check_enumeration,
-    mode_table,
-    of_contacts,
-    touching_contacts,
-)
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration, mode_table
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -146,91 +140,12 @@ def routh_step(
     return v_next, info
 
 
-@overload
-def routh_step_all(
-    terms: ContactTerms,
-    v: jax.Array,
-    impulse_max: jax.Array,
-    *,
-    num_directions: int = 8,
-    with_info: Literal[False] = False,
-) -> tuple[jax.Array, jax.Array]: ...
-
-
-@overload
-def routh_step_all(
-    terms: ContactTerms,
-    v: jax.Array,
-    impulse_max: jax.Array,
-    *,
-    num_directions: int = 8,
-    with_info: Literal[True],
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
-
-
-def routh_step_all(
-    terms: ContactTerms,
-    v: jax.Array,
-    impulse_max: jax.Array,
-    *,
-    num_directions: int = 8,
-    with_info: bool = False,
-) -> Any:
-    """Every distinct solution of one step (`routh_step`), by enumerating contact modes.
-
-    As exhaustive as `anitescu_potra_all`. Outcomes closer than 1e-7 |v|_M are one.
-
-    Args:
-        terms: contact terms, nc contacts.
-        v: (nv,) velocity.
-        impulse_max: (nc,) largest normal impulse, N s.
-        num_directions: sides of the friction cone in space; no effect in the plane.
-        with_info: whether to return the `OutcomesInfo`, too.
-
-    Returns:
-        v_next (k, nv) and valid (k,), k = 7^nc, in space 64 or less: the valid outcomes come first, in a
-        fixed order; and with `with_info` an OutcomesInfo.
-
-    Raises:
-        ValueError, TypeError: as `routh_step`.
-
-    Status: as `anitescu_potra_all`.
-
-    Derivative: as `routh_step`, of each outcome.
-    """
-    inputs.check(terms, v)
-    inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
-    touching = touching_contacts(terms, num_directions)
-    if touching is not None:
-        terms, impulse_max = of_contacts(terms, touching), jnp.asarray(impulse_max)[touching]
-    check_enumeration(terms, num_directions, "routh_step_all")
-    outcomes = _routh_step_all(terms, v, impulse_max, num_directions)
-    return outcomes if with_info else outcomes[:2]
-
-
-@functools.partial(jax.jit, static_argnums=3)
-def _routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, num_directions: int
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
-    terms, v, status = inputs.prepare(terms, v)
-    status = status | _impulse_status(impulse_max)
-    space = contact_space(terms)
-    scale = space.scale[:: 1 + space.num_tangents]
-    cap = jnp.where(space.active & (status == 0), impulse_max / scale, 0.0)
-    return all_outcomes(space, v, cap, status, num_directions)
-
-
-def _impulse_status(impulse_max: jax.Array) -> jax.Array:
-    finite = jnp.all(jnp.isfinite(impulse_max))
-    return flag(~finite, Status.NONFINITE) | flag(jnp.any(impulse_max < 0), Status.INVALID)
-
-
 def draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array | None) -> jax.Array:
     """Status bits of largest impulses, choices and coefficients that are not what they should be."""
     good = jnp.all((pick >= 0) & (pick < 1))
     if restitution is not None:
         good &= jnp.all((restitution >= 0) & (restitution <= 1))
-    return _impulse_status(impulse_max) | flag(~good, Status.INVALID)
+    return inputs.impulse_status(impulse_max) | flag(~good, Status.INVALID)
 
 
 def resolve(

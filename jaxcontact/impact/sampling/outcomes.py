@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -62,9 +62,12 @@ def outcome_shares(samples: ImpactSamples, terms: ContactTerms) -> list[tuple[st
     return named_shares(outcome_counts(samples, terms), terms)
 
 
-def named_shares(counts: Mapping[tuple[int, ...], int], terms: ContactTerms) -> list[tuple[str, float]]:
-    """`outcome_shares` from the counts of `outcome_counts`."""
-    names = np.array(contact_names(terms.phi.shape[0]))[np.asarray(terms.active)]
+def named_shares(
+    counts: Mapping[tuple[int, ...], int], terms: ContactTerms, names: Sequence[str] | None = None
+) -> list[tuple[str, float]]:
+    """`outcome_shares` from the counts of `outcome_counts`; `names` are of the nc contacts."""
+    nc = terms.phi.shape[0]
+    names = np.array(contact_names(nc) if names is None else names[:nc])[np.asarray(terms.active)]
     total = sum(counts.values())
     return [
         (", ".join(f"{name} {LABELS[k]}" for name, k in zip(names, kind, strict=True)), count / total)

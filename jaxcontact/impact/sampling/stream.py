@@ -49,7 +49,8 @@ class ImpactSamples(Record):
         path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
             repeat v_plus.
         complete: whether all solutions of every step were candidates, of a continuum of them its corners:
-            with "all", but for modes of redundant contacts with more free impulses than are tabulated.
+            with "all", but for modes of redundant contacts with more free impulses than are tabulated. False:
+            outcomes may be missing and shares biased, with "lemke" whole families.
         independent: whether the samples are independent draws of one distribution: made with a `key`, and
             not with "visited", where a sample depends on the modes that earlier ones met.
     """
