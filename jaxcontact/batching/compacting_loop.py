@@ -95,7 +95,7 @@ def while_lanes(
     """Repeats carry = body(fixed, carry) in each lane while running(carry); returns finish(fixed, carry).
 
     The functions take a tile of lanes at once, and no lane may depend on another. `body` must not change a
-    finished lane. Lanes are the first axis of all leaves.
+    finished lane, and `finish` may take one twice. Lanes are the first axis of all leaves.
 
     Args:
         wide: lanes of a tile on a CPU, as many as its cache holds.

@@ -157,7 +157,7 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     moved = multiply(program.M, dx)
     whole_x, whole_p, misfit, imbalance = _whole_step(fixed, now, tangent, factor, momentum, dx)
     near = full & (imbalance <= eps * size)
-    solved = near & (misfit <= eps * size)
+    solved = near & (misfit <= eps**1.125 * size)
     jumps = near & ~solved & (misfit <= PROGRESS**2 * jnp.minimum(size, now.misfit))
     linear, curvature = momentum @ dx, dx @ moved
     searches = ~(settled | done | first | solved | jumps)
