@@ -14,7 +14,7 @@ WORLDS = 7
 SMALL = {  # tiles of a CPU so small that a few worlds fill several
     (compacting_loop, "_TILE"): 3,
     (compacting_loop, "_LEFT"): 1,
-    (compacting_loop, "_FEW"): 1,
+    (compacting_loop, "_SHARE"): 3,
     (scaling, "_TILE"): 3,
     (cone_newton, "LEAST_TILE"): 3,
     (cone_newton, "LARGEST_TILE"): 3,

@@ -104,6 +104,7 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 UNROLLED = 12  # largest matrix whose factorisation is written out pivot by pivot
+BLOCK = 3  # columns that the factorisation of a larger one eliminates at once
 
 
 def cholesky_lanes(matrix: jax.Array) -> jax.Array:
@@ -113,7 +114,7 @@ def cholesky_lanes(matrix: jax.Array) -> jax.Array:
     but the solution is useless as a direction of search.
     """
     n = matrix.shape[0]
-    tiny = jnp.finfo(matrix.dtype).tiny ** 0.5
+    tiny = float(jnp.finfo(matrix.dtype).tiny) ** 0.5
 
     def column(a: jax.Array, k: int | jax.Array) -> jax.Array:
         pivot = jnp.maximum(a[k, k], tiny)
@@ -129,14 +130,34 @@ def cholesky_lanes(matrix: jax.Array) -> jax.Array:
             remainder = remainder[1:, 1:] - pivot_column[1:, None] * pivot_column[None, 1:]
             remainder = lax.optimization_barrier(remainder)  # else the compiler repeats it inside every use
         return jnp.stack(columns, axis=1)
-    index = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
+    return _blocked_cholesky(matrix, tiny)
 
-    def eliminate(k: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+
+def _blocked_cholesky(matrix: jax.Array, tiny: float) -> jax.Array:
+    """`cholesky_lanes` by blocks of columns: one pass over the matrix for each block, not for each column."""
+    size, padded = matrix.shape[0], _padded(matrix)
+    n = padded.shape[0]
+    row = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
+
+    def eliminate(block: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         remainder, factor = carry
-        pivot_column = jnp.where(index >= k, column(remainder, k), 0.0)
-        return remainder - pivot_column[:, None] * pivot_column[None, :], factor.at[:, k].set(pivot_column)
+        first = block * BLOCK
+        columns = lax.dynamic_slice_in_dim(remainder, first, BLOCK, 1)
+        corner = lax.dynamic_slice_in_dim(columns, first, BLOCK, 0)
+        done: list[tuple[jax.Array, jax.Array]] = []  # each column of the factor, and its part in the corner
+        for j in range(BLOCK):
+            column, part = columns[:, j], corner[:, j]
+            for earlier, earlier_part in done:
+                column = column - earlier * earlier_part[j][None]
+                part = part - earlier_part * earlier_part[j][None]
+            scale = lax.rsqrt(jnp.maximum(part[j], tiny))[None]
+            done.append((jnp.where(row >= first + j, column * scale, 0.0), part * scale))
+        made = lax.optimization_barrier(jnp.stack([column for column, _ in done], axis=1))
+        remainder = remainder - sum(made[:, None, j] * made[None, :, j] for j in range(BLOCK))
+        return remainder, lax.dynamic_update_slice_in_dim(factor, made, first, 1)
 
-    return lax.fori_loop(0, n, eliminate, (matrix, jnp.zeros_like(matrix)))[1]
+    factor = lax.fori_loop(0, n // BLOCK, eliminate, (padded, jnp.zeros_like(padded)))[1]
+    return factor[:size, :size]
 
 
 def cholesky_solve_lanes(factor: jax.Array, rhs: jax.Array) -> jax.Array:
@@ -150,14 +171,44 @@ def cholesky_solve_lanes(factor: jax.Array, rhs: jax.Array) -> jax.Array:
             x[k] = (x[k] - sum((factor[j, k] * x[j] for j in range(k + 1, n)), 0.0)) / factor[k, k]
         return jnp.stack(x)
 
-    def forward(k: jax.Array, x: jax.Array) -> jax.Array:
-        return x.at[k].set((x[k] - jnp.sum(factor[k] * x, axis=0) + factor[k, k] * x[k]) / factor[k, k])
+    return _blocked_solve(factor, rhs)
 
-    def backward(i: jax.Array, x: jax.Array) -> jax.Array:
-        k = n - 1 - i
-        return x.at[k].set((x[k] - jnp.sum(factor[:, k] * x, axis=0) + factor[k, k] * x[k]) / factor[k, k])
 
-    return lax.fori_loop(0, n, backward, lax.fori_loop(0, n, forward, rhs))
+def _blocked_solve(factor: jax.Array, rhs: jax.Array) -> jax.Array:
+    """`cholesky_solve_lanes` by blocks of rows."""
+    size, factor = rhs.shape[0], _padded(factor)
+    n = factor.shape[0]
+    rhs = jnp.pad(rhs, [(0, n - size)] + [(0, 0)] * (rhs.ndim - 1))
+
+    def solve(block: jax.Array, x: jax.Array, transposed: bool) -> jax.Array:
+        """The numbers of a block from those found before; the others are still zero."""
+        first = block * BLOCK
+        lines = lax.dynamic_slice_in_dim(factor, first, BLOCK, 1 if transposed else 0)
+        corner = lax.dynamic_slice_in_dim(lines, first, BLOCK, 0 if transposed else 1)
+        known = jnp.sum(lines * (x[:, None] if transposed else x[None]), axis=0 if transposed else 1)
+        left = lax.dynamic_slice_in_dim(half if transposed else rhs, first, BLOCK, 0) - known
+        found: dict[int, jax.Array] = {}
+        for i in reversed(range(BLOCK)) if transposed else range(BLOCK):
+            sums = ((corner[j, i] if transposed else corner[i, j]) * found[j] for j in found)
+            found[i] = (left[i] - sum(sums, jnp.zeros_like(left[i]))) / corner[i, i]
+        made = jnp.stack([found[i] for i in range(BLOCK)])
+        return lax.dynamic_update_slice_in_dim(x, made, first, 0)
+
+    count, unknown = n // BLOCK, jnp.zeros_like(rhs)
+    half = lax.fori_loop(0, count, lambda k, x: solve(k, x, False), unknown)
+    return lax.fori_loop(0, count, lambda i, x: solve(count - 1 - i, x, True), unknown)[:size]
+
+
+def _padded(matrix: jax.Array) -> jax.Array:
+    """`matrix` (n, n, ...) with unit rows and columns added, so that blocks make it up."""
+    n, batch = matrix.shape[0], matrix.shape[2:]
+    padding = -n % BLOCK
+    if not padding:
+        return matrix
+    added = jnp.pad(jnp.eye(padding, dtype=matrix.dtype), (n, 0)).reshape(
+        n + padding, n + padding, *(1,) * len(batch)
+    )
+    return jnp.pad(matrix, [(0, padding)] * 2 + [(0, 0)] * len(batch)) + added
 
 
 def lu_lanes(matrix: jax.Array) -> jax.Array:

@@ -17,7 +17,7 @@ from jax import lax
 from jaxcontact.batching import platforms
 
 _TILE = 64  # lanes of a tile of `while_loop`
-_FEW = 4  # a tile of `while_lanes` stops when this many lanes or fewer still run
+_SHARE = 4  # a tile of `while_lanes` stops when one lane in this many or fewer still run
 _LEFT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
 
 
@@ -65,14 +65,7 @@ def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lane
 
     def sweep(carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
         lanes, active = carry
-        num_active = _count_true(active)
-        place = (
-            jnp.where(
-                active, jnp.cumsum(active, dtype=jnp.int32), num_active + jnp.cumsum(~active, dtype=jnp.int32)
-            )
-            - 1
-        )
-        order = jnp.zeros_like(place).at[place].set(jnp.arange(count, dtype=jnp.int32), unique_indices=True)
+        num_active, order = _count_true(active), _first_where(active)
         stop_at = jnp.where(num_active > _TILE, _LEFT, 0)
 
         def visit(k: jax.Array, lanes: Any) -> Any:
@@ -102,7 +95,7 @@ def while_lanes(
     """Repeats carry = body(fixed, carry) in each lane while running(carry); returns finish(fixed, carry).
 
     The functions take a tile of lanes at once, and no lane may depend on another. `body` must not change a
-    finished lane. Lanes are the first axis of all leaves.
+    finished lane, and `finish` may take one twice. Lanes are the first axis of all leaves.
 
     Args:
         wide: lanes of a tile on a CPU, as many as its cache holds.
@@ -111,39 +104,56 @@ def while_lanes(
     """
     count = jax.tree.leaves(start)[0].shape[0]
 
-    def loop(fixed: Any, carry: Any, stop_at: int) -> Any:
+    def loop(fixed: Any, carry: Any, stop_at: Any) -> Any:
         return lax.while_loop(lambda s: _count_true(running(s)) > stop_at, lambda s: body(fixed, s), carry)
 
-    def slice_lanes(tree: Any, begin: jax.Array, width: int) -> Any:
-        return jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, width), tree)
+    def finish_tile(k: jax.Array, carry: Any) -> Any:
+        begin = jnp.minimum(k * wide, count - wide)
+        tile = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, wide), (fixed, carry))
+        return jax.tree.map(
+            lambda x, y: lax.dynamic_update_slice_in_dim(x, y, begin, 0), carry, finish(*tile)
+        )
 
-    def for_each_tile(visit: Callable[[Any, Any], Any], width: int, carry: Any) -> Any:
-        def update_tile(k: jax.Array, carry: Any) -> Any:
-            begin = jnp.minimum(k * width, count - width)
-            tile_carry = visit(slice_lanes(fixed, begin, width), slice_lanes(carry, begin, width))
-            return jax.tree.map(
-                lambda x, y: lax.dynamic_update_slice_in_dim(x, y, begin, 0), carry, tile_carry
-            )
+    def sweep(carry: Any) -> Any:
+        active = running(carry)
+        num_active, order = _count_true(active), _first_where(active)
+        stop_at = jnp.where(num_active > wide, wide // _SHARE, 0)
 
-        return lax.fori_loop(0, -(-count // width), update_tile, carry)
+        def visit(k: jax.Array, carry: Any) -> Any:
+            index = lax.dynamic_slice(order, (jnp.minimum(k * wide, count - wide),), (wide,))
+            return advance(carry, index, stop_at)
 
-    def finish_stragglers(carry: Any) -> Any:
-        (index,) = jnp.nonzero(running(carry), size=wide // 2, fill_value=count)  # out of bounds: dropped
+        return lax.fori_loop(0, (num_active + wide - 1) // wide, visit, carry)
+
+    def advance(carry: Any, index: jax.Array, stop_at: Any) -> Any:
         tile_carry, tile_fixed = jax.tree.map(lambda x: x.at[index].get(mode="clip"), (carry, fixed))
-        tile_carry = loop(tile_fixed, tile_carry, 0)
+        tile_carry = loop(tile_fixed, tile_carry, stop_at)
         return jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), carry, tile_carry)
 
-    def tiled(width: int, stop_at: int) -> Callable[[Any], Any]:
-        def run(carry: Any) -> Any:
-            carry = for_each_tile(lambda fixed, tile_carry: loop(fixed, tile_carry, stop_at), width, carry)
-            carry = lax.while_loop(lambda s: jnp.any(running(s)), finish_stragglers, carry)
-            return for_each_tile(finish, width, carry)
+    def in_tiles(carry: Any) -> Any:
+        carry = lax.while_loop(lambda s: jnp.any(running(s)), sweep, carry)
+        return lax.fori_loop(0, -(-count // wide), finish_tile, carry)
 
-        return run
+    def at_once(carry: Any) -> Any:
+        def stragglers(carry: Any) -> Any:
+            (index,) = jnp.nonzero(running(carry), size=wide // 2, fill_value=count)  # out of bounds: dropped
+            return advance(carry, index, 0)
+
+        carry = loop(fixed, carry, wide // 2)
+        carry = lax.while_loop(lambda s: jnp.any(running(s)), stragglers, carry)
+        return finish(fixed, carry)
 
     if count <= wide:
         return finish(fixed, loop(fixed, start, 0))
-    return platforms.choose(start, cpu=tiled(wide, _FEW), other=tiled(count, wide // 2))
+    return platforms.choose(start, cpu=in_tiles, other=at_once)
+
+
+def _first_where(active: jax.Array) -> jax.Array:
+    """The indices of all lanes, those of the active ones first, int32."""
+    count = active.shape[0]
+    after = _count_true(active) + jnp.cumsum(~active, dtype=jnp.int32)
+    place = jnp.where(active, jnp.cumsum(active, dtype=jnp.int32), after) - 1
+    return jnp.zeros_like(place).at[place].set(jnp.arange(count, dtype=jnp.int32), unique_indices=True)
 
 
 def _count_true(mask: jax.Array) -> jax.Array:

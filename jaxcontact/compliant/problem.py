@@ -213,5 +213,6 @@ def convex_program(problem: Problem, row: RowMaterial, *, pyramid: bool = False)
         **extra,
         num_equalities=nb,
         num_limits=nl,
+        limits_apart=terms.apart,
         pyramid=pyramid,
     )

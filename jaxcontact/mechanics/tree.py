@@ -107,6 +107,12 @@ class Tree:
         return bool(self.dry) or any(tendon.dry for tendon in self.tendons)
 
     @property
+    def limits_apart(self) -> bool:
+        """Whether every bound is that of a hinge or slide, which moves one velocity alone."""
+        limited = [joint.kind for joint in self.joints if joint.limited]
+        return "ball" not in limited and not any(tendon.limited for tendon in self.tendons)
+
+    @property
     def num_positions(self) -> int:
         """nq, length of q."""
         return sum(POSITIONS[joint.kind] for joint in self.joints)

@@ -1,5 +1,8 @@
 """Newton's method for a `ConeProgram`: softened where it does not settle, then polished.
 
+It starts with the law linearised in the modes of the impulses it is given. A whole step with renewed impulses
+is tried each time. Where it solves the program the search ends; where it comes close the search goes on from
+there; else the step has the length that a line search finds, and impulses are renewed when it has settled.
 A program whose steps do not settle is solved with smaller slopes first, and gets stiffer until it is its own.
 Where that fails too, as with stiff friction about to slip, the softer program is solved to the last digit
 until the impulses that it renews rest: a fixed point of the renewal solves the program at every slope.
@@ -21,6 +24,7 @@ from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
+    Response,
     hessian,
     residuals,
     respond,
@@ -43,8 +47,9 @@ from jaxcontact.solvers.row_algebra import (
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 REST = 0.5  # renewed impulses that move by less than this share of the last time come to rest
-PROGRESS = 0.1  # share of the decrement that a step which counts for patience leaves at least
+PROGRESS = 0.1  # share of the decrement, or of a misfit, that a step without progress leaves at least
 POLISH_STEPS = 2
+POLISH_PASSES = 2
 TILE_ROWS = 2048  # of the worlds in a tile, as the cache holds; and how many worlds at least and at most
 LEAST_TILE, LARGEST_TILE = 16, 128
 
@@ -77,18 +82,17 @@ class _Search(NamedTuple):
     """The state of Newton's method.
 
     `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level that made little
-    progress from the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed,
-    and `quiet` that this moved next to nothing. `renewal` is how far p moved when it was last renewed at this
-    level; 0 where the level rises whether p rests or not.
+    progress from the last `decrement`. `misfit` is what the last whole step left that was taken, as an
+    energy. `renewal` is how far p moved when it was last renewed at this level; 0 where the level rises
+    whether p rests or not.
     """
 
     x: jax.Array
     p: jax.Array
     level: jax.Array
     decrement: jax.Array
+    misfit: jax.Array
     tried: jax.Array
-    fresh: jax.Array
-    quiet: jax.Array
     renewal: jax.Array
     done: jax.Array
     steps: jax.Array
@@ -99,7 +103,8 @@ class _Fixed(NamedTuple):
     """What Newton's method reads.
 
     `ease` is 1 / (slope x mobility) of each row and `stiffest` the largest inverse of it, `weight` the
-    measure of impulses that rows keep, `size` the energy in the data, `diagonal` that of M.
+    measure of impulses that rows keep, `foreseen` where the first step takes the law as linear, `size` the
+    energy in the data, `diagonal` that of M.
     """
 
     program: ConeProgram
@@ -107,10 +112,12 @@ class _Fixed(NamedTuple):
     ease: jax.Array
     stiffest: jax.Array
     weight: jax.Array
+    mobility: jax.Array
+    foreseen: jax.Array
     size: jax.Array
 
 
-def _fix(program: ConeProgram) -> _Fixed:
+def _fix(program: ConeProgram, start: jax.Array) -> _Fixed:
     masses = diagonal(program.M)
     singles = program.num_equalities + program.num_limits
     mobility = row_mobility(masses, program.columns, singles, program.mu.shape[0])
@@ -121,6 +128,8 @@ def _fix(program: ConeProgram) -> _Fixed:
         ease=jnp.where(stiff > 0, 1.0 / jnp.where(stiff > 0, stiff, 1.0), jnp.inf),
         stiffest=jnp.max(stiff, axis=0, initial=0.0),
         weight=jnp.sqrt(mobility) * (program.keep > 0),
+        mobility=mobility,
+        foreseen=_foresee(program.replace(potential=None), start),
         size=program.v @ multiply(program.M, program.v) + program.push @ (program.push / masses),
     )
 
@@ -130,33 +139,34 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     program, stiffest = fixed.program, fixed.stiffest
     eps = jnp.finfo(program.v.dtype).eps
     full = now.level >= stiffest
+    first = (now.steps == 0) & (program.potential is None)
     staged = _soften(program, fixed.ease, now.level)
     x, p, done = now.x, now.p, now.done
     u = apply_rows(program.columns, x)
     z = staged.keep * p + staged.offset - staged.slope * u
-    response = respond(staged, z, u)
     momentum = multiply(program.M, x - program.v) - program.push
-    gradient = momentum - apply_columns(program.columns, response.p)
-    factor = factorise(hessian(staged, response))
-    dx = -solve_factored(factor, gradient)
     size = fixed.size + x @ multiply(program.M, x)
+    tangent = _tangent(staged, jnp.where(first, fixed.foreseen, z), z, u)
+    gradient = momentum - apply_columns(program.columns, tangent.p)
+    factor = factorise(hessian(staged, tangent))
+    dx = -solve_factored(factor, gradient)
     decrement = -(gradient @ dx)
     exact = full | (now.renewal > 0)
-    settled = decrement <= jnp.where(exact, eps, eps**0.3) * size
+    settled = ~first & (decrement <= jnp.where(exact, eps, eps**0.3) * size)
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
+    whole_x, whole_p, misfit, imbalance = _whole_step(fixed, now, tangent, factor, momentum, dx)
+    near = full & (imbalance <= eps * size)
+    solved = near & (misfit <= eps**1.125 * size)
+    jumps = near & ~solved & (misfit <= PROGRESS**2 * jnp.minimum(size, now.misfit))
     linear, curvature = momentum @ dx, dx @ moved
-    searches = ~(settled | done)
+    searches = ~(settled | done | first | solved | jumps)
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
-    quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
-    left = momentum + a * moved - apply_columns(program.columns, pushed)
-    balanced = left @ (left / fixed.diagonal) <= eps**1.5 * size
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
-    finished = broken | (full & (same | quiet) & (settled | balanced))
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
-    slow = decrement > PROGRESS * now.decrement
+    slow = ~(first | jumps) & (decrement > PROGRESS * now.decrement)
     tried = jnp.where(settled, 0, now.tried + slow)
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
@@ -167,19 +177,46 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     again = jnp.isfinite(now.level) & lost | (now.renewal > 0)
     renewal = jnp.where(stays, change, jnp.where(lost | rises, jnp.where(again, jnp.inf, 0.0), now.renewal))
     then = _Search(
-        x=x + a * dx,
-        p=jnp.where(settled | finished, pushed, p),
+        x=jnp.where(solved | jumps, whole_x, x + a * dx),
+        p=jnp.where(solved | jumps, whole_p, jnp.where(settled, pushed, p)),
         level=level,
-        decrement=jnp.where(lost | settled, jnp.inf, decrement),
+        decrement=jnp.where(lost | settled | first | jumps, jnp.inf, decrement),
+        misfit=jnp.where(jumps, misfit, now.misfit),
         tried=jnp.where(lost, 0, tried),
-        fresh=settled & full,
-        quiet=quiet & ~lost,
         renewal=renewal,
-        done=finished,
+        done=broken | solved,
         steps=now.steps + 1,
         factor=factor,
     )
     return jax.tree.map(lambda new, old: jnp.where(done, old, new), then, now)
+
+
+def _tangent(program: ConeProgram, base: jax.Array, z: jax.Array, u: jax.Array) -> Response:
+    """The impulses at z (nr,) by the tangent of the law at `base` (nr,)."""
+    response = respond(program, base, u)
+    inverse = jnp.where(program.slope > 0, 1.0 / jnp.where(program.slope > 0, program.slope, 1.0), 0.0)
+    return response._replace(p=response.p + yielding(response, inverse * (z - base)))
+
+
+def _whole_step(
+    fixed: _Fixed, now: _Search, tangent: Response, factor: Factor, momentum: jax.Array, dx: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Where a whole step leads that renews the impulses, too, x (nv,) and p (nr,), and what it leaves.
+
+    That is the largest misfit of an impulse and the imbalance of the momenta, as energies. The direction dx
+    is the first step of the method of multipliers for the linear law; this is the second.
+    """
+    program, slope = fixed.program, tangent.slope
+    share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
+    renewed = tangent.p - yielding(tangent, apply_rows(program.columns, dx))
+    kept = yielding(tangent, share * (renewed - now.p))
+    more = solve_factored(factor, apply_columns(program.columns, kept))
+    x, p = now.x + dx + more, renewed + kept - yielding(tangent, apply_rows(program.columns, more))
+    u = apply_rows(program.columns, x)
+    law = respond(program, program.keep * p + program.offset - program.slope * u, u)
+    misfit = jnp.max(fixed.mobility * (p - law.p) ** 2, axis=0, initial=0.0)
+    left = momentum + multiply(program.M, dx + more) - apply_columns(program.columns, p)
+    return x, p, misfit, left @ (left / fixed.diagonal)
 
 
 def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
@@ -206,44 +243,44 @@ def _margin(start: jax.Array) -> float:
     return float(jnp.finfo(start.dtype).eps) ** 0.375
 
 
-def _foresee(program: ConeProgram, start: jax.Array) -> tuple[jax.Array, Factor]:
-    """The minimiser (nv,) if every row keeps the mode of its impulse in `start` (nr,), and the factor used.
+def _foresee(program: ConeProgram, start: jax.Array) -> jax.Array:
+    """Where the law is linear (nr,) if every row keeps the mode of its impulse in `start` (nr,).
 
     Rates alone say little of the mode of a stiff row: the smallest error makes a resting contact slide or
     lift. Its last impulse tells more.
     """
     contacts = program.num_equalities + program.num_limits + program.mu.shape[0]
-    z = start
-    if program.mu.shape[0]:
-        z = start.at[contacts:].multiply(1.0 + _margin(start)) - program.slope * _slipping(program, start)
-    response = respond(program, z, jnp.zeros_like(z))
-    inverse = jnp.where(program.slope > 0, 1.0 / jnp.where(program.slope > 0, program.slope, 1.0), 0.0)
-    kept = program.keep * start + program.offset - z
-    p = response.p + yielding(response, inverse * kept)
-    factor = factorise(hessian(program, response))
-    momentum = multiply(program.M, program.v) + program.push + apply_columns(program.columns, p)
-    return solve_factored(factor, momentum), factor
+    if not program.mu.shape[0]:
+        return start
+    return start.at[contacts:].multiply(1.0 + _margin(start)) - program.slope * _slipping(program, start)
 
 
 def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
     """The state before the first step, from the impulses `start` (nr,)."""
-    x, factor = _foresee(program.replace(potential=None), start)
     none, zero = jnp.asarray(False), jnp.int32(0)
     unlimited = jnp.full((), jnp.inf, program.v.dtype)
     now = _Search(
-        x=x if program.potential is None else program.v,
+        x=program.v,
         p=start,
         level=unlimited,
         decrement=unlimited,
+        misfit=unlimited,
         tried=zero,
-        fresh=none,
-        quiet=none,
         renewal=jnp.zeros((), program.v.dtype),
         done=none,
         steps=zero,
-        factor=factor,
+        factor=_no_factor(program),
     )
-    return _fix(program), now
+    return _fix(program, start), now
+
+
+def _no_factor(program: ConeProgram) -> Factor:
+    """Zeros in the form of the factor of the Hessian."""
+
+    def factor() -> Factor:
+        return factorise(hessian(program, respond(program, program.offset, program.offset)))
+
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(factor))
 
 
 def _solution(now: _Search) -> ConeSolution:
@@ -286,14 +323,18 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     Where impulses have crossed into another mode since, that factor would bring the momenta off balance.
     """
     program = fixed.program
-    momentum, misfit, response = residuals(program, now.x, now.p)
     invert = functools.partial(solve_factored, now.factor)
-    dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
-    left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
-    before, after = (each @ (each / fixed.diagonal) for each in (momentum, left))
-    size = fixed.size + now.x @ multiply(program.M, now.x)
-    better = now.done & ((after <= before) | (after <= jnp.finfo(dx.dtype).eps ** 1.5 * size))
-    return now._replace(x=jnp.where(better, now.x + dx, now.x), p=jnp.where(better, now.p + dp, now.p))
+
+    def once(_: jax.Array, now: _Search) -> _Search:
+        momentum, misfit, response = residuals(program, now.x, now.p)
+        dx, dp = solve_linearised(program, response, invert, momentum, misfit, POLISH_STEPS)
+        left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
+        before, after = (each @ (each / fixed.diagonal) for each in (momentum, left))
+        removed = jnp.max(fixed.mobility * misfit**2, axis=0, initial=0.0)
+        better = now.done & (after <= jnp.maximum(before, removed))
+        return now._replace(x=jnp.where(better, now.x + dx, now.x), p=jnp.where(better, now.p + dp, now.p))
+
+    return lax.fori_loop(0, POLISH_PASSES, once, now)
 
 
 @functools.partial(jax.jit, static_argnames=("max_iters", "early_exit"))

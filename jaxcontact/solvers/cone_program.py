@@ -50,6 +50,7 @@ class ConeProgram(Record):
         most: (ne,) largest impulse of each equality row, inf where there is none; None for no bounds at all.
         depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
         num_equalities, num_limits: number of such rows (static).
+        limits_apart: True where every limit moves one velocity alone (static).
         pyramid: bounds |p_t1| and |p_t2| apart instead of |p_t|, where there is no `bound` (static).
         coulomb: friction is bounded by mu p_n but does not push back on the normal (static). Then it is no
             minimisation; only `residuals` and `solve_linearised` take it.
@@ -70,6 +71,7 @@ class ConeProgram(Record):
     dt: jax.Array | None = None
     num_equalities: int = static(default=0)
     num_limits: int = static(default=0)
+    limits_apart: bool = static(default=False)
     pyramid: bool = static(default=False)
     coulomb: bool = static(default=False)
 
@@ -187,6 +189,11 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
         assert isinstance(M, Diagonal)
         return body_rows.hessian(M, columns, response.block)
     assert not isinstance(M, Diagonal)
+    if program.limits_apart and program.num_limits:  # these rows add to the diagonal alone
+        first, end = program.num_equalities, program.num_equalities + program.num_limits
+        M = M + jnp.diag(columns[:, first:end] ** 2 @ response.scalar[first:])
+        columns = jnp.concatenate([columns[:, :first], columns[:, end:]], axis=1)
+        response = response._replace(scalar=response.scalar[:first])
     # Evaluated once: without the barrier the compiler repeats it inside every use.
     weighted = lax.optimization_barrier(jax.vmap(yielding, (None, 0))(response, columns))
     return M + columns @ weighted.T

@@ -180,7 +180,9 @@ def _constraint_terms(
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi, gdot_v = (jnp.concatenate(pair) for pair in ((phi, columns["phi"]), (gdot_v, columns["gdot_v"])))
         kind += columns["kind"]
-    return ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry), nearest
+    apart = structure.tree is not None and structure.tree.limits_apart
+    terms = ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, apart=apart)
+    return terms, nearest
 
 
 class _Moving(NamedTuple):
