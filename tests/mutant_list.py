@@ -228,9 +228,9 @@ MUTANTS = [
     ),
     Mutant(
         "laws: a sample cut short says nothing",
-        "impact/laws/routh.py",
-        "status=total | flag(left, Status.UNTERMINATED)",
-        "status=total",
+        "impact/laws/routh_steps.py",
+        "status = at.status | flag(left, Status.UNTERMINATED)",
+        "status = at.status",
         "tests/impact/laws/test_routh.py::test_too_few_steps_are_unterminated",
     ),
     Mutant(

@@ -103,6 +103,17 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.einsum("ij...,jk...->ik...", order, rows), rank
 
 
+def product_lanes(a: jax.Array, b: jax.Array) -> jax.Array:
+    """A B of (i, j, ...) and (j, l, ...), batch axes last, summed in the order of j.
+
+    XLA multiplies batches of small matrices one by one; here the batch is the vector.
+    """
+    total = a[:, 0, None] * b[None, 0]
+    for j in range(1, b.shape[0]):
+        total = total + a[:, j, None] * b[None, j]
+    return total
+
+
 UNROLLED = 12  # largest matrix whose factorisation is written out pivot by pivot
 BLOCK = 3  # columns that the factorisation of a larger one eliminates at once
 

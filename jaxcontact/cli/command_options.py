@@ -201,6 +201,10 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
         "--checkpoint", type=Path, metavar="DIR",
         help="keep finished worlds in DIR; interrupted, the same command goes on with the same bits",
     )  # fmt: skip
+    run.add_argument(
+        "--gif", action="store_true",
+        help="also write the motion as a .gif; of many worlds one solid and the others as ghosts",
+    )  # fmt: skip
     _add_out(run)
     run.set_defaults(check=check_simulate)
     return run

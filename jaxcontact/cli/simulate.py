@@ -20,6 +20,7 @@ from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 
 MOST_CURVES = 5  # bodies drawn of a single motion
+MOST_GHOSTS = 24  # worlds in an animation of many
 QUANTILES = (0.05, 0.5, 0.95)  # drawn of many
 
 
@@ -75,6 +76,7 @@ def _simulate(options: argparse.Namespace) -> int:
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
+        shown: Any = trajectory
         curves = _heights(model, trajectory.states)
     else:
         worlds = simulate.ensemble(
@@ -84,9 +86,16 @@ def _simulate(options: argparse.Namespace) -> int:
         worlds.save(data)
         status = np.bitwise_or.reduce(np.asarray(worlds.status))
         failed, notes = int(np.sum(worlds.failed_step >= 0)), worlds.summary.splitlines()[1:]
+        shown = _some_worlds(worlds)
         curves = _spread(model, worlds.path)
     title = f"{stem}, {options.stepper}, {options.worlds} world{'s' if options.worlds > 1 else ''}"
     viz.plot_curves(curves, xlabel="time (s)", ylabel="height (m)", title=title).savefig(picture, dpi=110)
+    files = [picture, data]
+    if options.gif and (shown is None or not np.all(np.isfinite(shown.states.q))):
+        notes = [*notes, "no .gif: no world has numbers that can be drawn"]
+    elif options.gif:
+        film = folder / f"{stem}_motion.gif"
+        files.append(viz.animate(shown, model.system, model.params, film, title=title))
     summary = {
         "model": stem,
         "stepper": options.stepper,
@@ -99,10 +108,19 @@ def _simulate(options: argparse.Namespace) -> int:
         "status": Status.describe(status),
         "notes": notes,
         "seconds": time.perf_counter() - begin,
-        "files": [str(path) for path in (picture, data)],
+        "files": [str(path) for path in files],
     }
     print(json.dumps(summary, indent=2) if options.json else _text(summary))
     return 1 if failed else 0
+
+
+def _some_worlds(worlds: simulate.Ensemble) -> simulate.Trajectory | None:
+    """The first worlds that can be drawn, as the motions that `viz.animate` takes; None if there is none."""
+    good = np.flatnonzero(np.all(np.isfinite(worlds.path.q), axis=(1, 2)))[:MOST_GHOSTS]
+    if not good.size:
+        return None
+    states = jax.tree.map(lambda rows: rows[good], worlds.path)
+    return simulate.Trajectory(states=states, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]
 
 
 def _positions(model: Model, q: Any) -> np.ndarray:

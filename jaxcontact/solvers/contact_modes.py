@@ -68,7 +68,9 @@ def mode_codes(num_contacts: int, capped: bool) -> np.ndarray:
     return np.array(list(itertools.product(codes, repeat=num_contacts)), np.int32).T
 
 
-def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool) -> ModeMaps:
+def mode_table(
+    delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool, resolved: bool = True
+) -> ModeMaps:
     """Tabulate all contact modes of a planar problem.
 
     The problem: lam with u' = u + D lam and, per contact, 0 <= lam_n, u'_n >= 0, complementary (rest or
@@ -80,48 +82,53 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
         mu: (m,) friction in the same scaling.
         active: (m,) bool; inactive contacts get no impulse.
         capped: whether x = (u, impulse_max), L = 3m, or x = u, L = 2m.
+        resolved: whether to look for continua of outcomes; without, every singular mode counts as one.
     """
     dtype = delassus.dtype
     m = mu.shape[0]
     length = 3 * m if capped else 2 * m
     codes = jnp.asarray(mode_codes(m, capped))
-    by_mode = codes.T[:, :, None]  # (K, m, 1)
-    sticks = (by_mode == REST_STICK) | (by_mode == CAP_STICK)
-    rests = (by_mode >= REST_STICK) & (by_mode <= REST_MINUS)
-    caps = by_mode >= CAP_STICK
-    plus = (by_mode == REST_PLUS) | (by_mode == CAP_PLUS)
+    by_row = codes[:, None]  # (m, 1, K)
+    sticks = (by_row == REST_STICK) | (by_row == CAP_STICK)
+    rests = (by_row >= REST_STICK) & (by_row <= REST_MINUS)
+    caps = by_row >= CAP_STICK
+    plus = (by_row == REST_PLUS) | (by_row == CAP_PLUS)
     slide = jnp.where(plus, 1.0, -1.0).astype(dtype)  # sign of the sliding velocity
-    separate = by_mode == SEPARATE
+    separate = by_row == SEPARATE
 
-    identity = jnp.eye(2 * m, dtype=dtype)
-    unit_n, unit_t = identity[None, 0::2], identity[None, 1::2]  # (1, m, 2m)
-    d_n, d_t = delassus[None, 0::2], delassus[None, 1::2]
-    x_identity = jnp.eye(length, dtype=dtype)
-    u_n, u_t = x_identity[None, 0 : 2 * m : 2], x_identity[None, 1 : 2 * m : 2]  # (1, m, L)
-    cap_row = x_identity[None, 2 * m :] if capped else jnp.zeros((1, m, length), dtype)
-    mu_row = mu[None, :, None]
+    identity = jnp.eye(2 * m, dtype=dtype)[:, :, None]
+    unit_n, unit_t = identity[0::2], identity[1::2]  # (m, 2m, 1)
+    d_n, d_t = delassus[0::2, :, None], delassus[1::2, :, None]
+    x_identity = jnp.eye(length, dtype=dtype)[:, :, None]
+    u_n, u_t = x_identity[0 : 2 * m : 2], x_identity[1 : 2 * m : 2]  # (m, L, 1)
+    cap_row = x_identity[2 * m :] if capped else jnp.zeros((m, length, 1), dtype)
+    mu_row = mu[:, None, None]
     ray = lax.rsqrt(1.0 + mu_row**2)  # friction rows of length one, for any mu
 
     equation_n = jnp.where(rests, d_n, unit_n)
     source_n = jnp.where(rests, -u_n, jnp.where(caps, cap_row, 0.0))
     equation_t = jnp.where(separate, unit_t, jnp.where(sticks, d_t, (unit_t + slide * mu_row * unit_n) * ray))
     source_t = jnp.where(sticks, -u_t, 0.0)
-    equations = jnp.stack([equation_n, equation_t], axis=2).reshape(-1, 2 * m, 2 * m)
-    sources = jnp.stack([source_n, source_t], axis=2).reshape(-1, 2 * m, length)
+    equations = jnp.stack([equation_n, equation_t], axis=1).reshape(2 * m, 2 * m, -1)
+    sources = jnp.stack([source_n, source_t], axis=1).reshape(2 * m, length, -1)
 
+    product = small_dense.product_lanes
     inverse, rank = _inverses(equations)
-    impulse = inverse @ sources
-    impulse = impulse + inverse @ (sources - equations @ impulse)
-    misfit = jnp.max(jnp.abs(equations @ impulse - sources), axis=(1, 2))
-    size = 1.0 + jnp.max(jnp.abs(impulse), axis=(1, 2))
+    impulse = product(inverse, sources)
+    impulse = impulse + product(inverse, sources - product(equations, impulse))
+    misfit = jnp.max(jnp.abs(product(equations, impulse) - sources), axis=(0, 1))
+    size = 1.0 + jnp.max(jnp.abs(impulse), axis=(0, 1))
     regular = (rank == 2 * m) & (misfit <= feasibility_tolerance(dtype) * size)
-    used = jnp.all(active[None, :] | (codes.T == SEPARATE), axis=1)
-    unresolved = used & (free_outcomes(delassus, equations, sources, inverse, rank) > 0)
+    used = jnp.all(active[:, None] | (codes == SEPARATE), axis=0)
+    continuum = rank < 2 * m
+    if resolved:
+        continuum = free_outcomes(delassus, equations, sources, inverse, rank) > 0
+    unresolved = used & continuum
     regular &= used
 
-    outgoing = jnp.einsum("ij,kjl->kil", delassus, impulse) + x_identity[None, : 2 * m]
-    lam_n, lam_t = impulse[:, 0::2], impulse[:, 1::2]  # (K, m, L)
-    out_n, out_t = outgoing[:, 0::2], outgoing[:, 1::2]
+    outgoing = product(delassus[:, :, None], impulse) + x_identity[: 2 * m]
+    lam_n, lam_t = impulse[0::2], impulse[1::2]  # (m, L, K)
+    out_n, out_t = outgoing[0::2], outgoing[1::2]
     inside_plus = (mu_row * lam_n - lam_t) * ray
     inside_minus = (mu_row * lam_n + lam_t) * ray
     # Along a ray of the cone the impulse is lam_n (1, -+mu): weigh its sign by its length.
@@ -130,14 +137,14 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
     normal = jnp.where(separate, out_n, jnp.where(caps, -out_n, cap_row - lam_n if capped else zero))
     first = jnp.where(sticks, inside_plus, jnp.where(separate, zero, slide * out_t))
     second = jnp.where(sticks, inside_minus, jnp.where(rests, along, zero))
-    forms = jnp.stack([normal, first, second], axis=2) * active[None, :, None, None]
+    forms = jnp.stack([normal, first, second], axis=1) * active[:, None, None, None]
 
     generic = jnp.cos(jnp.arange(2 * m) * 1.7 + 0.3).astype(dtype)  # no special direction
     return ModeMaps(
         codes=codes,
-        impulse=jnp.moveaxis(impulse, 0, -1),
-        margin=jnp.moveaxis(forms.reshape(-1, 3 * m, length), 0, -1),
-        score=jnp.moveaxis(jnp.einsum("i,kil->kl", generic, outgoing), 0, -1),
+        impulse=impulse,
+        margin=forms.reshape(3 * m, length, -1),
+        score=jnp.sum(generic[:, None, None] * outgoing, axis=0),
         regular=regular,
         unresolved=unresolved,
     )
@@ -153,33 +160,36 @@ def free_outcomes(
 ) -> jax.Array:
     """(K,) int32, how many dimensions of outcomes a mode has; 2 stands for more, too.
 
-    The answer is 0 where the equations (K, r, r) have no solution for most x, and where impulses that they
+    The answer is 0 where the equations (r, r, K) have no solution for most x, and where impulses that they
     leave free do not all change the outgoing velocity: each outcome is then that of a mode with one contact
-    or one friction direction less.
+    or one friction direction less. Sources are (r, L, K), inverses (r, r, K).
     """
-    rows, dtype = equations.shape[1], equations.dtype
+    rows, dtype = equations.shape[0], equations.dtype
+    product = small_dense.product_lanes
     small = 100.0 * feasibility_tolerance(dtype)
-    moved = sources[:, :, :rows] @ possible_velocities(delassus)
-    misfit = equations @ (inverse @ moved) - moved
-    change = delassus @ (jnp.eye(rows, dtype=dtype)[None] - inverse @ equations)
+    moved = product(sources[:, :rows], possible_velocities(delassus)[:, :, None])
+    misfit = product(equations, product(inverse, moved)) - moved
+    identity = jnp.eye(rows, dtype=dtype)[:, :, None]
+    change = product(delassus[:, :, None], identity - product(inverse, equations))
     change = jnp.where(jnp.abs(change) > small, change, 0.0)
-    changes = jnp.any(change != 0, axis=(1, 2)) & (jnp.max(jnp.abs(misfit), axis=(1, 2)) <= small)
+    changes = jnp.any(change != 0, axis=(0, 1)) & (jnp.max(jnp.abs(misfit), axis=(0, 1)) <= small)
     several = changes & (rank < rows - 1)
 
     def injective() -> jax.Array:
-        return small_dense.generalized_inverse(jnp.moveaxis(change, 0, -1))[1] == rows - rank
+        return small_dense.generalized_inverse(change)[1] == rows - rank
 
     whole = lax.cond(jnp.any(several), injective, lambda: jnp.zeros_like(several))
     return jnp.where(several, jnp.where(whole, 2, 0), (changes & (rank == rows - 1)).astype(jnp.int32))
 
 
 def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`linalg.generalized_inverse` of (K, n, n), in tiles that stay in cache."""
-    number, n = equations.shape[:2]
-    tile = min(_TILE, number)
-    tiles = jnp.pad(equations, [(0, -number % tile), (0, 0), (0, 0)]).reshape(-1, tile, n, n)
-    inverse, rank = lax.map(small_dense.generalized_inverse, jnp.moveaxis(tiles, 1, -1))
-    return jnp.moveaxis(inverse, -1, 1).reshape(-1, n, n)[:number], rank.reshape(-1)[:number]
+    """`generalized_inverse` of (n, n, K), in tiles that stay in cache."""
+    n, number = equations.shape[1:]
+    if number <= _TILE:
+        return small_dense.generalized_inverse(equations)
+    tiles = jnp.pad(equations, [(0, 0), (0, 0), (0, -number % _TILE)]).reshape(n, n, -1, _TILE)
+    inverse, rank = lax.map(small_dense.generalized_inverse, jnp.moveaxis(tiles, 2, 0))
+    return jnp.moveaxis(inverse, 0, 2).reshape(n, n, -1)[:, :, :number], rank.reshape(-1)[:number]
 
 
 def apply(forms: jax.Array, x: jax.Array) -> jax.Array:

@@ -251,15 +251,17 @@ def _tabulate(
         equations = equations + weights * (velocity @ delassus)[:, None]
         sources = sources - weights * (velocity @ x[:rows])[:, None]
 
-    inverse, rank = small_dense.generalized_inverse(jnp.moveaxis(equations, 0, -1))
-    inverse = jnp.moveaxis(inverse, -1, 0)
+    by_row = jnp.moveaxis(equations, 0, -1)
+    inverse_by_row, rank = small_dense.generalized_inverse(by_row)
+    inverse = jnp.moveaxis(inverse_by_row, -1, 0)
     impulse = inverse @ sources
     impulse = impulse + inverse @ (sources - equations @ impulse)
     misfit = jnp.max(jnp.abs(of_all[0] @ impulse - of_all[1]), axis=(1, 2))
     size = 1.0 + jnp.max(jnp.abs(impulse), axis=(1, 2))
     regular = (rank == rows) & (misfit <= feasibility_tolerance(dtype) * size)
     used = jnp.all(active[:, None] | (codes == 0), axis=0)
-    free = jnp.where(used, free_outcomes(delassus, equations, sources, inverse, rank), 0)
+    dimensions = free_outcomes(delassus, by_row, jnp.moveaxis(sources, 0, -1), inverse_by_row, rank)
+    free = jnp.where(used, dimensions, 0)
     regular &= used if vanishing is None else used & (vanishing >= 0)
 
     outgoing = jnp.einsum("ij,kjl->kil", delassus, impulse) + x[None, :rows]

@@ -25,9 +25,12 @@ def test_one_world_is_a_trajectory_and_a_picture(capsys, tmp_path):
         "0.05",
         "--out",
         str(tmp_path),
+        "--gif",
         "--json",
     )
     said = json.loads(out)
+    assert (tmp_path / "pendulum_limit_motion.gif").read_bytes()[:4] == b"GIF8"
+    assert len(said["files"]) == 3
     assert code == 0 and said["steps"] == 5 and said["failed"] == 0 and said["law"] is None
     assert (tmp_path / "pendulum_limit_motion.png").stat().st_size > 5000
     found = simulate.Trajectory.load(tmp_path / "pendulum_limit_motion.npz")
@@ -38,10 +41,11 @@ def test_one_world_is_a_trajectory_and_a_picture(capsys, tmp_path):
 def test_many_worlds_are_an_ensemble_and_the_same_command_goes_on(capsys, tmp_path):
     arguments = (
         "rocking_block", "--law", "routh", "--worlds", "3", "--duration", "0.04",
-        "--out", str(tmp_path), "--checkpoint", str(tmp_path / "run"),
+        "--out", str(tmp_path), "--checkpoint", str(tmp_path / "run"), "--gif",
     )  # fmt: skip
     code, out, _ = run(capsys, *arguments)
     assert code == 0 and "worlds   3, 0 failed, status SUCCESS" in out
+    assert (tmp_path / "rocking_block_motion.gif").read_bytes()[:4] == b"GIF8"
     found = simulate.Ensemble.load(tmp_path / "rocking_block_motion.npz")
     assert found.path.q.shape == (3, 5, 3) and len(np.unique(found.states.v[:, 2])) == 3
     assert run(capsys, *arguments)[0] == 0

@@ -352,3 +352,28 @@ def test_too_few_events_and_depth_under_jit_are_told():
     many = MOVED(PARAMS, at(jnp.array(2e-4), 0.0, 0.0, 0.0), NONE, jnp.array(1.0), 0.6)
     assert np.asarray(many.status)[0] & jc.Status.MAX_ITERS
     assert float(many.states.t[1]) < 0.6
+
+
+@pytest.mark.slow
+def test_a_block_chatters_to_rest_under_a_law_without_friction():
+    """Both corners strike in no order that repeats, so there is no series: the chatter is made inelastic."""
+    model = jc.models.rocking_block()
+    stepper = jc.simulate.EventDriven(
+        impact=jc.impact.Propagative(restitution=jnp.array(0.5)), max_events=128
+    )
+
+    @jax.jit
+    def dropped(v):
+        state = model.state.replace(q=model.state.q.at[1].add(0.01), v=v)
+        none = jnp.zeros((60, 3))
+        return jc.simulate.rollout(model.system, model.params, state, none, stepper=stepper, dt=DT)
+
+    for v in ((0.0, 0.0, 0.0), (0.0, 0.0, 0.2)):
+        motion = dropped(jnp.array(v))
+        assert not np.any(jc.Status.failed(motion.status)), jc.Status.describe(motion.status)
+        assert np.any(np.asarray(motion.status) & int(jc.Status.ZENO)) and bool(jnp.all(motion.contacts[-1]))
+        np.testing.assert_allclose(motion.states.v[-1], 0.0, atol=1e-12)
+        np.testing.assert_allclose(motion.states.q[-1, 1:], [1.0, 0.0], rtol=0, atol=1e-12)
+        q, v = np.asarray(motion.states.q), np.asarray(motion.states.v)
+        energy = 0.5 * v**2 @ np.array([1.0, 1.0, float(model.params.inertia[0])]) + G * q[:, 1]
+        assert np.all(np.diff(energy) < 1e-12)

@@ -18,7 +18,7 @@ from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
 from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order
-from jaxcontact.impact.laws.routh import resolve, routh_step
+from jaxcontact.impact.laws.routh import resolve, resolve_in_time, routh_step
 from jaxcontact.impact.laws.routh_path import routh_path
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
@@ -86,17 +86,16 @@ class Routh(Record):
         selection = self.selection
         if selection is None:
             selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
-        return resolve(
-            terms,
-            v,
-            draws[:, :nc] * jnp.asarray(self.step, v.dtype),
-            draws[:, nc],
-            restitution=self.restitution,
-            selection=selection,
-            num_directions=self.num_directions,
-            early_exit=self.early_exit,
-            clearance=clearance,
-        )
+        caps, picks = draws[:, :nc] * jnp.asarray(self.step, v.dtype), draws[:, nc]
+        options: dict[str, Any] = {
+            "restitution": self.restitution,
+            "selection": selection,
+            "num_directions": self.num_directions,
+            "clearance": clearance,
+        }
+        if self.early_exit:
+            return resolve_in_time(terms, v, caps, picks, **options)
+        return resolve(terms, v, caps, picks, early_exit=False, **options)
 
 
 class Sequential(Record):

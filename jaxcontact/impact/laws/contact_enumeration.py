@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -51,14 +52,18 @@ def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | 
     return touching if touching.size and enumerable(touching.size, nt, num_directions) else None
 
 
-def of_contacts(terms: ContactTerms, index: np.ndarray) -> ContactTerms:
+def of_contacts(terms: ContactTerms, index: np.ndarray | jax.Array) -> ContactTerms:
     """The terms of some of the contacts."""
     rows = {name: getattr(terms, name)[index] for name in ("J_n", "J_t", "phi", "mu", "active")}
     return terms.replace(**rows)
 
 
-def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:
-    """All contact modes of a step, in the plane or in space."""
+def mode_table(
+    space: ContactSpace, directions: np.ndarray, *, capped: bool, resolved: bool = True
+) -> contact_modes.ModeMaps:
+    """All contact modes of a step, in the plane or in space; `resolved` as in `contact_modes.mode_table`."""
     if space.num_tangents == 1:
-        return contact_modes.mode_table(space.delassus, space.mu, space.active, capped=capped)
+        return contact_modes.mode_table(
+            space.delassus, space.mu, space.active, capped=capped, resolved=resolved
+        )
     return polyhedral_modes.mode_table(space.delassus, space.mu, space.active, directions, capped=capped)

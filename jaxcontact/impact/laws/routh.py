@@ -13,29 +13,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
-from jaxcontact.impact.laws.contact_enumeration import check_enumeration, mode_table
-from jaxcontact.impact.laws.contact_space import (
-    ContactSpace,
-    ImpactInfo,
-    approaching,
-    contact_space,
-    energy_ratio,
-    friction_directions,
-    mass_norm,
-    outcome,
-    residual_status,
-    slowest_approach,
-)
-from jaxcontact.impact.laws.pivoting import random_cover, solve_by_pivoting
-from jaxcontact.impact.laws.spatial_restitution import give_back_in_space
-from jaxcontact.impact.laws.turned_polygon import random_angles, turn_rows, turned
-from jaxcontact.solvers import contact_modes
-from jaxcontact.solvers.lcp import Lemke
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration
+from jaxcontact.impact.laws.contact_space import ImpactInfo, energy_ratio
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, Resolved, StepSettings, all_steps
+from jaxcontact.impact.laws.routh_touching import ImpactQuestion, resolve_touching
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -50,46 +34,6 @@ def check_selection(
         raise ValueError(f"selection: expected one of {', '.join(allowed)}, got {selection!r}")
     if selection != "lemke":
         check_enumeration(terms, num_directions, f'selection="{selection}"')
-
-
-def _step(
-    space: ContactSpace,
-    table: contact_modes.ModeMaps | None,
-    directions: np.ndarray,
-    v: jax.Array,
-    impulse_max: jax.Array,
-    pick: jax.Array,
-    needed: jax.Array,
-    known: jax.Array | None,
-    early_exit: bool,
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """v_next, scaled impulse (r,), residual and solver status of one step; zero impulse if not needed.
-
-    `known` (r,) is the scaled impulse where another solver has found it.
-    """
-    rows = 1 + space.num_tangents
-    cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
-    fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
-    if known is not None:
-        guess, status = known, jnp.uint32(0)
-    elif table is None:
-        # In the plane variety is what "all" is for; "lemke" is the one solver with its bias.
-        cover = random_cover(space, directions, pick) if space.num_tangents == 2 else None
-        solver = Lemke(early_exit=early_exit)
-        guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, solver, cover)
-    else:
-        x = jnp.concatenate([fixed.rates(v_fixed), cap_fixed])
-        speed = mass_norm(space.mass, v)
-        violation = contact_modes.evaluate(table, x)
-        score = jnp.sum(table.score * x[:, None], axis=0)
-        valid = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
-        mode, count = contact_modes.choose(valid, score, pick, speed, early_exit)
-        mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the least bad
-        guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
-    # At rest contacts may press against each other with any impulse; none is the one to take.
-    guess = jnp.where(needed & (mass_norm(space.mass, v) > 0), guess, 0.0)
-    v_next, impulse, worst = outcome(space, v, guess, directions, cap)
-    return v_next, impulse, worst, status
 
 
 def routh_step(
@@ -134,9 +78,8 @@ def routh_step(
     check_selection(terms, selection, SELECTIONS, num_directions)
     inputs.check_pick(pick, ())
     picks = jnp.reshape(jnp.asarray(pick, v.dtype), (1,))
-    v_next, info, _ = _resolve(
-        terms, v, impulse_max[None], picks, selection, num_directions, until_separated=False
-    )
+    settings = StepSettings(selection, num_directions, until_separated=False)
+    v_next, info, _ = _resolve(terms, v, ImpactDraws(impulse_max[None], picks), None, settings)
     return v_next, info
 
 
@@ -194,6 +137,38 @@ def resolve(
         order; modes, picks and the number of steps are piecewise constant. Without an approaching contact
         v_plus is v, and contacts at rest stay at rest: a block standing on two corners has dv_plus/dv = 0.
     """
+    e = _check_resolve(terms, v, impulse_max, pick, restitution, selection, num_directions, clearance)
+    settings = StepSettings(selection, num_directions, early_exit=early_exit)
+    v_plus, info, _ = _resolve(terms, v, ImpactDraws(impulse_max, pick), e, settings, clearance)
+    return v_plus, info
+
+
+def resolve_in_time(
+    terms: ContactTerms,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    pick: jax.Array,
+    *,
+    restitution: jax.Array | float | None,
+    selection: str,
+    num_directions: int,
+    clearance: jax.Array | None,
+) -> tuple[jax.Array, ImpactInfo]:
+    """`resolve` for a step of a motion, which costs a lane of a batch what its own contacts need.
+
+    `resolve` itself is made for batches that differ in their draws alone. With a clearance, in whose steps
+    nobody asks for it, `info.complete` may be False where it could be True.
+    """
+    e = _check_resolve(terms, v, impulse_max, pick, restitution, selection, num_directions, clearance)
+    settings = StepSettings(selection, num_directions, tells_complete=clearance is None)
+    return _resolve_in_time(terms, v, ImpactDraws(impulse_max, pick), e, settings, clearance)
+
+
+def _check_resolve(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, pick: jax.Array, restitution: Any,
+    selection: str, num_directions: int, clearance: jax.Array | None,
+) -> jax.Array | None:  # fmt: skip
+    """The coefficients of restitution; raises for what `resolve` does not take."""
     inputs.check(terms, v)
     if jnp.ndim(impulse_max) != 2 or jnp.shape(impulse_max)[0] < 1:
         raise ValueError(f"impulse_max: expected shape (N, nc) with N >= 1, got {jnp.shape(impulse_max)}")
@@ -205,18 +180,14 @@ def resolve(
     inputs.check_clearance(clearance, jnp.shape(terms.phi))
     if clearance is not None and e is not None:
         raise ValueError("clearance: expected None with restitution; contacts that open rebound touch")
-    v_plus, info, _ = _resolve(
-        terms, v, impulse_max, pick, selection, num_directions,
-        restitution=e, early_exit=early_exit, clearance=clearance,
-    )  # fmt: skip
-    return v_plus, info
+    return e
 
 
 def resolve_unchecked(
     terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, pick: jax.Array, selection: str
 ) -> tuple[jax.Array, ImpactInfo]:
     """`resolve` for drivers that have checked their input."""
-    v_plus, info, _ = _resolve(terms, v, impulse_max, pick, selection, 8)
+    v_plus, info, _ = _resolve(terms, v, ImpactDraws(impulse_max, pick), None, StepSettings(selection, 8))
     return v_plus, info
 
 
@@ -237,114 +208,72 @@ def resolve_many(
 
     `known` (n, N, r) are the scaled impulses of the steps where they have been found, without their pushes.
     """
+    settings = StepSettings(selection, num_directions, turn_polygon=turn_polygon)
 
     def one(
         v: jax.Array, caps: jax.Array, picks: jax.Array, known: jax.Array | None
     ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-        v_plus, info, path = _resolve(
-            terms, v, caps, picks, selection, num_directions,
-            restitution=restitution, known=known, turn_polygon=turn_polygon,
-        )  # fmt: skip
+        v_plus, info, path = _resolve(terms, v, ImpactDraws(caps, picks, known), restitution, settings)
         return v_plus, info, path if keep_path else None
 
     picks = jnp.zeros(impulse_max.shape[:2], v.dtype) if pick is None else pick
     return jax.vmap(one)(v, impulse_max, picks, known)
 
 
-@functools.partial(
-    jax.jit, static_argnums=(4, 5), static_argnames=("until_separated", "early_exit", "turn_polygon")
-)
+@functools.partial(jax.jit, static_argnums=(4,))
 def _resolve(
     terms: ContactTerms,
     v: jax.Array,
-    impulse_max: jax.Array,
-    pick: jax.Array,
-    selection: str,
-    num_directions: int,
-    until_separated: bool = True,
-    restitution: jax.Array | None = None,
-    known: jax.Array | None = None,
-    early_exit: bool = True,
+    draws: ImpactDraws,
+    restitution: jax.Array | None,
+    settings: StepSettings,
     clearance: jax.Array | None = None,
-    turn_polygon: bool = False,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
-    v_in = v
+    """`resolve` unchecked, with the velocities (N + 1, nv) on its way."""
+    question = _question(terms, v, draws, restitution, clearance)
+    resolved, path = all_steps(*question, settings)
+    return *_answer(terms, v, question, resolved), path
+
+
+@functools.partial(jax.jit, static_argnums=(4,))
+def _resolve_in_time(
+    terms: ContactTerms,
+    v: jax.Array,
+    draws: ImpactDraws,
+    restitution: jax.Array | None,
+    settings: StepSettings,
+    clearance: jax.Array | None = None,
+) -> tuple[jax.Array, ImpactInfo]:
+    """`resolve` unchecked, where a batch has other terms in every lane."""
+    question = _question(terms, v, draws, restitution, clearance)
+    return _answer(terms, v, question, resolve_touching(settings, question))
+
+
+def _question(
+    terms: ContactTerms, v: jax.Array, draws: ImpactDraws, restitution: jax.Array | None,
+    clearance: jax.Array | None,
+) -> ImpactQuestion:  # fmt: skip
+    """The impact in usable numbers."""
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)
-    status = status | trouble | draw_status(impulse_max, pick, restitution)
-    impulse_max = jnp.where(status == 0, impulse_max, 0.0)
-    pick = jnp.where(status == 0, pick, 0.0)
-    directions = friction_directions(terms.J_t.shape[1], num_directions)
-    original = space = contact_space(terms, clearance)
-    tabulated = selection != "lemke" and known is None
-
-    def tabulate(space: ContactSpace) -> contact_modes.ModeMaps | None:
-        return mode_table(lax.stop_gradient(space), directions, capped=True) if tabulated else None
-
-    def holds_all(table: contact_modes.ModeMaps | None) -> jax.Array:
-        return jnp.array(False) if table is None else ~jnp.any(table.unresolved)
-
-    unturned = None if turn_polygon else tabulate(original)
-    speed, slowest = mass_norm(space.mass, v), slowest_approach(space, v)
-    elastic = None if restitution is None else jnp.where(status == 0, restitution, 0.0) ** 2
-
-    def step(carry: Any, draw: tuple[jax.Array, jax.Array, jax.Array | None]) -> tuple[Any, jax.Array]:
-        v, impulse, status, worst, count, complete, stored = carry
-        needed = jnp.any(approaching(original, v, slowest)) if until_separated else jnp.array(True)
-        cap, pick, known = draw
-        space, table, angle = original, unturned, None
-        if turn_polygon:
-            angle = random_angles(pick, space.mu.shape[0])
-            space = turned(original, angle)
-            table = tabulate(space)
-        v_next, change, misfit, solver = _step(
-            space, table, directions, v, cap, pick, needed, known, early_exit
-        )
-        solver = solver | residual_status(misfit)
-        # If no contact approaches at all, v stays, but what rests stays at rest to first order.
-        held = v_next - v
-        held = v + (held - lax.stop_gradient(held))
-        v_next = jnp.where(needed, v_next, jnp.where(count == 0, held, v))
-        moved = needed
-        if elastic is not None:
-            moved |= jnp.any(energetic_restitution.loaded(stored, slowest))
-            change = jnp.where(needed, change, 0.0)
-            cap = jnp.where(space.active, cap / space.scale[:: 1 + space.num_tangents], 0.0)
-            u, u_next = space.jacobian @ v, space.jacobian @ v_next
-            passage = (space, elastic, cap, u, u_next, change, stored, speed, slowest)
-            if space.num_tangents == 1:
-                push, stored = energetic_restitution.give_back(*passage)
-            else:
-                push, stored = give_back_in_space(*passage, directions)
-            v_next, change = v_next + space.response @ push, change + push
-        if angle is not None:
-            change = turn_rows(change, -angle)
-        return (
-            v_next,
-            jnp.where(moved, impulse + change, impulse),
-            status | jnp.where(needed, solver, jnp.uint32(0)),
-            jnp.maximum(worst, jnp.where(needed, misfit, 0.0)),
-            count + moved.astype(jnp.int32),
-            complete & (~needed | holds_all(table)),
-            stored,
-        ), v_next
-
-    nothing = None if elastic is None else jnp.zeros_like(space.mu)
-    zero = jnp.zeros((), v.dtype)
-    start = (v, jnp.zeros_like(space.scale), status, zero, jnp.int32(0), jnp.array(tabulated), nothing)
-    (v_plus, impulse, total, worst, count, complete, stored), path = lax.scan(
-        step, start, (impulse_max, pick, known)
+    status = status | trouble | draw_status(draws.impulse_max, draws.pick, restitution)
+    good = status == 0
+    draws = draws._replace(
+        impulse_max=jnp.where(good, draws.impulse_max, 0.0), pick=jnp.where(good, draws.pick, 0.0)
     )
-    left = jnp.any(approaching(space, v_plus, slowest)) & until_separated
-    if stored is not None:
-        left |= jnp.any(energetic_restitution.loaded(stored, slowest))
+    e = None if restitution is None else jnp.where(good, restitution, 0.0)
+    return ImpactQuestion(terms, v, draws, e, clearance, status)
+
+
+def _answer(
+    terms: ContactTerms, v: jax.Array, question: ImpactQuestion, resolved: Resolved
+) -> tuple[jax.Array, ImpactInfo]:
     info = ImpactInfo(
-        status=total | flag(left, Status.UNTERMINATED),
-        residual=worst,
-        impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
-        energy_ratio=energy_ratio(terms.M, v, v_plus),
-        num_solves=count,
-        complete=complete,
+        status=resolved.status,
+        residual=resolved.residual,
+        impulse=resolved.impulse,
+        energy_ratio=energy_ratio(question.terms.M, question.v, resolved.v),
+        num_solves=resolved.num_solves,
+        complete=resolved.complete,
     )
-    path = jnp.concatenate([v[None], path])
-    return jnp.where(status != 0, v_in, v_plus), info, path
+    return jnp.where(question.status != 0, v, resolved.v), info

@@ -31,6 +31,7 @@ class EventPieces(NamedTuple):
     value: jax.Array  # (nc, 2) bool, which of `stretch.values` is zero at its end
     who: jax.Array  # (nc,) bool, what took part in an impact, or in a chatter
     dead: jax.Array  # bool, whether an impact of a chatter was made inelastic
+    breaks: jax.Array  # bool, whether it is the first that was
     turns: jax.Array  # pairs of impacts that were left out, inf for all of them
     push: jax.Array  # (nc, dim) impulses of a jam, N s
     rests: jax.Array  # (nc,) what contacts do that are held at rest at its end, as the kind of `Modes`
@@ -79,6 +80,7 @@ def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> EventPieces:
         value=jnp.zeros((nc, 2), bool),
         who=none,
         dead=jnp.array(False),
+        breaks=jnp.array(False),
         turns=jnp.zeros((), dtype),
         push=jnp.zeros((nc, dim), dtype),
         rests=jnp.zeros(nc, jnp.int32),

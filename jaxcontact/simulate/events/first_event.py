@@ -19,6 +19,7 @@ from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
 from jaxcontact.solvers.roots import Bracket, illinois
 
 MAX_TRIALS = 80  # steps tried for one stretch
+ROUGH = 1e-4  # share of a rate that the round-off of a gap may be
 SAMPLES = 4  # parts of a step in which events are looked for
 FORCE_TOLERANCE = 0.575  # power of eps: a force below it, in parts of the size of accelerations, is zero
 
@@ -97,11 +98,15 @@ def first_event(
         leaves = gaps & touching & (start.rate > near)
         raw = rows.value.at[:, :, 0].add(-base[None])
         samples = _Samples(raw, rows.rate, shares * c.h, gaps, leaves)
-        value = _values_for_roots(samples, least)
+        value = _values_for_roots(samples, least, floor[:, 0])
+        # A mean rate has the round-off of the gap over its time, or where that is too much that of rates.
+        rough = leaves & _rough(samples, floor[:, 0])[-1]
+        noise = floor[:, 0] / jnp.where(leaves, jnp.where(rough, jnp.inf, c.h), 1.0)
+        noise = floor.at[:, 0].set(noise + jnp.where(rough, eps * jnp.max(jnp.abs(state.v)), 0.0))
         c = c._replace(tries=c.tries + 1, y=trial.x1, start=start, friction=end.friction)
         return lax.cond(
             c.searching,
-            lambda: _narrowed(c, value[-1], floor, eps),
+            lambda: _narrowed(c, value[-1], noise, eps),
             lambda: _stepped(c, samples, value, ode.error_ratio(trial, solver), least),
         )
 
@@ -116,9 +121,8 @@ def first_event(
     nearest = jnp.min(share, initial=jnp.inf)
     event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only look as if it closed
     first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
-    return Found(
-        end.h, end.y, end.friction, event, first_one.reshape(nc, 2) & event, end.done & jnp.isfinite(end.h)
-    )
+    fine = (end.done | event) & jnp.isfinite(end.h)  # an event that round-off hides is found well enough
+    return Found(end.h, end.y, end.friction, event, first_one.reshape(nc, 2) & event, fine)
 
 
 class _Samples(NamedTuple):
@@ -134,7 +138,7 @@ class _Samples(NamedTuple):
 def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
     """Values (nc, 2) that are round-off."""
     one = jnp.ones(kind.shape[0], state.q.dtype)
-    gap, speed = eps * jnp.max(jnp.abs(state.q)) * one, eps * jnp.max(jnp.abs(state.v)) * one
+    gap, speed = 4.0 * eps * jnp.max(jnp.abs(state.q)) * one, eps * jnp.max(jnp.abs(state.v)) * one
     root = jnp.where(kind == SEPARATE, gap, 8.0 * eps)
     return jnp.stack([root, jnp.where(kind == SLIDE, speed, 8.0 * eps)], axis=1)
 
@@ -146,17 +150,22 @@ def _least(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
     return jnp.stack([jnp.where(kind == SEPARATE, gap, force), jnp.where(kind == SLIDE, near, force)], axis=1)
 
 
-def _values_for_roots(samples: _Samples, least: jax.Array) -> jax.Array:
+def _rough(samples: _Samples, floor: jax.Array) -> jax.Array:
+    """(k, nc) times so short that gaps of round-off `floor` (nc,) say little of a mean rate."""
+    return floor[None] > ROUGH * samples.times[:, None] * jnp.abs(samples.rates[:1])
+
+
+def _values_for_roots(samples: _Samples, least: jax.Array, floor: jax.Array) -> jax.Array:
     """Values (k, nc, 2) with the roots that are looked for, and no others.
 
     What starts below zero, by round-off, is no event before it has left. A gap that starts at zero and grows
-    has its next zero where its mean rate has one.
+    has its next zero where its mean rate has one; over the shortest times that is the mean of two rates.
     """
     raw, times = samples.raw, samples.times
     shift = jnp.where(raw[0] > least, 0.0, least)
     value = raw + shift[None]
     later = jnp.where(times > 0, times, 1.0)[:, None]
-    mean = jnp.where(times[:, None] > 0, raw[:, :, 0] / later, samples.rates[:1])
+    mean = jnp.where(_rough(samples, floor), 0.5 * (samples.rates[:1] + samples.rates), raw[:, :, 0] / later)
     return value.at[:, :, 0].set(jnp.where(samples.leaves[None], mean, value[:, :, 0]))
 
 

@@ -71,11 +71,11 @@ def impact(
     return jax.tree.map(lambda a, b: jnp.where(dead, b, a), live, dull)
 
 
-def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, dead: jax.Array | bool = False) -> Carry:
-    """The motion behind an impact of the contacts `who`; one made inelastic is no part of a chatter."""
+def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array | bool = False) -> Carry:
+    """The motion behind an impact of the contacts `who`; one that `breaks` a chatter is no part of it."""
     state = carry.state.replace(v=v)
     chatter, nothing = remembered(carry.chatter, state, who), no_chatter(state, who.shape[0])
-    chatter = jax.tree.map(lambda a, b: jnp.where(dead, b, a), chatter, nothing)
+    chatter = jax.tree.map(lambda a, b: jnp.where(breaks, b, a), chatter, nothing)
     return Carry(state, chatter, carry.number + 1)
 
 

@@ -87,7 +87,7 @@ def repeated(
 
         def collide() -> tuple[Any, ...]:
             blow = impact(terms, carry, given.law, memory.key, piece.who, piece.dead, True, False)
-            return behind_impact(carry, blow.v, piece.who, piece.dead), blow.impulse, nothing[1]
+            return behind_impact(carry, blow.v, piece.who, piece.breaks), blow.impulse, nothing[1]
 
         def jolted() -> tuple[Any, ...]:
             after, push, _ = jolt(

@@ -15,7 +15,7 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import State, System, usable_numbers
-from jaxcontact.simulate.events.accumulation import ahead, outlook
+from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, ahead, outlook
 from jaxcontact.simulate.events.event_log import (
     EVENT,
     IMPACT,
@@ -47,6 +47,9 @@ from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
+
+CROWDED = 0.4  # share of the pieces of a step behind which an unknown chatter is ended
+SHRUNK = 0.75  # what impacts take, in parts of the time of as many before, that come ever faster
 
 
 class _Step(NamedTuple):
@@ -158,7 +161,7 @@ def _piece(here: _Here, c: _Step) -> _Step:
         which = jnp.where(fresh & view.known, 0, jnp.where(strikes, 1, 2))
         branches = [
             lambda: _skip(here, c, view.turns),
-            lambda: _impact(here, c, view.dense),
+            lambda: _impact(here, c, view.dense | _crowded(c), _follows(here, c)),
             lambda: _stretch(here, c),
         ]
         after, piece = lax.switch(which, branches)
@@ -188,24 +191,40 @@ def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
     return after, here.unused._replace(kind=jnp.int32(SKIP), who=who, turns=turns, rests=rests)
 
 
-def _impact(here: _Here, c: _Step, dead: jax.Array) -> tuple[_Step, EventPieces]:
+def _crowded(c: _Step) -> jax.Array:
+    """Whether impacts that come ever faster have used up most pieces of the step."""
+    half = c.impacts.count // 2
+    first, middle, last = (c.impacts.t.at[k].get(mode="clip") for k in (0, half, 2 * half))
+    shrinks = last - middle < SHRUNK * (middle - first)
+    return (c.made >= CROWDED * c.pieces.kind.shape[0]) & (half >= LENGTH) & shrinks
+
+
+def _follows(here: _Here, c: _Step) -> jax.Array:
+    """Whether a contact strikes that has just been in an impact made inelastic."""
+    just = c.impacts.plastic & (c.carry.state.t - c.impacts.t < DENSE * here.given.dt)
+    return jnp.any(just[:, None] & c.impacts.touching & c.contacts.strikes[None])
+
+
+def _impact(here: _Here, c: _Step, dense: jax.Array, follows: jax.Array) -> tuple[_Step, EventPieces]:
     """The impact of all contacts that touch."""
     given, near, strikes = here.given, c.contacts.near, c.contacts.strikes
+    dead = dense | follows
     blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, dead, jnp.any(strikes), True)
-    after = _behind(here, c, blow.v, near, strikes, dead, blow.impulse)
+    after = _behind(here, c, blow.v, near, strikes, dead, blow.impulse, dead & ~follows)
     after = after._replace(status=after.status | blow.status | flag(dead, Status.ZENO))
-    return after, here.unused._replace(kind=jnp.int32(IMPACT), who=near, dead=dead)
+    breaks = dead & ~follows
+    return after, here.unused._replace(kind=jnp.int32(IMPACT), who=near, dead=dead, breaks=breaks)
 
 
 def _behind(
     here: _Here, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array, dead: jax.Array | bool,
-    impulse: jax.Array,
+    impulse: jax.Array, breaks: jax.Array | bool = False,
 ) -> _Step:  # fmt: skip
     """The step behind an impact of the contacts `touching`."""
     before, M = c.carry.state, c.contacts.terms.M
     old, new = before.v @ M @ before.v, v @ M @ v
     gains = new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
-    carry = behind_impact(c.carry, v, touching, dead)
+    carry = behind_impact(c.carry, v, touching, breaks)
     return c._replace(
         carry=carry,
         ended=_nothing_ended(c.impulse),

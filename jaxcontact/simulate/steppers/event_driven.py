@@ -36,8 +36,9 @@ class EventDriven(Record):
     + b R^2k with R the ratio of the intervals between every other impact, an accumulation of impacts (Zeno)
     that ends within the step ends at its limit; of one that ends later the impacts of this step are left out
     if there are eight or more. Its record is an impact that is `plastic`, with velocities before and after
-    the ones that are left out. Impacts that come five in a hundredth of dt and are no such series are made
-    inelastic, as by `AnitescuPotra`.
+    the ones that are left out. Impacts that are no such series, and come five in a hundredth of dt or ever
+    faster until 0.4 of `max_events` are used up, are made inelastic, as by `AnitescuPotra`, and so are those
+    of the same contacts in the next hundredth of dt; their own series then ends the chatter.
 
     Controls stay as they are during a step. With a key, impact k of a motion gives its law the key folded
     with k. A contact is closed where it touches and neither approaches nor leaves.

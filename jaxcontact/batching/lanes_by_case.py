@@ -1,0 +1,86 @@
+"""A switch between functions of which a lane of a batch runs only its own.
+
+Under `vmap`, `lax.switch` computes all branches in every lane. Here the lanes of each case are gathered into
+tiles, and a tile runs one branch. A tile also stays in cache, where a whole batch of large tables does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.batching import platforms
+
+_TILE = 64  # lanes of a tile on a CPU
+
+
+def switch(case: jax.Array, branches: Sequence[Callable[[Any], Any]], arguments: Any) -> Any:
+    """`lax.switch(case, branches, arguments)`; the branches must not close over traced arrays.
+
+    Nested batches become one batch.
+
+    Derivative: none.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def single(case: jax.Array, arguments: Any) -> Any:
+        return lax.switch(case, branches, arguments)
+
+    @jax.custom_batching.custom_vmap
+    def lanes(case: jax.Array, arguments: Any) -> Any:
+        return _lanes(branches, case, arguments)
+
+    @single.def_vmap
+    def _(size: int, batched: Any, *given: Any) -> tuple[Any, Any]:
+        result = lanes(*_as_batch(size, batched, given))
+        return result, jax.tree.map(lambda _: True, result)
+
+    @lanes.def_vmap
+    def _(size: int, batched: Any, *given: Any) -> tuple[Any, Any]:
+        given = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), _as_batch(size, batched, given))
+        result = jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), lanes(*given))
+        return result, jax.tree.map(lambda _: True, result)
+
+    return single(case, arguments)
+
+
+def _as_batch(size: int, batched: Any, given: Any) -> Any:
+    return jax.tree.map(
+        lambda x, has: x if has else jnp.broadcast_to(x[None], (size, *x.shape)), given, tuple(batched)
+    )
+
+
+def _lanes(branches: Sequence[Callable[[Any], Any]], case: jax.Array, arguments: Any) -> Any:
+    """The results of all lanes; the first axis is the lane."""
+    count = case.shape[0]
+    case = jnp.clip(case, 0, len(branches) - 1)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), arguments)
+    shapes = jax.eval_shape(branches[0], one)
+    nothing = jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), shapes)
+
+    def in_tiles(width: int) -> Callable[[jax.Array, Any, Any], Any]:
+        def run(case: jax.Array, arguments: Any, results: Any) -> Any:
+            for number, branch in enumerate(branches):
+                mine = case == number
+                # Lanes of this case first; beyond them an index out of bounds, whose result is dropped.
+                (index,) = jnp.nonzero(mine, size=count + width, fill_value=count)
+
+                def visit(k: jax.Array, results: Any, index: jax.Array = index, branch: Any = branch) -> Any:
+                    own = lax.dynamic_slice(index, (k * width,), (width,))
+                    tile = jax.tree.map(lambda x: x.at[own].get(mode="clip"), arguments)
+                    return jax.tree.map(
+                        lambda rows, new: rows.at[own].set(new, mode="drop"), results, jax.vmap(branch)(tile)
+                    )
+
+                num_tiles = (jnp.sum(mine, dtype=jnp.int32) + width - 1) // width
+                results = lax.fori_loop(0, num_tiles, visit, results)
+            return results
+
+        return run
+
+    cpu, other = in_tiles(min(_TILE, count)), in_tiles(count)
+    return platforms.choose(case, arguments, nothing, cpu=cpu, other=other)

@@ -1,0 +1,277 @@
+"""The steps of one sample of Routh's impact, one after the other: the core of `routh`.
+
+Owns a single step, the loop over steps in its two forms, and what an impact hands on from step to step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.impact.laws import energetic_restitution
+from jaxcontact.impact.laws.contact_enumeration import mode_table
+from jaxcontact.impact.laws.contact_space import (
+    ContactSpace,
+    approaching,
+    contact_space,
+    friction_directions,
+    mass_norm,
+    outcome,
+    residual_status,
+    slowest_approach,
+)
+from jaxcontact.impact.laws.pivoting import random_cover, solve_by_pivoting
+from jaxcontact.impact.laws.spatial_restitution import give_back_in_space
+from jaxcontact.impact.laws.turned_polygon import random_angles, turn_rows, turned
+from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers.lcp import Lemke
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+
+class StepSettings(NamedTuple):
+    """The choices of `resolve`: how a step is solved, whether steps end when contacts have separated.
+
+    Without `tells_complete`, an impact whose table has singular modes counts as not complete.
+    """
+
+    selection: str
+    num_directions: int
+    until_separated: bool = True
+    early_exit: bool = True
+    turn_polygon: bool = False
+    tells_complete: bool = True
+
+
+class ImpactDraws(NamedTuple):
+    """What each step draws.
+
+    Attributes:
+        impulse_max: (N, nc) largest normal impulses, N s.
+        pick: (N,) choices among solutions.
+        known: (N, r) scaled impulses of the steps where another solver has found them, or None.
+    """
+
+    impulse_max: jax.Array
+    pick: jax.Array
+    known: jax.Array | None = None
+
+
+class ImpactSteps(NamedTuple):
+    """What the steps of an impact lead to.
+
+    Attributes:
+        v: (nv,) velocity.
+        impulse: (r,) scaled, of all steps.
+        status: bits of the steps that were needed.
+        worst: largest residual of them.
+        made: how many there were.
+        complete: bool, whether every solution of each was a candidate.
+        stored: (nc,) energy that restitution has yet to give back, scaled; None without restitution.
+    """
+
+    v: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+    worst: jax.Array
+    made: jax.Array
+    complete: jax.Array
+    stored: jax.Array | None
+
+
+class Resolved(NamedTuple):
+    """What an impact leads to.
+
+    Attributes:
+        v: (nv,) velocity.
+        impulse: (nc, 1 + nt), N s.
+        status: bits, UNTERMINATED among them.
+        residual: the largest of its steps.
+        num_solves: steps that were needed.
+        complete: bool, whether every solution of each was a candidate.
+    """
+
+    v: jax.Array
+    impulse: jax.Array
+    status: jax.Array
+    residual: jax.Array
+    num_solves: jax.Array
+    complete: jax.Array
+
+
+def _step(
+    space: ContactSpace,
+    table: contact_modes.ModeMaps | None,
+    directions: np.ndarray,
+    v: jax.Array,
+    impulse_max: jax.Array,
+    pick: jax.Array,
+    needed: jax.Array,
+    known: jax.Array | None,
+    early_exit: bool,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """v_next, scaled impulse (r,), residual and solver status of one step; zero impulse if not needed.
+
+    `known` (r,) is the scaled impulse where another solver has found it.
+    """
+    rows = 1 + space.num_tangents
+    cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
+    fixed, v_fixed, cap_fixed = lax.stop_gradient((space, v, cap))
+    if known is not None:
+        guess, status = known, jnp.uint32(0)
+    elif table is None:
+        # In the plane variety is what "all" is for; "lemke" is the one solver with its bias.
+        cover = random_cover(space, directions, pick) if space.num_tangents == 2 else None
+        solver = Lemke(early_exit=early_exit)
+        guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, solver, cover)
+    else:
+        x = jnp.concatenate([fixed.rates(v_fixed), cap_fixed])
+        speed = mass_norm(space.mass, v)
+        violation = contact_modes.evaluate(table, x)
+        score = jnp.sum(table.score * x[:, None], axis=0)
+        valid = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
+        mode, count = contact_modes.choose(valid, score, pick, speed, early_exit)
+        mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the least bad
+        guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
+    # At rest contacts may press against each other with any impulse; none is the one to take.
+    guess = jnp.where(needed & (mass_norm(space.mass, v) > 0), guess, 0.0)
+    v_next, impulse, worst = outcome(space, v, guess, directions, cap)
+    return v_next, impulse, worst, status
+
+
+class _Impact:
+    """An impact of given contacts: where it starts, its step, and whether there is one more."""
+
+    def __init__(
+        self, terms: ContactTerms, v: jax.Array, restitution: jax.Array | None, clearance: jax.Array | None,
+        has_known: bool, settings: StepSettings,
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.directions = friction_directions(terms.J_t.shape[1], settings.num_directions)
+        self.space = contact_space(terms, clearance)
+        self.tabulated = settings.selection != "lemke" and not has_known
+        self.table = None if settings.turn_polygon else self._tabulate(self.space)
+        self.speed, self.slowest = mass_norm(self.space.mass, v), slowest_approach(self.space, v)
+        self.elastic = None if restitution is None else restitution**2
+
+    def _tabulate(self, space: ContactSpace) -> contact_modes.ModeMaps | None:
+        if not self.tabulated:
+            return None
+        fixed, resolved = lax.stop_gradient(space), self.settings.tells_complete
+        return mode_table(fixed, self.directions, capped=True, resolved=resolved)
+
+    def start(self, v: jax.Array, status: jax.Array) -> ImpactSteps:
+        """Before the first step."""
+        return ImpactSteps(
+            v=v,
+            impulse=jnp.zeros_like(self.space.scale),
+            status=status,
+            worst=jnp.zeros((), v.dtype),
+            made=jnp.int32(0),
+            complete=jnp.array(self.tabulated),
+            stored=None if self.elastic is None else jnp.zeros_like(self.space.mu),
+        )
+
+    def unfinished(self, at: ImpactSteps) -> jax.Array:
+        """Whether a contact approaches, or has energy in store."""
+        left = jnp.any(approaching(self.space, at.v, self.slowest))
+        if at.stored is not None:
+            left |= jnp.any(energetic_restitution.loaded(at.stored, self.slowest))
+        return left
+
+    def step(self, at: ImpactSteps, draw: ImpactDraws) -> ImpactSteps:
+        """Behind one more step, if it is needed."""
+        settings, original, v = self.settings, self.space, at.v
+        needed = (
+            jnp.any(approaching(original, v, self.slowest)) if settings.until_separated else jnp.array(True)
+        )
+        cap, pick, known = draw
+        space, table, angle = original, self.table, None
+        if settings.turn_polygon:
+            angle = random_angles(pick, space.mu.shape[0])
+            space = turned(original, angle)
+            table = self._tabulate(space)
+        v_next, change, misfit, solver = _step(
+            space, table, self.directions, v, cap, pick, needed, known, settings.early_exit
+        )
+        solver = solver | residual_status(misfit)
+        # If no contact approaches at all, v stays, but what rests stays at rest to first order.
+        held = v_next - v
+        held = v + (held - lax.stop_gradient(held))
+        v_next = jnp.where(needed, v_next, jnp.where(at.made == 0, held, v))
+        moved, stored = needed, at.stored
+        if stored is not None:
+            assert self.elastic is not None
+            moved |= jnp.any(energetic_restitution.loaded(stored, self.slowest))
+            change = jnp.where(needed, change, 0.0)
+            cap = jnp.where(space.active, cap / space.scale[:: 1 + space.num_tangents], 0.0)
+            u, u_next = space.jacobian @ v, space.jacobian @ v_next
+            passage = (space, self.elastic, cap, u, u_next, change, stored, self.speed, self.slowest)
+            if space.num_tangents == 1:
+                push, stored = energetic_restitution.give_back(*passage)
+            else:
+                push, stored = give_back_in_space(*passage, self.directions)
+            v_next, change = v_next + space.response @ push, change + push
+        if angle is not None:
+            change = turn_rows(change, -angle)
+        holds_all = jnp.array(False) if table is None else ~jnp.any(table.unresolved)
+        return ImpactSteps(
+            v=v_next,
+            impulse=jnp.where(moved, at.impulse + change, at.impulse),
+            status=at.status | jnp.where(needed, solver, jnp.uint32(0)),
+            worst=jnp.maximum(at.worst, jnp.where(needed, misfit, 0.0)),
+            made=at.made + moved.astype(jnp.int32),
+            complete=at.complete & (~needed | holds_all),
+            stored=stored,
+        )
+
+    def end(self, at: ImpactSteps) -> Resolved:
+        """Behind the last step."""
+        left = self.unfinished(at) & self.settings.until_separated
+        impulse = (self.space.scale * at.impulse).reshape(self.space.mu.shape[0], -1)
+        status = at.status | flag(left, Status.UNTERMINATED)
+        return Resolved(at.v, impulse, status, at.worst, at.made, at.complete)
+
+
+def all_steps(
+    terms: ContactTerms, v: jax.Array, draws: ImpactDraws, restitution: jax.Array | None,
+    clearance: jax.Array | None, status: jax.Array, settings: StepSettings,
+) -> tuple[Resolved, jax.Array]:  # fmt: skip
+    """N steps in a loop of static length, and the velocities (N + 1, nv) before and behind each.
+
+    Derivative: through the contact modes of every step, any order.
+    """
+    impact = _Impact(terms, v, restitution, clearance, draws.known is not None, settings)
+
+    def step(at: ImpactSteps, draw: ImpactDraws) -> tuple[ImpactSteps, jax.Array]:
+        at = impact.step(at, draw)
+        return at, at.v
+
+    end, path = lax.scan(step, impact.start(v, status), draws)
+    return impact.end(end), jnp.concatenate([v[None], path])
+
+
+def needed_steps(
+    terms: ContactTerms, v: jax.Array, draws: ImpactDraws, restitution: jax.Array | None,
+    clearance: jax.Array | None, status: jax.Array, settings: StepSettings,
+) -> Resolved:  # fmt: skip
+    """As `all_steps`, in a loop that ends behind the last step that is needed.
+
+    Derivative: none.
+    """
+    impact = _Impact(terms, v, restitution, clearance, draws.known is not None, settings)
+    number = draws.pick.shape[0]
+
+    def body(carry: tuple[ImpactSteps, jax.Array]) -> tuple[ImpactSteps, jax.Array]:
+        at, k = carry
+        return impact.step(at, jax.tree.map(lambda rows: rows[k], draws)), k + 1
+
+    def unfinished(carry: tuple[ImpactSteps, jax.Array]) -> jax.Array:
+        return (carry[1] < number) & impact.unfinished(carry[0])
+
+    end, _ = lax.while_loop(unfinished, body, (impact.start(v, status), jnp.int32(0)))
+    return impact.end(end)
