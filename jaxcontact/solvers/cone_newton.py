@@ -1,8 +1,8 @@
 """Newton's method for a `ConeProgram`: softened where it does not settle, then polished.
 
-It starts with the law linearised in the modes of the impulses it is given. A whole step with renewed impulses
-is tried each time. Where it solves the program the search ends; where it comes close the search goes on from
-there; else the step has the length that a line search finds, and impulses are renewed when it has settled.
+It starts with the law linearised in the modes of the impulses it is given. Each step is tried at full length
+with renewed impulses first: where that solves the program the search ends. Else it has the length that a line
+search finds, and impulses are renewed when the search has settled.
 A program whose steps do not settle is solved with smaller slopes first, and gets stiffer until it is its own.
 Where that fails too, as with stiff friction about to slip, the softer program is solved to the last digit
 until the impulses that it renews rest: a fixed point of the renewal solves the program at every slope.
@@ -47,7 +47,8 @@ from jaxcontact.solvers.row_algebra import (
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 REST = 0.5  # renewed impulses that move by less than this share of the last time come to rest
-PROGRESS = 0.1  # share of the decrement, or of a misfit, that a step without progress leaves at least
+PROGRESS = 0.1  # share of the decrement that a step which counts for patience leaves at least
+SOLVED = 1e-16  # share of the energy that a misfit has where the search may end: 1e-8 of the velocities
 POLISH_STEPS = 2
 POLISH_PASSES = 2
 TILE_ROWS = 2048  # of the worlds in a tile, as the cache holds; and how many worlds at least and at most
@@ -82,17 +83,18 @@ class _Search(NamedTuple):
     """The state of Newton's method.
 
     `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level that made little
-    progress from the last `decrement`. `misfit` is what the last whole step left that was taken, as an
-    energy. `renewal` is how far p moved when it was last renewed at this level; 0 where the level rises
-    whether p rests or not.
+    progress from the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed,
+    and `quiet` that this moved next to nothing. `renewal` is how far p moved when it was last renewed at this
+    level; 0 where the level rises whether p rests or not.
     """
 
     x: jax.Array
     p: jax.Array
     level: jax.Array
     decrement: jax.Array
-    misfit: jax.Array
     tried: jax.Array
+    fresh: jax.Array
+    quiet: jax.Array
     renewal: jax.Array
     done: jax.Array
     steps: jax.Array
@@ -156,17 +158,16 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
     whole_x, whole_p, misfit, imbalance = _whole_step(fixed, now, tangent, factor, momentum, dx)
-    near = full & (imbalance <= eps * size)
-    solved = near & (misfit <= eps**1.125 * size)
-    jumps = near & ~solved & (misfit <= PROGRESS**2 * jnp.minimum(size, now.misfit))
+    solved = full & (imbalance <= eps * size) & (misfit <= max(SOLVED, float(eps) ** 1.125) * size)
     linear, curvature = momentum @ dx, dx @ moved
-    searches = ~(settled | done | first | solved | jumps)
+    searches = ~(settled | done | first | solved)
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
+    quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
-    slow = ~(first | jumps) & (decrement > PROGRESS * now.decrement)
+    slow = ~first & (decrement > PROGRESS * now.decrement)
     tried = jnp.where(settled, 0, now.tried + slow)
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
@@ -177,14 +178,15 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     again = jnp.isfinite(now.level) & lost | (now.renewal > 0)
     renewal = jnp.where(stays, change, jnp.where(lost | rises, jnp.where(again, jnp.inf, 0.0), now.renewal))
     then = _Search(
-        x=jnp.where(solved | jumps, whole_x, x + a * dx),
-        p=jnp.where(solved | jumps, whole_p, jnp.where(settled, pushed, p)),
+        x=jnp.where(solved, whole_x, x + a * dx),
+        p=jnp.where(solved, whole_p, jnp.where(settled, pushed, p)),
         level=level,
-        decrement=jnp.where(lost | settled | first | jumps, jnp.inf, decrement),
-        misfit=jnp.where(jumps, misfit, now.misfit),
+        decrement=jnp.where(lost | settled | first, jnp.inf, decrement),
         tried=jnp.where(lost, 0, tried),
+        fresh=settled & full,
+        quiet=quiet & ~lost,
         renewal=renewal,
-        done=broken | solved,
+        done=broken | solved | (full & settled & (same | quiet)),
         steps=now.steps + 1,
         factor=factor,
     )
@@ -201,7 +203,7 @@ def _tangent(program: ConeProgram, base: jax.Array, z: jax.Array, u: jax.Array) 
 def _whole_step(
     fixed: _Fixed, now: _Search, tangent: Response, factor: Factor, momentum: jax.Array, dx: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Where a whole step leads that renews the impulses, too, x (nv,) and p (nr,), and what it leaves.
+    """Where a step of full length leads that renews the impulses, x (nv,) and p (nr,), and what it leaves.
 
     That is the largest misfit of an impulse and the imbalance of the momenta, as energies. The direction dx
     is the first step of the method of multipliers for the linear law; this is the second.
@@ -264,8 +266,9 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
         p=start,
         level=unlimited,
         decrement=unlimited,
-        misfit=unlimited,
         tried=zero,
+        fresh=none,
+        quiet=none,
         renewal=jnp.zeros((), program.v.dtype),
         done=none,
         steps=zero,
@@ -324,6 +327,7 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     """
     program = fixed.program
     invert = functools.partial(solve_factored, now.factor)
+    size = fixed.size + now.x @ multiply(program.M, now.x)
 
     def once(_: jax.Array, now: _Search) -> _Search:
         momentum, misfit, response = residuals(program, now.x, now.p)
@@ -331,7 +335,8 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
         left = momentum + multiply(program.M, dx) - apply_columns(program.columns, dp)
         before, after = (each @ (each / fixed.diagonal) for each in (momentum, left))
         removed = jnp.max(fixed.mobility * misfit**2, axis=0, initial=0.0)
-        better = now.done & (after <= jnp.maximum(before, removed))
+        allowed = jnp.minimum(removed, jnp.finfo(dx.dtype).eps ** 1.25 * size)
+        better = now.done & (after <= jnp.maximum(before, allowed))
         return now._replace(x=jnp.where(better, now.x + dx, now.x), p=jnp.where(better, now.p + dp, now.p))
 
     return lax.fori_loop(0, POLISH_PASSES, once, now)
