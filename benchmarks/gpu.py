@@ -28,6 +28,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 import jaxcontact as jc
 from benchmarks import ess, impact, program_cost, report, robots, runner
@@ -142,30 +143,36 @@ def cases_of(regex: str, worlds: list[int] | None, timed: bool) -> list[Case]:
     return [
         Case(each, dtype, sizes[each][k])
         for k in range(most)
+        for dtype in DTYPES
         for each in chosen
         if k < len(sizes[each])
-        for dtype in DTYPES
     ]
 
 
 @contextlib.contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    """Single or double precision, without the warning of the former."""
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", dtype == "float64")
+def both_precisions() -> Iterator[None]:
+    """Inside, `_use` sets the precision; single precision warns of nothing."""
+    before = "float64" if jax.config.jax_enable_x64 else "float32"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", jc.PrecisionWarning)
             yield
     finally:
-        jax.config.update("jax_enable_x64", before)
+        _use(before)
+
+
+def _use(dtype: str) -> None:
+    """From now on numbers are of that type. What JAX keeps of tracing in the other does not serve it."""
+    if jax.config.jax_enable_x64 != (dtype == "float64"):
+        jax.clear_caches()
+        jax.config.update("jax_enable_x64", dtype == "float64")
 
 
 @dataclasses.dataclass(frozen=True)
 class Ready:
     """A compiled case and the seconds that it took."""
 
-    work: Work
+    jaxpr: core.Jaxpr
     arguments: tuple[jax.Array, ...]
     compiled: Any
     trace_s: float
@@ -174,16 +181,17 @@ class Ready:
 
 def _start(case: Case, pool: ThreadPoolExecutor) -> Future[Ready]:
     """Trace the case here, and compile it in the pool."""
-    with precision(case.dtype):
-        begin = time.perf_counter()
-        work, arguments = case.program.make(case.worlds)
-        lowered = jax.jit(work).lower(*arguments)
-        trace_s = time.perf_counter() - begin
+    _use(case.dtype)
+    begin = time.perf_counter()
+    work, arguments = case.program.make(case.worlds)
+    traced = jax.jit(work).trace(*arguments)
+    lowered = traced.lower()
+    trace_s = time.perf_counter() - begin
 
     def compiled() -> Ready:
         begin = time.perf_counter()
         program = lowered.compile()
-        return Ready(work, arguments, program, trace_s, time.perf_counter() - begin)
+        return Ready(traced.jaxpr.jaxpr, arguments, program, trace_s, time.perf_counter() - begin)
 
     return pool.submit(compiled)
 
@@ -215,8 +223,8 @@ def timed(case: Case, ready: Ready, repeats: int = 3) -> dict[str, Any]:
 def counted(case: Case, ready: Ready) -> dict[str, Any]:
     """Bytes and FLOPs per item, and the most items per second that they allow."""
     figures, items = _run(ready), case.worlds * case.program.items
-    with precision(case.dtype):
-        whole = program_cost.all_turns(ready.work, ready.arguments, ready.compiled, figures["turns"])
+    _use(case.dtype)
+    whole = program_cost.all_turns(ready.jaxpr, ready.compiled, figures["turns"])
     each, once = whole * (1.0 / items), program_cost.bodies_once(ready.compiled) * (1.0 / items)
     by_bytes, by_flops = BYTES_PER_S / each.bytes, FLOPS_PER_S[case.dtype] / each.flops
     return {
@@ -241,6 +249,8 @@ def _line(start: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str
     begin, line = time.perf_counter(), start | head
     try:
         line |= work()
+    except TimeoutError:  # still compiling
+        line |= _late()
     except Exception as error:  # out of memory, say; the others go on
         line["skipped"] = f"{type(error).__name__}: {error}"
     return line | {"whole_s": time.perf_counter() - begin}
@@ -301,8 +311,8 @@ def measure_samplers(regex: str, samples: int, until: float) -> Lines:
 
 
 def _sampler(case: runner.Case, dtype: str) -> dict[str, Any]:
-    with precision(dtype):
-        row = runner.measure(case)
+    _use(dtype)
+    row = runner.measure(case)
     rates = {"items_per_s": 1e6 / row["us_per_item"], "slowest": 1e6 / row["us_quartiles"][1]}
     named = {"converged %": row["terminated %"], "turns": row["LCPs per sample"]}
     return {key: row[key] for key in ("items", "trace_s", "compile_s")} | rates | named
@@ -322,7 +332,7 @@ def main(arguments: list[str]) -> int:
     on_cpu = jax.devices()[0].platform == "cpu"
     by_time = options.timed or not on_cpu
     cases, lines = cases_of(options.k, options.worlds, by_time), []
-    with platforms.as_elsewhere() if on_cpu else contextlib.nullcontext():
+    with both_precisions(), platforms.as_elsewhere() if on_cpu else contextlib.nullcontext():
         found = measure(cases, timed if by_time else counted, until)
         if by_time:
             found = itertools.chain(found, measure_samplers(options.k, max(options.worlds or [2**20]), until))

@@ -8,7 +8,7 @@ decide by a measured number of turns. Loops of that kind inside of it, such as a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -36,13 +36,15 @@ def bodies_once(compiled: Any) -> Cost:
     return Cost(max(flops, 0.0), max(said.get("bytes accessed", 0.0), 0.0))
 
 
-def all_turns(function: Callable[..., Any], arguments: Any, compiled: Any, turns: float) -> Cost:
-    """The cost of `compiled`, which is function(*arguments), with all turns of its loops.
+def all_turns(jaxpr: core.Jaxpr, compiled: Any, turns: float) -> Cost:
+    """The cost of a compiled program with all turns of its loops.
 
     Args:
+        jaxpr: the program.
+        compiled: the same, compiled.
         turns: of the outermost loop whose length the data decide, measured.
     """
-    return bodies_once(compiled) + _more_turns(jax.make_jaxpr(function)(*arguments).jaxpr, turns)
+    return bodies_once(compiled) + _more_turns(jaxpr, turns)
 
 
 def _more_turns(jaxpr: core.Jaxpr, turns: float) -> Cost:

@@ -24,10 +24,10 @@ def loops(x):
 
 @pytest.mark.parametrize("turns", [1.0, 7.0])
 def test_loops_count_with_all_their_turns(turns):
-    x = jnp.eye(N)
-    compiled = jax.jit(loops).lower(x).compile()
+    traced = jax.jit(loops).trace(jnp.eye(N))
+    compiled = traced.lower().compile()
     assert program_cost.bodies_once(compiled).flops == pytest.approx(3 * PRODUCT, rel=1e-3)
-    cost = program_cost.all_turns(loops, (x,), compiled, turns)
+    cost = program_cost.all_turns(traced.jaxpr.jaxpr, compiled, turns)
     assert cost.flops == pytest.approx((17 + turns) * PRODUCT, rel=1e-3)
     assert 2 * 8 * N**2 * (17 + turns) <= cost.bytes <= 4 * 8 * N**2 * (17 + turns)
 
@@ -49,6 +49,7 @@ def programs(monkeypatch):
 def said(capsys, *options):
     """The lines that the command prints."""
     assert gpu.main(list(options)) == 0
+    assert jax.config.jax_enable_x64  # as before
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     return {(line["name"], line["dtype"]): line for line in lines}
 
@@ -107,7 +108,8 @@ def test_a_run_that_fails_does_not_end_the_others(monkeypatch):
             raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
         return {"items_per_s": 1.0}
 
-    lines = list(gpu.measure(gpu.cases_of("sample", [8], True), work, time.perf_counter() + 1e3))
+    with gpu.both_precisions():
+        lines = list(gpu.measure(gpu.cases_of("sample", [8], True), work, time.perf_counter() + 1e3))
     assert "out of memory" in lines[0]["skipped"] and lines[1]["items_per_s"] == 1.0
 
 
