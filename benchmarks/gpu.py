@@ -4,8 +4,8 @@ Where there is none: FLOPs and bytes per item of the same programs, with the bra
 but compiled for the CPU, and the most items per second that one H200 could do of them. A GPU fuses operations
 otherwise than a CPU, so its bytes may be fewer; `program_cost` says how turns of loops count.
 
-One line of JSON per case. A case that fails, or for which no time is left, has a line that says why. Nothing
-can interrupt a compilation: one that has begun when time is over holds the end of the command back.
+One line of JSON per case. A case that fails, or for which no time is left, has a line that says why. Each
+precision has half of the time, and a process, which is ended with it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import re
+import subprocess
 import sys
+import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -38,6 +38,7 @@ DTYPES = ("float64", "float32")
 BYTES_PER_S = 4.8e12  # memory of one H200, as published; so are FLOPs
 FLOPS_PER_S = {"float64": 34e12, "float32": 67e12}
 WORLDS = (4096, 32768, 131072)
+START = 20.0  # s, for which a process may start and end
 RUNS = 0.4  # share of the time that is left for running what is compiled
 ROBOTS = ("box", "quadruped", "humanoid")
 BAND, TOLERANCE = ess.BANDS[10], 1e-5  # of the plate on springs
@@ -135,37 +136,12 @@ class Case:
         return {"name": self.program.name, "dtype": self.dtype, "worlds": self.worlds}
 
 
-def cases_of(regex: str, worlds: list[int] | None, timed: bool) -> list[Case]:
+def cases_of(regex: str, worlds: list[int] | None, timed: bool, dtype: str) -> list[Case]:
     """The cases whose program's name matches, few worlds first; `worlds` instead of its own."""
     chosen = [each for each in PROGRAMS if re.search(regex, each.name)]
     sizes = {each: tuple(worlds or (each.worlds if timed else (each.few,))) for each in chosen}
     most = max((len(own) for own in sizes.values()), default=0)
-    return [
-        Case(each, dtype, sizes[each][k])
-        for k in range(most)
-        for dtype in DTYPES
-        for each in chosen
-        if k < len(sizes[each])
-    ]
-
-
-@contextlib.contextmanager
-def both_precisions() -> Iterator[None]:
-    """Inside, `_use` sets the precision; single precision warns of nothing."""
-    before = "float64" if jax.config.jax_enable_x64 else "float32"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", jc.PrecisionWarning)
-            yield
-    finally:
-        _use(before)
-
-
-def _use(dtype: str) -> None:
-    """From now on numbers are of that type. What JAX keeps of tracing in the other does not serve it."""
-    if jax.config.jax_enable_x64 != (dtype == "float64"):
-        jax.clear_caches()
-        jax.config.update("jax_enable_x64", dtype == "float64")
+    return [Case(each, dtype, sizes[each][k]) for k in range(most) for each in chosen if k < len(sizes[each])]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +157,6 @@ class Ready:
 
 def _start(case: Case, pool: ThreadPoolExecutor) -> Future[Ready]:
     """Trace the case here, and compile it in the pool."""
-    _use(case.dtype)
     begin = time.perf_counter()
     work, arguments = case.program.make(case.worlds)
     traced = jax.jit(work).trace(*arguments)
@@ -223,7 +198,6 @@ def timed(case: Case, ready: Ready, repeats: int = 3) -> dict[str, Any]:
 def counted(case: Case, ready: Ready) -> dict[str, Any]:
     """Bytes and FLOPs per item, and the most items per second that they allow."""
     figures, items = _run(ready), case.worlds * case.program.items
-    _use(case.dtype)
     whole = program_cost.all_turns(ready.jaxpr, ready.compiled, figures["turns"])
     each, once = whole * (1.0 / items), program_cost.bodies_once(ready.compiled) * (1.0 / items)
     by_bytes, by_flops = BYTES_PER_S / each.bytes, FLOPS_PER_S[case.dtype] / each.flops
@@ -243,10 +217,12 @@ def counted(case: Case, ready: Ready) -> dict[str, Any]:
 Lines = Iterator[dict[str, Any]]
 
 
+_head = functools.cache(runner.header)
+
+
 def _line(start: dict[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The line of a case, which says so where it fails."""
-    head = {key: value for key, value in runner.header().items() if key != "dtype"}
-    begin, line = time.perf_counter(), start | head
+    begin, line = time.perf_counter(), _head() | start
     try:
         line |= work()
     except TimeoutError:  # still compiling
@@ -295,27 +271,58 @@ def _fail(error: Exception) -> dict[str, Any]:
     raise error
 
 
-def measure_samplers(regex: str, samples: int, until: float) -> Lines:
+def measure_samplers(regex: str, samples: int, dtype: str, until: float) -> Lines:
     """Lines of `jc.impact.sample`, the driver on the host, which no single program is."""
     for model, selection in (*((name, "all") for name in impact.TWO_CONTACTS), ("disk_stack", "visited")):
-        for dtype in DTYPES:
-            name = f"jc.impact.sample {model} {selection}"
-            if not re.search(regex, name):
-                continue
-            late = time.perf_counter() > until
-            case = impact.sampling_case(model, samples, selection, repeats=3)
-            yield _line(
-                {"name": name, "dtype": dtype, "worlds": samples},
-                _late if late else functools.partial(_sampler, case, dtype),
-            )
+        name = f"jc.impact.sample {model} {selection}"
+        if not re.search(regex, name):
+            continue
+        late = time.perf_counter() > until
+        case = impact.sampling_case(model, samples, selection, repeats=3)
+        yield _line(
+            {"name": name, "dtype": dtype, "worlds": samples},
+            _late if late else functools.partial(_sampler, case),
+        )
 
 
-def _sampler(case: runner.Case, dtype: str) -> dict[str, Any]:
-    _use(dtype)
+def _sampler(case: runner.Case) -> dict[str, Any]:
     row = runner.measure(case)
     rates = {"items_per_s": 1e6 / row["us_per_item"], "slowest": 1e6 / row["us_quartiles"][1]}
     named = {"converged %": row["terminated %"], "turns": row["LCPs per sample"]}
     return {key: row[key] for key in ("items", "trace_s", "compile_s")} | rates | named
+
+
+def _one_precision(options: argparse.Namespace) -> Lines:
+    """Lines of one precision, in this process."""
+    until = time.perf_counter() + options.seconds
+    jax.config.update("jax_enable_x64", options.dtype == "float64")
+    on_cpu = jax.devices()[0].platform == "cpu"
+    by_time = options.timed or not on_cpu
+    cases = cases_of(options.k, options.worlds, by_time, options.dtype)
+    with platforms.as_elsewhere() if on_cpu else contextlib.nullcontext():
+        yield from measure(cases, timed if by_time else counted, until)
+        if by_time:
+            yield from measure_samplers(options.k, max(options.worlds or [2**20]), options.dtype, until)
+
+
+def _both_precisions(options: argparse.Namespace) -> Lines:
+    """Lines of a process for each precision, which ends in time. This one leaves the device to them."""
+    until = time.perf_counter() + options.seconds
+    given = ["-k", options.k, *["--timed"] * options.timed]
+    given += ["--worlds", *map(str, options.worlds)] if options.worlds else []
+    for k, dtype in enumerate(DTYPES):
+        share = max(0.0, (until - time.perf_counter()) / (len(DTYPES) - k))
+        command = [sys.executable, "-m", "benchmarks", "gpu", *given, "--dtype", dtype]
+        command += ["--seconds", str(max(0.0, share - START))]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            clock = threading.Timer(share, child.kill)
+            clock.start()
+            assert child.stdout is not None
+            yield from map(json.loads, child.stdout)
+            clock.cancel()
+        if child.returncode:
+            why = f"the process ended with {child.returncode}, no time left or a crash"
+            yield {"name": "the rest", "dtype": dtype, "worlds": "", "skipped": why}
 
 
 def main(arguments: list[str]) -> int:
@@ -327,22 +334,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--timed", action="store_true", help="measure times on a CPU, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the lines there, too")
     parser.add_argument("--results", type=Path, metavar="FILE", help="put the table into this Markdown file")
+    parser.add_argument("--dtype", choices=DTYPES, help="only this one")
     options = parser.parse_args(arguments)
-    until = time.perf_counter() + options.seconds
-    on_cpu = jax.devices()[0].platform == "cpu"
-    by_time = options.timed or not on_cpu
-    cases, lines = cases_of(options.k, options.worlds, by_time), []
-    with both_precisions(), platforms.as_elsewhere() if on_cpu else contextlib.nullcontext():
-        found = measure(cases, timed if by_time else counted, until)
-        if by_time:
-            found = itertools.chain(found, measure_samplers(options.k, max(options.worlds or [2**20]), until))
-        for line in found:
-            lines.append(line)
-            print(json.dumps(line), flush=True)
-    if options.json:
-        with options.json.open("a") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+    lines = []
+    for line in (_one_precision if options.dtype else _both_precisions)(options):
+        lines.append(line)
+        print(json.dumps(line), flush=True)
+        if options.json:
+            with options.json.open("a") as file:
+                file.write(json.dumps(line) + "\n")
     if options.results:
+        by_time = any("items_per_s" in line for line in lines)
         name, table = ("gpu speeds", report.speeds) if by_time else ("gpu costs", report.costs)
         report.put(options.results, name, table(lines))
     return 0

@@ -42,7 +42,7 @@ def robots(lines: list[dict[str, Any]]) -> str:
 
 
 def _head(lines: list[dict[str, Any]]) -> str:
-    first = lines[0]
+    first = next(line for line in lines if "device" in line)
     return f"{first['device']}, jax {first['jax']}; {first['date']}, commit {first['commit']}.\n\n"
 
 
