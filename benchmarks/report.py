@@ -55,7 +55,7 @@ def _names(line: dict[str, Any], columns: int) -> str:
 def costs(lines: list[dict[str, Any]]) -> str:
     """The table of `python -m benchmarks gpu` without an accelerator: what an item costs, and its bound."""
     rows = [
-        "| program | dtype | worlds | turns, at most | bytes | FLOPs | (loops once: bytes | FLOPs) "
+        "| program | dtype | worlds | turns, at most | bytes | FLOPs | bytes, loops once | FLOPs, loops once "
         "| per s by bytes | per s by FLOPs | converged % | compile s |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
