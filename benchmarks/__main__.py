@@ -1,5 +1,6 @@
 """`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`.
 
+On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
 Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`.
 """
 
@@ -18,6 +19,7 @@ from benchmarks import (
     compliant,
     ess,
     gait,
+    gpu,
     hopper,
     impact,
     lcp,
@@ -35,7 +37,7 @@ from benchmarks import (
 
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
-    apart = {"robots": robots, "missed_outcomes": missed_outcomes, "polygon_sides": polygon_sides}
+    apart = {"robots": robots, "gpu": gpu, "missed_outcomes": missed_outcomes, "polygon_sides": polygon_sides}
     if sys.argv[1:2] and sys.argv[1] in apart:
         return apart[sys.argv[1]].main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -39,3 +39,51 @@ def robots(lines: list[dict[str, Any]]) -> str:
     packages = ", ".join(f"{key} {first[key]}" for key in ("jax", "mujoco", "mujoco-mjx"))
     head = f"Per step and world. {first['device']}, {first['dtype']}, {packages}; {first['date']}, commit "
     return head + f"{first['commit']}.\n\n" + "\n".join(rows)
+
+
+def _head(lines: list[dict[str, Any]]) -> str:
+    first = next(line for line in lines if "device" in line)
+    return f"{first['device']}, jax {first['jax']}; {first['date']}, commit {first['commit']}.\n\n"
+
+
+def _names(line: dict[str, Any], columns: int) -> str:
+    """The first columns of a row, or the whole row of a case that was skipped."""
+    name = f"| {line['name']} | {line['dtype']} | {line['worlds']} |"
+    return f"{name} {line['skipped'].splitlines()[0][:80]} |" + " |" * columns if "skipped" in line else name
+
+
+def costs(lines: list[dict[str, Any]]) -> str:
+    """The table of `python -m benchmarks gpu` without an accelerator: what an item costs, and its bound."""
+    rows = [
+        "| program | dtype | worlds | turns, at most | bytes | FLOPs | bytes, loops once | FLOPs, loops once "
+        "| per s by bytes | per s by FLOPs | converged % | compile s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        row = _names(line, 8)
+        if "skipped" not in line:
+            once = (f"{line[f'{what}, bodies of loops once']:.2e}" for what in ("bytes", "flops"))
+            row += (
+                f" {line['turns']:.3g}, {line['most turns']} | {line['bytes']:.2e} | {line['flops']:.2e} | "
+                f"{' | '.join(once)} | {line['items_per_s by bytes']:.2e} | "
+                f"{line['items_per_s by flops']:.2e} | {line['converged %']:.4g} | {line['compile_s']:.1f} |"
+            )
+        rows.append(row)
+    return _head(lines) + "\n".join(rows)
+
+
+def speeds(lines: list[dict[str, Any]]) -> str:
+    """The table of `python -m benchmarks gpu` on an accelerator."""
+    rows = [
+        "| program | dtype | worlds | per s | slowest run | turns | converged % | trace s | compile s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        row = _names(line, 5)
+        if "skipped" not in line:
+            row += (
+                f" {line['items_per_s']:.3e} | {line['slowest']:.3e} | {line['turns']:.3g} | "
+                f"{line['converged %']:.4g} | {line['trace_s']:.1f} | {line['compile_s']:.1f} |"
+            )
+        rows.append(row)
+    return _head(lines) + "\n".join(rows)

@@ -116,9 +116,11 @@ def scene_of(robot: Robot, batch: int) -> Scene:
 Motion = Callable[[], tuple[np.ndarray, float]]  # final positions (worlds, nq), share of steps that converged
 
 
-@functools.cache
-def _march(robot: Robot) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The motion of one world and of many: (q, v, dt) -> (q, v) at the end, and the share of good steps."""
+Steps = Callable[[jax.Array, jax.Array, jax.Array], tuple[jc.State, Any]]
+
+
+def steps_of(robot: Robot) -> Steps:
+    """The motion of one world: (q, v, dt) -> states and infos of all steps; traceable."""
     scene = scene_of(robot, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -127,11 +129,22 @@ def _march(robot: Robot) -> tuple[Callable[..., Any], Callable[..., Any]]:
     if scene.mj.nu:
         controls = controls + jnp.asarray(scene.controls)
 
-    def motion(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        states, info = jc.compliant.rollout(
+    def steps(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jc.State, Any]:
+        return jc.compliant.rollout(
             model.system, model.params, model.state.replace(q=q, v=v), controls, dt=dt,
             max_contacts=robot.max_contacts,
         )  # fmt: skip
+
+    return steps
+
+
+@functools.cache
+def _march(robot: Robot) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The motion of one world and of many: (q, v, dt) -> (q, v) at the end, and the share of good steps."""
+    steps = steps_of(robot)
+
+    def motion(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        states, info = steps(q, v, dt)
         return states.q[-1], states.v[-1], jnp.mean(info.status == 0)
 
     return jax.jit(motion), jc.on_all_cores(jax.vmap(motion))
