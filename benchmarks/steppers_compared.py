@@ -23,7 +23,7 @@ from benchmarks import report, runner
 
 STEPS = 320  # of every motion, one program per mechanism and stepper; a coarse one is read before its end
 COARSE, MIDDLE, FINE = 80, 160, 320  # steps per duration
-# Critically damped for 1 kg: what slides in the convex cone of `Compliant` floats by mu |v_t| damping / stiffness.
+# Critical for 1 kg: what slides in the convex cone of `Compliant` floats by mu |v_t| damping / stiffness.
 SOFT, STIFF = (jc.compliant.Law(stiffness=k, damping=2.0 * math.sqrt(k)) for k in (1e6, 1e10))
 GRAVITY, RADIUS, HALF_ROD, SAMPLES = 9.81, 0.1, 0.7, 2**14
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
@@ -167,7 +167,7 @@ def steppers(law: Any) -> dict[str, tuple[Any, int, jc.compliant.Law]]:
 
 
 def compare(case: Case) -> dict[str, float]:
-    """How far each stepper ends from the motion from event to event, which comes first, beside a closed form."""
+    """How far each stepper ends from the first one, from event to event, and that one from a closed form."""
     found: dict[str, float] = {}
     for name, (stepper, steps, law) in steppers(jc.impact.AnitescuPotra()).items():
         motion, end = case.end(stepper, steps, law)
@@ -180,7 +180,7 @@ def compare(case: Case) -> dict[str, float]:
 
 
 def judge(case: Case, law: Any, key: Any) -> dict[str, str]:
-    """Whether the velocity of each stepper behind the impact is one of the set-valued law, and how far from it."""
+    """Whether the velocity of each stepper behind the impact is one of the set-valued law, how far from it."""
     terms = jc.contact_terms(case.system, case.params, case.state.replace(q=case.state.q.at[1].set(1.0)))
     samples = jc.impact.sample(
         terms, case.state.v, step=ROUTH.step, max_steps=ROUTH.max_steps, num_samples=SAMPLES

@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from benchmarks import steppers_compared as compared
 
 import jaxcontact as jc
+from benchmarks import steppers_compared as compared
 
 
 def converges(row):
