@@ -1,8 +1,8 @@
 """`python -m benchmarks steppers_compared [--put PAGE]`: every stepper moves the same mechanisms.
 
 Where the outcome is unique, how far each ends from the motion from event to event, and that one from closed
-forms. Where it is not, whether the velocity behind the impact is one of the set-valued law. Compiling is nearly
-all of the time; XLA_FLAGS=--xla_backend_optimization_level=0 makes it shorter.
+forms. Where it is not, whether the velocity behind the impact is one of the set-valued law. Compiling is
+nearly all of the time; XLA_FLAGS=--xla_backend_optimization_level=0 makes it shorter.
 """
 
 from __future__ import annotations
