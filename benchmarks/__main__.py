@@ -1,7 +1,8 @@
 """`python -m benchmarks [-k REGEX] [--json FILE] [--figures DIR] [--list]`, `python -m benchmarks robots`.
 
 On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
-Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`.
+Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`,
+of motion `python -m benchmarks steppers_compared`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,20 @@ from benchmarks import (
     runner,
     scaling,
     stability,
+    steppers_compared,
     tie,
 )
 
 
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
-    apart = {"robots": robots, "gpu": gpu, "missed_outcomes": missed_outcomes, "polygon_sides": polygon_sides}
+    apart = {
+        "robots": robots,
+        "gpu": gpu,
+        "missed_outcomes": missed_outcomes,
+        "polygon_sides": polygon_sides,
+        "steppers_compared": steppers_compared,
+    }
     if sys.argv[1:2] and sys.argv[1] in apart:
         return apart[sys.argv[1]].main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -290,7 +290,7 @@ def solve(
     friction -B_t u_t inside the cone |lam_t| <= mu lam_n:
 
     - "associated": one convex problem, unique. Friction is right, but sliding lifts the normal law by
-      mu |u_t|: a gap of about h mu |u_t|. For simulation and optimisation, the default.
+      mu |u_t|: a gap of (h + B / K) mu |u_t|. For simulation and optimisation, the default.
     - "staggered": Coulomb exactly, the fixed point of convex problems. Several may exist, and `warm_start`
       decides; or the sweeps cycle. For friction that jams, and where the gap of the cone hurts.
     - "pyramid": associated, with |lam_t1| <= mu lam_n and |lam_t2| <= mu lam_n: friction up to sqrt(2) mu.
