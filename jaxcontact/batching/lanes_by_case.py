@@ -6,6 +6,7 @@ tiles, and a tile runs one branch. A tile also stays in cache, where a whole bat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.batching import platforms
+from jaxcontact.batching.batch_axes import batch_first
 
 _TILE = 64  # lanes of a tile on a CPU
 
@@ -25,32 +27,11 @@ def switch(case: jax.Array, branches: Sequence[Callable[[Any], Any]], arguments:
 
     Derivative: none.
     """
-
-    @jax.custom_batching.custom_vmap
-    def single(case: jax.Array, arguments: Any) -> Any:
-        return lax.switch(case, branches, arguments)
-
-    @jax.custom_batching.custom_vmap
-    def lanes(case: jax.Array, arguments: Any) -> Any:
-        return _lanes(branches, case, arguments)
-
-    @single.def_vmap
-    def _(size: int, batched: Any, *given: Any) -> tuple[Any, Any]:
-        result = lanes(*_as_batch(size, batched, given))
-        return result, jax.tree.map(lambda _: True, result)
-
-    @lanes.def_vmap
-    def _(size: int, batched: Any, *given: Any) -> tuple[Any, Any]:
-        given = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), _as_batch(size, batched, given))
-        result = jax.tree.map(lambda x: x.reshape(size, -1, *x.shape[1:]), lanes(*given))
-        return result, jax.tree.map(lambda _: True, result)
-
-    return single(case, arguments)
-
-
-def _as_batch(size: int, batched: Any, given: Any) -> Any:
-    return jax.tree.map(
-        lambda x, has: x if has else jnp.broadcast_to(x[None], (size, *x.shape)), given, tuple(batched)
+    return batch_first(
+        lambda case, arguments: lax.switch(case, branches, arguments),
+        functools.partial(_lanes, branches),
+        case,
+        arguments,
     )
 
 

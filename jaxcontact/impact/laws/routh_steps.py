@@ -143,7 +143,7 @@ def _step(
     return v_next, impulse, worst, status
 
 
-class _Impact:
+class _RouthImpact:
     """An impact of given contacts: where it starts, its step, and whether there is one more."""
 
     def __init__(
@@ -245,7 +245,7 @@ def all_steps(
 
     Derivative: through the contact modes of every step, any order.
     """
-    impact = _Impact(terms, v, restitution, clearance, draws.known is not None, settings)
+    impact = _RouthImpact(terms, v, restitution, clearance, draws.known is not None, settings)
 
     def step(at: ImpactSteps, draw: ImpactDraws) -> tuple[ImpactSteps, jax.Array]:
         at = impact.step(at, draw)
@@ -263,7 +263,7 @@ def needed_steps(
 
     Derivative: none.
     """
-    impact = _Impact(terms, v, restitution, clearance, draws.known is not None, settings)
+    impact = _RouthImpact(terms, v, restitution, clearance, draws.known is not None, settings)
     number = draws.pick.shape[0]
 
     def body(carry: tuple[ImpactSteps, jax.Array]) -> tuple[ImpactSteps, jax.Array]:
