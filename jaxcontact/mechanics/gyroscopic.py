@@ -37,31 +37,34 @@ def turned_by_gyroscopes(
         return v, jnp.zeros_like(v)
     if system.poses is free_poses:
         return _free_bodies_turned(system, params, v, dt)
-    force, derivative = _inertial(system, params, state)
+    force, matrix = _gyroscopic(system, params, state)
     mass = mass_matrix(system, params, q)
     midpoint_velocity = v + 0.5 * dt * implicit.solve_positive(mass, force)
-    K = derivative(midpoint_velocity)
-    skew = 0.5 * dt * (K.T - K) / 3.0
+    skew = 0.5 * dt * matrix(midpoint_velocity)
     # (M - S) v' = (M + S) v
     return v + 2.0 * implicit.solve_positive(mass - skew, skew @ v), force
 
 
-def _inertial(
+def _gyroscopic(
     system: System, params: Params, state: State
 ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
-    """The gyroscopic force (nv,) at a state; K(v) (nv, nv), the derivative of the inertial bias by v."""
+    """The gyroscopic force (nv,) at a state, and the skew matrix S(v) (nv, nv)."""
     mechanics, structure, q = system.mechanics, system.structure, state.q
     if mechanics is not None:
         force = mechanics.gyroscopic(structure, q, state.v, params)
-        return force, lambda v: mechanics.bias_rate(structure, q, v, params)
+        return force, lambda v: mechanics.gyroscopic_matrix(structure, q, v, params)
     free_of_forces = dataclasses.replace(system, forces=None, drive=None)
     weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
 
     def inertial(v: jax.Array) -> jax.Array:
         return bias(free_of_forces, weightless, state.replace(v=v))
 
+    def skew(v: jax.Array) -> jax.Array:
+        K = jax.jacfwd(inertial)(v)
+        return (K.T - K) / 3.0
+
     inertial_bias, pull_back = jax.vjp(inertial, state.v)
-    return (pull_back(state.v)[0] - 2.0 * inertial_bias) / 3.0, jax.jacfwd(inertial)  # K v = 2 c
+    return (pull_back(state.v)[0] - 2.0 * inertial_bias) / 3.0, skew  # K v = 2 c
 
 
 def _free_bodies_turned(

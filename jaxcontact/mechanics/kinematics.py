@@ -18,14 +18,19 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.mechanics.spatial import (
-    MOTION_CROSS,
-    bilinear,
+    Screw,
+    Vector,
+    add,
+    components,
     compose,
     cross,
+    cross3,
     matrices,
+    motion_cross,
     pick,
     placement,
     rotate,
+    sum_along,
     unit,
 )
 from jaxcontact.mechanics.system import FrameMotion, Params, Structure
@@ -44,6 +49,12 @@ class Kinematics(NamedTuple):
     placement: jax.Array
     screws: jax.Array
     origin: jax.Array
+
+    @property
+    def motions(self) -> Screw:
+        """The screws by their components (nv,)."""
+        x = components(self.screws)
+        return x[:3], x[3:]
 
     @property
     def position(self) -> jax.Array:
@@ -128,16 +139,16 @@ def solve(tree: Tree, numbers: TreeParams, q: jax.Array) -> Kinematics:
     return Kinematics(bodies, jnp.concatenate([turns * direction, linear], axis=1), origin)
 
 
-def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Motions (nb, 6) of the bodies, and their rates at constant v.
+def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Screw, Screw]:
+    """Motions of the bodies, and their rates at constant v.
 
     A screw is fixed in a frame and moves with it: dS/dt = V x S, with V the motion of that frame.
     """
     table = dofs(tree)
-    screw_motions = kinematics.screws * v[:, None]
-    rates = bilinear(MOTION_CROSS, jnp.asarray(table.before, v.dtype) @ screw_motions, screw_motions)
-    motions = jnp.asarray(table.moves, v.dtype) @ jnp.concatenate([screw_motions, rates], axis=1)
-    return motions[:, :6], motions[:, 6:]
+    moved = jax.tree.map(lambda x: x * v, kinematics.motions)
+    rates = motion_cross(sum_along(table.before.T, moved), moved)
+    motions: tuple[Screw, Screw] = sum_along(table.moves.T, (moved, rates))
+    return motions
 
 
 def motion(
@@ -145,19 +156,24 @@ def motion(
 ) -> tuple[FrameMotion, FrameMotion]:
     """Frames of the bodies with their rates, and the rates of both at constant v."""
     kinematics = solve(structure.tree, params.tree, q)
-    body_motion, body_motion_rate = body_motions(structure.tree, kinematics, v)
-    spin, spin_rate = body_motion[:, :3], body_motion_rate[:, :3]
-    arm = kinematics.position - kinematics.origin
-    velocity = body_motion[:, 3:] + cross(spin, arm)
-    acceleration = body_motion_rate[:, 3:] + cross(spin_rate, arm) + cross(spin, velocity)
+    (spin, linear), (spin_rate, linear_rate) = body_motions(structure.tree, kinematics, v)
+    arm = components(kinematics.position - kinematics.origin)
+    velocity = add(linear, cross3(spin, arm))
+    acceleration = add(add(linear_rate, cross3(spin_rate, arm)), cross3(spin, velocity))
+    axes = components(jnp.swapaxes(kinematics.rotation, 1, 2))
+    turning = [cross3(spin, axis) for axis in axes]
+    turning_rate = [
+        add(cross3(spin_rate, axis), cross3(spin, rate)) for axis, rate in zip(axes, turning, strict=True)
+    ]
 
-    def rotation_rate(w: jax.Array, rotation: jax.Array) -> jax.Array:
-        return jnp.cross(w[:, :, None], rotation, axis=1)
+    def rows(vector: Vector) -> jax.Array:
+        return jnp.stack(vector, axis=1)
 
-    turning = rotation_rate(spin, kinematics.rotation)
-    turning_rate = rotation_rate(spin_rate, kinematics.rotation) + rotation_rate(spin, turning)
-    frames = FrameMotion(kinematics.position, kinematics.rotation, velocity, turning)
-    rate = FrameMotion(velocity, turning, acceleration, turning_rate)
+    def columns(vectors: list[Vector]) -> jax.Array:
+        return jnp.stack([rows(vector) for vector in vectors], axis=2)
+
+    frames = FrameMotion(kinematics.position, kinematics.rotation, rows(velocity), columns(turning))
+    rate = FrameMotion(frames.velocity, frames.turning, rows(acceleration), columns(turning_rate))
     return (frames, rate) if structure.dim == 3 else (_in_plane(frames), _in_plane(rate))
 
 

@@ -20,8 +20,8 @@ def _count_controls(structure: Structure) -> int:
 TREE = Mechanics(
     mass_matrix=dynamics.mass_matrix,
     bias=dynamics.bias,
-    bias_rate=dynamics.bias_rate,
     gyroscopic=dynamics.gyroscopic,
+    gyroscopic_matrix=dynamics.gyroscopic_matrix,
     gravity_energy=dynamics.gravity_energy,
     motion=kinematics.motion,
     spring_energy=actuators.spring_energy,

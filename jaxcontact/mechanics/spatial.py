@@ -9,10 +9,14 @@ products of small matrices are slow.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+Vector = tuple[jax.Array, jax.Array, jax.Array]
+Screw = tuple[Vector, Vector]
 
 # (a x b)_k is the sum of CROSS[i, j, k] a_i b_j; R |q|^2 of a quaternion q is the sum of TURN[a, b] q_a q_b.
 CROSS = np.cross(np.eye(3)[:, None, :], np.eye(3)[None])
@@ -81,12 +85,100 @@ def unit(x: jax.Array) -> jax.Array:
     return x / jnp.sqrt(jnp.where(square > 0.0, square, 1.0))
 
 
-def inertia(mass: jax.Array, centre: jax.Array, tensor: jax.Array) -> jax.Array:
-    """Inertias (n, 6, 6) about the origin, of masses (n,) at `centre` (n, 3) with `tensor` (n, 3, 3)."""
-    eye = jnp.eye(3, dtype=mass.dtype)[None]
-    moment = mass[:, None] * centre
-    skew = jnp.swapaxes((moment @ jnp.asarray(CROSS.reshape(3, 9), mass.dtype)).reshape(-1, 3, 3), 1, 2)
-    square = jnp.sum(moment * centre, axis=1)[:, None, None]
-    about_origin = tensor + square * eye - moment[:, :, None] * centre[:, None, :]
-    top = jnp.concatenate([about_origin, skew], axis=2)
-    return jnp.concatenate([top, jnp.concatenate([-skew, mass[:, None, None] * eye], axis=2)], axis=1)
+class Inertia(NamedTuple):
+    """Spatial inertia about a point: mass, first moment of mass, and tensor (xx, yy, zz, yz, zx, xy)."""
+
+    mass: jax.Array
+    moment: Vector
+    tensor: tuple[jax.Array, ...]
+
+
+def components(array: jax.Array) -> Any:
+    """The numbers (n,) of rows (n, ...), as nested tuples."""
+    if array.ndim == 1:
+        return array
+    return tuple(components(array[:, i]) for i in range(array.shape[1]))
+
+
+def add(a: Vector, b: Vector) -> Vector:
+    """Sum of two vectors."""
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def scale(factor: Any, a: Vector) -> Vector:
+    """A number times a vector."""
+    return factor * a[0], factor * a[1], factor * a[2]
+
+
+def dot3(a: Vector, b: Vector) -> jax.Array:
+    """Inner product of two vectors."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def cross3(a: Vector, b: Vector) -> Vector:
+    """Cross product of two vectors."""
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
+
+def transform(matrix: tuple[Vector, Vector, Vector], x: Vector) -> Vector:
+    """A matrix of rows times a vector."""
+    return dot3(matrix[0], x), dot3(matrix[1], x), dot3(matrix[2], x)
+
+
+def add_screws(a: Screw, b: Screw) -> Screw:
+    """Sum of two motions or forces."""
+    return add(a[0], b[0]), add(a[1], b[1])
+
+
+def motion_cross(a: Screw, b: Screw) -> Screw:
+    """V x S = (w x w', w x l' + l x w') of motions V, S (Featherstone, 2.31)."""
+    return cross3(a[0], b[0]), add(cross3(a[0], b[1]), cross3(a[1], b[0]))
+
+
+def force_cross(a: Screw, b: Screw) -> Screw:
+    """V x* f = (w x t + l x f, w x f) of a motion V and a force f (Featherstone, 2.32)."""
+    return add(cross3(a[0], b[0]), cross3(a[1], b[1])), cross3(a[0], b[1])
+
+
+def power(a: Screw, b: Screw) -> jax.Array:
+    """S . f of a motion and a force."""
+    return dot3(a[0], b[0]) + dot3(a[1], b[1])
+
+
+def powers(a: Screw, b: Screw) -> jax.Array:
+    """S_i . f_k (n, m) of all motions (n,) with all forces (m,), or of forces with motions."""
+    first, second = jax.tree.map(lambda x: x[:, None], a), jax.tree.map(lambda x: x[None], b)
+    return power(first, second)
+
+
+def inertia_about(
+    mass: jax.Array,
+    centre: Vector,
+    rotation: tuple[Vector, Vector, Vector],
+    tensor: tuple[Vector, Vector, Vector],
+) -> Inertia:
+    """Inertia about the origin of a mass at `centre` whose `tensor` there is given in axes turned by `rotation`."""
+    turned = [transform(tensor, row) for row in rotation]  # the tensor is symmetric
+    square = dot3(centre, centre)
+
+    def entry(i: int, j: int) -> jax.Array:
+        own = dot3(rotation[i], turned[j]) - mass * centre[i] * centre[j]
+        return own + mass * square if i == j else own
+
+    places = ((0, 0), (1, 1), (2, 2), (1, 2), (2, 0), (0, 1))
+    return Inertia(mass, scale(mass, centre), tuple(entry(i, j) for i, j in places))
+
+
+def momentum(inertia: Inertia, motion: Screw) -> Screw:
+    """I V = (J w + h x l, m l + w x h), about the origin."""
+    (w, l), h = motion, inertia.moment
+    xx, yy, zz, yz, zx, xy = inertia.tensor
+    own = transform(((xx, xy, zx), (xy, yy, yz), (zx, yz, zz)), w)
+    return add(own, cross3(h, l)), add(scale(inertia.mass, l), cross3(w, h))
+
+
+def sum_along(mask: np.ndarray, parts: Any) -> Any:
+    """Sums of all components (n,) of a pytree by a constant mask (n, m)."""
+    leaves, structure = jax.tree.flatten(parts)
+    sums = jnp.stack(leaves) @ jnp.asarray(mask, leaves[0].dtype)
+    return jax.tree.unflatten(structure, [sums[i] for i in range(len(leaves))])

@@ -156,8 +156,9 @@ class Mechanics:
     Attributes:
         mass_matrix: (structure, q, params) -> (nv, nv).
         bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
-        bias_rate: (structure, q, v, params) -> derivative (nv, nv) of `bias` by v.
         gyroscopic: (structure, q, v, params) -> the part (nv,) of -`bias` that does no work at any v.
+        gyroscopic_matrix: (structure, q, v, params) -> skew matrix (nv, nv), linear in v; times v it is
+            `gyroscopic`.
         gravity_energy: (structure, q, params) -> potential energy of gravity, J.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
         motion: (structure, q, v, params) -> `FrameMotion`, and its rate at constant v.
@@ -173,8 +174,8 @@ class Mechanics:
 
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
-    bias_rate: Callable[..., jax.Array]
     gyroscopic: Callable[..., jax.Array]
+    gyroscopic_matrix: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
     spring_energy: Callable[..., jax.Array]
     motion: Callable[..., tuple[FrameMotion, FrameMotion]]

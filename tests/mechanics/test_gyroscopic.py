@@ -1,4 +1,4 @@
-"""Closed forms of a tree's gyroscopic force and of the rate of its bias, against derivatives of the bias."""
+"""Closed forms of a tree's gyroscopic force and of its matrix, against derivatives of the bias."""
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +23,12 @@ def test_closed_forms_of_every_kind_of_joint_are_derivatives_of_the_bias(rng, to
     @jax.jit
     def both(q, v):
         derivative = jax.jacfwd(lambda v: dynamics.bias(structure, q, v, weightless))(v)
-        rate = dynamics.bias_rate(structure, q, v, params)
-        return derivative, rate, dynamics.gyroscopic(structure, q, v, params)
+        matrix = dynamics.gyroscopic_matrix(structure, q, v, params)
+        return derivative, matrix, dynamics.gyroscopic(structure, q, v, params)
 
-    K, rate, force = (np.asarray(x) for x in both(q, v))
+    K, matrix, force = (np.asarray(x) for x in both(q, v))
     size = np.max(np.abs(K))
-    np.testing.assert_allclose(rate, K, atol=tolerance(1e-13, 1e-5) * size)
+    np.testing.assert_allclose(matrix, (K.T - K) / 3.0, atol=tolerance(1e-13, 1e-5) * size)
     np.testing.assert_allclose(force, (v @ K - K @ v) / 3.0, atol=tolerance(1e-13, 1e-5) * size)
     assert np.max(np.abs(force)) > 1e-3 * size
     assert abs(force @ v) < tolerance(1e-13, 1e-5) * size
