@@ -17,7 +17,9 @@ from jax import lax
 from jaxcontact.batching import platforms
 
 _TILE = 64  # lanes of a tile of `while_loop`
-_SHARE = 4  # a tile of `while_lanes` stops when one lane in this many or fewer still run
+_RUNNING = 0.75  # share of the lanes of a tile of `while_lanes` that still run when it stops
+_FINISH = 4  # tiles of `while_lanes` that are finished together
+_FEW = 32  # lanes left when `while_lanes` gathers them on other devices than a CPU
 _LEFT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
 
 
@@ -98,18 +100,19 @@ def while_lanes(
     finished lane, and `finish` may take one twice. Lanes are the first axis of all leaves.
 
     Args:
-        wide: lanes of a tile on a CPU, as many as its cache holds.
+        wide: lanes of a tile on a CPU: few, so that hard lanes keep few others waiting.
 
     Derivative: none; hold the arguments fixed.
     """
     count = jax.tree.leaves(start)[0].shape[0]
+    finished, few = min(_FINISH * wide, count), min(_FEW, count)
 
     def loop(fixed: Any, carry: Any, stop_at: Any) -> Any:
         return lax.while_loop(lambda s: _count_true(running(s)) > stop_at, lambda s: body(fixed, s), carry)
 
     def finish_tile(k: jax.Array, carry: Any) -> Any:
-        begin = jnp.minimum(k * wide, count - wide)
-        tile = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, wide), (fixed, carry))
+        begin = jnp.minimum(k * finished, count - finished)
+        tile = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, finished), (fixed, carry))
         return jax.tree.map(
             lambda x, y: lax.dynamic_update_slice_in_dim(x, y, begin, 0), carry, finish(*tile)
         )
@@ -117,7 +120,7 @@ def while_lanes(
     def sweep(carry: Any) -> Any:
         active = running(carry)
         num_active, order = _count_true(active), _first_where(active)
-        stop_at = jnp.where(num_active > wide, wide // _SHARE, 0)
+        stop_at = jnp.where(num_active > wide, int(_RUNNING * wide), 0)
 
         def visit(k: jax.Array, carry: Any) -> Any:
             index = lax.dynamic_slice(order, (jnp.minimum(k * wide, count - wide),), (wide,))
@@ -132,14 +135,14 @@ def while_lanes(
 
     def in_tiles(carry: Any) -> Any:
         carry = lax.while_loop(lambda s: jnp.any(running(s)), sweep, carry)
-        return lax.fori_loop(0, -(-count // wide), finish_tile, carry)
+        return lax.fori_loop(0, -(-count // finished), finish_tile, carry)
 
     def at_once(carry: Any) -> Any:
         def stragglers(carry: Any) -> Any:
-            (index,) = jnp.nonzero(running(carry), size=wide // 2, fill_value=count)  # out of bounds: dropped
+            (index,) = jnp.nonzero(running(carry), size=few, fill_value=count)  # out of bounds: dropped
             return advance(carry, index, 0)
 
-        carry = loop(fixed, carry, wide // 2)
+        carry = loop(fixed, carry, few)
         carry = lax.while_loop(lambda s: jnp.any(running(s)), stragglers, carry)
         return finish(fixed, carry)
 

@@ -51,8 +51,7 @@ PROGRESS = 0.1  # share of the decrement that a step which counts for patience l
 SOLVED = 1e-16  # share of the energy that a misfit has where the search may end: 1e-8 of the velocities
 POLISH_STEPS = 2
 POLISH_PASSES = 2
-TILE_ROWS = 2048  # of the worlds in a tile, as the cache holds; and how many worlds at least and at most
-LEAST_TILE, LARGEST_TILE = 16, 128
+TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
 class ConeSolution(Record):
@@ -315,7 +314,7 @@ def _minimise_many(program: ConeProgram, start: jax.Array, max_iters: int) -> Co
         jax.vmap(_polish),
         fixed,
         now,
-        wide=min(max(TILE_ROWS // max(1, start.shape[1]), LEAST_TILE), LARGEST_TILE),
+        wide=TILE,
     )
     return jax.vmap(_solution)(now)
 
