@@ -182,6 +182,22 @@ def yielding(response: Response, row: jax.Array) -> jax.Array:
     return jnp.concatenate(parts)
 
 
+def along(response: Response, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """p . r and r . S r of a vector r (nr,), by parts: no long vector is put together for the sums."""
+    singles = response.scalar.shape[0]
+    single = row[:singles]
+    pushed = jnp.sum(response.p[:singles] * single)
+    bend = jnp.sum(response.scalar * single**2)
+    if not response.block:
+        return pushed, bend
+    nc = response.block[0][0].shape[0]
+    rates, forces = split(row, singles, nc), split(response.p, singles, nc)
+    pushed = pushed + jnp.sum(sum(p * r for p, r in zip(forces, rates, strict=True)))
+    pairs = zip(response.block, rates, strict=True)
+    lines = [r * sum(s * t for s, t in zip(line, rates, strict=True)) for line, r in pairs]
+    return pushed, bend + jnp.sum(sum(lines))
+
+
 def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridiagonal:
     """M + G^T S G (nv, nv)."""
     columns, M = program.columns, program.M

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.batching.bounded_loop import bounded_loop
-from jaxcontact.solvers.cone_program import ConeProgram, Response, respond, yielding
+from jaxcontact.solvers.cone_program import ConeProgram, Response, along, respond
 from jaxcontact.solvers.roots import safeguarded_newton
 
 SEARCH_STEPS = 12
@@ -31,23 +31,25 @@ def line_search(
     """
     fall = program.slope * du
 
-    def respond_at(a: jax.Array) -> tuple[jax.Array, Response]:
-        response = respond(program, z - a * fall, u + a * du)
-        return linear + a * curvature - response.p @ du, response
+    def respond_at(a: jax.Array) -> Response:
+        return respond(program, z - a * fall, u + a * du)
+
+    def slope_at(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+        pushed, bend = along(respond_at(a), du)
+        return linear + a * curvature - pushed, curvature + bend
 
     def search(carry: tuple) -> tuple:
-        k, a, low, high, slope, bend, _, _ = carry
+        k, a, low, high, slope, bend, _ = carry
         a, low, high = safeguarded_newton(a, slope, bend, low, high)
-        slope, response = respond_at(a)
-        bend = curvature + du @ yielding(response, du)
-        return k + 1, a, low, high, slope, bend, response.p, jnp.abs(slope) > enough
+        slope, bend = slope_at(a)
+        return k + 1, a, low, high, slope, bend, jnp.abs(slope) > enough
 
     one = jnp.ones_like(linear)
     enough = SEARCH_SHARE * jnp.abs(start)
-    slope, response = respond_at(one)
+    slope, _ = slope_at(one)
     # A slope that is still falling at full length is progress enough; else the secant is the first guess.
     searching = live & (slope > enough)
-    first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, response.p, searching)
+    first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, searching)
 
     end = bounded_loop(
         lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1],
@@ -56,4 +58,4 @@ def line_search(
         most=SEARCH_STEPS,
         early_exit=early_exit,
     )
-    return end[1], end[-2]
+    return end[1], respond_at(end[1]).p
