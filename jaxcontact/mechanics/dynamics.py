@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxcontact.mechanics.kinematics import Kinematics, body_motions, solve
 from jaxcontact.mechanics.spatial import (
@@ -40,7 +41,8 @@ def _inertias(params: Params, kinematics: Kinematics) -> Inertia:
         across = jnp.zeros((3, 3), tensor.dtype).at[1, 1].set(1.0)
         tensor = tensor[:, None, None] * across[None]
     centre = add(_centres(params, kinematics), scale(-1.0, components(kinematics.origin)))
-    return inertia_about(params.mass, centre, components(kinematics.rotation), components(tensor))
+    own = inertia_about(params.mass, centre, components(kinematics.rotation), components(tensor))
+    return lax.optimization_barrier(own)
 
 
 def _centres(params: Params, kinematics: Kinematics) -> Vector:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
@@ -147,6 +148,8 @@ def power(a: Screw, b: Screw) -> jax.Array:
 
 def powers(a: Screw, b: Screw) -> jax.Array:
     """S_i . f_k (n, m) of all motions (n,) with all forces (m,), or of forces with motions."""
+    # Evaluated once: without the barrier the compiler repeats them inside every pair.
+    a, b = lax.optimization_barrier((a, b))
     first, second = jax.tree.map(lambda x: x[:, None], a), jax.tree.map(lambda x: x[None], b)
     return power(first, second)
 
