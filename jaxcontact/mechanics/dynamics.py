@@ -20,6 +20,7 @@ from jaxcontact.mechanics.spatial import (
     add,
     add_screws,
     components,
+    dot3,
     force_cross,
     inertia_about,
     momentum,
@@ -60,8 +61,7 @@ def _gravity(structure: Structure, params: Params) -> Vector:
 def gravity_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
     """Potential energy of gravity, J; zero at the world's origin."""
     centres = _centres(params, solve(structure.tree, params.tree, q))
-    gravity = _gravity(structure, params)
-    return -sum(g * (params.mass @ x) for g, x in zip(gravity, centres, strict=True))
+    return -params.mass @ dot3(centres, _gravity(structure, params))
 
 
 def mass_matrix(structure: Structure, q: jax.Array, params: Params) -> jax.Array:

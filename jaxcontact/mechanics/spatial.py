@@ -1,9 +1,12 @@
-"""Spatial algebra in rows: placements (n, 3, 4), motions and forces (n, 6), inertias (n, 6, 6).
+"""Spatial algebra: of frames in rows, of motions, forces and inertias by components.
 
 A motion is (angular velocity, linear velocity of the point at the origin), a force is (torque about the
-origin, force). A bilinear product multiplies all pairs of entries and sums them by a constant matrix, so the
-compiled program has few operations. Small matrices are multiplied entry by entry, because batched dot
-products of small matrices are slow.
+origin, force). Each component of a vector is an array of its own, with one entry per body or velocity: what
+is computed is elementwise, without the zeros and the small matrix products that spatial matrices bring.
+
+Frames are placements (n, 3, 4). A bilinear product multiplies all pairs of entries and sums them by a
+constant matrix, so the compiled program has few operations. Small matrices are multiplied entry by entry,
+because batched dot products of small matrices are slow.
 """
 
 from __future__ import annotations
@@ -26,12 +29,6 @@ TURN[0, 0] = np.eye(3)
 TURN[0, 1:] = -2.0 * np.moveaxis(CROSS, 2, 0)
 TURN[1:, 1:] = 2.0 * np.einsum("ak,bl->abkl", np.eye(3), np.eye(3))
 TURN[range(1, 4), range(1, 4)] -= np.eye(3)
-# V x S = (w x w', w x l' + l x w') and V x* f = (w x t + l x f, w x f), Featherstone (2.31, 2.32)
-MOTION_CROSS, FORCE_CROSS = np.zeros((2, 6, 6, 6))
-for _i, _j, _k in ((0, 0, 0), (0, 1, 1), (1, 0, 1)):
-    MOTION_CROSS[3 * _i :, 3 * _j :, 3 * _k :][:3, :3, :3] = CROSS
-for _i, _j, _k in ((0, 0, 0), (1, 1, 0), (0, 1, 1)):
-    FORCE_CROSS[3 * _i :, 3 * _j :, 3 * _k :][:3, :3, :3] = CROSS
 
 
 def pick(array: jax.Array, index: Sequence[int] | np.ndarray) -> jax.Array:
@@ -160,7 +157,7 @@ def inertia_about(
     rotation: tuple[Vector, Vector, Vector],
     tensor: tuple[Vector, Vector, Vector],
 ) -> Inertia:
-    """Inertia about the origin of a mass at `centre` whose `tensor` there is given in axes turned by `rotation`."""
+    """Inertia about the origin of a mass at `centre`, with the `tensor` about it in axes turned by `rotation`."""
     turned = [transform(tensor, row) for row in rotation]  # the tensor is symmetric
     square = dot3(centre, centre)
 
@@ -174,10 +171,10 @@ def inertia_about(
 
 def momentum(inertia: Inertia, motion: Screw) -> Screw:
     """I V = (J w + h x l, m l + w x h), about the origin."""
-    (w, l), h = motion, inertia.moment
+    (w, linear), h = motion, inertia.moment
     xx, yy, zz, yz, zx, xy = inertia.tensor
     own = transform(((xx, xy, zx), (xy, yy, yz), (zx, yz, zz)), w)
-    return add(own, cross3(h, l)), add(scale(inertia.mass, l), cross3(w, h))
+    return add(own, cross3(h, linear)), add(scale(inertia.mass, linear), cross3(w, h))
 
 
 def sum_along(mask: np.ndarray, parts: Any) -> Any:

@@ -183,7 +183,7 @@ def yielding(response: Response, row: jax.Array) -> jax.Array:
 
 
 def along(response: Response, row: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """p . r and r . S r of a vector r (nr,), by parts: no long vector is put together for the sums."""
+    """The sums p . r and r . S r of a vector r (nr,), by parts: no long vector is put together for them."""
     singles = response.scalar.shape[0]
     single = row[:singles]
     pushed = jnp.sum(response.p[:singles] * single)
