@@ -157,7 +157,7 @@ def inertia_about(
     rotation: tuple[Vector, Vector, Vector],
     tensor: tuple[Vector, Vector, Vector],
 ) -> Inertia:
-    """Inertia about the origin of a mass at `centre`, with the `tensor` about it in axes turned by `rotation`."""
+    """Inertia about the origin of a mass at `centre`, its `tensor` given in axes turned by `rotation`."""
     turned = [transform(tensor, row) for row in rotation]  # the tensor is symmetric
     square = dot3(centre, centre)
 
