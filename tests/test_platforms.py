@@ -14,10 +14,10 @@ WORLDS = 7
 SMALL = {  # tiles of a CPU so small that a few worlds fill several
     (compacting_loop, "_TILE"): 3,
     (compacting_loop, "_LEFT"): 1,
-    (compacting_loop, "_SHARE"): 3,
+    (compacting_loop, "_FINISH"): 2,
+    (compacting_loop, "_FEW"): 2,
     (scaling, "_TILE"): 3,
-    (cone_newton, "LEAST_TILE"): 3,
-    (cone_newton, "LARGEST_TILE"): 3,
+    (cone_newton, "TILE"): 3,
     (sample_in_jit, "tile_size"): lambda modes, platform: 8 if platforms.is_cpu(platform) else 64,
 }
 # Cases whose program has a branch by platform of this package; JAX has some of its own.

@@ -97,7 +97,7 @@ def while_lanes(
     """Repeats carry = body(fixed, carry) in each lane while running(carry); returns finish(fixed, carry).
 
     The functions take a tile of lanes at once, and no lane may depend on another. `body` must not change a
-    finished lane, and `finish` may take one twice. Lanes are the first axis of all leaves.
+    finished lane. Lanes are the first axis of all leaves.
 
     Args:
         wide: lanes of a tile on a CPU: few, so that hard lanes keep few others waiting.
@@ -110,12 +110,16 @@ def while_lanes(
     def loop(fixed: Any, carry: Any, stop_at: Any) -> Any:
         return lax.while_loop(lambda s: _count_true(running(s)) > stop_at, lambda s: body(fixed, s), carry)
 
-    def finish_tile(k: jax.Array, carry: Any) -> Any:
-        begin = jnp.minimum(k * finished, count - finished)
-        tile = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, finished), (fixed, carry))
-        return jax.tree.map(
-            lambda x, y: lax.dynamic_update_slice_in_dim(x, y, begin, 0), carry, finish(*tile)
-        )
+    def finish_tiles(carry: Any) -> Any:
+        # Each tile reads the lanes as they were, so that those of two tiles are finished once.
+        def visit(k: jax.Array, results: Any) -> Any:
+            begin = jnp.minimum(k * finished, count - finished)
+            tile = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, finished), (fixed, carry))
+            return jax.tree.map(
+                lambda x, y: lax.dynamic_update_slice_in_dim(x, y, begin, 0), results, finish(*tile)
+            )
+
+        return lax.fori_loop(0, -(-count // finished), visit, carry)
 
     def sweep(carry: Any) -> Any:
         active = running(carry)
@@ -135,7 +139,7 @@ def while_lanes(
 
     def in_tiles(carry: Any) -> Any:
         carry = lax.while_loop(lambda s: jnp.any(running(s)), sweep, carry)
-        return lax.fori_loop(0, -(-count // finished), finish_tile, carry)
+        return finish_tiles(carry)
 
     def at_once(carry: Any) -> Any:
         def stragglers(carry: Any) -> Any:
