@@ -17,7 +17,6 @@ import functools
 import re
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -204,13 +203,13 @@ def _race(n: int, damping: float = 0.0) -> Callable[[], dict[str, Any]]:
     allowed = _error(mujoco_ends(model, x0), reference)
     eps, error = calibrated(n, allowed, x0, reference, damping)
     careful = as_accurate(n, allowed, x0, reference, damping)
-    one = jax.jit(solver(n, eps, 1e-5, damping=damping))
-    many = jax.jit(lambda x: jax.lax.map(lambda y: one(y)[0], x))
-    together = jax.jit(jax.vmap(lambda y: one(y)[0]))
+    run_one = solver(n, eps, 1e-5, damping=damping)
+    one = jc.on_one_core(run_one)
+    many = jc.on_all_cores(lambda x: jax.lax.map(lambda y: run_one(y)[0], x))
+    together = jax.jit(jax.vmap(lambda y: run_one(y)[0]))
     batch = np.resize(x0, (BATCH, 4))
-    parts = [jnp.asarray(part) for part in np.array_split(batch, len(os_affinity()))]
     _, info = jax.block_until_ready(one(jnp.asarray(x0[0])))
-    jax.block_until_ready([many(part) for part in parts])
+    many(batch)
     if n <= PAPER:
         jax.block_until_ready(together(jnp.asarray(batch)))
 
@@ -218,8 +217,7 @@ def _race(n: int, damping: float = 0.0) -> Callable[[], dict[str, Any]]:
         ours = [seconds(lambda x=x: jax.block_until_ready(one(x))) for x in jnp.asarray(x0)]
         theirs = [seconds(lambda x=x: mujoco_ends(model, x[None])) for x in x0]
         runge = [seconds(lambda x=x: mujoco_ends(careful, x[None])) for x in x0]
-        with ThreadPoolExecutor(len(parts)) as pool:
-            batched = seconds(lambda: list(pool.map(lambda x: jax.block_until_ready(many(x)), parts)))
+        batched = seconds(lambda: jax.block_until_ready(many(batch)))
         mapped = np.nan
         if n <= PAPER:  # both branches for all lanes, so beyond it takes minutes
             mapped = seconds(lambda: jax.block_until_ready(together(jnp.asarray(batch))))
