@@ -1,7 +1,7 @@
 """The CPU cores: one for a single world, and all of them for a batch, one share of it per core.
 
-XLA does not use the cores well by itself: it hands small operations of one world from core to core, which takes
-longer than the operations, and keeps a program of a batch mostly on one core.
+XLA does not use the cores well by itself: it hands small operations of one world from core to core, which
+takes longer than the operations, and keeps a program of a batch mostly on one core.
 """
 
 from __future__ import annotations

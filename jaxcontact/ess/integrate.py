@@ -158,8 +158,9 @@ def flow(
     """The state at t1 of the trajectory that `integrate` computes, without the trajectory.
 
     The map to differentiate: `jax.grad`, `jax.jacfwd`, `jax.vmap`, `jax.jit` all apply. To chain pieces, hand
-    `info.crossed` on as the next `crossed0`. On a CPU a batch is `jc.on_all_cores(lambda xs: lax.map(run, xs))(xs)`:
-    `vmap` pays for a smooth step and a crossing at every turn of every lane.
+    `info.crossed` on as the next `crossed0`. On a CPU take a batch by
+    `jc.on_all_cores(lambda xs: lax.map(run, xs))`: `vmap` pays for a smooth step and a crossing at every turn
+    of every lane.
 
     Args:
         es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events: as `integrate`.
