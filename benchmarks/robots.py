@@ -29,14 +29,25 @@ import jaxcontact as jc
 from benchmarks import report, runner
 from jaxcontact.models import robots
 
-STEPS, FINER, JUDGED = 25, 16, 4  # of a motion; steps of the reference in one step; worlds compared with it
-DT = 0.004
+STEPS, DT = 25, 0.004  # of a robot's motion
+FINER, JUDGED = 16, 4  # steps of the reference in one step; worlds compared with it
 MJX_GROUP = 16  # worlds; of 1, 4, 8, 16, 32 and 128 the quickest but 1
 SPREAD = 0.3  # of the velocities at the start, rad/s and m/s
+RIGID = jc.simulate.TimeStepping(impact=jc.impact.AnitescuPotra())
 SIDE = 0.1  # m, of the boxes of a heap
 
 BOX = f"""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 {SIDE / 2}"><freejoint/>
 <geom type="box" size="{SIDE / 2} {SIDE / 2} {SIDE / 2}" mass="1"/></body></worldbody></mujoco>"""
+
+# The walker of Goswami, Thuilot and Espiau (1998), on both feet, which yield for 4 ms.
+_LEG = """<body><joint type="hinge" axis="0 -1 0"/>
+<inertial pos="0 0 -0.5" mass="5" diaginertia="0.01 0.01 0.01"/>
+<geom type="sphere" size="0.01" pos="0 0 -1" contype="0"/></body>"""
+COMPASS_GAIT = f"""<mujoco><compiler angle="radian" autolimits="false"/><default>
+<geom solref="0.004 1"/></default><worldbody><geom type="plane" size="5 5 1" conaffinity="0"/><body>
+<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/>
+<inertial pos="0 0 0" mass="10" diaginertia="0.01 0.01 0.01"/>{_LEG}{_LEG}</body></worldbody>
+<keyframe><key name="start" qpos="0 {0.01 + np.cos(0.3)} -0.3 0.3"/></keyframe></mujoco>"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +59,8 @@ class Robot:
     keyframe: str | None = None
     planar: bool = False
     max_contacts: int | None = None
+    steps: int = STEPS
+    dt: float = DT
 
 
 def _packaged(name: str) -> Any:
@@ -74,6 +87,15 @@ def _heap(count: int) -> str:
     return f'<mujoco><worldbody><geom type="plane" size="5 5 1"/>{bodies}</worldbody></mujoco>'
 
 
+def _rocking_block() -> str:
+    """Our block, 1 m by 2 m, on two corners that yield for 4 ms."""
+    from jaxcontact.peers.mujoco import mjcf
+
+    start = " ".join(map(str, jc.models.rocking_block().state.q))
+    file = mjcf("rocking_block", timestep=0.001, timeconst=0.004)
+    return file.replace("</mujoco>", f'<keyframe><key name="start" qpos="{start}"/></keyframe></mujoco>')
+
+
 ROBOTS = (
     Robot("box", lambda: BOX),
     Robot("half_cheetah", lambda: robots.file_of("half_cheetah"), planar=True),
@@ -82,6 +104,8 @@ ROBOTS = (
     Robot("go1", functools.partial(_packaged, "playground go1"), keyframe="home"),
     Robot("humanoid", functools.partial(_packaged, "gymnasium humanoid"), max_contacts=32),
     Robot("heap of 16 boxes", lambda: _heap(16), max_contacts=80),
+    Robot("rocking block", _rocking_block, keyframe="start", planar=True, steps=1000, dt=0.001),
+    Robot("compass gait", lambda: COMPASS_GAIT, keyframe="start", planar=True, steps=1000, dt=0.001),
 )
 
 
@@ -120,29 +144,35 @@ Motion = Callable[[], tuple[np.ndarray, float]]  # final positions (worlds, nq),
 Steps = Callable[[jax.Array, jax.Array, jax.Array], tuple[jc.State, Any]]
 
 
-def steps_of(robot: Robot) -> Steps:
-    """The motion of one world: (q, v, dt) -> states and infos of all steps; traceable."""
+def steps_of(robot: Robot, stepper: Any = None) -> Steps:
+    """The motion of one world: (q, v, dt) -> states and infos of all steps; traceable.
+
+    By compliant steps, or by another stepper of `jc.simulate`.
+    """
     scene = scene_of(robot, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = jc.load_mjcf(scene.mj, planar=robot.planar)
-    controls = jnp.zeros((STEPS, model.system.num_controls))
+    controls = jnp.zeros((robot.steps, model.system.num_controls))
     if scene.mj.nu:
         controls = controls + jnp.asarray(scene.controls)
 
     def steps(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jc.State, Any]:
+        state = model.state.replace(q=q, v=v)
+        if stepper is not None:
+            path = jc.simulate.rollout(model.system, model.params, state, controls, stepper=stepper, dt=dt)
+            return path.states, path.info
         return jc.compliant.rollout(
-            model.system, model.params, model.state.replace(q=q, v=v), controls, dt=dt,
-            max_contacts=robot.max_contacts,
-        )  # fmt: skip
+            model.system, model.params, state, controls, dt=dt, max_contacts=robot.max_contacts
+        )
 
     return steps
 
 
 @functools.cache
-def _march(robot: Robot) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _march(robot: Robot, stepper: Any = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The motion of one world and of many: (q, v, dt) -> (q, v) at the end, and the share of good steps."""
-    steps = steps_of(robot)
+    steps = steps_of(robot, stepper)
 
     def motion(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         states, info = steps(q, v, dt)
@@ -151,10 +181,10 @@ def _march(robot: Robot) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return jc.on_one_core(motion), jc.on_all_cores(jax.vmap(motion))
 
 
-def ours(scene: Scene) -> Motion:
-    """Steps of `jc.compliant`; a batch on all cores."""
-    one, many = _march(scene.robot)
-    q, v, dt = jnp.asarray(scene.q), jnp.asarray(scene.v), jnp.full(len(scene.q), DT)
+def ours(scene: Scene, stepper: Any = None) -> Motion:
+    """Steps of `jc.compliant`, or another stepper; a batch on all cores."""
+    one, many = _march(scene.robot, stepper)
+    q, v, dt = jnp.asarray(scene.q), jnp.asarray(scene.v), jnp.full(len(scene.q), scene.robot.dt)
 
     def run() -> tuple[np.ndarray, float]:
         end, _, good = jax.block_until_ready(one(q[0], v[0], dt[0]) if len(q) == 1 else many(q, v, dt))
@@ -163,13 +193,13 @@ def ours(scene: Scene) -> Motion:
     return run
 
 
-def our_truth(scene: Scene) -> np.ndarray:
+def our_truth(scene: Scene, stepper: Any = None) -> np.ndarray:
     """Positions (worlds, nq) at the end, by short steps."""
-    one, _ = _march(scene.robot)
+    one, _ = _march(scene.robot, stepper)
     ends = []
     for q, v in zip(jnp.asarray(scene.q), jnp.asarray(scene.v), strict=True):
         for _ in range(FINER):
-            q, v, _ = one(q, v, jnp.asarray(DT / FINER))
+            q, v, _ = one(q, v, jnp.asarray(scene.robot.dt / FINER))
         ends.append(np.asarray(q))
     return np.stack(ends)
 
@@ -202,13 +232,13 @@ def _c_steps(scene: Scene, dt: float, steps: int) -> tuple[Callable[[], np.ndarr
 
 def mujoco_c(scene: Scene) -> Motion:
     """MuJoCo's own steps; one that uses up its iterations has not converged."""
-    march, settled = _c_steps(scene, DT, STEPS)
+    march, settled = _c_steps(scene, scene.robot.dt, scene.robot.steps)
     return lambda: (march(), settled)
 
 
 def mujoco_truth(scene: Scene) -> np.ndarray:
     """Positions (worlds, nq) at the end, by short steps."""
-    return _c_steps(scene, DT / FINER, STEPS * FINER)[0]()
+    return _c_steps(scene, scene.robot.dt / FINER, scene.robot.steps * FINER)[0]()
 
 
 def mjx(scene: Scene) -> Motion:
@@ -220,7 +250,7 @@ def mjx(scene: Scene) -> Motion:
     from mujoco import mjx as peer
 
     mj = copy.copy(scene.mj)
-    mj.opt.timestep = DT
+    mj.opt.timestep = scene.robot.dt
     there, begin, controls = peer.put_model(mj), peer.make_data(mj), jnp.asarray(scene.controls)
 
     def motion(q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -228,7 +258,9 @@ def mjx(scene: Scene) -> Motion:
             data = peer.step(there, data)
             return data, jnp.all(jnp.isfinite(data.qpos))
 
-        data, good = jax.lax.scan(again, begin.replace(qpos=q, qvel=v, ctrl=controls), None, length=STEPS)
+        data, good = jax.lax.scan(
+            again, begin.replace(qpos=q, qvel=v, ctrl=controls), None, length=scene.robot.steps
+        )
         return data.qpos, jnp.mean(good)
 
     def in_groups(q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -248,7 +280,9 @@ ENGINES: dict[str, tuple[Callable[[Scene], Motion], Callable[[Scene], np.ndarray
     "jaxcontact": (ours, our_truth),
     "MuJoCo": (mujoco_c, mujoco_truth),
     "MJX": (mjx, mujoco_truth),
+    "TimeStepping": (functools.partial(ours, stepper=RIGID), functools.partial(our_truth, stepper=RIGID)),
 }
+RACE = ("jaxcontact", "MuJoCo", "MJX")  # if none are named
 
 
 def measure(scene: Scene, engine: str, repeats: int) -> dict[str, Any]:
@@ -267,7 +301,9 @@ def measure(scene: Scene, engine: str, repeats: int) -> dict[str, Any]:
         return run
 
     name = f"{scene.robot.name} batch {len(scene.q)} {engine}"
-    line = runner.measure(runner.Case(name=name, items=len(scene.q) * STEPS, setup=setup, repeats=repeats))
+    line = runner.measure(
+        runner.Case(name=name, items=len(scene.q) * scene.robot.steps, setup=setup, repeats=repeats)
+    )
     few = dataclasses.replace(scene, q=scene.q[:JUDGED], v=scene.v[:JUDGED])
     return line | {"error": float(np.max(np.abs(ends[-1][:JUDGED] - truth(few))))}
 
@@ -277,7 +313,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks robots", description=__doc__)
     parser.add_argument("-k", default="", metavar="REGEX", help="only robots whose name matches")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 1024], help="numbers of worlds")
-    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=list(ENGINES))
+    parser.add_argument("--engines", nargs="+", default=RACE, choices=list(ENGINES))
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the lines there, too")
     parser.add_argument("--results", type=Path, metavar="FILE", help="put the table into this Markdown file")
