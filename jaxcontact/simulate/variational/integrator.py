@@ -59,7 +59,7 @@ def variational(
         system: the mechanism (static), without `constraints`.
         params: its numbers.
         state: where it starts. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact
-            at once, here and later; those that leave more slowly than 1e-6 m/s stay closed.
+            at once, here and later; those that leave more slowly than 4e-6 m/s stay closed.
         dt: step, s.
         duration: s, rounded to a number of steps; a Python number.
         restitution: R in 0..1: of the energy that a plastic impact would lose, the share R^2 comes back (16);
