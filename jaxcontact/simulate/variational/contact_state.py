@@ -75,8 +75,8 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
     """The node of a configuration q with momentum p."""
     v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
     # Contacts that leave so slowly that they would be back within the round-off of a gap stay closed, which
-    # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity; at 1e-6
-    # m/s a contact comes back faster than it left, for the search sees a gap of 1e-13 m as zero.
+    # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity. At
+    # 1e-6 m/s a contact comes back faster than it left, for the search sees a gap of 1e-13 m as zero.
     rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
     return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance))
 
