@@ -127,7 +127,9 @@ def nearest_configuration(system: System, params: Params, q: jax.Array) -> tuple
     none = jnp.zeros(mass.shape[0], q.dtype)
     forces = jnp.zeros(held.shape[0] + kept.shape[0], q.dtype)
     depth = _worst(held, kept)
-    allowed, settled = allowed_depth(start), float(jnp.finfo(q.dtype).eps) ** 0.5
+    allowed = allowed_depth(start)
+    # Of a step that is itself all but round-off, the gaps tell no more than that part.
+    settled = jnp.maximum(float(jnp.finfo(q.dtype).eps) ** 0.5, allowed / jnp.where(depth > 0, depth, 1.0))
     good = jnp.isfinite(depth) & (pivot > 0)
 
     def searching(carry: _Search) -> jax.Array:

@@ -84,3 +84,18 @@ def test_derivatives_are_those_of_differences():
 def test_arguments_in_another_order_are_named():
     with pytest.raises(TypeError, match="params: expected Params, got State"):
         jc.project(BLOCK.system, BLOCK.state, BLOCK.params)
+
+
+def test_depths_of_all_but_round_off_are_removed():
+    """A box on an edge, 1e-10 to 1e-7 m deep: gaps tell its displacement to 1e-6 and no better."""
+    box, rng = jc.models.box_drop_3d(all_corners=True), np.random.default_rng(0)
+    q = np.zeros((256, 7))
+    tilt = rng.uniform(0.001, 1.0, 256)
+    q[:, 2] = np.cos(tilt) + 0.5 * np.sin(tilt) - 10.0 ** rng.uniform(-10, -7, 256)
+    q[:, 3], q[:, 5] = np.cos(tilt / 2), np.sin(tilt / 2)
+    project = jax.jit(jax.vmap(lambda q: jc.project(box.system, box.params, box.state.replace(q=q))))
+    found, info = project(jnp.asarray(q))
+    assert not np.any(info.status), np.unique(info.status, return_counts=True)
+    assert int(jnp.max(info.num_iters)) <= 5
+    lowest = found.q[:, 2] - np.cos(tilt) - 0.5 * np.sin(tilt)
+    assert np.all(np.abs(lowest) < 1e-6)

@@ -221,6 +221,32 @@ def test_a_key_draws_an_order_for_every_step():
     assert not jc.Status.failed(good) and float(jnp.max(jnp.abs(first - other))) > 1e-3
 
 
+BLOCK = jc.models.rocking_block()
+ORDERS = jc.impact.Routh(step=0.3, max_steps=20)
+
+
+def orders_of_strikes(terms, v, key=None):
+    """`Routh` as a law of a user, which gets strikes alone."""
+    return ORDERS(terms, v, key)
+
+
+def test_an_order_for_strikes_alone_lets_a_block_rest():
+    """Under `Routh` itself a block that stands draws an order in every step, and trembles."""
+    standing = BLOCK.state.replace(v=jnp.zeros(3))
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), standing, BLOCK.state)
+    keys = jax.random.split(jax.random.key(1), 16)
+    stepper = jc.simulate.TimeStepping(impact=orders_of_strikes)
+
+    def one(state, key):
+        start = (BLOCK.system, BLOCK.params, state, jnp.zeros((40, 3)))
+        return jc.simulate.rollout(*start, stepper=stepper, dt=0.01, key=key)
+
+    found = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))(both, keys)
+    assert not np.any(jc.Status.failed(found.status))
+    still, fell = np.asarray(found.states.v)[..., 2]  # of those that stand, of those that fall flat
+    assert np.all(still == 0.0) and np.ptp(fell[:, 1]) > 0.02
+
+
 def test_states_and_mechanisms_that_cannot_be_stepped_are_named():
     stepper = jc.simulate.TimeStepping()
     deep = DISC[2].replace(q=jnp.array([0.0, 0.05, 0.0]))

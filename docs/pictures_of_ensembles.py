@@ -1,0 +1,282 @@
+"""Runs the ensembles of docs/ensembles.md and draws them.
+
+    python docs/pictures_of_ensembles.py [gait] [pillar] [robots] [--worlds N]
+
+Every world draws its own impulse order in every impact. Numbers go to the terminal, pictures to docs/.
+"""
+
+import argparse
+import time
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+
+import jaxcontact as jc
+from jaxcontact._pytree import Record
+from jaxcontact.geometry import HalfSpace, Point
+from jaxcontact.terms import contact_gaps
+
+G = 9.81
+
+
+def ensemble(model, law, worlds, *, state=None, stepper=None, **options):
+    """All worlds of a model, with what they cost; failed ones are named."""
+    begin = time.process_time()
+    stepper = jc.simulate.TimeStepping(impact=law) if stepper is None else stepper
+    state = model.state if state is None else state
+    found = jc.simulate.ensemble(
+        model.system, model.params, state, stepper=stepper, num_worlds=worlds, **options
+    )
+    print(f"  {found.summary}; {(time.process_time() - begin):.0f} s of one core with compiling")
+    return found
+
+
+# A compass gait with a mass at its hip walks down a slope.
+
+SLOPE, HIP = np.radians(3.0), 2.0  # rad, kg; legs of 1 m have 1 kg at their middle
+AHEAD, ABOVE, DRAWN_UP = 0.15, 1e-3, 0.1  # m
+
+
+def _walker_poses(structure, q, params):
+    hip, pitch = q[:2], q[2:]
+    along = jnp.stack([jnp.sin(pitch), -jnp.cos(pitch)], axis=-1)
+    legs = hip + params.constants["hip_to_mass"] * along
+    return jnp.concatenate([legs, hip[None]]), jnp.append(pitch, 0.0)
+
+
+WALKER = jc.System(
+    jc.Structure(
+        dim=2, bodies=("stance", "swing", "hip"), num_positions=4,
+        shapes=(
+            Point(name="stance_foot", body="stance", at="stance_to_foot"),
+            Point(name="swing_foot", body="swing", at="swing_to_foot"),
+            HalfSpace(name="floor", normal=(0.0, 1.0)),
+        ),
+        pairs=(("stance_foot", "floor"), ("swing_foot", "floor")),
+    ),
+    _walker_poses,
+)  # fmt: skip
+FEET = ("stance_to_foot", "swing_to_foot")
+
+
+def walker():
+    """The gait of Goswami, Espiau & Keramane (1996) at its fixed point: gravity turned, x along the slope.
+
+    q = (hip x, hip y, pitch of the leg that stands first, of the other), counter-clockwise from hanging.
+    """
+    swing, stance, swing_rate, stance_rate = -0.32339, 0.21867, -0.37737, -1.09238
+    a, b = stance + SLOPE, swing + SLOPE
+    foot = jnp.array([0.0, -0.5])
+    return jc.Model(
+        system=WALKER,
+        params=jc.Params(
+            mass=jnp.array([1.0, 1.0, HIP]), inertia=jnp.zeros(3), mu=jnp.full(2, 0.8),
+            gravity=G * jnp.array([np.sin(SLOPE), -np.cos(SLOPE)]),
+            constants={"hip_to_mass": jnp.array(0.5), **dict.fromkeys(FEET, foot)},
+        ),
+        state=jc.State(
+            q=jnp.array([-np.sin(a), np.cos(a), a, b]),
+            v=jnp.array([-np.cos(a) * stance_rate, -np.sin(a) * stance_rate, stance_rate, swing_rate]),
+            t=jnp.array(0.0),
+        ),
+    )  # fmt: skip
+
+
+def feet_x(q):
+    """Where both feet are along the slope, (..., 2) m."""
+    return q[..., :1] + jnp.sin(q[..., 2:])
+
+
+class DrawnUpFeet(Record):
+    """Legs without knees: the foot that swings is drawn up by 10 cm until it is ahead and above the floor.
+
+    It has no mass. Without that it would scuff where the legs pass each other.
+    """
+
+    inner: jc.simulate.TimeStepping
+
+    def init(self, system, params, state, key=None):
+        """What the inner stepper remembers, and which feet are down."""
+        return self.inner.init(system, params, state, key), jnp.array([True, False])
+
+    def closed(self, system, params, state):
+        """As the inner stepper."""
+        return self.inner.closed(system, params, state)
+
+    def step(self, system, params, state, tau, memory, *, dt):
+        """A step of the inner one, with the feet that are not down drawn up."""
+        inner, down = memory
+        gaps, x = contact_gaps(system, params, state.q), feet_x(state.q)
+        down = (down & (gaps <= ABOVE)) | ((x - x[::-1] > AHEAD) & (gaps > ABOVE))
+        up = jnp.where(down, 0.0, DRAWN_UP)
+        lengths = {foot: params.constants[foot].at[1].add(up[k]) for k, foot in enumerate(FEET)}
+        drawn = params.replace(constants={**params.constants, **lengths})
+        then, inner, info = self.inner.step(system, drawn, state, tau, inner, dt=dt)
+        return then, (inner, down), info
+
+
+def landings(q):
+    """Of each world the numbers of the states in which a foot that swung has landed."""
+    x, height = np.asarray(feet_x(q)), np.asarray(q[..., 1:2] - np.cos(q[..., 2:]))
+    ahead = x - x[..., ::-1] > AHEAD
+    lands = np.any(ahead[..., 1:, :] & (height[..., 1:, :] <= ABOVE) & (height[..., :-1, :] > ABOVE), axis=-1)
+    return [np.flatnonzero(row) + 1 for row in lands]
+
+
+def gait(worlds=256, steps=20, dt=0.005):
+    """Time of every landing and length of every step."""
+    law = jc.impact.Routh(step=0.5, max_steps=40)
+    stepper = DrawnUpFeet(inner=jc.simulate.TimeStepping(impact=law))
+    found = ensemble(
+        walker(), law, worlds, stepper=stepper, dt=dt, duration=0.78 * (steps + 1), keep_path=True
+    )
+    q = np.asarray(found.path.q)
+    landed = [row[:steps] for row in landings(q)]
+    walks = np.array([k for k, row in enumerate(landed) if len(row) == steps])
+    print(f"  {len(walks)} of {worlds} worlds walk {steps} steps")
+    at = np.stack([landed[k] for k in walks])
+    times = dt * at
+    lengths = np.abs(np.diff(feet_x(q[walks[:, None], at])))[..., 0]
+    print("  time of a landing, std in ms:", np.round(1e3 * times.std(axis=0), 1))
+    print("  length of a step, std in mm:", np.round(1e3 * lengths.std(axis=0), 1))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    number = np.arange(1, steps + 1)
+    left.plot(number, 1e3 * times.std(axis=0), "o", color="tab:blue", label=f"{len(walks)} worlds")
+    first = 1e3 * times.std(axis=0)[1]
+    left.plot(
+        number, first * np.sqrt(number - 1), color="0.5", label="as a random walk from the second landing"
+    )
+    left.set(xlabel="landing", ylabel="standard deviation of its time (ms)", title="When a foot lands")
+    low, middle, high = 100 * np.quantile(lengths, [0.05, 0.5, 0.95], axis=0)
+    right.fill_between(number, low, high, alpha=0.3, label="5 to 95 % of worlds")
+    right.plot(number, middle, "o-", ms=3, label="median")
+    right.set(xlabel="landing", ylabel="length of the step (cm)", title="How far it steps", ylim=(47, 56))
+    for axes in (left, right):
+        axes.set_xticks(range(0, steps + 1, 5))
+        axes.legend(frameon=False)
+    figure.savefig("docs/ensemble_gait.png", dpi=110)
+
+
+# A pillar falls flat on its four corners and bounces.
+
+PILLAR, BOUNCE, FALL = np.array([0.5, 0.5, 2.0]), 0.6, 1.0  # m, coefficient of restitution, m
+
+
+def pillar(worlds=512, dt=0.01, duration=4.0, bounce=BOUNCE):
+    """Its angular velocity behind the first impact, and the face that it ends on."""
+    model = jc.models.box_drop_3d(all_corners=True)
+    square = PILLAR**2
+    params = model.params.replace(
+        inertia=jnp.asarray((square.sum() - square) / 12.0)[None], constants={"size": jnp.asarray(PILLAR)}
+    )
+    start = model.state.replace(v=jnp.zeros(6).at[2].set(-np.sqrt(2.0 * G * FALL)))
+    law = jc.impact.Routh(step=0.5, max_steps=60, restitution=bounce, num_directions=4)
+    model = model.replace(params=params, state=start)
+    found = ensemble(model, law, worlds, dt=dt, duration=duration, keep_path=True)
+    good = np.asarray(found.failed_step) < 0
+    w, x, y, z = np.moveaxis(np.asarray(found.states.q)[good, 3:], -1, 0)
+    up = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1)  # body axes
+    side = np.argmax(np.abs(up), axis=1)
+    face = 2 * side + (up[np.arange(len(up)), side] > 0)
+    names = ("+x", "-x", "+y", "-y", "top", "foot")  # the face that is below
+    counts = np.bincount(face, minlength=6)
+    print("  ends on", dict(zip(names, counts.tolist(), strict=True)))
+    tilt = np.degrees(np.arccos(np.minimum(np.abs(up).max(axis=1), 1.0)))
+    print(f"  off level by over a degree: {np.count_nonzero(tilt > 1.0)}, the most {tilt.max():.2g} degrees")
+    turns = np.asarray(found.path.v)[good, 1, 3:5]
+    quadrants = np.bincount(2 * (turns[:, 0] > 0) + (turns[:, 1] > 0), minlength=4)
+    print("  first impact, signs of (w_x, w_y):", quadrants.tolist(), chi_square(quadrants))
+    print("  the four sides:", counts[:4].tolist(), chi_square(counts[:4]))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    left.plot(*turns.T, ".", ms=3, alpha=0.6)
+    left.axhline(0.0, color="0.7", lw=0.8)
+    left.axvline(0.0, color="0.7", lw=0.8)
+    left.set(xlabel="w_x (rad/s)", ylabel="w_y (rad/s)", title="Angular velocity behind the first impact")
+    left.set_aspect("equal")
+    shares, bounds = 100 * counts / counts.sum(), 100 * np.array([binomial(k, counts.sum()) for k in counts])
+    right.bar(names, shares, color="tab:blue", alpha=0.6)
+    errors = np.abs(bounds.T - shares)
+    right.errorbar(names, shares, yerr=errors, fmt="none", color="black", capsize=3)
+    right.set(
+        xlabel="face it ends on", ylabel="share of worlds (%)", title=f"{counts.sum()} worlds, 95 % bounds"
+    )
+    figure.savefig("docs/ensemble_pillar.png", dpi=110)
+
+
+def chi_square(counts):
+    """Whether equal shares explain counts of a few."""
+    from scipy.stats import chisquare
+
+    value, chance = chisquare(counts)
+    return f"chi-square {value:.2f} of {len(counts) - 1} degrees of freedom, p = {chance:.2f}"
+
+
+def binomial(k, n):
+    """The 95 % bounds of Clopper and Pearson on a share."""
+    from scipy.stats import beta
+
+    low = beta.ppf(0.025, k, n - k + 1) if k else 0.0
+    return low, beta.ppf(0.975, k + 1, n - k) if k < n else 1.0
+
+
+# Robots land: RAMone on a foot, a walker on both flat feet, a dog on four.
+
+
+def holds(params, state, t, memory, key):
+    """The motors of the walker hold the pose that it lands in."""
+    pose = jnp.array([0.55, -0.3, -0.25, -0.25, -0.3, 0.55])
+    gear = jnp.array([60.0, 60.0, 30.0, 60.0, 60.0, 30.0])
+    return jnp.clip((300.0 * (pose - state.q[3:]) - 15.0 * state.v[3:]) / gear, -1.0, 1.0), memory
+
+
+def robots(worlds=64, dt=0.005):
+    """How far worlds drift apart; the apex of a dog's rebound and where it comes to stand."""
+    dog = jc.models.quadruped()
+    fall = 0.2  # m
+    lifted = dog.replace(state=dog.state.replace(q=dog.state.q.at[2].add(fall)))
+    stance = jnp.tile(dog.state.q[7:], (round(0.8 / dt), 1))
+    cases = {
+        "RAMone, at foot strike": (jc.models.ramone(), jc.impact.Routh(step=1.0, max_steps=20), None, 0.25),
+        "walker, on both flat feet": (
+            jc.models.planar_walker(), jc.impact.Routh(step=0.5, max_steps=60), holds, 0.8,
+        ),
+        "dog, from 20 cm": (lifted, jc.impact.Routh(step=0.3, max_steps=80), stance, 0.8),
+    }  # fmt: skip
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for name, (model, law, control, duration) in cases.items():
+        print(name)
+        found = ensemble(model, law, worlds, dt=dt, duration=duration, keep_path=True, control=control)
+        q = np.asarray(found.path.q)[np.asarray(found.failed_step) < 0]
+        base = q[:, :, : 3 if model is lifted else 2]
+        spread = np.sqrt(np.sum(base.var(axis=0), axis=-1))
+        left.semilogy(dt * np.arange(len(spread)), np.maximum(1e3 * spread, 1e-7), label=name)
+        closed = np.bincount(found.closings)
+        print(f"  the trunk is apart by {1e3 * spread[-1]:.2g} mm, contacts closed: {closed}")
+    left.set(xlabel="time (s)", ylabel="spread of the trunk (mm)", title="How far worlds drift apart")
+    left.set_ylim(bottom=1e-5)
+    left.legend(frameon=False)
+    landed = np.argmin(base[:, :, 2], axis=1)
+    apex = np.array([row[k:, 2].max() for row, k in zip(base, landed, strict=True)])
+    ends = {"apex of the rebound": apex, "x where it stands": base[:, -1, 0], "y": base[:, -1, 1]}
+    for k, (name, values) in enumerate(ends.items()):
+        print(f"  dog, {name}: {values.mean():.4f} m, std {1e3 * values.std():.3f} mm")
+        off = 1e3 * (values - values.mean())
+        right.plot(off, np.full(len(off), k) + 0.3 * np.linspace(-1, 1, len(off)), ".", ms=4)
+    right.set_yticks(range(3), list(ends))
+    right.set(xlabel="off the mean (mm)", title=f"The dog, {len(base)} worlds")
+    figure.savefig("docs/ensemble_robots.png", dpi=110)
+
+
+PICTURES = {"gait": gait, "pillar": pillar, "robots": robots}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(PICTURES))
+    parser.add_argument("--worlds", type=int)
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    for name in options.names or PICTURES:
+        print(name)
+        PICTURES[name](**({} if options.worlds is None else {"worlds": options.worlds}))
