@@ -85,8 +85,11 @@ def test_seeds_differ_and_do_not_overlap(gait):
 
 
 def test_a_path_does_not_change_the_samples(gait):
+    """But for rounding: these are two programs, and without optimisation a compiler may round them differently."""
     with_path, without = gait(700, keep_path=True), gait(700)
-    same_bits(with_path, without, 700)
+    same_bits(with_path, without, 700, ("status", "num_solves"))
+    for name in ("v_plus", "impulse", "energy_ratio"):
+        np.testing.assert_allclose(getattr(with_path, name), getattr(without, name), rtol=0, atol=1e-13)
     assert without.path is None
 
 
