@@ -204,7 +204,7 @@ def _race(n: int, damping: float = 0.0) -> Callable[[], dict[str, Any]]:
     eps, error = calibrated(n, allowed, x0, reference, damping)
     careful = as_accurate(n, allowed, x0, reference, damping)
     run_one = solver(n, eps, 1e-5, damping=damping)
-    one = jc.on_one_core(run_one)
+    one = jax.jit(run_one)
     many = jc.on_all_cores(lambda x: jax.lax.map(lambda y: run_one(y)[0], x))
     together = jax.jit(jax.vmap(lambda y: run_one(y)[0]))
     batch = np.resize(x0, (BATCH, 4))

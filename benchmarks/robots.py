@@ -178,7 +178,7 @@ def _march(robot: Robot, stepper: Any = None) -> tuple[Callable[..., Any], Calla
         states, info = steps(q, v, dt)
         return states.q[-1], states.v[-1], jnp.mean(info.status == 0)
 
-    return jc.on_one_core(motion), jc.on_all_cores(jax.vmap(motion))
+    return jax.jit(motion), jc.on_all_cores(jax.vmap(motion))
 
 
 def ours(scene: Scene, stepper: Any = None) -> Motion:
@@ -266,7 +266,7 @@ def mjx(scene: Scene) -> Motion:
     def in_groups(q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jax.lax.map(lambda world: motion(*world), (q, v), batch_size=min(MJX_GROUP, len(q)))
 
-    one, many = jc.on_one_core(motion), jc.on_all_cores(in_groups)
+    one, many = jax.jit(motion), jc.on_all_cores(in_groups)
     q, v = jnp.asarray(scene.q), jnp.asarray(scene.v)
 
     def run() -> tuple[np.ndarray, float]:

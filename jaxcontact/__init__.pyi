@@ -11,7 +11,6 @@ from jaxcontact import stability as stability
 from jaxcontact import viz as viz
 from jaxcontact.algebra import rotations as rotations
 from jaxcontact.batching.all_cores import on_all_cores as on_all_cores
-from jaxcontact.batching.all_cores import on_one_core as on_one_core
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Capsule as Capsule
 from jaxcontact.geometry import ConvexMesh as ConvexMesh

@@ -1,7 +1,7 @@
-"""The CPU cores: one for a single world, and all of them for a batch, one share of it per core.
+"""All CPU cores at once: the list of workers, and a batch split into one share per worker.
 
-XLA does not use the cores well by itself: it hands small operations of one world from core to core, which
-takes longer than the operations, and keeps a program of a batch mostly on one core.
+XLA runs a program of small operations mostly on one CPU core, however many cores there are. Threads use the
+other cores.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from jaxcontact.batching import platforms
 # Compiler options of programs that are long sums over lanes. They ask for vectors as wide as the CPU has;
 # XLA's default is half of AVX-512. The bits of the results stay the same.
 WIDE = {"xla_cpu_prefer_vector_width": 512}
-# The order of operations that keeps them in one thread.
-IN_ORDER = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
 
 
 def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
@@ -28,33 +26,6 @@ def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     per_device = max(1, cores // len(devices)) if platforms.is_cpu(devices[0].platform) else 1
     return list(devices) * per_device
-
-
-def on_one_core(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function compiled for one CPU core, the quickest way to run a single world; `jax.jit` elsewhere.
-
-    Args:
-        function: maps pytrees of arrays to a pytree of arrays; a rollout of one robot is an example.
-
-    Returns:
-        The compiled function, for calls from outside any `jit`, `grad` or `scan`.
-
-    Raises:
-        ValueError: by JAX, when called within another compiled function or a derivative of one.
-
-    Derivative: none; let `function` return derivatives.
-    """
-    in_order = platforms.is_cpu(jax.default_backend()) and _xla_knows(IN_ORDER)
-    return jax.jit(function, compiler_options=IN_ORDER if in_order else None)
-
-
-def _xla_knows(options: dict[str, Any]) -> bool:
-    """Whether this version of XLA has the options."""
-    try:
-        jax.jit(lambda: 0, compiler_options=options)()
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
 
 
 def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,11 +1,10 @@
-"""A batch in shares, one for each core, is the batch; one world on one core is the world."""
+"""A batch in shares, one for each core, is the batch."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import jaxcontact as jc
 from jaxcontact.batching import all_cores
 
 
@@ -31,19 +30,3 @@ def test_a_batch_needs_one_first_axis():
     for batch in ((), (jnp.ones(()),), (jnp.ones(0),), (jnp.ones(2), jnp.ones(3))):
         with pytest.raises(ValueError, match="batch: expected"):
             run(*batch)
-
-
-@pytest.mark.float32
-def test_a_world_on_one_core_is_the_world(monkeypatch):
-    model = jc.models.rocking_block()
-    params = model.params.replace(law=jc.compliant.Law())
-    controls = jnp.zeros((3, 3))
-
-    def motion(state):
-        return jc.compliant.rollout(model.system, params, state, controls, dt=1e-2)
-
-    expected = motion(model.state)
-    jax.tree.map(np.testing.assert_array_equal, all_cores.on_one_core(motion)(model.state), expected)
-    # A version of XLA without the option compiles without it.
-    monkeypatch.setattr(all_cores, "IN_ORDER", {"xla_cpu_no_such_option": True})
-    jax.tree.map(np.testing.assert_array_equal, all_cores.on_one_core(motion)(model.state), expected)
