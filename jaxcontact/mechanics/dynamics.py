@@ -43,7 +43,7 @@ def _inertias(params: Params, kinematics: Kinematics) -> Inertia:
         tensor = tensor[:, None, None] * across[None]
     centre = add(_centres(params, kinematics), scale(-1.0, components(kinematics.origin)))
     own = inertia_about(params.mass, centre, components(kinematics.rotation), components(tensor))
-    return lax.optimization_barrier(own)
+    return lax.optimization_barrier(own)  # else the compiler computes them again in every sum along the tree
 
 
 def _centres(params: Params, kinematics: Kinematics) -> Vector:
