@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import jaxcontact as jc
+from jaxcontact.simulate.variational.event_search import narrowed, whole_step
 
 G = 9.81
 
@@ -442,6 +443,42 @@ def test_a_law_of_the_users_own():
     assert int(found.impacts.count) == 1
     np.testing.assert_allclose(found.impacts.v_plus[0], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
     np.testing.assert_allclose(found.states.v[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
+
+
+def test_closing_one_corner_is_no_event_of_the_other():
+    """A corner 9.8e-10 m up stays closed; closing it pushes the other one, which has just left, below the floor."""
+    model = jc.models.rocking_block(all_corners=True)
+    off = 9.8e-10
+    # The block is 1 m wide and 2 m high and turns about its right corner.
+    state = model.state.replace(
+        q=jnp.array([0.0, 1.0 + off / 2.0, off]), v=1.6e-5 * jnp.array([1.0, 0.5, -1.0])
+    )
+    found = jc.simulate.variational(
+        model.system, model.params, state, dt=2e-3, duration=2e-3, restitution=0.5, max_impacts=8
+    )
+    assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
+    assert int(found.info.num_iters[0]) < 16
+    fall = 0.5 * G / (5.0 / 12.0 + 1.25)  # about the corner that stays, for a width of 1 m
+    np.testing.assert_allclose(found.impacts.t[0], 2.0 * 1.6e-5 / fall, rtol=1e-3)
+
+
+@pytest.mark.parametrize("speed", [1e-2, 1e-4, 1e-5])
+def test_the_shortest_bounce_is_found_in_a_few_trials(speed):
+    """A ball that leaves slowly is back after 2 v / g, a small part of the step, and has gone up by v^2 / 2g."""
+    found = jc.simulate.variational(
+        *ball(height=0.0, vy=speed), dt=0.1, duration=0.1, restitution=0.0, max_impacts=4
+    )
+    assert int(found.impacts.count) == 1 and int(found.info.num_iters[0]) <= 7
+    np.testing.assert_allclose(found.impacts.t[0], 2.0 * speed / G, atol=2e-13)
+
+
+def test_an_event_that_no_rate_tells_of_is_taken_as_it_is():
+    """A load that is zero within round-off and does not fall: no step of Newton's method goes on from there."""
+    zero, high = jnp.zeros(()), jnp.asarray(0.1)
+    search = whole_step(high, 1)._replace(suspects=jnp.array([True]), tries=jnp.int32(5), h=jnp.asarray(0.05))
+    none, closed = jnp.zeros(1), jnp.array([True])
+    after, whole, located = narrowed(search, none, none + 1e-3, none > 0, none + jnp.inf, closed, zero)
+    assert bool(located) and not bool(whole) and np.isfinite(float(after.h))
 
 
 @pytest.mark.slow

@@ -297,9 +297,9 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     load, load_0, size = _loads(here, node, arrived, step.impulse / search.h, search.tries > 0)
     # A contact that changes no velocity by more than what counts as approaching carries nothing.
     least = collision_tolerance(size.dtype) / (here.dt * size)
-    value, rate, fell = events(node, search, step.phi, rate, load, load_0, least)
+    value, rate, fell, zero = events(node, search, step, rate, load, load_0, least)
     fell = fell & ~(node.closed & carry.let_go)
-    following, whole, located = narrowed(search, value, rate, fell & finite, node.closed, t_end)
+    following, whole, located = narrowed(search, value, rate, fell & finite, zero, node.closed, t_end)
     accept = whole | located | ~finite
 
     # Whose event it is: that which the last trial is nearest to, in time.

@@ -11,7 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.simulate.variational.contact_state import Node
+from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
 from jaxcontact.solvers.roots import inside_or_middle
+
+LEAST = 1e-3  # share of the last trial that the next one is, lest it be the zero that a gap starts from
 
 
 class EventSearch(NamedTuple):
@@ -39,28 +42,46 @@ def whole_step(remaining: jax.Array, nc: int) -> EventSearch:
 def events(
     node: Node,
     search: EventSearch,
-    phi: jax.Array,
+    step: MidpointStep,
     rate: jax.Array,
     load: jax.Array,
     load_0: jax.Array,
     least: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What each contact's event is a zero of (nc,), its rate, and whether it has gone through.
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """What each contact's event is a zero of (nc,), its rate, whether it has gone through, and where it may be.
 
     Args:
         load, load_0: (nc,) loads at the end and at the start, in parts of their size.
         least: load that counts.
     """
-    eps = float(jnp.finfo(phi.dtype).eps)
-    # A gap that starts a little below zero, by round-off, closes when it comes back to where it was.
-    gap = phi - jnp.minimum(node.terms.phi, 0.0)
+    eps = float(jnp.finfo(rate.dtype).eps)
+    # A gap that starts a little below zero, by round-off, closes when it comes back to where it was. What closes
+    # another contact may have pushed it there, however short the step: that is no event.
+    begin = node.terms.phi + step.closed_by
+    base = jnp.minimum(begin, 0.0)
+    gap = step.phi - base
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
     opens = (load_0 > least) & (load < jnp.where(first, -least, -512.0 * eps))
     fell = jnp.where(node.closed, opens, gap < -512.0 * eps)
     span = search.h - search.before
     secant = (load - jnp.where(first, load_0, search.load)) / jnp.where(span != 0, span, 1.0)
-    return jnp.where(node.closed, load, gap), jnp.where(node.closed, secant, rate), fell
+    # A gap that has just opened is a parabola from zero, which Newton's method would halve its way down to.
+    zero = jnp.where(node.closed, jnp.inf, _zero_of_parabola(begin - base, gap, rate, search.h))
+    return jnp.where(node.closed, load, gap), jnp.where(node.closed, secant, rate), fell, zero
+
+
+def _zero_of_parabola(begin: jax.Array, end: jax.Array, rate: jax.Array, h: jax.Array) -> jax.Array:
+    """Where a parabola falls to zero that is `begin` at 0 and `end` at h, with that rate there; inf if nowhere."""
+    bends = (rate * h - (end - begin)) / h**2
+    rises = rate - 2.0 * bends * h
+    square = rises**2 - 4.0 * bends * begin
+    root = jnp.sqrt(jnp.maximum(square, 0.0))
+    up = rises > 0
+    above, below = jnp.where(up, rises + root, 2.0 * begin), jnp.where(up, -2.0 * bends, root - rises)
+    exists = (square >= 0) & (below > 0) & (above > 0)
+    found = above / jnp.where(exists, below, 1.0)
+    return jnp.where(exists, jnp.maximum(found, LEAST * h), jnp.inf)
 
 
 def narrowed(
@@ -68,6 +89,7 @@ def narrowed(
     value: jax.Array,
     rate: jax.Array,
     fell: jax.Array,
+    zero: jax.Array,
     closed: jax.Array,
     t_end: jax.Array,
 ) -> tuple[EventSearch, jax.Array, jax.Array]:
@@ -83,12 +105,15 @@ def narrowed(
     low = jnp.where(crossed, search.low, search.h)
     high = jnp.where(crossed, search.h, search.high)
     shut = (high - low <= 4.0 * eps * (jnp.abs(t_end) + high)) & ~crossed
-    # One more step of Newton's method from a point on the event, for the last digits of the time.
-    located = (near & search.near) | shut
     falls = suspects & (rate < 0)
     ahead = jnp.where(falls, search.h - value / jnp.where(falls, rate, -1.0), jnp.inf)
     newton = jnp.min(ahead, initial=jnp.inf)
+    # One more step of Newton's method from a point on the event, for the last digits of the time: a short one,
+    # for a load that falls by little more than round-off says nothing of it.
+    again = near & ~search.near & (jnp.abs(newton - search.h) <= LEAST * search.h)
+    located = (near & ~again) | shut
+    first = jnp.min(jnp.where(suspects, jnp.where(jnp.isfinite(zero), zero, ahead), jnp.inf), initial=jnp.inf)
     halved = search.tries % 8 == 7  # now and then, lest a bound stays where it is
-    trial = jnp.where(near, newton, inside_or_middle(jnp.where(halved, jnp.inf, newton), low, high))
+    trial = jnp.where(again, newton, inside_or_middle(jnp.where(halved, jnp.inf, first), low, high))
     load = jnp.where(closed, value, 0.0)
     return EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load), whole, located
