@@ -2,11 +2,11 @@
 
 Owns the search for their modes in velocities that are affine in the impulses, u = u_0 + D lam; D need not be
 symmetric. Newton's method on the law as it is finds most at once. It can go round in circles, and of contacts
-that share a load it may ask one to pull where the others could carry it. Then impulses follow
-C dlam/ds = -u, kept in their cones and C the diagonal of D, which comes to rest where the law holds: steps of
-implicit Euler, each found by Newton's method, longer behind one that was found and shorter behind one that was
-not. Long ones are Newton's method on the law, so that unstable solutions are found, too. Where even that goes
-round in circles, contacts follow at other speeds.
+that share a load it may ask one to pull where the others could carry it. Then impulses follow C dlam/ds = -u,
+kept in their cones and C the diagonal of D, which comes to rest where the law holds: steps of implicit Euler,
+each found by Newton's method, longer behind one that was found and shorter behind one that was not. Long ones
+are Newton's method on the law, so that unstable solutions are found, too. Where even that goes round in
+circles, contacts follow at other speeds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Search(NamedTuple):
         inverse, modes: of the last equations.
         settled: bool.
         left: tries of this step.
-        count: all tries.
+        tries: all of them.
     """
 
     lam: jax.Array
@@ -53,7 +53,7 @@ class _Search(NamedTuple):
     modes: _Modes
     settled: jax.Array
     left: jax.Array
-    count: jax.Array
+    tries: jax.Array
 
 
 def contact_impulses(
@@ -94,7 +94,7 @@ def contact_impulses(
         return jnp.max(error, initial=0.0) <= 256.0 * eps * size
 
     def improve(c: _Search) -> _Search:
-        speeds = 10.0 ** jnp.sin(2.4 * (c.count // OTHERWISE) * jnp.arange(1, nc + 1, dtype=velocity.dtype))
+        speeds = 10.0 ** jnp.sin(2.4 * (c.tries // OTHERWISE) * jnp.arange(1, nc + 1, dtype=velocity.dtype))
         yields = c.rate * speeds[:, None] * scale
         matrix, free = law[0] + jnp.diag(yields.reshape(-1)), law[1] - yields * c.start
         modes = modes_of(c.lam, matrix, free)
@@ -114,11 +114,11 @@ def contact_impulses(
             modes=modes,
             settled=plain & there,
             left=jnp.where(ends, TRIES, c.left - 1),
-            count=c.count + 1,
+            tries=c.tries + 1,
         )
 
     def searching(c: _Search) -> jax.Array:
-        return ~c.settled & (c.count < MAX_TRIES) & jnp.isfinite(reference)
+        return ~c.settled & (c.tries < MAX_TRIES) & jnp.isfinite(reference)
 
     none = jnp.zeros_like(guess)
     first = _Search(

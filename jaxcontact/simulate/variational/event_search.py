@@ -48,15 +48,15 @@ def events(
     load_0: jax.Array,
     least: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """What each contact's event is a zero of (nc,), its rate, whether it has gone through, and where it may be.
+    """What each contact's event is a zero of (nc,), its rate, whether it went through, and where it may be.
 
     Args:
         load, load_0: (nc,) loads at the end and at the start, in parts of their size.
         least: load that counts.
     """
     eps = float(jnp.finfo(rate.dtype).eps)
-    # A gap that starts a little below zero, by round-off, closes when it comes back to where it was. What closes
-    # another contact may have pushed it there, however short the step: that is no event.
+    # A gap that starts a little below zero, by round-off, closes when it comes back to where it was. What
+    # closes another contact may have pushed it there, however short the step: that is no event.
     begin = node.terms.phi + step.closed_by
     base = jnp.minimum(begin, 0.0)
     gap = step.phi - base
@@ -72,7 +72,7 @@ def events(
 
 
 def _zero_of_parabola(begin: jax.Array, end: jax.Array, rate: jax.Array, h: jax.Array) -> jax.Array:
-    """Where a parabola falls to zero that is `begin` at 0 and `end` at h, with that rate there; inf if nowhere."""
+    """Where a parabola is zero that is `begin` at 0 and `end` at h, with that rate there; inf if nowhere."""
     bends = (rate * h - (end - begin)) / h**2
     rises = rate - 2.0 * bends * h
     square = rises**2 - 4.0 * bends * begin
@@ -108,8 +108,8 @@ def narrowed(
     falls = suspects & (rate < 0)
     ahead = jnp.where(falls, search.h - value / jnp.where(falls, rate, -1.0), jnp.inf)
     newton = jnp.min(ahead, initial=jnp.inf)
-    # One more step of Newton's method from a point on the event, for the last digits of the time: a short one,
-    # for a load that falls by little more than round-off says nothing of it.
+    # One more step of Newton's method from a point on the event, for the last digits of the time: a short
+    # one, for a load that falls by little more than round-off says nothing of it.
     again = near & ~search.near & (jnp.abs(newton - search.h) <= LEAST * search.h)
     located = (near & ~again) | shut
     first = jnp.min(jnp.where(suspects, jnp.where(jnp.isfinite(zero), zero, ahead), jnp.inf), initial=jnp.inf)
