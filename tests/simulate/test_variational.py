@@ -472,6 +472,43 @@ def test_the_shortest_bounce_is_found_in_a_few_trials(speed):
     np.testing.assert_allclose(found.impacts.t[0], 2.0 * speed / G, atol=2e-13)
 
 
+def sweeping_tip(depth):
+    """A rod of 1 m turns about a hinge at 5 rad/s; its tip would dip below the floor by `depth`."""
+    structure = jc.Structure(
+        dim=2, bodies=("tip",), num_positions=1, pairs=(("tip", "floor"),),
+        shapes=(jc.Disc(name="tip", body="tip", radius="radius"), jc.HalfSpace(name="floor", normal=(0.0, 1.0))),
+    )  # fmt: skip
+
+    def poses(structure, q, params):
+        height = 1.0 + params.constants["radius"] - params.constants["depth"]
+        return jnp.stack([jnp.sin(q[0]), height - jnp.cos(q[0])])[None], q
+
+    params = jc.Params(
+        mass=jnp.array([1.0]), inertia=jnp.array([0.1]), mu=jnp.array(0.0), gravity=jnp.zeros(2),
+        constants={"radius": jnp.array(0.01), "depth": depth},
+    )  # fmt: skip
+    start = jc.State(q=jnp.array([-0.6]), v=jnp.array([5.0]), t=jnp.zeros(()))
+    return jc.simulate.variational(
+        jc.System(structure, poses), params, start, dt=0.1, duration=0.3, max_impacts=4
+    )
+
+
+def test_a_gap_that_closes_and_opens_within_a_step_is_found():
+    """A tip sweeps the floor within a step of 0.5 rad, at arccos(1 - depth) before the lowest point."""
+    sweep = jax.jit(sweeping_tip)
+    for depth in (1e-1, 1e-3, 1e-6, 1e-9):
+        found = sweep(jnp.array(depth))
+        assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 1
+        angle = 2.0 * np.arcsin(np.sqrt(0.5 * depth))
+        np.testing.assert_allclose(found.impacts.t[0], (0.6 - angle) / 5.0, atol=1e-9 * angle + 1e-14 / angle)
+        np.testing.assert_allclose(found.states.v[-1], -5.0, rtol=1e-12)
+    for depth in (-1e-8, -1e-3):
+        found = sweep(jnp.array(depth))
+        assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 0
+        np.testing.assert_allclose(found.states.q[:, 0], -0.6 + 0.5 * np.arange(4), atol=1e-12)
+        assert int(jnp.max(found.info.num_iters)) <= 6
+
+
 def test_an_event_that_no_rate_tells_of_is_taken_as_it_is():
     """A load that is zero within round-off and does not fall: no step of Newton's method goes on from there."""
     zero, high = jnp.zeros(()), jnp.asarray(0.1)

@@ -1,6 +1,7 @@
 """The search for the time of an event within a step: an open gap closes, or a closed contact lets go.
 
-Owns when a contact's event has happened, and the next length of a step to try.
+Owns when a contact's event has happened, and the next length of a step to try. Gaps that close and open again
+within a step are in `gap_dips`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,31 @@ from jaxcontact.solvers.roots import inside_or_middle
 LEAST = 1e-3  # share of the last trial that the next one is, lest it be the zero that a gap starts from
 
 
+class Ends(NamedTuple):
+    """Gaps (nc,) at the end of a step of length h (nc,), and their rates."""
+
+    h: jax.Array
+    gap: jax.Array
+    rate: jax.Array
+
+
+class GapLook(NamedTuple):
+    """A look for gaps that close and open again within a step.
+
+    Attributes:
+        between: whether the trial is one of a length in between.
+        goal: the length of the step that is taken if nothing is found; 0 before one would be.
+        left, right: what is known of either side of the dips.
+        number: of trials in between.
+    """
+
+    between: jax.Array
+    goal: jax.Array
+    left: Ends
+    right: Ends
+    number: jax.Array
+
+
 class EventSearch(NamedTuple):
     """Where a search is."""
 
@@ -28,15 +54,21 @@ class EventSearch(NamedTuple):
     tries: jax.Array
     before: jax.Array  # the last trial
     load: jax.Array  # (nc,) loads of closed contacts there
+    look: GapLook
 
 
 def whole_step(remaining: jax.Array, nc: int) -> EventSearch:
     """A first trial: all that remains of the step."""
     zero = jnp.zeros_like(remaining)
-    none = jnp.zeros(nc, bool)
-    return EventSearch(
-        zero, remaining, remaining, none, jnp.array(False), jnp.int32(0), zero, jnp.zeros(nc, zero.dtype)
-    )
+    none, zeros, no = jnp.zeros(nc, bool), jnp.zeros(nc, zero.dtype), jnp.array(False)
+    ends = Ends(zeros, zeros, zeros)
+    look = GapLook(no, zero, ends, ends, jnp.int32(0))
+    return EventSearch(zero, remaining, remaining, none, no, jnp.int32(0), zero, zeros, look)
+
+
+def round_off(dtype: jnp.dtype) -> float:
+    """Gaps in m, and loads in parts of their size, that are zero: 512 eps, 1e-13 in float64."""
+    return 512.0 * float(jnp.finfo(dtype).eps)
 
 
 def events(
@@ -54,21 +86,29 @@ def events(
         load, load_0: (nc,) loads at the end and at the start, in parts of their size.
         least: load that counts.
     """
-    eps = float(jnp.finfo(rate.dtype).eps)
-    # A gap that starts a little below zero, by round-off, closes when it comes back to where it was. What
-    # closes another contact may have pushed it there, however short the step: that is no event.
-    begin = node.terms.phi + step.closed_by
-    base = jnp.minimum(begin, 0.0)
+    noise = round_off(rate.dtype)
+    begin, base = behind_closing(node, step)
     gap = step.phi - base
     # Contacts that carry nothing, as redundant ones may, open without an event.
     first = search.tries == 0
-    opens = (load_0 > least) & (load < jnp.where(first, -least, -512.0 * eps))
-    fell = jnp.where(node.closed, opens, gap < -512.0 * eps)
+    opens = (load_0 > least) & (load < jnp.where(first | (search.look.goal > 0), -least, -noise))
+    fell = jnp.where(node.closed, opens, gap < -noise)
     span = search.h - search.before
     secant = (load - jnp.where(first, load_0, search.load)) / jnp.where(span != 0, span, 1.0)
     # A gap that has just opened is a parabola from zero, which Newton's method would halve its way down to.
-    zero = jnp.where(node.closed, jnp.inf, _zero_of_parabola(begin - base, gap, rate, search.h))
+    zero = jnp.where(node.closed, jnp.inf, _zero_of_parabola(begin, gap, rate, search.h))
     return jnp.where(node.closed, load, gap), jnp.where(node.closed, secant, rate), fell, zero
+
+
+def behind_closing(node: Node, step: MidpointStep) -> tuple[jax.Array, jax.Array]:
+    """Gaps (nc,) of a step of no length, and what gaps count from, m.
+
+    A gap that starts a little below zero, by round-off, closes when it comes back to where it was. What
+    closes another contact may have pushed it there, however short the step: that is no event.
+    """
+    begin = node.terms.phi + step.closed_by
+    base = jnp.minimum(begin, 0.0)
+    return begin - base, base
 
 
 def _zero_of_parabola(begin: jax.Array, end: jax.Array, rate: jax.Array, h: jax.Array) -> jax.Array:
@@ -116,4 +156,5 @@ def narrowed(
     halved = search.tries % 8 == 7  # now and then, lest a bound stays where it is
     trial = jnp.where(again, newton, inside_or_middle(jnp.where(halved, jnp.inf, first), low, high))
     load = jnp.where(closed, value, 0.0)
-    return EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load), whole, located
+    following = EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load, search.look)
+    return following, whole, located
