@@ -462,6 +462,14 @@ def test_closing_one_corner_is_no_event_of_the_other():
     np.testing.assert_allclose(found.impacts.t[0], 2.0 * 1.6e-5 / fall, rtol=1e-3)
 
 
+def test_bounces_of_a_chatter_are_at_their_times():
+    """With restitution 1/2 bounce k is at 3 - 2^(2 - k) falls; each is found in a few trials."""
+    found = run(ball(), dt=0.006, restitution=0.5)
+    bounces = np.sqrt(2.0 / G) * (3.0 - 2.0 ** (1.0 - np.arange(9)))
+    np.testing.assert_allclose(found.impacts.t[:9], bounces, rtol=0, atol=1e-13)
+    assert int(jnp.max(found.info.num_iters)) <= 8
+
+
 @pytest.mark.parametrize("speed", [1e-2, 1e-4, 1e-5])
 def test_the_shortest_bounce_is_found_in_a_few_trials(speed):
     """A ball that leaves slowly is back after 2 v / g, a small part of the step, and has gone up by v^2 / 2g."""

@@ -140,10 +140,12 @@ def narrowed(
     suspects = jnp.where(crossed, fell, search.suspects)
     # On an event: within 450 eps seconds, 1e-13 in float64, or as near as round-off lets one see.
     allowed = 450.0 * eps * jnp.abs(rate) + jnp.where(closed, 64.0, 16.0) * eps
-    early = jnp.any(suspects & (value < -allowed))
-    near = jnp.any(suspects & (jnp.abs(value) <= allowed)) & ~early
-    low = jnp.where(crossed, search.low, search.h)
-    high = jnp.where(crossed, search.h, search.high)
+    late = jnp.any(suspects & (value < -allowed))
+    near = jnp.any(suspects & (jnp.abs(value) <= allowed)) & ~late
+    # Late by less than what starts a search is late nevertheless.
+    beyond = crossed | late
+    low = jnp.where(beyond, search.low, search.h)
+    high = jnp.where(beyond, search.h, search.high)
     shut = (high - low <= 4.0 * eps * (jnp.abs(t_end) + high)) & ~crossed
     falls = suspects & (rate < 0)
     ahead = jnp.where(falls, search.h - value / jnp.where(falls, rate, -1.0), jnp.inf)
