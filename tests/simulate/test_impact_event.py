@@ -119,3 +119,19 @@ def test_impulses_of_closed_contacts_obey_coulomb(dim):
     assert np.all(np.abs(lam[:, :, 0] * u[:, :, 0] * closed) < 1e-9 * size * large)
     assert np.all(push - mu * lam[:, :, 0] <= 1e-9 * large)
     assert np.all(np.abs(power * closed) < 1e-7 * size * large)
+
+
+def test_friction_turns_with_the_sliding_velocity():
+    """Derivative of the impulse of a contact that slides in space, against differences."""
+    delassus = jnp.asarray(random_spd(np.random.default_rng(7), 3)) + 2.0 * jnp.eye(3)
+    velocity, along = jnp.array([[-1.0, 2.0, 0.5]]), jnp.array([[0.3, -0.2, 0.7]])
+
+    @jax.jit
+    def impulse(velocity):
+        closed, none = jnp.array([True]), jnp.zeros((1, 3))
+        return contact_impulses(delassus, velocity, jnp.array([0.3]), closed, none)[0]
+
+    lam, slope = jax.jvp(impulse, (velocity,), (along,))
+    assert float(jnp.linalg.norm(lam[0, 1:])) == pytest.approx(0.3 * float(lam[0, 0]), rel=1e-12)
+    differences = (impulse(velocity + 1e-5 * along) - impulse(velocity - 1e-5 * along)) / 2e-5
+    np.testing.assert_allclose(slope, differences, atol=1e-8)
