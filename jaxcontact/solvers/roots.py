@@ -48,3 +48,19 @@ def illinois(x: jax.Array, value: jax.Array, bracket: Bracket, halve: jax.Array)
     secant = low + (high - low) * value_low / (value_low - value_high)
     trial = inside_or_middle(jnp.where(halve, jnp.inf, secant), low, high)
     return trial, Bracket(low, high, value_low, value_high, below)
+
+
+def cubic_dip(
+    low: jax.Array, high: jax.Array, slope_low: jax.Array, slope_high: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Least value in [0, 1] of a cubic that falls at 0 and rises at 1, and where; else its end.
+
+    Args:
+        low, high, slope_low, slope_high: its values and slopes at 0 and 1.
+    """
+    rise = high - low
+    a, b = slope_low + slope_high - 2.0 * rise, 3.0 * rise - 2.0 * slope_low - slope_high
+    root = jnp.sqrt(jnp.maximum(b**2 - 3.0 * a * slope_low, 0.0)) + b
+    turns = (slope_low < 0) & (slope_high > 0) & (root > 0)
+    s = jnp.clip(jnp.where(turns, -slope_low / jnp.where(turns, root, 1.0), 1.0), 0.0, 1.0)
+    return low + s * (slope_low + s * (b + s * a)), s

@@ -84,34 +84,54 @@ def test_a_law_takes_the_place_of_reflections_but_not_of_plastic_impacts():
     np.testing.assert_allclose(dead.v_plus, reflect(terms, v, 0.0, True).v_plus, atol=1e-14)
 
 
-@pytest.mark.parametrize("dim", [2, 3])
-def test_impulses_of_closed_contacts_obey_coulomb(dim):
-    """Random problems, redundant ones too, against the law itself."""
-    rng = np.random.default_rng(dim)
-    nc, nv, found = 3, 3 if dim == 2 else 6, 0
-    solve = jax.jit(contact_impulses)
-    for _ in range(200):
+def random_problems(rng, dim, count):
+    """Of three contacts, half of them with two alike; their friction is up to 2."""
+    nc, nv = 3, 3 if dim == 2 else 6
+    problems = []
+    for _ in range(count):
         jacobian = rng.normal(size=(nc, dim, nv))
         if rng.random() < 0.5:
             jacobian[2] = jacobian[1]
         flat = jacobian.reshape(-1, nv)
         delassus = flat @ np.linalg.solve(random_spd(rng, nv), flat.T)
         velocity = (flat @ rng.normal(size=nv)).reshape(nc, dim)
-        mu = np.full(nc, 0.3)
+        mu = np.full(nc, rng.choice([0.0, 0.1, 0.3, 0.7, 1.0, 2.0]))
         closed = np.array([True, rng.random() < 0.8, rng.random() < 0.8])
-        lam, fine = solve(delassus, velocity, mu, closed, np.zeros((nc, dim)))
-        if not fine:
-            continue
-        found += 1
-        lam, u = np.asarray(lam), velocity + (delassus @ np.asarray(lam).reshape(-1)).reshape(nc, dim)
-        size = np.abs(velocity).max()
-        assert np.max(np.abs(lam[~closed]), initial=0.0) < 1e-14 and np.min(lam[:, 0]) >= -1e-12
-        assert np.min(u[closed, 0]) > -1e-9 * size
-        np.testing.assert_allclose(lam[:, 0] * u[:, 0] * closed, 0.0, atol=1e-9 * size * (1 + lam.max()))
-        push, slip = np.linalg.norm(lam[:, 1:], axis=1), np.linalg.norm(u[:, 1:], axis=1)
-        assert np.all(push <= 0.3 * lam[:, 0] + 1e-9)
-        power = -np.sum(lam[:, 1:] * u[:, 1:], axis=1)
-        np.testing.assert_allclose(
-            power[closed], (0.3 * lam[:, 0] * slip)[closed], atol=1e-7 * size * (1 + lam.max())
-        )
-    assert found >= (200 if dim == 2 else 196)
+        problems.append((delassus, velocity, mu, closed))
+    return [np.array(each) for each in zip(*problems, strict=True)]
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_impulses_of_closed_contacts_obey_coulomb(dim):
+    """Random problems, redundant ones too, against the law itself: all have a solution, and all are solved."""
+    delassus, velocity, mu, closed = random_problems(np.random.default_rng(dim), dim, 400)
+    solve = jax.jit(lambda given: jax.lax.map(lambda x: contact_impulses(*x, jnp.zeros_like(x[1])), given))
+    lam, fine = map(np.asarray, solve((delassus, velocity, mu, closed)))
+    assert np.all(fine)
+    u = velocity + np.einsum("kij,kj->ki", delassus, lam.reshape(len(lam), -1)).reshape(velocity.shape)
+    size = np.max(np.abs(velocity), axis=(1, 2))[:, None]
+    large = 1.0 + np.max(np.abs(lam), axis=(1, 2))[:, None]
+    push, slip = np.linalg.norm(lam[:, :, 1:], axis=2), np.linalg.norm(u[:, :, 1:], axis=2)
+    power = np.sum(lam[:, :, 1:] * u[:, :, 1:], axis=2) + mu * lam[:, :, 0] * slip
+    assert np.all(np.abs(lam[~closed]) < 1e-14)
+    assert np.all(lam[:, :, 0] >= -1e-12 * large)
+    assert np.all(np.where(closed, u[:, :, 0], 0.0) > -1e-9 * size)
+    assert np.all(np.abs(lam[:, :, 0] * u[:, :, 0] * closed) < 1e-9 * size * large)
+    assert np.all(push - mu * lam[:, :, 0] <= 1e-9 * large)
+    assert np.all(np.abs(power * closed) < 1e-7 * size * large)
+
+
+def test_friction_turns_with_the_sliding_velocity():
+    """Derivative of the impulse of a contact that slides in space, against differences."""
+    delassus = jnp.asarray(random_spd(np.random.default_rng(7), 3)) + 2.0 * jnp.eye(3)
+    velocity, along = jnp.array([[-1.0, 2.0, 0.5]]), jnp.array([[0.3, -0.2, 0.7]])
+
+    @jax.jit
+    def impulse(velocity):
+        closed, none = jnp.array([True]), jnp.zeros((1, 3))
+        return contact_impulses(delassus, velocity, jnp.array([0.3]), closed, none)[0]
+
+    lam, slope = jax.jvp(impulse, (velocity,), (along,))
+    assert float(jnp.linalg.norm(lam[0, 1:])) == pytest.approx(0.3 * float(lam[0, 0]), rel=1e-12)
+    differences = (impulse(velocity + 1e-5 * along) - impulse(velocity - 1e-5 * along)) / 2e-5
+    np.testing.assert_allclose(slope, differences, atol=1e-8)

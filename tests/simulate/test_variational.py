@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 
 import jaxcontact as jc
+from jaxcontact.simulate.variational.event_search import narrowed, whole_step
 
 G = 9.81
 
@@ -442,6 +443,87 @@ def test_a_law_of_the_users_own():
     assert int(found.impacts.count) == 1
     np.testing.assert_allclose(found.impacts.v_plus[0], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
     np.testing.assert_allclose(found.states.v[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
+
+
+def test_closing_one_corner_is_no_event_of_the_other():
+    """A corner 9.8e-10 m up stays closed; closing it pushes the other one, which has just left, below the floor."""
+    model = jc.models.rocking_block(all_corners=True)
+    off = 9.8e-10
+    # The block is 1 m wide and 2 m high and turns about its right corner.
+    state = model.state.replace(
+        q=jnp.array([0.0, 1.0 + off / 2.0, off]), v=1.6e-5 * jnp.array([1.0, 0.5, -1.0])
+    )
+    found = jc.simulate.variational(
+        model.system, model.params, state, dt=2e-3, duration=2e-3, restitution=0.5, max_impacts=8
+    )
+    assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
+    assert int(found.info.num_iters[0]) < 16
+    fall = 0.5 * G / (5.0 / 12.0 + 1.25)  # about the corner that stays, for a width of 1 m
+    np.testing.assert_allclose(found.impacts.t[0], 2.0 * 1.6e-5 / fall, rtol=1e-3)
+
+
+def test_bounces_of_a_chatter_are_at_their_times():
+    """With restitution 1/2 bounce k is at 3 - 2^(2 - k) falls; each is found in a few trials."""
+    found = run(ball(), dt=0.006, restitution=0.5)
+    bounces = np.sqrt(2.0 / G) * (3.0 - 2.0 ** (1.0 - np.arange(9)))
+    np.testing.assert_allclose(found.impacts.t[:9], bounces, rtol=0, atol=1e-13)
+    assert int(jnp.max(found.info.num_iters)) <= 8
+
+
+@pytest.mark.parametrize("speed", [1e-2, 1e-4, 1e-5])
+def test_the_shortest_bounce_is_found_in_a_few_trials(speed):
+    """A ball that leaves slowly is back after 2 v / g, a small part of the step, and has gone up by v^2 / 2g."""
+    found = jc.simulate.variational(
+        *ball(height=0.0, vy=speed), dt=0.1, duration=0.1, restitution=0.0, max_impacts=4
+    )
+    assert int(found.impacts.count) == 1 and int(found.info.num_iters[0]) <= 7
+    np.testing.assert_allclose(found.impacts.t[0], 2.0 * speed / G, atol=2e-13)
+
+
+def sweeping_tip(depth):
+    """A rod of 1 m turns about a hinge at 5 rad/s; its tip would dip below the floor by `depth`."""
+    structure = jc.Structure(
+        dim=2, bodies=("tip",), num_positions=1, pairs=(("tip", "floor"),),
+        shapes=(jc.Disc(name="tip", body="tip", radius="radius"), jc.HalfSpace(name="floor", normal=(0.0, 1.0))),
+    )  # fmt: skip
+
+    def poses(structure, q, params):
+        height = 1.0 + params.constants["radius"] - params.constants["depth"]
+        return jnp.stack([jnp.sin(q[0]), height - jnp.cos(q[0])])[None], q
+
+    params = jc.Params(
+        mass=jnp.array([1.0]), inertia=jnp.array([0.1]), mu=jnp.array(0.0), gravity=jnp.zeros(2),
+        constants={"radius": jnp.array(0.01), "depth": depth},
+    )  # fmt: skip
+    start = jc.State(q=jnp.array([-0.6]), v=jnp.array([5.0]), t=jnp.zeros(()))
+    return jc.simulate.variational(
+        jc.System(structure, poses), params, start, dt=0.1, duration=0.3, max_impacts=4
+    )
+
+
+def test_a_gap_that_closes_and_opens_within_a_step_is_found():
+    """A tip sweeps the floor within a step of 0.5 rad, at arccos(1 - depth) before the lowest point."""
+    sweep = jax.jit(sweeping_tip)
+    for depth in (1e-1, 1e-3, 1e-6, 1e-9):
+        found = sweep(jnp.array(depth))
+        assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 1
+        angle = 2.0 * np.arcsin(np.sqrt(0.5 * depth))
+        np.testing.assert_allclose(found.impacts.t[0], (0.6 - angle) / 5.0, atol=1e-9 * angle + 1e-14 / angle)
+        np.testing.assert_allclose(found.states.v[-1], -5.0, rtol=1e-12)
+    for depth in (-1e-8, -1e-3):
+        found = sweep(jnp.array(depth))
+        assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 0
+        np.testing.assert_allclose(found.states.q[:, 0], -0.6 + 0.5 * np.arange(4), atol=1e-12)
+        assert int(jnp.max(found.info.num_iters)) <= 6
+
+
+def test_an_event_that_no_rate_tells_of_is_taken_as_it_is():
+    """A load that is zero within round-off and does not fall: no step of Newton's method goes on from there."""
+    zero, high = jnp.zeros(()), jnp.asarray(0.1)
+    search = whole_step(high, 1)._replace(suspects=jnp.array([True]), tries=jnp.int32(5), h=jnp.asarray(0.05))
+    none, closed = jnp.zeros(1), jnp.array([True])
+    after, whole, located = narrowed(search, none, none + 1e-3, none > 0, none + jnp.inf, closed, zero)
+    assert bool(located) and not bool(whole) and np.isfinite(float(after.h))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from jaxcontact.simulate.events.stretch import Look, StretchMotion, look, parts,
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
-from jaxcontact.solvers.roots import Bracket, illinois
+from jaxcontact.solvers.roots import Bracket, cubic_dip, illinois
 
 MAX_TRIALS = 80  # steps tried for one stretch
 ROUGH = 1e-4  # share of a rate that the round-off of a gap may be
@@ -71,9 +71,9 @@ def first_event(
 
     Derivative: none.
     """
-    nc, dim = motion.modes.kind.shape[0], system.structure.dim
+    nc = motion.modes.kind.shape[0]
     dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
-    y0 = start_vector(state, nc, dim)
+    y0 = start_vector(system, motion.params, state)
     gaps = motion.modes.kind == SEPARATE
     least, floor = _least(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
@@ -83,9 +83,9 @@ def first_event(
 
         def sample(k: jax.Array, rows: Look) -> Look:
             y = jnp.where(k < SAMPLES, ode.interpolate(trial, shares[k]), trial.x1)
-            there, _ = parts(system, state.t + shares[k] * trial.h, y)
+            there, _, slip = parts(system, state.t + shares[k] * trial.h, y)
             return jax.tree.map(
-                lambda all_rows, row: all_rows.at[k].set(row), rows, look(system, motion, there)
+                lambda all_rows, row: all_rows.at[k].set(row), rows, look(system, motion, there, slip)
             )
 
         # A search looks at the end alone; the start is looked at once.
@@ -169,25 +169,12 @@ def _values_for_roots(samples: _Samples, least: jax.Array, floor: jax.Array) -> 
     return value.at[:, :, 0].set(jnp.where(samples.leaves[None], mean, value[:, :, 0]))
 
 
-def _dips(raw: jax.Array, rates: jax.Array, span: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Lowest values (k, nc) of cubics through gaps and their rates between samples, and where, as shares."""
-    low, high = raw[:-1, :, 0], raw[1:, :, 0]
-    slope_0, slope_1 = span * rates[:-1], span * rates[1:]
-    rise = high - low
-    a, b = slope_0 + slope_1 - 2.0 * rise, 3.0 * rise - 2.0 * slope_0 - slope_1
-    # The root of 3 a s^2 + 2 b s + slope_0 where the cubic is least: slope_0 < 0 < slope_1 has just one.
-    root = jnp.sqrt(jnp.maximum(b**2 - 3.0 * a * slope_0, 0.0)) + b
-    turns = (slope_0 < 0) & (slope_1 > 0) & (root > 0)
-    s = jnp.where(turns, -slope_0 / jnp.where(turns, root, 1.0), 1.0)
-    s = jnp.clip(s, 0.0, 1.0)
-    return low + s * (slope_0 + s * (b + s * a)), s
-
-
 def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, least: jax.Array) -> _Trial:
     """Behind a step: a shorter one if it was wrong, the search if something happened, else done."""
     good = ratio <= 1.0
     behind = samples.raw[1:] < -least[None]
-    dip, where = _dips(samples.raw, samples.rates, c.h / SAMPLES)
+    gap, slope = samples.raw[:, :, 0], samples.rates * (c.h / SAMPLES)
+    dip, where = cubic_dip(gap[:-1], gap[1:], slope[:-1], slope[1:])
     dips = (dip < -least[None, :, 0]) & samples.gaps[None] & ~behind[:, :, 0]
     happened = behind.at[:, :, 0].set(behind[:, :, 0] | dips)
     any_yet = jnp.any(happened, axis=(1, 2))

@@ -126,9 +126,9 @@ def _moved(
     motion = StretchMotion(given.params, given.controls, piece.modes)
 
     def along(h: jax.Array) -> tuple[Any, jax.Array]:
-        y = start_vector(state, *piece.push.shape)
-        end, impulse = parts(system, state.t + h, step(system, motion, state.t, y, h).x1)
-        return (end, impulse), look(system, motion, end).value
+        y = start_vector(system, given.params, state)
+        end, impulse, slip = parts(system, state.t + h, step(system, motion, state.t, y, h).x1)
+        return (end, impulse), look(system, motion, end, slip).value
 
     (ahead, value), (rates, rate) = jax.jvp(along, (piece.h,), (jnp.ones_like(piece.h),))
     rates, rate = lax.stop_gradient((rates, rate))

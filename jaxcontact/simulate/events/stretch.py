@@ -41,37 +41,57 @@ class StretchMotion(NamedTuple):
     modes: Modes
 
 
-def start_vector(state: State, nc: int, dim: int) -> jax.Array:
-    """(q, v, impulses of contacts), which the field moves."""
-    return jnp.concatenate([state.q, state.v, jnp.zeros(nc * dim, state.q.dtype)])
+def start_vector(system: System, params: Params, state: State) -> jax.Array:
+    """(q, v, impulses of contacts, sliding velocities in space), which the field moves.
+
+    The smaller a sliding velocity, the faster friction turns with it. The stages of a step know q and v of a
+    body that spins too roughly for that; their own rates keep sliding velocities smooth.
+    """
+    nc, dim = system.structure.num_contacts, system.structure.dim
+    slip = jnp.zeros(0, state.q.dtype)
+    if nc and dim == 3:
+        slip = (contact_terms(system, params, state).J_t @ state.v).reshape(-1)
+    return jnp.concatenate([state.q, state.v, jnp.zeros(nc * dim, state.q.dtype), slip])
 
 
-def parts(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array]:
-    """The state and the impulses (nc, dim) in a vector of `start_vector`."""
+def parts(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array, jax.Array]:
+    """The state, the impulses (nc, dim) and the sliding velocities (nc, nt) in a vector of `start_vector`.
+
+    In the plane, where friction has but one line, the latter are zero.
+    """
     nq, nv = system.structure.num_positions, system.structure.num_velocities
-    impulse = y[nq + nv :].reshape(-1, system.structure.dim)
-    return State(q=y[:nq], v=y[nq : nq + nv], t=t), impulse
+    nc, dim = system.structure.num_contacts, system.structure.dim
+    impulse, slip = jnp.split(y[nq + nv :], [nc * dim])
+    slip = slip if slip.shape[0] else jnp.zeros(nc * (dim - 1), y.dtype)
+    return State(q=y[:nq], v=y[nq : nq + nv], t=t), impulse.reshape(nc, dim), slip.reshape(nc, dim - 1)
 
 
 def field(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) -> jax.Array:
     """The rate of `start_vector`."""
-    state, impulse = parts(system, t, y)
+    state, impulse, slip = parts(system, t, y)
     qdot = position_rate(system, state.q, state.v)
     params, controls = motion.params, motion.controls
 
-    def flight() -> tuple[jax.Array, jax.Array]:
+    def flight() -> tuple[jax.Array, ...]:
         force = actuator_forces(system, params, state, controls) - bias(system, params, state)
         mass = mass_matrix(system, params, state.q)
-        return implicit.solve_spd(mass, force[:, None])[:, 0], jnp.zeros_like(impulse)
+        return implicit.solve_spd(mass, force[:, None])[:, 0], jnp.zeros_like(impulse), jnp.zeros_like(slip)
 
-    def contact() -> tuple[jax.Array, jax.Array]:
-        here, force = _forces(system, motion, state)
-        return here.free + here.space.response @ force, (here.space.scale * force).reshape(impulse.shape)
+    def contact() -> tuple[jax.Array, ...]:
+        here, force = _forces(system, motion, state, slip)
+        scale = here.space.scale.reshape(impulse.shape)
+        rate = (here.rate + here.space.delassus @ force).reshape(impulse.shape)
+        return (
+            here.free + here.space.response @ force,
+            scale * force.reshape(impulse.shape),
+            rate[:, 1:] / jnp.where(scale > 0, scale, 1.0)[:, 1:],
+        )
 
     if impulse.shape[0] == 0:
         return jnp.concatenate([qdot, flight()[0]])
-    vdot, force = lax.cond(jnp.any(motion.modes.kind != SEPARATE), contact, flight)
-    return jnp.concatenate([qdot, vdot, force.reshape(-1)])
+    vdot, force, turn = lax.cond(jnp.any(motion.modes.kind != SEPARATE), contact, flight)
+    turns = [turn.reshape(-1)] if system.structure.dim == 3 else []
+    return jnp.concatenate([qdot, vdot, force.reshape(-1), *turns])
 
 
 def step(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array, h: jax.Array) -> ode.OdeStep:
@@ -98,8 +118,8 @@ class Look(NamedTuple):
     friction: jax.Array
 
 
-def look(system: System, motion: StretchMotion, state: State) -> Look:
-    """The contacts at a state of a stretch.
+def look(system: System, motion: StretchMotion, state: State, slip: jax.Array) -> Look:
+    """The contacts at a state of a stretch, with sliding velocities as in `parts`.
 
     Derivative: of `value` and `rate`.
     """
@@ -117,7 +137,7 @@ def look(system: System, motion: StretchMotion, state: State) -> Look:
         return Look(jnp.stack([gap, one], axis=1), rate, jnp.zeros_like(heading))
 
     def contact() -> Look:
-        here, force = _forces(system, motion, state)
+        here, force = _forces(system, motion, state, slip)
         gaps = jnp.stack([here.terms.phi, one], axis=1)
         along = jnp.sum(heading * jnp.einsum("ctv,v->ct", here.terms.J_t, state.v), axis=1)
         push, left = pushes(here.space, force)
@@ -139,11 +159,12 @@ def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]
     return force[:, 0], (space.mu * force[:, 0] - length) * lax.rsqrt(1.0 + space.mu**2)
 
 
-def _forces(system: System, motion: StretchMotion, state: State) -> tuple[Accelerations, jax.Array]:
+def _forces(
+    system: System, motion: StretchMotion, state: State, slip: jax.Array
+) -> tuple[Accelerations, jax.Array]:
     """Accelerations of the closed contacts, and their scaled forces (r,)."""
     kind, heading = motion.modes
     here = accelerations(system, motion.params, state, kind != SEPARATE, motion.controls)
-    slip = jnp.einsum("ctv,v->ct", here.terms.J_t, state.v)
     return here, shortest_forces(here.space, here.rate, kind, _direction(slip, heading))
 
 

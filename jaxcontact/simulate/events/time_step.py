@@ -247,7 +247,7 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
     remaining = here.t_end - state.t
     ahead = first_event(system, motion, state, remaining, contacts.at_zero, slow, here.solver)
     whole = ~ahead.event & (ahead.h == remaining)
-    end, impulse = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
+    end, impulse, _ = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
     after = c._replace(
         carry=c.carry._replace(state=end),

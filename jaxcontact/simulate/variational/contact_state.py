@@ -17,7 +17,7 @@ from jaxcontact.mechanics.motion_equations import bias, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
-from jaxcontact.simulate.variational.discrete_mechanics import Contacts
+from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
 from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
 
 
@@ -79,6 +79,16 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
     # 1e-6 m/s a contact comes back faster than it left, for the search sees a gap of 1e-13 m as zero.
     rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
     return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance))
+
+
+def land(
+    system: System, params: Params, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
+) -> tuple[Node, jax.Array, jax.Array]:
+    """The node at the end (q, p) of a step from `node`, impulses (nc, dim) there, and whether found."""
+    terms = terms_at(system, params, q, node.t)
+    stay = node.closed & touching(terms)
+    p, second, fine = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
+    return arrive(terms, q, p, t), second, fine
 
 
 def loads(

@@ -55,7 +55,8 @@ class Start(NamedTuple):
 class MidpointStep(NamedTuple):
     """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome.
 
-    The residual is what one more iteration of Newton's method adds to w, relative.
+    The residual is what one more iteration of Newton's method adds to w, relative. `closed_by` (nc,) is what
+    `closing` alone makes of the gaps, m.
     """
 
     w: jax.Array
@@ -65,6 +66,7 @@ class MidpointStep(NamedTuple):
     phi: jax.Array
     solved: jax.Array
     residual: jax.Array
+    closed_by: jax.Array
 
 
 def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
@@ -211,10 +213,12 @@ def repeat_step(
         and the modes of contact.
     """
     exact, lam, fine, free = _newton(system, params, start, w, impulse, inverse, contacts, h)
-    q_end = retract(system, start.q, h * exact + closing(contacts, inverse))
+    closes = closing(contacts, inverse)
+    q_end = retract(system, start.q, h * exact + closes)
     p_end = discrete_momenta(system, params, start, exact, h)[1]
     residual = lax.stop_gradient(_change(w, exact, free))
-    return MidpointStep(exact, lam, q_end, p_end, gaps(system, params, q_end), fine, residual)
+    closed_by = contacts.rows[:, 0] @ closes
+    return MidpointStep(exact, lam, q_end, p_end, gaps(system, params, q_end), fine, residual, closed_by)
 
 
 def step_inverse(system: System, params: Params, start: Start, w: jax.Array, h: jax.Array) -> jax.Array:

@@ -23,11 +23,12 @@ from jaxcontact.simulate.variational.contact_state import (
     approaching,
     arrive,
     contacts_of,
+    land,
     loads,
     terms_at,
     touching,
 )
-from jaxcontact.simulate.variational.discrete_mechanics import Start, onto_closed_contacts, take_step
+from jaxcontact.simulate.variational.discrete_mechanics import Start, take_step
 from jaxcontact.simulate.variational.energy import impact_gains, move_gains
 from jaxcontact.simulate.variational.event_log import (
     EVENT,
@@ -40,6 +41,7 @@ from jaxcontact.simulate.variational.event_log import (
     recorded,
 )
 from jaxcontact.simulate.variational.event_search import EventSearch, events, narrowed, whole_step
+from jaxcontact.simulate.variational.gap_dips import looked_between
 from jaxcontact.simulate.variational.impact_event import Strike, strike
 from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.status import Status, flag
@@ -290,17 +292,22 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     nc = carry.last.shape[0]
     start = Start(node.q, node.p, node.t, here.controls)
     contacts = contacts_of(node.terms, node.closed)
-    step, rate = take_step(system, params, start, node.v, contacts, search.h)
+    step, slope = take_step(system, params, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     t = jnp.where(search.h == t_end - node.t, t_end, node.t + search.h)
     arrived, second, fine = land(system, params, node, step.q, step.p, t, step.impulse)
     load, load_0, size = _loads(here, node, arrived, step.impulse / search.h, search.tries > 0)
     # A contact that changes no velocity by more than what counts as approaching carries nothing.
     least = collision_tolerance(size.dtype) / (here.dt * size)
-    value, rate, fell = events(node, search, step.phi, rate, load, load_0, least)
+    value, rate, fell, zero = events(node, search, step, slope, load, load_0, least)
     fell = fell & ~(node.closed & carry.let_go)
-    following, whole, located = narrowed(search, value, rate, fell & finite, node.closed, t_end)
-    accept = whole | located | ~finite
+    following, whole, located = narrowed(search, value, rate, fell & finite, zero, node.closed, t_end)
+    done = whole | located
+    if nc:
+        crossed = jnp.any(fell) & finite
+        following, done, again = looked_between(node, search, following, step, value, slope, crossed, done)
+        whole = done & (whole | (again & (search.h == t_end - node.t)))
+    accept = done | ~finite
 
     # Whose event it is: that which the last trial is nearest to, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
@@ -386,13 +393,3 @@ def _loads(
     pushes, sizes, _ = lax.while_loop(wanted, find, start)
     size = jnp.where(sizes[1] > 0, sizes[1], 1.0)
     return pushes[0] / size, pushes[1] / size, size
-
-
-def land(
-    system: System, params: Params, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
-) -> tuple[Node, jax.Array, jax.Array]:
-    """The node at the end (q, p) of a step from `node`, impulses (nc, dim) there, and whether found."""
-    terms = terms_at(system, params, q, node.t)
-    stay = node.closed & touching(terms)
-    p, second, fine = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
-    return arrive(terms, q, p, t), second, fine

@@ -43,11 +43,12 @@ def variational(
     Seghete & Murphey, VI. Between impacts the discrete Euler-Lagrange equations (29) of
     L_d = h L((q_0 + q_1) / 2, (q_1 - q_0) / h), with gravity in L, `forces` and `drive` at the midpoint;
     momentum maps are kept, and the energy error is of second order, while contacts stick, too. A step in
-    which a gap closes is shortened to end there; the momentum goes through the impact law (30), and the
-    motion goes on to the next multiple of dt. Contacts that touch without approaching stay closed: impulses
-    at both ends of a step (RATTLE) keep the gap, never pull, and hold the material points in contact in their
-    place over the step, or slide with the friction `params.mu` that dissipates most. A gap that round-off
-    leaves is closed without momentum. Impacts have no friction unless `law` has.
+    which a gap closes, even one that opens again, is shortened to end there; the momentum goes through the
+    impact law (30), and the motion goes on to the next multiple of dt. Contacts that touch without
+    approaching stay closed: impulses at both ends of a step (RATTLE) keep the gap, never pull, and hold the
+    material points in contact in their place over the step, or slide with the friction `params.mu` that
+    dissipates most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless
+    `law` has.
 
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch
     (bit ZENO): a chatter that is faster than the steps is cut short, and the contact stays closed until its
@@ -84,11 +85,10 @@ def variational(
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
         where the start is; STALLED where Newton's method or the search for modes of contact fails; MAX_ITERS
-        after 1000 trial steps within one, as when a tilted box in space, without restitution, rocked on an
-        edge (1 of 12 drops); UNTERMINATED after 64 single impacts of one; ENERGY where a move gains more
-        than the work of forces and its terms of second order (`energy.py`), or an impact gains any;
-        NONFINITE and INVALID for numbers as above that are traced; and the bits of `law`. In a batch `law` is
-        asked world by world, and only where there is an impact.
+        after 1000 trial steps within one; UNTERMINATED after 64 single impacts of one; ENERGY where a move
+        gains more than the work of forces and its terms of second order (`energy.py`), or an impact gains
+        any; NONFINITE and INVALID for numbers as above that are traced; and the bits of `law`. In a batch
+        `law` is asked world by world, and only where there is an impact.
 
     Derivative: first order, forward and reverse, by state, params and restitution; the times of impact move
         along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more

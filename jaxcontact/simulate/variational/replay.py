@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact.mechanics.system import Params, State, System
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.contact_state import Node, contacts_of, loads
+from jaxcontact.simulate.variational.contact_state import Node, contacts_of, land, loads
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step, step_inverse
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, Pieces
 from jaxcontact.simulate.variational.event_loop import (
@@ -26,7 +26,6 @@ from jaxcontact.simulate.variational.event_loop import (
     Run,
     impact,
     impact_setting,
-    land,
     run,
     start_of,
 )

@@ -1,0 +1,64 @@
+"""Gaps that close and open again within a step: the look between its ends before it is taken.
+
+Owns the trials in between. A cubic through the gaps and their rates at both ends tells where a gap is least;
+a trial of that length says what it is there, and the next cubic is nearer.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxcontact.simulate.variational.contact_state import Node
+from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
+from jaxcontact.simulate.variational.event_search import (
+    Ends,
+    EventSearch,
+    GapLook,
+    behind_closing,
+    round_off,
+)
+from jaxcontact.solvers.roots import cubic_dip
+
+MOST = 8  # trials in between
+DOUBT = 0.1  # of a dip below the nearer end, in parts of its depth
+
+
+def looked_between(
+    node: Node, before: EventSearch, after: EventSearch, step: MidpointStep, value: jax.Array,
+    rate: jax.Array, crossed: jax.Array, taken: jax.Array,
+) -> tuple[EventSearch, jax.Array, jax.Array]:  # fmt: skip
+    """The search behind a trial, whether its step is taken, and whether it is one that had to wait for this.
+
+    Args:
+        before, after: the search that asked for the trial, and what `narrowed` made of it.
+        value, rate: (nc,) gaps of open contacts at its end, and their rates.
+        crossed: whether an event has happened there.
+        taken: whether the step would be taken.
+    """
+    gap = behind_closing(node, step)[0]
+    begin = Ends(jnp.zeros_like(gap), gap, node.terms.J_n @ node.v)
+    here = Ends(jnp.full_like(gap, before.h), value, rate)
+    look = before.look
+    between, again = look.between & ~crossed, ~look.between & (look.goal == before.h)
+    falls = here.rate < 0
+    left = jax.tree.map(lambda a, b, c: jnp.where(between, jnp.where(falls, a, b), c), here, look.left, begin)
+    right = jax.tree.map(lambda a, b: jnp.where(between & falls, b, a), here, look.right)
+    span = right.h - left.h
+    dip, share = cubic_dip(left.gap, right.gap, span * left.rate, span * right.rate)
+    lowest = dip - DOUBT * (jnp.minimum(left.gap, right.gap) - dip)
+    below = ~node.closed & (lowest < -round_off(dip.dtype)) & (look.number < MOST)
+    deepest = jnp.argmin(jnp.where(below, dip, jnp.inf))
+    length = left.h[deepest] + share[deepest] * span[deepest]
+    first = taken & ~look.between & ~again & jnp.any(below)
+    goes_on = first | (between & jnp.any(below))
+    goal = jnp.where(first, before.h, jnp.where(look.between & crossed, 0.0, look.goal))
+    search = jax.tree.map(lambda a, b: jnp.where(between, a, b), before, after)
+    search = search._replace(
+        h=jnp.where(goes_on, length, jnp.where(between, goal, search.h)),
+        low=jnp.where(first, 0.0, search.low),
+        high=jnp.where(first, before.h, search.high),
+        tries=after.tries,
+        look=GapLook(goes_on, goal, left, right, look.number + goes_on),
+    )
+    return search, (taken | again) & ~goes_on & ~between, again
