@@ -41,6 +41,21 @@ def robots(lines: list[dict[str, Any]]) -> str:
     return head + f"{first['commit']}.\n\n" + "\n".join(rows)
 
 
+def gradients(lines: list[dict[str, Any]]) -> str:
+    """The table of `python -m benchmarks robots --gradient`: processor time of steps and of reverse mode."""
+    rows = [
+        "| robot | steps | us a step | and gradient | ratio | compile s | and gradient | MiB | finite |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    rows += [
+        f"| {line['robot']} | {line['steps']} | {line['steps cpu_us_per_item']:.3g} "
+        f"| {line['gradient cpu_us_per_item']:.3g} | {line['ratio']:.2f} | {line['steps compile_s']:.1f} "
+        f"| {line['gradient compile_s']:.1f} | {line['gradient MiB']:.3g} | {line['gradient finite']} |"
+        for line in lines
+    ]
+    return _head(lines) + "\n".join(rows)
+
+
 def _head(lines: list[dict[str, Any]]) -> str:
     first = next(line for line in lines if "device" in line)
     return f"{first['device']}, jax {first['jax']}; {first['date']}, commit {first['commit']}.\n\n"

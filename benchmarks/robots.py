@@ -4,6 +4,8 @@ Each engine starts every world from the same state and holds the same controls. 
 difference of a number of q after the motion from that with steps a sixteenth as long, of jaxcontact for
 jaxcontact and of MuJoCo for both others: their contacts yield by different laws, so each has its own truth.
 Times are per step and world; processor time leaves out waiting for a core.
+
+`python -m benchmarks robots --gradient STEPS`: one world's steps, and their gradient by all controls.
 """
 
 from __future__ import annotations
@@ -141,13 +143,13 @@ def scene_of(robot: Robot, batch: int) -> Scene:
 Motion = Callable[[], tuple[np.ndarray, float]]  # final positions (worlds, nq), share of steps that converged
 
 
-Steps = Callable[[jax.Array, jax.Array, jax.Array], tuple[jc.State, Any]]
+Steps = Callable[..., tuple[jc.State, Any]]
 
 
 def steps_of(robot: Robot, stepper: Any = None) -> Steps:
-    """The motion of one world: (q, v, dt) -> states and infos of all steps; traceable.
+    """The motion of one world: (q, v, dt, push=0) -> states and infos of all steps; traceable.
 
-    By compliant steps, or by another stepper of `jc.simulate`.
+    By compliant steps, or by another stepper of `jc.simulate`; `push` is added to the controls (steps, nu).
     """
     scene = scene_of(robot, 1)
     with warnings.catch_warnings():
@@ -157,13 +159,13 @@ def steps_of(robot: Robot, stepper: Any = None) -> Steps:
     if scene.mj.nu:
         controls = controls + jnp.asarray(scene.controls)
 
-    def steps(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jc.State, Any]:
-        state = model.state.replace(q=q, v=v)
+    def steps(q: jax.Array, v: jax.Array, dt: jax.Array, push: Any = 0.0) -> tuple[jc.State, Any]:
+        state, total = model.state.replace(q=q, v=v), controls + push
         if stepper is not None:
-            path = jc.simulate.rollout(model.system, model.params, state, controls, stepper=stepper, dt=dt)
+            path = jc.simulate.rollout(model.system, model.params, state, total, stepper=stepper, dt=dt)
             return path.states, path.info
         return jc.compliant.rollout(
-            model.system, model.params, state, controls, dt=dt, max_contacts=robot.max_contacts
+            model.system, model.params, state, total, dt=dt, max_contacts=robot.max_contacts
         )
 
     return steps
@@ -310,12 +312,47 @@ def measure(scene: Scene, engine: str, repeats: int) -> dict[str, Any]:
     return line | {"error": float(np.max(np.abs(ends[-1][:JUDGED] - truth(few))))}
 
 
+def gradient(robot: Robot, steps: int, repeats: int) -> dict[str, Any]:
+    """One line: processor time of so many steps and of their value and gradient by every control."""
+    scene = scene_of(robot, 1)
+    q, v, dt = jnp.asarray(scene.q[0]), jnp.asarray(scene.v[0]), jnp.asarray(robot.dt)
+    march = steps_of(dataclasses.replace(robot, steps=steps))
+    push = jnp.zeros((steps, scene.mj.nu))
+
+    def height(push: jax.Array) -> jax.Array:
+        return march(q, v, dt, push)[0].q[-1, 2]
+
+    def case(name: str, program: Callable[[jax.Array], Any]) -> dict[str, Any]:
+        def setup() -> Callable[[], dict[str, Any]]:
+            compiled = jax.jit(program).lower(push).compile()
+            memory = compiled.memory_analysis().temp_size_in_bytes / 2**20
+
+            def run() -> dict[str, Any]:
+                leaves = jax.tree.leaves(jax.block_until_ready(compiled(push)))
+                return {"MiB": memory, "finite": all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in leaves)}
+
+            return run
+
+        return runner.measure(runner.Case(name=name, items=steps, setup=setup, repeats=repeats))
+
+    forward = case(f"{robot.name} {steps} steps", height)
+    reverse = case(f"{robot.name} {steps} steps and gradient", jax.value_and_grad(height))
+    figures = ("trace_s", "compile_s", "us_per_item", "cpu_us_per_item", "MiB", "finite")
+    line = {
+        f"{kind} {key}": row[key]
+        for kind, row in (("steps", forward), ("gradient", reverse))
+        for key in figures
+    }
+    return line | {"ratio": reverse["cpu_us_per_item"] / forward["cpu_us_per_item"]}
+
+
 def main(arguments: list[str]) -> int:
     """Measure, print one JSON line per case, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks robots", description=__doc__)
     parser.add_argument("-k", default="", metavar="REGEX", help="only robots whose name matches")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 1024], help="numbers of worlds")
     parser.add_argument("--engines", nargs="+", default=RACE, choices=list(ENGINES))
+    parser.add_argument("--gradient", type=int, metavar="STEPS", help="in place of the race; needs controls")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the lines there, too")
     parser.add_argument("--results", type=Path, metavar="FILE", help="put the table into this Markdown file")
@@ -323,7 +360,14 @@ def main(arguments: list[str]) -> int:
     jax.config.update("jax_enable_x64", True)
     head = runner.header()
     lines = []
-    for robot in (each for each in ROBOTS if re.search(options.k, each.name)):
+    chosen = [each for each in ROBOTS if re.search(options.k, each.name)]
+    if options.gradient:
+        for robot in chosen:
+            line = {"robot": robot.name, "steps": options.gradient, **head}
+            lines.append(line | gradient(robot, options.gradient, options.repeats))
+            print(json.dumps(lines[-1]), flush=True)
+        return _written(options, "gradients", lines, report.gradients)
+    for robot in chosen:
         for batch in options.batch:
             for engine in options.engines:
                 print(f"  {robot.name} batch {batch} {engine} ...", file=sys.stderr, flush=True)
@@ -336,9 +380,13 @@ def main(arguments: list[str]) -> int:
                 line["whole_s"] = time.perf_counter() - begin
                 lines.append(line)
                 print(json.dumps(line), flush=True)
+    return _written(options, "robots", lines, report.robots)
+
+
+def _written(options: argparse.Namespace, name: str, lines: list[dict[str, Any]], table: Any) -> int:
     if options.json:
         with options.json.open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
     if options.results:
-        report.put(options.results, "robots", report.robots(lines))
+        report.put(options.results, name, table(lines))
     return 0

@@ -6,9 +6,11 @@ Owns the step from samples and outcomes in generalized velocities to curves of t
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -105,7 +107,9 @@ def contact_curves(
 def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
     """(k, nv) outcomes of the simultaneous law: all where they can be enumerated, else one."""
     if _enumerable(terms):
-        velocities, valid = anitescu_potra_all(terms, v)
+        few = np.shape(terms.phi)[0] <= MAX_ENUMERATED
+        touching = terms if few else of_contacts(terms, np.flatnonzero(np.asarray(terms.active)))
+        velocities, valid = _every_outcome(touching, v)
         return np.asarray(velocities)[np.asarray(valid)]
     velocity, info = anitescu_potra(terms, v)
     return np.asarray(velocity)[None] if int(info.status) == 0 else np.zeros((0, velocity.shape[0]))
@@ -142,8 +146,14 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
     """
     alone = terms.replace(active=jnp.arange(terms.active.shape[0]) == contact)
     if _enumerable(terms):
-        return np.asarray(anitescu_potra_all(alone, v)[0][0])
+        return np.asarray(_every_outcome(alone, v)[0][0])
     return np.asarray(anitescu_potra(alone, v)[0])
+
+
+# A picture asks a few times at most: compiling is all of the time, and takes half without optimisation.
+@functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+def _every_outcome(terms: ContactTerms, v: Any) -> tuple[jax.Array, jax.Array]:
+    return anitescu_potra_all(terms, v)
 
 
 def _enumerable(terms: ContactTerms) -> bool:
