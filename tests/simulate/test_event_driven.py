@@ -407,3 +407,12 @@ def test_a_ball_that_spins_comes_to_roll():
         speed = 1.0 - 0.3 * G * np.minimum(DT * np.arange(13), stops)
         np.testing.assert_allclose(motion.states.v[:, 0], speed, atol=1e-9)
         np.testing.assert_allclose(motion.states.v[-1, 0], 5.0 / 7.0, atol=1e-9)
+
+
+def test_a_disc_rolls_on_where_nothing_presses_it():
+    """Without a load a force of round-off neither ends a stretch nor lets the contact go."""
+    floating = PARAMS.replace(gravity=jnp.zeros(2), mu=jnp.array(0.9))
+    for speed in (0.0131, 0.3, 7.0):
+        motion = found(floating, at(0.0, speed, 0.0, -speed / R))
+        assert np.all(np.asarray(motion.info.num_iters) == 1) and np.all(np.asarray(motion.contacts))
+        np.testing.assert_allclose(motion.states.q[:, 0], speed * AT, atol=1e-15 + 1e-15 * speed)

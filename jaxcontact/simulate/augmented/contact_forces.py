@@ -13,7 +13,12 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes
-from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions
+from jaxcontact.impact.laws.contact_space import (
+    ContactSpace,
+    contact_space,
+    friction_directions,
+    mass_norm,
+)
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.robot import actuator_forces
@@ -52,9 +57,14 @@ class Accelerations(NamedTuple):
 
 
 def accelerations(
-    system: System, params: Params, state: State, closed: jax.Array, controls: jax.Array | None = None
+    system: System,
+    params: Params,
+    state: State,
+    closed: jax.Array,
+    controls: jax.Array | None = None,
+    dt: jax.Array | None = None,
 ) -> Accelerations:
-    """M^-1 F and J M^-1 F + (dJ/dt) v at a state."""
+    """M^-1 F and J M^-1 F + (dJ/dt) v at a state; what changes v by round-off within `dt` s is small."""
     terms = contact_terms(system, params, state)
     space = contact_space(terms.replace(active=closed))
     force = -bias(system, params, state)
@@ -67,9 +77,11 @@ def accelerations(
         (position_rate(system, state.q, state.v),),
     )[1]
     drift = space.scale * jnp.where(closed[:, None], drift, 0.0).reshape(-1)
-    return Accelerations(
-        terms, space, free, space.jacobian @ free + drift, acceleration_size(space, free, drift)
-    )
+    size = acceleration_size(space, free, drift)
+    if dt is not None:
+        round_off = float(jnp.finfo(drift.dtype).eps) ** (1.0 - FORCE_TOLERANCE)
+        size = jnp.maximum(size, round_off * mass_norm(terms.M, state.v) / dt)
+    return Accelerations(terms, space, free, space.jacobian @ free + drift, size)
 
 
 def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.mechanics.system import State, System
+from jaxcontact.simulate.augmented.contact_forces import FORCE_TOLERANCE
 from jaxcontact.simulate.events.stretch import Look, StretchMotion, look, parts, start_vector, step
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.solvers import ode
@@ -21,7 +22,6 @@ from jaxcontact.solvers.roots import Bracket, cubic_dip, illinois
 MAX_TRIALS = 80  # steps tried for one stretch
 ROUGH = 1e-4  # share of a rate that the round-off of a gap may be
 SAMPLES = 4  # parts of a step in which events are looked for
-FORCE_TOLERANCE = 0.575  # power of eps: a force below it, in parts of the size of accelerations, is zero
 
 
 class Found(NamedTuple):

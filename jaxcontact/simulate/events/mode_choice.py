@@ -57,8 +57,8 @@ class _Question(NamedTuple):
 
 
 def choose_modes(
-    system: System, params: Params, state: State, controls: jax.Array, closed: jax.Array, near: jax.Array,
-    ended: Ended,
+    system: System, params: Params, state: State, controls: jax.Array, dt: jax.Array, closed: jax.Array,
+    near: jax.Array, ended: Ended,
 ) -> ModeChoice:  # fmt: skip
     """Modes of the closed contacts at a state.
 
@@ -67,7 +67,7 @@ def choose_modes(
     only if nothing else goes on. Where no finite forces do (Painleve), the impulses of an inelastic impact
     with friction are looked for.
     """
-    here = accelerations(system, params, state, closed, controls)
+    here = accelerations(system, params, state, closed, controls, dt)
     nc = near.shape[0]
     u = (here.space.jacobian @ state.v).reshape(nc, -1)
     rate, scale = here.rate.reshape(nc, -1), here.space.scale.reshape(nc, -1)

@@ -123,7 +123,7 @@ def _moved(
 
     Its length is known; the length that keeps what ends it at zero moves the end along its rates.
     """
-    motion = StretchMotion(given.params, given.controls, piece.modes)
+    motion = StretchMotion(given.params, given.controls, piece.modes, given.dt)
 
     def along(h: jax.Array) -> tuple[Any, jax.Array]:
         y = start_vector(system, given.params, state)

@@ -34,11 +34,12 @@ class Modes(NamedTuple):
 
 
 class StretchMotion(NamedTuple):
-    """A mechanism, what drives it, and what its contacts do."""
+    """A mechanism, what drives it, what its contacts do, and the length of the time step it is part of, s."""
 
     params: Params
     controls: jax.Array
     modes: Modes
+    dt: jax.Array
 
 
 def start_vector(system: System, params: Params, state: State) -> jax.Array:
@@ -164,7 +165,7 @@ def _forces(
 ) -> tuple[Accelerations, jax.Array]:
     """Accelerations of the closed contacts, and their scaled forces (r,)."""
     kind, heading = motion.modes
-    here = accelerations(system, motion.params, state, kind != SEPARATE, motion.controls)
+    here = accelerations(system, motion.params, state, kind != SEPARATE, motion.controls, motion.dt)
     return here, shortest_forces(here.space, here.rate, kind, _direction(slip, heading))
 
 

@@ -241,9 +241,11 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
     if nc == 0:
         modes, found = here.unused.modes, jnp.array(True)
     else:
-        choice = choose_modes(system, given.params, state, given.controls, contacts.closed, slow, c.ended)
+        choice = choose_modes(
+            system, given.params, state, given.controls, given.dt, contacts.closed, slow, c.ended
+        )
         modes, found = choice.modes, choice.found
-    motion = StretchMotion(given.params, given.controls, modes)
+    motion = StretchMotion(given.params, given.controls, modes, given.dt)
     remaining = here.t_end - state.t
     ahead = first_event(system, motion, state, remaining, contacts.at_zero, slow, here.solver)
     whole = ~ahead.event & (ahead.h == remaining)
