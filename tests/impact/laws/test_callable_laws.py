@@ -11,7 +11,7 @@ from jaxcontact.impact.laws.callable_laws import law_as_pytree
 MODEL = jc.models.rocking_block()
 TERMS = jc.contact_terms(MODEL.system, MODEL.params, MODEL.state)
 KEY = jax.random.key(3)
-DRAWS = jax.random.uniform(KEY, (8, 3))
+DRAWS = jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(KEY, k), (3,)))(jnp.arange(8))
 LAWS = {
     "anitescu_potra": (jc.impact.AnitescuPotra(), lambda v: jc.impact.anitescu_potra(TERMS, v)),
     "routh": (
