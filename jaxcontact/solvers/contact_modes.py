@@ -94,9 +94,7 @@ class ModeInverses(Record):
         return self.used & ~self.determined
 
 
-def mode_table(
-    delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool, resolved: bool = True
-) -> ModeMaps:
+def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool) -> ModeMaps:
     """Tabulate all contact modes of a planar problem.
 
     The problem: lam with u' = u + D lam and, per contact, 0 <= lam_n, u'_n >= 0, complementary (rest or
@@ -108,7 +106,6 @@ def mode_table(
         mu: (m,) friction in the same scaling.
         active: (m,) bool; inactive contacts get no impulse.
         capped: whether x = (u, impulse_max), L = 3m, or x = u, L = 2m.
-        resolved: whether to look for continua of outcomes; without, every singular mode counts as one.
     """
     rows = 2 * mu.shape[0]
     matrix = _matrix(delassus, mu, capped)
@@ -119,12 +116,9 @@ def mode_table(
         determined=rank == rows,
     )  # fmt: skip
     x = jnp.eye(3 * mu.shape[0] if capped else rows, dtype=delassus.dtype)
-    maps = _maps(equations, x[:rows], x[rows:] if capped else None)
-    if resolved:
-        sources = _sources(equations, x[:rows], x[rows:] if capped else None)
-        continuum = free_outcomes(delassus, matrix, sources, inverse, rank) > 0
-        maps = maps.replace(unresolved=equations.used & continuum)
-    return maps
+    u, cap = x[:rows], x[rows:] if capped else None
+    continuum = free_outcomes(delassus, matrix, _sources(equations, u, cap), inverse, rank) > 0
+    return _maps(equations, u, cap).replace(unresolved=equations.used & continuum)
 
 
 def mode_inverses(delassus: jax.Array, mu: jax.Array, active: jax.Array) -> ModeInverses:
@@ -143,7 +137,10 @@ def mode_inverses(delassus: jax.Array, mu: jax.Array, active: jax.Array) -> Mode
 
 
 def modes_at(equations: ModeInverses, u: jax.Array, cap: jax.Array) -> ModeMaps:
-    """The table at one u (2m,) and cap (m,), as a table of x = (1,): cheaper than all of it, for few x."""
+    """The table at one u (2m,) and cap (m,), as a table of x = (1,): cheaper than all of it, for few x.
+
+    Every singular mode counts as unresolved.
+    """
     return _maps(equations, u[:, None], cap[:, None])
 
 

@@ -126,7 +126,7 @@ def test_modes_at_one_velocity_are_those_of_the_table(nc, rng):
     @jax.jit
     def both(space, x):
         problem = (space.delassus, space.mu, space.active)
-        table = contact_modes.mode_table(*problem, capped=True, resolved=False)
+        table = contact_modes.mode_table(*problem, capped=True)
         at = contact_modes.modes_at(contact_modes.mode_inverses(*problem), x[: 2 * nc], x[2 * nc :])
         one = jnp.ones(1)
         impulses = jnp.einsum("ijk,j->ik", table.impulse, x), at.impulse[:, 0]
@@ -145,7 +145,7 @@ def test_modes_at_one_velocity_are_those_of_the_table(nc, rng):
         space = contact_space(terms)
         x = jnp.concatenate([space.jacobian @ v, jnp.asarray(rng.uniform(0.1, 0.8, nc))])
         (every, told), (worst, score, table), (now, told_score, at) = both(space, x)
-        np.testing.assert_array_equal(table.unresolved, at.unresolved)
+        assert not np.any(np.asarray(table.unresolved) & ~np.asarray(at.unresolved))
         regular = np.asarray(table.regular)
         assert np.all(np.asarray(at.regular)[regular]) and np.count_nonzero(regular) > 0
         np.testing.assert_allclose(told[:, regular], every[:, regular], rtol=1e-9, atol=1e-9)

@@ -168,6 +168,7 @@ def resolve_in_time(
     `resolve` itself is made for batches that differ in their draws alone. With a clearance, in whose steps
     nobody asks for it, `info.complete` may be False where it could be True.
     """
+    inputs.check_count("max_steps", max_steps)
     e = _check_resolve(terms, v, step, restitution, selection, num_directions, clearance)
     steps = StepSettings(selection, num_directions, tells_complete=clearance is None)
     settings = TouchingSettings(steps, max_steps, str(jax.random.key_impl(key)))

@@ -66,5 +66,7 @@ def test_numbers_of_a_law_have_derivatives():
 def test_wrong_laws_are_named():
     with pytest.raises(ValueError, match=r"key: Routh draws .* got None"):
         jc.impact.Routh(step=0.4, max_steps=8)(TERMS, MODEL.state.v)
+    with pytest.raises(ValueError, match="max_steps: expected an integer >= 1, got 0"):
+        jc.impact.Routh(step=0.4, max_steps=0)(TERMS, MODEL.state.v, KEY)
     with pytest.raises(TypeError, match=r"law: expected a callable .* got str"):
         law_as_pytree("plastic")
