@@ -7,6 +7,8 @@ No function has a derivative rule; `implicit.py` wraps the functions with the ru
 
 from __future__ import annotations
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -101,6 +103,36 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     start = (matrix, identity, zero, ones, ones, jnp.zeros(batch, jnp.int32))
     _, rows, order, _, _, rank = lax.fori_loop(0, n, eliminate, start)
     return jnp.einsum("ij...,jk...->ik...", order, rows), rank
+
+
+def inverse_of_four(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Inverse (4, 4, ...) of matrices (4, 4, ...) by cofactors, and (...) bool, whether they are regular.
+
+    A tenth of the time of `generalized_inverse`. Singular matrices get zeros; one that two small pivots make
+    all but singular may get an inverse of no use.
+    """
+    a = [[matrix[i, j] for j in range(4)] for i in range(4)]
+
+    def minors(first: list[jax.Array], second: list[jax.Array]) -> dict[tuple[int, int], jax.Array]:
+        pairs = itertools.combinations(range(4), 2)
+        return {(i, j): first[i] * second[j] - first[j] * second[i] for i, j in pairs}
+
+    # What stands in a barrier is computed once; else the compiler repeats it in every use.
+    upper, lower = lax.optimization_barrier((minors(a[0], a[1]), minors(a[2], a[3])))
+    cofactors = []
+    for i in range(4):
+        j, k, l = (other for other in range(4) if other != i)  # noqa: E741
+        rows = ((a[1], lower), (a[0], lower), (a[3], upper), (a[2], upper))
+        line = [row[j] * m[k, l] - row[k] * m[j, l] + row[l] * m[j, k] for row, m in rows]
+        cofactors.append(jnp.stack([line[c] if (i + c) % 2 == 0 else -line[c] for c in range(4)]))
+    adjugate = jnp.stack(cofactors)
+    det = sum((a[0][i] * adjugate[i, 0] for i in range(1, 4)), a[0][0] * adjugate[0, 0])
+    size = jnp.max(jnp.abs(matrix), axis=(0, 1))
+    largest = jnp.max(jnp.abs(adjugate), axis=(0, 1))
+    noise = 64.0 * float(jnp.finfo(matrix.dtype).eps) * size**3
+    regular = (jnp.abs(det) > pivot_tolerance(matrix.dtype) * size * largest) & (largest > noise)
+    inverse = adjugate / jnp.where(regular, det, 1.0)[None, None]
+    return jnp.where(regular[None, None], inverse, 0.0), regular
 
 
 def product_lanes(a: jax.Array, b: jax.Array) -> jax.Array:

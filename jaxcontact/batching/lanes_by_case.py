@@ -17,25 +17,29 @@ from jax import lax
 from jaxcontact.batching import platforms
 from jaxcontact.batching.batch_axes import batch_first
 
-_TILE = 64  # lanes of a tile on a CPU
 
-
-def switch(case: jax.Array, branches: Sequence[Callable[[Any], Any]], arguments: Any) -> Any:
+def switch(
+    case: jax.Array, branches: Sequence[Callable[[Any], Any]], arguments: Any, *, tile: int = 64
+) -> Any:
     """`lax.switch(case, branches, arguments)`; the branches must not close over traced arrays.
 
     Nested batches become one batch.
+
+    Args:
+        tile: lanes of a tile on a CPU: few where branches loop over large tables, for all wait for the
+            slowest; many where calls cost more than the work.
 
     Derivative: none.
     """
     return batch_first(
         lambda case, arguments: lax.switch(case, branches, arguments),
-        functools.partial(_lanes, branches),
+        functools.partial(_lanes, branches, tile),
         case,
         arguments,
     )
 
 
-def _lanes(branches: Sequence[Callable[[Any], Any]], case: jax.Array, arguments: Any) -> Any:
+def _lanes(branches: Sequence[Callable[[Any], Any]], width: int, case: jax.Array, arguments: Any) -> Any:
     """The results of all lanes; the first axis is the lane."""
     count = case.shape[0]
     case = jnp.clip(case, 0, len(branches) - 1)
@@ -47,12 +51,14 @@ def _lanes(branches: Sequence[Callable[[Any], Any]], case: jax.Array, arguments:
         def run(case: jax.Array, arguments: Any, results: Any) -> Any:
             for number, branch in enumerate(branches):
                 mine = case == number
-                # Lanes of this case first; beyond them an index out of bounds, whose result is dropped.
+                # Lanes of this case first; beyond them an index out of bounds, whose result is dropped. A
+                # lane of the case stands in for what is computed there.
                 (index,) = jnp.nonzero(mine, size=count + width, fill_value=count)
 
                 def visit(k: jax.Array, results: Any, index: jax.Array = index, branch: Any = branch) -> Any:
                     own = lax.dynamic_slice(index, (k * width,), (width,))
-                    tile = jax.tree.map(lambda x: x.at[own].get(mode="clip"), arguments)
+                    some = jnp.where(own < count, own, index[0])
+                    tile = jax.tree.map(lambda x: x.at[some].get(mode="clip"), arguments)
                     return jax.tree.map(
                         lambda rows, new: rows.at[own].set(new, mode="drop"), results, jax.vmap(branch)(tile)
                     )
@@ -63,5 +69,5 @@ def _lanes(branches: Sequence[Callable[[Any], Any]], case: jax.Array, arguments:
 
         return run
 
-    cpu, other = in_tiles(min(_TILE, count)), in_tiles(count)
+    cpu, other = in_tiles(min(width, count)), in_tiles(count)
     return platforms.choose(case, arguments, nothing, cpu=cpu, other=other)

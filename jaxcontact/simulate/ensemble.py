@@ -34,7 +34,7 @@ from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
 
-FORMAT = "jaxcontact ensemble, 2"  # a new number where the same seed ends in other bits
+FORMAT = "jaxcontact ensemble, 3"  # a new number where the same seed ends in other bits
 WIDTH = 128  # worlds of a block at most; XLA vectorises over them
 FIRST = 5  # failed worlds that the summary names one by one
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +26,6 @@ from jaxcontact.algebra import small_dense
 SEPARATE, REST_STICK, REST_PLUS, REST_MINUS, CAP_STICK, CAP_PLUS, CAP_MINUS = range(7)
 MAX_ENUMERATED = 5  # contacts; 7^5 = 16807 modes
 _TILE = 64  # modes tabulated together
-_Carried = TypeVar("_Carried")
 
 
 class ModeMaps(Record):
@@ -68,9 +65,36 @@ def mode_codes(num_contacts: int, capped: bool) -> np.ndarray:
     return np.array(list(itertools.product(codes, repeat=num_contacts)), np.int32).T
 
 
-def mode_table(
-    delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool, resolved: bool = True
-) -> ModeMaps:
+class ModeInverses(Record):
+    """The linear equations of K contact modes, inverted: their right-hand sides are yet to come.
+
+    Attributes:
+        delassus, mu, active: of the problem.
+        codes: (m, K) mode of each contact.
+        matrix: (2m, 2m, K) of the impulse.
+        inverse: (2m, 2m, K), of no use where `determined` (K,) is False.
+    """
+
+    delassus: jax.Array
+    mu: jax.Array
+    active: jax.Array
+    codes: jax.Array
+    matrix: jax.Array
+    inverse: jax.Array
+    determined: jax.Array
+
+    @property
+    def used(self) -> jax.Array:
+        """(K,) bool: the modes in which inactive contacts separate."""
+        return jnp.all(self.active[:, None] | (self.codes == SEPARATE), axis=0)
+
+    @property
+    def unresolved(self) -> jax.Array:
+        """(K,) bool: the singular ones of them."""
+        return self.used & ~self.determined
+
+
+def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped: bool) -> ModeMaps:
     """Tabulate all contact modes of a planar problem.
 
     The problem: lam with u' = u + D lam and, per contact, 0 <= lam_n, u'_n >= 0, complementary (rest or
@@ -82,51 +106,104 @@ def mode_table(
         mu: (m,) friction in the same scaling.
         active: (m,) bool; inactive contacts get no impulse.
         capped: whether x = (u, impulse_max), L = 3m, or x = u, L = 2m.
-        resolved: whether to look for continua of outcomes; without, every singular mode counts as one.
     """
-    dtype = delassus.dtype
-    m = mu.shape[0]
-    length = 3 * m if capped else 2 * m
-    codes = jnp.asarray(mode_codes(m, capped))
-    by_row = codes[:, None]  # (m, 1, K)
-    sticks = (by_row == REST_STICK) | (by_row == CAP_STICK)
-    rests = (by_row >= REST_STICK) & (by_row <= REST_MINUS)
-    caps = by_row >= CAP_STICK
-    plus = (by_row == REST_PLUS) | (by_row == CAP_PLUS)
-    slide = jnp.where(plus, 1.0, -1.0).astype(dtype)  # sign of the sliding velocity
-    separate = by_row == SEPARATE
+    rows = 2 * mu.shape[0]
+    matrix = _matrix(delassus, mu, capped)
+    inverse, rank = _inverses(matrix)
+    codes = jnp.asarray(mode_codes(mu.shape[0], capped))
+    equations = ModeInverses(
+        delassus=delassus, mu=mu, active=active, codes=codes, matrix=matrix, inverse=inverse,
+        determined=rank == rows,
+    )  # fmt: skip
+    x = jnp.eye(3 * mu.shape[0] if capped else rows, dtype=delassus.dtype)
+    u, cap = x[:rows], x[rows:] if capped else None
+    continuum = free_outcomes(delassus, matrix, _sources(equations, u, cap), inverse, rank) > 0
+    return _maps(equations, u, cap).replace(unresolved=equations.used & continuum)
 
-    identity = jnp.eye(2 * m, dtype=dtype)[:, :, None]
+
+def mode_inverses(delassus: jax.Array, mu: jax.Array, active: jax.Array) -> ModeInverses:
+    """The equations of all contact modes with a cap, for `modes_at`; arguments as `mode_table`."""
+    m = mu.shape[0]
+    matrix = _matrix(delassus, mu, capped=True)
+    if m == 2:
+        inverse, determined = small_dense.inverse_of_four(matrix)
+    else:
+        inverse, rank = _inverses(matrix)
+        determined = rank == 2 * m
+    return ModeInverses(
+        delassus=delassus, mu=mu, active=active, codes=jnp.asarray(mode_codes(m, True)), matrix=matrix,
+        inverse=inverse, determined=determined,
+    )  # fmt: skip
+
+
+def modes_at(equations: ModeInverses, u: jax.Array, cap: jax.Array) -> ModeMaps:
+    """The table at one u (2m,) and cap (m,), as a table of x = (1,): cheaper than all of it, for few x.
+
+    Every singular mode counts as unresolved.
+    """
+    return _maps(equations, u[:, None], cap[:, None])
+
+
+def _matrix(delassus: jax.Array, mu: jax.Array, capped: bool) -> jax.Array:
+    """(2m, 2m, K), of the equations of every mode."""
+    m = mu.shape[0]
+    by_row = jnp.asarray(mode_codes(m, capped))[:, None]  # (m, 1, K)
+    identity = jnp.eye(2 * m, dtype=delassus.dtype)[:, :, None]
     unit_n, unit_t = identity[0::2], identity[1::2]  # (m, 2m, 1)
     d_n, d_t = delassus[0::2, :, None], delassus[1::2, :, None]
-    x_identity = jnp.eye(length, dtype=dtype)[:, :, None]
-    u_n, u_t = x_identity[0 : 2 * m : 2], x_identity[1 : 2 * m : 2]  # (m, L, 1)
-    cap_row = x_identity[2 * m :] if capped else jnp.zeros((m, length, 1), dtype)
     mu_row = mu[:, None, None]
-    ray = lax.rsqrt(1.0 + mu_row**2)  # friction rows of length one, for any mu
+    normal = jnp.where(_rests(by_row), d_n, unit_n)
+    slides = (unit_t + _slide(by_row, mu.dtype) * mu_row * unit_n) * _ray(mu_row)
+    tangential = jnp.where(by_row == SEPARATE, unit_t, jnp.where(_sticks(by_row), d_t, slides))
+    return jnp.stack([normal, tangential], axis=1).reshape(2 * m, 2 * m, -1)
 
-    equation_n = jnp.where(rests, d_n, unit_n)
-    source_n = jnp.where(rests, -u_n, jnp.where(caps, cap_row, 0.0))
-    equation_t = jnp.where(separate, unit_t, jnp.where(sticks, d_t, (unit_t + slide * mu_row * unit_n) * ray))
-    source_t = jnp.where(sticks, -u_t, 0.0)
-    equations = jnp.stack([equation_n, equation_t], axis=1).reshape(2 * m, 2 * m, -1)
-    sources = jnp.stack([source_n, source_t], axis=1).reshape(2 * m, length, -1)
+
+def _sources(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> jax.Array:
+    """(2m, L, K), their right-hand sides for u (2m, L) and cap (m, L)."""
+    by_row = equations.codes[:, None]
+    u_n, u_t = u[0::2, :, None], u[1::2, :, None]
+    given = jnp.zeros_like(u_n) if cap is None else cap[:, :, None]
+    normal = jnp.where(_rests(by_row), -u_n, jnp.where(by_row >= CAP_STICK, given, 0.0))
+    tangential = jnp.where(_sticks(by_row), -u_t, 0.0)
+    return jnp.stack([normal, tangential], axis=1).reshape(*u.shape, -1)
+
+
+def _sticks(codes: jax.Array) -> jax.Array:
+    return (codes == REST_STICK) | (codes == CAP_STICK)
+
+
+def _rests(codes: jax.Array) -> jax.Array:
+    return (codes >= REST_STICK) & (codes <= REST_MINUS)
+
+
+def _slide(codes: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """Sign of the sliding velocity."""
+    return jnp.where((codes == REST_PLUS) | (codes == CAP_PLUS), 1.0, -1.0).astype(dtype)
+
+
+def _ray(mu: jax.Array) -> jax.Array:
+    """Makes friction rows of length one, for any mu."""
+    return lax.rsqrt(1.0 + mu**2)
+
+
+def _maps(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> ModeMaps:
+    """What the modes say of u (2m, L) and cap (m, L); without a cap None."""
+    codes, inverse, delassus = equations.codes, equations.inverse, equations.delassus
+    dtype = delassus.dtype
+    m, length, by_row = codes.shape[0], u.shape[1], codes[:, None]
+    sticks, rests, caps, slide = _sticks(by_row), _rests(by_row), by_row >= CAP_STICK, _slide(by_row, dtype)
+    separate, mu_row = by_row == SEPARATE, equations.mu[:, None, None]
+    ray = _ray(mu_row)
 
     product = small_dense.product_lanes
-    inverse, rank = _inverses(equations)
+    sources = _sources(equations, u, cap)
     impulse = product(inverse, sources)
-    impulse = impulse + product(inverse, sources - product(equations, impulse))
-    misfit = jnp.max(jnp.abs(product(equations, impulse) - sources), axis=(0, 1))
-    size = 1.0 + jnp.max(jnp.abs(impulse), axis=(0, 1))
-    regular = (rank == 2 * m) & (misfit <= feasibility_tolerance(dtype) * size)
-    used = jnp.all(active[:, None] | (codes == SEPARATE), axis=0)
-    continuum = rank < 2 * m
-    if resolved:
-        continuum = free_outcomes(delassus, equations, sources, inverse, rank) > 0
-    unresolved = used & continuum
-    regular &= used
+    impulse = impulse + product(inverse, sources - product(equations.matrix, impulse))
+    misfit = jnp.max(jnp.abs(product(equations.matrix, impulse) - sources), axis=(0, 1))
+    size = jnp.max(jnp.abs(u)) + jnp.max(jnp.abs(impulse), axis=(0, 1))
+    good = equations.determined & (misfit <= feasibility_tolerance(dtype) * size)
 
-    outgoing = product(delassus[:, :, None], impulse) + x_identity[: 2 * m]
+    outgoing = product(delassus[:, :, None], impulse) + u[:, :, None]
     lam_n, lam_t = impulse[0::2], impulse[1::2]  # (m, L, K)
     out_n, out_t = outgoing[0::2], outgoing[1::2]
     inside_plus = (mu_row * lam_n - lam_t) * ray
@@ -134,10 +211,11 @@ def mode_table(
     # Along a ray of the cone the impulse is lam_n (1, -+mu): weigh its sign by its length.
     along = lam_n / ray
     zero = jnp.zeros_like(lam_n)
-    normal = jnp.where(separate, out_n, jnp.where(caps, -out_n, cap_row - lam_n if capped else zero))
+    room = zero if cap is None else cap[:, :, None] - lam_n
+    normal = jnp.where(separate, out_n, jnp.where(caps, -out_n, room))
     first = jnp.where(sticks, inside_plus, jnp.where(separate, zero, slide * out_t))
     second = jnp.where(sticks, inside_minus, jnp.where(rests, along, zero))
-    forms = jnp.stack([normal, first, second], axis=1) * active[:, None, None, None]
+    forms = jnp.stack([normal, first, second], axis=1) * equations.active[:, None, None, None]
 
     generic = jnp.cos(jnp.arange(2 * m) * 1.7 + 0.3).astype(dtype)  # no special direction
     return ModeMaps(
@@ -145,8 +223,8 @@ def mode_table(
         impulse=impulse,
         margin=forms.reshape(3 * m, length, -1),
         score=jnp.sum(generic[:, None, None] * outgoing, axis=0),
-        regular=regular,
-        unresolved=unresolved,
+        regular=good & equations.used,
+        unresolved=equations.unresolved,
     )
 
 
@@ -215,140 +293,3 @@ def evaluate(table: ModeMaps, x: jax.Array, skip: jax.Array | None = None) -> ja
         worst = jnp.minimum(worst, value)
     regular = table.regular.reshape((-1,) + (1,) * (x.ndim - 1))
     return jnp.where(regular, -worst, jnp.inf)
-
-
-def choose(
-    valid: jax.Array, score: jax.Array, pick: jax.Array, scale: jax.Array, early_exit: bool = True
-) -> tuple[jax.Array, jax.Array]:
-    """Pick uniformly among the distinct valid outcomes, in the order of their score.
-
-    Args:
-        valid: (K, *batch) bool.
-        score: (K, *batch); outcomes whose scores differ by less than 1e-8 scale are one.
-        pick: (*batch) in [0, 1).
-        scale: (*batch) size of the velocities, |v|_M.
-        early_exit: sweep over the modes until all outcomes are found. False sorts them, in one pass of static
-            length.
-
-    Returns:
-        mode (*batch) int32, the first mode of the chosen outcome (K if none is valid), and count (*batch)
-        int32 of distinct outcomes.
-    """
-    number = valid.shape[0]
-    merge = 100.0 * feasibility_tolerance(score.dtype) * scale
-    keyed = jnp.where(valid, score, jnp.inf)
-    chosen, count = (_by_sweeps if early_exit else _by_sorting)(keyed, merge, pick)
-    iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
-    member = (keyed >= chosen[None]) & (keyed <= (chosen + merge)[None]) & valid
-    return jnp.min(jnp.where(member, iota, number), axis=0), count
-
-
-def over_outcomes(
-    valid: jax.Array,
-    score: jax.Array,
-    scale: jax.Array,
-    visit: Callable[[jax.Array, jax.Array, _Carried], _Carried],
-    start: _Carried,
-) -> _Carried:
-    """Carry `start` over the distinct valid outcomes of all lanes, in the order of their scores.
-
-    Args:
-        valid, score, scale: as in `choose`.
-        visit: of the first mode of the outcome (*batch), whether there is one more (*batch), and what is
-            carried.
-    """
-    number = valid.shape[0]
-    merge = 100.0 * feasibility_tolerance(score.dtype) * scale
-    keyed = jnp.where(valid, score, jnp.inf)
-    iota = jnp.arange(number, dtype=jnp.int32).reshape((-1,) + (1,) * merge.ndim)
-
-    def lowest(above: jax.Array) -> jax.Array:
-        return jnp.min(jnp.where(keyed > above[None], keyed, jnp.inf), axis=0)
-
-    def body(carry: tuple[jax.Array, _Carried]) -> tuple[jax.Array, _Carried]:
-        low, carried = carry
-        member = (keyed >= low[None]) & (keyed <= (low + merge)[None])
-        first = jnp.min(jnp.where(member, iota, number), axis=0)
-        return lowest(low + merge), visit(first, jnp.isfinite(low), carried)
-
-    first = lowest(jnp.full_like(merge, -jnp.inf))
-    return lax.while_loop(lambda carry: jnp.any(jnp.isfinite(carry[0])), body, (first, start))[1]
-
-
-def _rank(pick: jax.Array, count: jax.Array) -> jax.Array:
-    return jnp.clip((pick * count).astype(jnp.int32), 0, jnp.maximum(count - 1, 0))
-
-
-def _by_sorting(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """As `_by_sweeps`, in one pass over the scores in their order."""
-
-    def visit(low: jax.Array, score: jax.Array) -> tuple[jax.Array, jax.Array]:
-        begins = (score > low + merge) & jnp.isfinite(score)
-        return jnp.where(begins, score, low), begins
-
-    scores = jnp.sort(keyed, axis=0)
-    _, begins = lax.scan(visit, jnp.full_like(merge, -jnp.inf), scores)
-    place = jnp.cumsum(begins, axis=0, dtype=jnp.int32) - 1
-    count = place[-1] + 1
-    chosen = begins & (place == _rank(pick, count)[None])
-    return jnp.min(jnp.where(chosen, scores, jnp.inf), axis=0), count
-
-
-def _by_sweeps(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The lowest score of the outcome picked, inf if there is none, and the number of distinct outcomes."""
-
-    def next_outcome(after: jax.Array) -> jax.Array:
-        # The barrier keeps the compiler from repeating one sweep inside the next.
-        return lax.optimization_barrier(jnp.min(jnp.where(keyed > after[None], keyed, jnp.inf), axis=0))
-
-    lowest = [next_outcome(jnp.full_like(merge, -jnp.inf))]
-    for _ in range(_SWEEPS):
-        lowest.append(next_outcome(lowest[-1] + merge))
-    present = [jnp.isfinite(low).astype(jnp.int32) for low in lowest[:-1]]
-    count = functools.reduce(jnp.add, present)
-
-    def count_on() -> jax.Array:
-        def sweep(carry: Any) -> Any:
-            low, more = carry
-            return next_outcome(low + merge), more + jnp.isfinite(low).astype(jnp.int32)
-
-        return lax.while_loop(lambda c: jnp.any(jnp.isfinite(c[0])), sweep, (lowest[-1], count))[1]
-
-    many = jnp.any(jnp.isfinite(lowest[-1]))
-    count = lax.cond(many, count_on, lambda: count)
-    rank = _rank(pick, count)
-    chosen = lowest[-1]
-    for place in range(_SWEEPS):
-        chosen = jnp.where(rank == place, lowest[place], chosen)
-
-    def advance(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, left = carry
-        return jnp.where(left > 0, next_outcome(low + merge), low), left - 1
-
-    chosen = lax.cond(
-        many,
-        lambda: lax.while_loop(lambda c: jnp.any(c[1] > 0), advance, (chosen, rank - _SWEEPS))[0],
-        lambda: chosen,
-    )
-    return chosen, count
-
-
-_SWEEPS = 4  # distinct outcomes found without a loop
-
-
-def distinct(valid: jax.Array, score: jax.Array, scale: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """One mode (most,) of every distinct valid outcome, in the order of their score, and how many there are.
-
-    Of one x: valid and score (K,), scale () as in `choose`. Behind the last outcome modes repeat.
-    """
-    keyed = jnp.where(valid, score, jnp.inf)
-    merge = 100.0 * feasibility_tolerance(score.dtype) * scale
-
-    def body(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        modes, count, above = carry
-        mode = jnp.argmin(jnp.where(keyed > above, keyed, jnp.inf)).astype(jnp.int32)
-        return modes.at[count].set(mode, mode="drop"), count + 1, keyed[mode] + merge
-
-    start = (jnp.zeros(most, jnp.int32), jnp.int32(0), jnp.array(-jnp.inf, score.dtype))
-    modes, count, _ = lax.while_loop(lambda c: jnp.any((keyed > c[2]) & jnp.isfinite(keyed)), body, start)
-    return modes, count

@@ -36,6 +36,20 @@ def test_generalized_inverse_of_any_rank(n, rng, tolerance):
                 np.testing.assert_allclose(G, np.linalg.inv(A), atol=tolerance(1e-11, 1e-3))
 
 
+@pytest.mark.float32
+def test_inverse_of_four_rows_or_that_there_is_none(rng, tolerance):
+    ranks = [4] * 40 + [3, 2, 1, 0] * 10
+    matrices = np.stack([of_rank(rng, 4, rank) for rank in ranks], axis=-1) * np.exp(rng.normal(size=80))
+    inverse, regular = small_dense.inverse_of_four(jnp.asarray(matrices))
+    np.testing.assert_array_equal(regular, np.array(ranks) == 4)
+    product = np.einsum("ijk,jlk->ilk", matrices, inverse)
+    whole = np.asarray(regular)
+    np.testing.assert_allclose(
+        product[..., whole], np.eye(4)[..., None] * np.ones(40), atol=tolerance(1e-13, 1e-4)
+    )
+    assert np.all(np.asarray(inverse)[..., ~whole] == 0.0)
+
+
 def test_generalized_inverse_of_zero_and_of_permuted_diagonals():
     G, rank = inverse_of(jnp.zeros((3, 3)))
     assert int(rank) == 0

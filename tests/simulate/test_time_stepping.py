@@ -247,6 +247,27 @@ def test_an_order_for_strikes_alone_lets_a_block_rest():
     assert np.all(still == 0.0) and np.ptp(fell[:, 1]) > 0.02
 
 
+def test_in_a_batch_a_law_of_strikes_has_nothing_to_do_for_worlds_without_one():
+    """Else a batch, in which all lanes are asked, would solve contacts that rest."""
+    asked = []
+
+    def law(terms, v, key=None):
+        jax.debug.callback(lambda active: asked.append(np.asarray(active)), terms.active)
+        return v, Told(jnp.uint32(0), jnp.zeros(2))
+
+    def one(state):
+        stepper = jc.simulate.TimeStepping(impact=law)
+        memory = stepper.init(BLOCK.system, BLOCK.params, state)
+        return stepper.step(BLOCK.system, BLOCK.params, state, jnp.zeros(3), memory, dt=0.01)[0]
+
+    standing = BLOCK.state.replace(v=jnp.zeros(3))
+    jax.block_until_ready(
+        jax.jit(jax.vmap(one))(jax.tree.map(lambda *x: jnp.stack(x), standing, BLOCK.state))
+    )
+    jax.effects_barrier()
+    assert sorted(tuple(row) for row in np.reshape(asked, (-1, 2))) == [(False, False), (True, True)]
+
+
 def test_states_and_mechanisms_that_cannot_be_stepped_are_named():
     stepper = jc.simulate.TimeStepping()
     deep = DISC[2].replace(q=jnp.array([0.0, 0.05, 0.0]))

@@ -119,6 +119,41 @@ def test_every_mode_of_a_planar_step_has_these_equations(rng):
         assert float(residual(problem, jnp.asarray(impulses[k]))) > 1e-9
 
 
+@pytest.mark.parametrize("nc", [2, 3])
+def test_modes_at_one_velocity_are_those_of_the_table(nc, rng):
+    """A contact that is not active, two that are redundant, and any others."""
+
+    @jax.jit
+    def both(space, x):
+        problem = (space.delassus, space.mu, space.active)
+        table = contact_modes.mode_table(*problem, capped=True)
+        at = contact_modes.modes_at(contact_modes.mode_inverses(*problem), x[: 2 * nc], x[2 * nc :])
+        one = jnp.ones(1)
+        impulses = jnp.einsum("ijk,j->ik", table.impulse, x), at.impulse[:, 0]
+        return impulses, *(
+            (contact_modes.evaluate(t, y), t.score.T @ y, t) for t, y in ((table, x), (at, one))
+        )
+
+    for case in range(6):
+        terms, v = random_terms(rng, nc, 1)
+        if case < 2:
+            terms = terms.replace(
+                J_n=terms.J_n.at[1].set(terms.J_n[0]), J_t=terms.J_t.at[1].set(terms.J_t[0])
+            )
+        if case == 2:
+            terms = terms.replace(active=terms.active.at[0].set(False))
+        space = contact_space(terms)
+        x = jnp.concatenate([space.jacobian @ v, jnp.asarray(rng.uniform(0.1, 0.8, nc))])
+        (every, told), (worst, score, table), (now, told_score, at) = both(space, x)
+        assert not np.any(np.asarray(table.unresolved) & ~np.asarray(at.unresolved))
+        regular = np.asarray(table.regular)
+        assert np.all(np.asarray(at.regular)[regular]) and np.count_nonzero(regular) > 0
+        np.testing.assert_allclose(told[:, regular], every[:, regular], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(now[regular], worst[regular], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(told_score[regular], score[regular], rtol=1e-9, atol=1e-9)
+        assert np.count_nonzero(np.asarray(at.regular) & ~regular) == 0 and np.min(now) < 1e-9
+
+
 @pytest.mark.parametrize("nt", [1, 2])
 def test_contacts_that_stay_closed_solve_this_problem(rng, nt):
     for _ in range(5):

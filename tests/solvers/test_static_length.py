@@ -9,7 +9,7 @@ import pytest
 
 import jaxcontact as jc
 from jaxcontact.batching.bounded_loop import bounded_loop
-from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers import mode_choice
 from jaxcontact.solvers.cone_newton import solve_cone_program
 from jaxcontact.solvers.cone_program import ConeProgram
 from tests.helpers import problems
@@ -151,6 +151,6 @@ def test_the_choice_among_many_outcomes(rng):
     score = rng.integers(0, 12, (number, lanes)) + rng.choice([0.0, 3e-9, 8e-9, 2e-8], (number, lanes))
     valid = rng.random((number, lanes)) < rng.choice([0.0, 0.1, 0.5, 1.0], lanes)[None]
     given = (jnp.asarray(valid), jnp.asarray(score), jnp.asarray(rng.random(lanes)), jnp.ones(lanes))
-    mode, count = contact_modes.choose(*given)
-    same(contact_modes.choose(*given, early_exit=False), (mode, count))
+    mode, count = mode_choice.choose(*given)
+    same(mode_choice.choose(*given, early_exit=False), (mode, count))
     assert count.max() > 9 and count.min() == 0 and np.all((mode == number) == (count == 0))

@@ -17,7 +17,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes, near_zero, presses
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions
-from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -134,7 +134,7 @@ def _paradox(
     table, violation = force_modes(space, rate, slides, forward, size, directions)
     valid = violation <= contact_modes.feasibility_tolerance(v.dtype)
     score = jnp.sum(table.score * rate[:, None], axis=0)
-    modes, count = contact_modes.distinct(valid, score, size, MOST)
+    modes, count = mode_choice.distinct(valid, score, size, MOST)
     heading = jnp.zeros((nc, nt), v.dtype).at[:, 0].set(jnp.where(forward, 1.0, -1.0))
     kind = jnp.where(
         count == 0, Paradox.INCONSISTENT, jnp.where(count > 1, Paradox.INDETERMINATE, Paradox.NONE)

@@ -20,6 +20,7 @@ from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order
 from jaxcontact.impact.laws.routh import resolve, resolve_in_time, routh_step
 from jaxcontact.impact.laws.routh_path import routh_path
+from jaxcontact.impact.laws.routh_steps import drawn
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
@@ -82,11 +83,10 @@ class Routh(Record):
         if key is None:
             raise ValueError("key: Routh draws an impulse order and needs a jax.random key, got None")
         nc, nt, _ = terms.J_t.shape
-        draws = jax.random.uniform(key, (self.max_steps, nc + 1), v.dtype)
         selection = self.selection
         if selection is None:
             selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
-        caps, picks = draws[:, :nc] * jnp.asarray(self.step, v.dtype), draws[:, nc]
+        step = jnp.broadcast_to(jnp.asarray(self.step, v.dtype), (nc,))
         options: dict[str, Any] = {
             "restitution": self.restitution,
             "selection": selection,
@@ -94,8 +94,9 @@ class Routh(Record):
             "clearance": clearance,
         }
         if self.early_exit:
-            return resolve_in_time(terms, v, caps, picks, **options)
-        return resolve(terms, v, caps, picks, early_exit=False, **options)
+            return resolve_in_time(terms, v, key, step, max_steps=self.max_steps, **options)
+        draws = jax.vmap(lambda number: drawn(key, number, step))(jnp.arange(self.max_steps))
+        return resolve(terms, v, draws.impulse_max, draws.pick, early_exit=False, **options)
 
 
 class Sequential(Record):

@@ -58,12 +58,8 @@ def of_contacts(terms: ContactTerms, index: np.ndarray | jax.Array) -> ContactTe
     return terms.replace(**rows)
 
 
-def mode_table(
-    space: ContactSpace, directions: np.ndarray, *, capped: bool, resolved: bool = True
-) -> contact_modes.ModeMaps:
-    """All contact modes of a step, in the plane or in space; `resolved` as in `contact_modes.mode_table`."""
+def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:
+    """All contact modes of a step, in the plane or in space."""
     if space.num_tangents == 1:
-        return contact_modes.mode_table(
-            space.delassus, space.mu, space.active, capped=capped, resolved=resolved
-        )
+        return contact_modes.mode_table(space.delassus, space.mu, space.active, capped=capped)
     return polyhedral_modes.mode_table(space.delassus, space.mu, space.active, directions, capped=capped)

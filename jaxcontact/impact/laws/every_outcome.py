@@ -28,7 +28,7 @@ from jaxcontact.impact.laws.contact_space import (
     outcome,
     residual_status,
 )
-from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -196,7 +196,7 @@ def all_outcomes(
     feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
     if space.num_tangents == 2:  # so many modes that only what is distinct is looked at closely
         most = min(MOST_OUTCOMES, table.regular.shape[0])
-        modes, count = contact_modes.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
+        modes, count = mode_choice.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
         table = jax.tree.map(lambda leaf: leaf[..., modes], table)
         feasible = jnp.arange(most) < count
         status = status | flag((status == 0) & (count > most), Status.MAX_ITERS)

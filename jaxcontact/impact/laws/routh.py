@@ -19,7 +19,12 @@ from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration
 from jaxcontact.impact.laws.contact_space import ImpactInfo, energy_ratio
 from jaxcontact.impact.laws.routh_steps import ImpactDraws, Resolved, StepSettings, all_steps
-from jaxcontact.impact.laws.routh_touching import ImpactQuestion, resolve_touching
+from jaxcontact.impact.laws.routh_touching import (
+    ImpactQuestion,
+    OrderKey,
+    TouchingSettings,
+    resolve_touching,
+)
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -137,7 +142,10 @@ def resolve(
         order; modes, picks and the number of steps are piecewise constant. Without an approaching contact
         v_plus is v, and contacts at rest stay at rest: a block standing on two corners has dv_plus/dv = 0.
     """
-    e = _check_resolve(terms, v, impulse_max, pick, restitution, selection, num_directions, clearance)
+    if jnp.ndim(impulse_max) != 2 or jnp.shape(impulse_max)[0] < 1:
+        raise ValueError(f"impulse_max: expected shape (N, nc) with N >= 1, got {jnp.shape(impulse_max)}")
+    inputs.check_pick(pick, jnp.shape(impulse_max)[:1])
+    e = _check_resolve(terms, v, impulse_max, restitution, selection, num_directions, clearance)
     settings = StepSettings(selection, num_directions, early_exit=early_exit)
     v_plus, info, _ = _resolve(terms, v, ImpactDraws(impulse_max, pick), e, settings, clearance)
     return v_plus, info
@@ -146,35 +154,39 @@ def resolve(
 def resolve_in_time(
     terms: ContactTerms,
     v: jax.Array,
-    impulse_max: jax.Array,
-    pick: jax.Array,
+    key: jax.Array,
+    step: jax.Array,
     *,
+    max_steps: int,
     restitution: jax.Array | float | None,
     selection: str,
     num_directions: int,
     clearance: jax.Array | None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """`resolve` for a step of a motion, which costs a lane of a batch what its own contacts need.
+    """`resolve` with draws of a key, for a step of a motion: a lane of a batch costs what it needs.
 
     `resolve` itself is made for batches that differ in their draws alone. With a clearance, in whose steps
     nobody asks for it, `info.complete` may be False where it could be True.
     """
-    e = _check_resolve(terms, v, impulse_max, pick, restitution, selection, num_directions, clearance)
-    settings = StepSettings(selection, num_directions, tells_complete=clearance is None)
-    return _resolve_in_time(terms, v, ImpactDraws(impulse_max, pick), e, settings, clearance)
+    inputs.check_count("max_steps", max_steps)
+    e = _check_resolve(terms, v, step, restitution, selection, num_directions, clearance)
+    steps = StepSettings(selection, num_directions, tells_complete=clearance is None)
+    settings = TouchingSettings(steps, max_steps, str(jax.random.key_impl(key)))
+    order = OrderKey(jax.random.key_data(key), step)
+    return _resolve_in_time(terms, v, order, e, settings, clearance)
 
 
 def _check_resolve(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, pick: jax.Array, restitution: Any,
-    selection: str, num_directions: int, clearance: jax.Array | None,
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, restitution: Any, selection: str,
+    num_directions: int, clearance: jax.Array | None,
 ) -> jax.Array | None:  # fmt: skip
-    """The coefficients of restitution; raises for what `resolve` does not take."""
+    """The coefficients of restitution; raises for what `resolve` does not take.
+
+    The largest impulses are (nc,), or (N, nc) with a first axis of steps.
+    """
     inputs.check(terms, v)
-    if jnp.ndim(impulse_max) != 2 or jnp.shape(impulse_max)[0] < 1:
-        raise ValueError(f"impulse_max: expected shape (N, nc) with N >= 1, got {jnp.shape(impulse_max)}")
-    steps = jnp.shape(impulse_max)[0]
-    inputs.check_impulse_max(impulse_max, (steps, jnp.shape(terms.phi)[0]))
-    inputs.check_pick(pick, (steps,))
+    steps = jnp.shape(impulse_max)[:-1]
+    inputs.check_impulse_max(impulse_max, (*steps, jnp.shape(terms.phi)[0]))
     check_selection(terms, selection, SELECTIONS, num_directions)
     e = energetic_restitution.check(terms, restitution)
     inputs.check_clearance(clearance, jnp.shape(terms.phi))
@@ -239,13 +251,14 @@ def _resolve(
 def _resolve_in_time(
     terms: ContactTerms,
     v: jax.Array,
-    draws: ImpactDraws,
+    order: OrderKey,
     restitution: jax.Array | None,
-    settings: StepSettings,
+    settings: TouchingSettings,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """`resolve` unchecked, where a batch has other terms in every lane."""
-    question = _question(terms, v, draws, restitution, clearance)
+    question = _question(terms, v, ImpactDraws(order.step, jnp.zeros(())), restitution, clearance)
+    question = question._replace(draws=order._replace(step=question.draws.impulse_max))
     return _answer(terms, v, question, resolve_touching(settings, question))
 
 

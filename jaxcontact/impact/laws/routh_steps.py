@@ -5,6 +5,7 @@ Owns a single step, the loop over steps in its two forms, and what an impact han
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -27,7 +28,7 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.impact.laws.pivoting import random_cover, solve_by_pivoting
 from jaxcontact.impact.laws.spatial_restitution import give_back_in_space
 from jaxcontact.impact.laws.turned_polygon import random_angles, turn_rows, turned
-from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -36,7 +37,8 @@ from jaxcontact.terms import ContactTerms
 class StepSettings(NamedTuple):
     """The choices of `resolve`: how a step is solved, whether steps end when contacts have separated.
 
-    Without `tells_complete`, an impact whose table has singular modes counts as not complete.
+    Without `tells_complete`, an impact with singular modes counts as not complete, and planar modes are not
+    tabulated but solved anew in each step.
     """
 
     selection: str
@@ -59,6 +61,13 @@ class ImpactDraws(NamedTuple):
     impulse_max: jax.Array
     pick: jax.Array
     known: jax.Array | None = None
+
+
+def drawn(key: jax.Array, number: jax.Array, step: jax.Array) -> ImpactDraws:
+    """What the step of this number draws; `step` (nc,) bounds its normal impulses, N s."""
+    nc = step.shape[0]
+    draws = jax.random.uniform(jax.random.fold_in(key, number), (nc + 1,), step.dtype)
+    return ImpactDraws(draws[:nc] * step, draws[nc])
 
 
 class ImpactSteps(NamedTuple):
@@ -105,7 +114,7 @@ class Resolved(NamedTuple):
 
 def _step(
     space: ContactSpace,
-    table: contact_modes.ModeMaps | None,
+    table: contact_modes.ModeMaps | contact_modes.ModeInverses | None,
     directions: np.ndarray,
     v: jax.Array,
     impulse_max: jax.Array,
@@ -130,11 +139,13 @@ def _step(
         guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, solver, cover)
     else:
         x = jnp.concatenate([fixed.rates(v_fixed), cap_fixed])
+        if isinstance(table, contact_modes.ModeInverses):
+            table, x = contact_modes.modes_at(table, fixed.rates(v_fixed), cap_fixed), jnp.ones(1, v.dtype)
         speed = mass_norm(space.mass, v)
         violation = contact_modes.evaluate(table, x)
         score = jnp.sum(table.score * x[:, None], axis=0)
         valid = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
-        mode, count = contact_modes.choose(valid, score, pick, speed, early_exit)
+        mode, count = mode_choice.choose(valid, score, pick, speed, early_exit)
         mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the least bad
         guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
     # At rest contacts may press against each other with any impulse; none is the one to take.
@@ -158,11 +169,13 @@ class _RouthImpact:
         self.speed, self.slowest = mass_norm(self.space.mass, v), slowest_approach(self.space, v)
         self.elastic = None if restitution is None else restitution**2
 
-    def _tabulate(self, space: ContactSpace) -> contact_modes.ModeMaps | None:
+    def _tabulate(self, space: ContactSpace) -> contact_modes.ModeMaps | contact_modes.ModeInverses | None:
         if not self.tabulated:
             return None
-        fixed, resolved = lax.stop_gradient(space), self.settings.tells_complete
-        return mode_table(fixed, self.directions, capped=True, resolved=resolved)
+        fixed = lax.stop_gradient(space)
+        if space.num_tangents == 1 and not self.settings.tells_complete:
+            return contact_modes.mode_inverses(fixed.delassus, fixed.mu, fixed.active)
+        return mode_table(fixed, self.directions, capped=True)
 
     def start(self, v: jax.Array, status: jax.Array) -> ImpactSteps:
         """Before the first step."""
@@ -256,19 +269,18 @@ def all_steps(
 
 
 def needed_steps(
-    terms: ContactTerms, v: jax.Array, draws: ImpactDraws, restitution: jax.Array | None,
-    clearance: jax.Array | None, status: jax.Array, settings: StepSettings,
+    terms: ContactTerms, v: jax.Array, draw: Callable[[jax.Array], ImpactDraws], number: int,
+    restitution: jax.Array | None, clearance: jax.Array | None, status: jax.Array, settings: StepSettings,
 ) -> Resolved:  # fmt: skip
-    """As `all_steps`, in a loop that ends behind the last step that is needed.
+    """As `all_steps` of `number` draws, in a loop that ends behind the last step that is needed.
 
     Derivative: none.
     """
-    impact = _RouthImpact(terms, v, restitution, clearance, draws.known is not None, settings)
-    number = draws.pick.shape[0]
+    impact = _RouthImpact(terms, v, restitution, clearance, False, settings)
 
     def body(carry: tuple[ImpactSteps, jax.Array]) -> tuple[ImpactSteps, jax.Array]:
         at, k = carry
-        return impact.step(at, jax.tree.map(lambda rows: rows[k], draws)), k + 1
+        return impact.step(at, draw(k)), k + 1
 
     def unfinished(carry: tuple[ImpactSteps, jax.Array]) -> jax.Array:
         return (carry[1] < number) & impact.unfinished(carry[0])

@@ -16,8 +16,34 @@ import jax.numpy as jnp
 from jaxcontact.batching import lanes_by_case
 from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.laws.contact_space import approaching, contact_space, slowest_approach
-from jaxcontact.impact.laws.routh_steps import ImpactDraws, Resolved, StepSettings, all_steps, needed_steps
+from jaxcontact.impact.laws.routh_steps import (
+    ImpactDraws,
+    Resolved,
+    StepSettings,
+    all_steps,
+    drawn,
+    needed_steps,
+)
 from jaxcontact.terms import ContactTerms
+
+
+class OrderKey(NamedTuple):
+    """Data of the key that all draws come from, and `step` (nc,), the largest normal impulses, N s."""
+
+    data: jax.Array
+    step: jax.Array
+
+
+class TouchingSettings(NamedTuple):
+    """The choices of an impact in time: those of its steps, how many it may have, the kind of its key."""
+
+    steps: StepSettings
+    max_steps: int
+    key_kind: str
+
+    def draw(self, order: OrderKey, number: jax.Array) -> ImpactDraws:
+        """What the step of this number draws."""
+        return drawn(jax.random.wrap_key_data(order.data, impl=self.key_kind), number, order.step)
 
 
 class ImpactQuestion(NamedTuple):
@@ -25,14 +51,14 @@ class ImpactQuestion(NamedTuple):
 
     terms: ContactTerms
     v: jax.Array
-    draws: ImpactDraws
+    draws: Any  # ImpactDraws, in time an OrderKey
     restitution: jax.Array | None
     clearance: jax.Array | None
     status: jax.Array
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def resolve_touching(settings: StepSettings, question: ImpactQuestion) -> Resolved:
+def resolve_touching(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
     """What `all_steps` says.
 
     Derivative: that of `all_steps`, any order, forward and reverse.
@@ -56,12 +82,13 @@ def resolve_touching(settings: StepSettings, question: ImpactQuestion) -> Resolv
 
 
 @resolve_touching.defjvp
-def _resolve_touching_jvp(settings: StepSettings, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def _resolve_touching_jvp(settings: TouchingSettings, primals: Any, tangents: Any) -> tuple[Any, Any]:
     return jax.jvp(functools.partial(_all, settings), primals, tangents)
 
 
-def _all(settings: StepSettings, question: ImpactQuestion) -> Resolved:
-    return all_steps(*question, settings)[0]
+def _all(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
+    draws = jax.vmap(lambda k: settings.draw(question.draws, k))(jnp.arange(settings.max_steps))
+    return all_steps(*question._replace(draws=draws), settings.steps)[0]
 
 
 def _sizes(num_contacts: int) -> list[int]:
@@ -69,7 +96,7 @@ def _sizes(num_contacts: int) -> list[int]:
     return [2**k for k in range(1, num_contacts.bit_length()) if 2**k < num_contacts] + [num_contacts]
 
 
-def _by_contacts(settings: StepSettings, question: ImpactQuestion) -> Resolved:
+def _by_contacts(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
     """The needed steps of the active contacts."""
     terms, v = question.terms, question.v
     sizes = _sizes(terms.phi.shape[0])
@@ -78,30 +105,37 @@ def _by_contacts(settings: StepSettings, question: ImpactQuestion) -> Resolved:
     fits = jnp.searchsorted(jnp.asarray(sizes), jnp.sum(terms.active), side="left")
     branches = [functools.partial(_untouched, settings)]
     branches += [functools.partial(_nearest, settings, size) for size in sizes]
-    return lanes_by_case.switch(jnp.where(strikes, 1 + fits, 0).astype(jnp.int32), branches, question)
+    case = jnp.where(strikes, 1 + fits, 0).astype(jnp.int32)
+    return lanes_by_case.switch(case, branches, question, tile=64 if space.num_tangents == 1 else 16)
 
 
-def _untouched(settings: StepSettings, question: ImpactQuestion) -> Resolved:
+def _untouched(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
     """Nothing approaches."""
     terms, v, none = question.terms, question.v, jnp.int32(0)
     impulse = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
-    complete = jnp.array(settings.selection != "lemke")
+    complete = jnp.array(settings.steps.selection != "lemke")
     return Resolved(v, impulse, question.status, jnp.zeros((), v.dtype), none, complete)
 
 
-def _nearest(settings: StepSettings, size: int, question: ImpactQuestion) -> Resolved:
+def _nearest(settings: TouchingSettings, size: int, question: ImpactQuestion) -> Resolved:
     """The impact of `size` contacts, the active ones among them."""
-    terms, draws, clearance = question.terms, question.draws, question.clearance
+    terms, clearance = question.terms, question.clearance
     index = jnp.argsort(~terms.active, stable=True)[:size]
     e = question.restitution
+
+    def draw(number: jax.Array) -> ImpactDraws:
+        draws = settings.draw(question.draws, number)
+        return draws._replace(impulse_max=draws.impulse_max[index])
+
     answer = needed_steps(
         of_contacts(terms, index),
         question.v,
-        draws._replace(impulse_max=draws.impulse_max[:, index]),
+        draw,
+        settings.max_steps,
         e if e is None or jnp.ndim(e) == 0 else e[index],
         None if clearance is None else clearance[index],
         question.status,
-        settings,
+        settings.steps,
     )
     nothing = jnp.zeros((terms.phi.shape[0], answer.impulse.shape[1]), answer.impulse.dtype)
     return answer._replace(impulse=nothing.at[index].set(answer.impulse))

@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact.laws.contact_space import ContactSpace
-from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
+from jaxcontact.solvers import contact_modes, mode_choice, mode_filter, mode_tree
 
 FEW = 128  # modes that a tile is expected to meet at most
 BLOCK = 128  # modes looked at together
@@ -41,7 +41,7 @@ def select(
     number = table.regular.shape[0]
 
     def choose(valid: jax.Array, score: jax.Array, index: jax.Array | None = None) -> _Choice:
-        place, count = contact_modes.choose(valid, score, pick, speeds)
+        place, count = mode_choice.choose(valid, score, pick, speeds)
         mode = place if index is None else index.at[place].get(mode="fill", fill_value=number)
         told = None if names is None else _told(valid, score, names, speeds, index)
         return mode, count > 0, told
@@ -128,7 +128,7 @@ def _told(
         return added, told[1].at[mode].set(True, mode="drop")
 
     nothing = jnp.zeros(speeds.shape, jnp.uint32), jnp.zeros(number, bool)
-    return contact_modes.over_outcomes(valid, score, speeds, tell, nothing)
+    return mode_choice.over_outcomes(valid, score, speeds, tell, nothing)
 
 
 def largest(space: ContactSpace, step: jax.Array) -> jax.Array:

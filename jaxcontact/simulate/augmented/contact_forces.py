@@ -23,7 +23,7 @@ from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Params, State, System
-from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.solvers.contact_modes import REST_MINUS, REST_PLUS, REST_STICK, SEPARATE
 from jaxcontact.solvers.contact_problem import SEPARATE as FREE
 from jaxcontact.solvers.contact_problem import (
@@ -139,7 +139,7 @@ def choose_modes(
     valid = violation <= contact_modes.feasibility_tolerance(rate.dtype)
     score = jnp.sum(table.score * rate[:, None], axis=0)
     wanted = jnp.zeros((), rate.dtype) if pick is None else pick
-    mode, count = contact_modes.choose(valid, score, wanted, size)
+    mode, count = mode_choice.choose(valid, score, wanted, size)
     mode = jnp.where(count == 0, jnp.argmin(violation), jnp.argmax(valid) if pick is None else mode)
     codes = table.codes[:, mode]
     # Of a load that can be shared in many ways a mode has an extreme share; the shortest is better behaved.

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from jaxcontact.impact.laws import routh_path
 from jaxcontact.impact.laws.contact_space import ContactSpace
-from jaxcontact.solvers import contact_modes
+from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.solvers.contact_modes import CAP_STICK
 
 
@@ -59,7 +59,7 @@ def impact_rate(
         mode = jnp.argmax(valid)
     else:
         score = jnp.sum(table.score * x[:, None], axis=0)
-        mode, _ = contact_modes.choose(valid, score, pick, jnp.ones((), dtype))
+        mode, _ = mode_choice.choose(valid, score, pick, jnp.ones((), dtype))
     mode = jnp.where(possible, mode, jnp.argmin(violation))
     rate = table.impulse[:, :, mode] @ x
     total = jnp.sum((space.scale * rate)[0::2])

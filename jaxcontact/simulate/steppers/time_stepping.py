@@ -198,7 +198,9 @@ def _struck(
     rate = terms.J_n @ v
     closes = terms.phi + dt * (terms.J_n @ ahead) < 0
     slowest = jnp.abs(terms.J_n @ ahead - rate) + collision_tolerance(v.dtype)
-    terms = terms.replace(active=closes | (terms.phi <= CONTACT_TOLERANCE))
+    strikes = jnp.any(closes & (rate < -slowest))
+    # In a batch the law is asked of every lane: one without active contacts costs it least.
+    terms = terms.replace(active=strikes & (closes | (terms.phi <= CONTACT_TOLERANCE)))
     none = _no_answer(v, jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype))
 
     def ask() -> _Answer:
@@ -208,4 +210,4 @@ def _struck(
         solves = jnp.asarray(getattr(info, "num_solves", 1), jnp.int32)
         return _Answer(v_plus, impulse, jnp.asarray(info.status, jnp.uint32), residual, solves)
 
-    return lax.cond(jnp.any(closes & (rate < -slowest)), ask, lambda: none)
+    return lax.cond(strikes, ask, lambda: none)

@@ -11,7 +11,7 @@ from jaxcontact.impact.laws.callable_laws import law_as_pytree
 MODEL = jc.models.rocking_block()
 TERMS = jc.contact_terms(MODEL.system, MODEL.params, MODEL.state)
 KEY = jax.random.key(3)
-DRAWS = jax.random.uniform(KEY, (8, 3))
+DRAWS = jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(KEY, k), (3,)))(jnp.arange(8))
 LAWS = {
     "anitescu_potra": (jc.impact.AnitescuPotra(), lambda v: jc.impact.anitescu_potra(TERMS, v)),
     "routh": (
@@ -66,5 +66,7 @@ def test_numbers_of_a_law_have_derivatives():
 def test_wrong_laws_are_named():
     with pytest.raises(ValueError, match=r"key: Routh draws .* got None"):
         jc.impact.Routh(step=0.4, max_steps=8)(TERMS, MODEL.state.v)
+    with pytest.raises(ValueError, match="max_steps: expected an integer >= 1, got 0"):
+        jc.impact.Routh(step=0.4, max_steps=0)(TERMS, MODEL.state.v, KEY)
     with pytest.raises(TypeError, match=r"law: expected a callable .* got str"):
         law_as_pytree("plastic")

@@ -32,7 +32,7 @@ def asked(angle, height, key):
 
 def whole(angle, height, key):
     terms, v = problem(angle, height)
-    draws = jax.random.uniform(key, (6, 4))
+    draws = jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(key, k), (4,)))(jnp.arange(6))
     return jc.impact.resolve(terms, v, 0.3 * draws[:, :3], draws[:, 3], clearance=terms.phi / 0.01)
 
 
