@@ -5,7 +5,7 @@ difference of a number of q after the motion from that with steps a sixteenth as
 jaxcontact and of MuJoCo for both others: their contacts yield by different laws, so each has its own truth.
 Times are per step and world; processor time leaves out waiting for a core.
 
-`python -m benchmarks robots --gradient STEPS`: one world's steps, and their gradient by all controls.
+`python -m benchmarks robots --gradient STEPS`: one world's steps, and their gradient by all controls or forces.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ def gradient(robot: Robot, steps: int, repeats: int) -> dict[str, Any]:
     scene = scene_of(robot, 1)
     q, v, dt = jnp.asarray(scene.q[0]), jnp.asarray(scene.v[0]), jnp.asarray(robot.dt)
     march = steps_of(dataclasses.replace(robot, steps=steps))
-    push = jnp.zeros((steps, scene.mj.nu))
+    push = jnp.zeros((steps, scene.mj.nu or scene.mj.nv))
 
     def height(push: jax.Array) -> jax.Array:
         return march(q, v, dt, push)[0].q[-1, 2]
@@ -352,7 +352,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("-k", default="", metavar="REGEX", help="only robots whose name matches")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 1024], help="numbers of worlds")
     parser.add_argument("--engines", nargs="+", default=RACE, choices=list(ENGINES))
-    parser.add_argument("--gradient", type=int, metavar="STEPS", help="in place of the race; needs controls")
+    parser.add_argument("--gradient", type=int, metavar="STEPS", help="in place of the race")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the lines there, too")
     parser.add_argument("--results", type=Path, metavar="FILE", help="put the table into this Markdown file")
