@@ -5,7 +5,7 @@ difference of a number of q after the motion from that with steps a sixteenth as
 jaxcontact and of MuJoCo for both others: their contacts yield by different laws, so each has its own truth.
 Times are per step and world; processor time leaves out waiting for a core.
 
-`python -m benchmarks robots --gradient STEPS`: one world's steps, and their gradient by all controls or forces.
+`python -m benchmarks robots --gradient STEPS`: steps of one world, and their gradient by controls or forces.
 """
 
 from __future__ import annotations
