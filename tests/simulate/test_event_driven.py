@@ -160,18 +160,19 @@ def test_a_thousand_drops_end_at_their_times():
 
 
 def last_height(z):
-    """Height and speed at the end, by height, speed, restitution and a control, a force that lifts."""
-    height, speed, restitution, lift = z
+    """Height and speed at the end, by height, speed, restitution, a control that lifts, and gravity."""
+    height, speed, restitution, lift, gravity = z
     start = at(height, 0.0, 0.0, 0.0)
     start = start.replace(v=start.v.at[1].set(speed))
-    states = moved(PARAMS, start, NONE.at[:, 1].set(lift), restitution, DT).states
+    params = PARAMS.replace(gravity=jnp.stack([0.0 * gravity, -gravity]))
+    states = moved(params, start, NONE.at[:, 1].set(lift), restitution, DT).states
     return jnp.stack([states.q[-1, 1], states.v[-1, 1]])
 
 
 def flight(z, count):
     """The same after so many bounces, in closed form."""
-    y, v, restitution, lift = z
-    fall = G - lift / PARAMS.mass[0]
+    y, v, restitution, lift, gravity = z
+    fall = gravity - lift / PARAMS.mass[0]
     left = N * DT
     for _ in range(count):
         hit = (v + jnp.sqrt(v**2 + 2.0 * fall * y)) / fall
@@ -182,17 +183,19 @@ def flight(z, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_derivatives_through_bounces_are_those_of_the_closed_form(reverse):
-    """d y_T / d y_0 = 1 without an impact; by height, speed, restitution, control through one to five."""
+    """d y_T / d y_0 = 1 without an impact; by all numbers through one to five."""
     slope = jax.jit((jax.jacrev if reverse else jax.jacfwd)(last_height))
     for z, count in (
-        ((2.0, 0.3, 0.5, 1.0), 0),
-        ((0.5, 0.2, 1.0, 0.0), 1),
-        ((0.3, -1.0, 0.6, -3.0), 2),
-        ((0.03, 0.0, 0.9, 0.0), 5),
+        ((2.0, 0.3, 0.5, 1.0, G), 0),
+        ((0.5, 0.2, 1.0, 0.0, G), 1),
+        ((0.3, -1.0, 0.6, -3.0, G), 2),
+        ((0.03, 0.0, 0.9, 0.0, G), 5),
     ):
         z = jnp.array(z)
         np.testing.assert_allclose(slope(z), jax.jacfwd(flight)(z, count), rtol=0, atol=1e-9)
-    np.testing.assert_allclose(slope(jnp.array([0.05, 0.0, 0.5, 0.0])), 0.0, atol=1e-12)  # behind its limit
+    np.testing.assert_allclose(
+        slope(jnp.array([0.05, 0.0, 0.5, 0.0, G])), 0.0, atol=1e-12
+    )  # behind its limit
 
 
 @pytest.mark.slow
@@ -203,11 +206,13 @@ def test_the_final_height_is_a_smooth_curve_of_the_initial_one():
     @jax.jit
     def ends(heights):
         return jax.lax.map(
-            lambda h: jax.jvp(lambda h: last_height(jnp.stack([h, 0.0, 0.8, 0.0])), (h,), (1.0,)), heights
+            lambda h: jax.jvp(lambda h: last_height(jnp.stack([h, 0.0, 0.8, 0.0, G])), (h,), (1.0,)), heights
         )
 
     exact = jax.vmap(
-        lambda h: jax.jvp(lambda h: flight(jnp.stack([h, 0.0 * h, 0.8 + 0.0 * h, 0.0 * h]), 1), (h,), (1.0,))
+        lambda h: jax.jvp(
+            lambda h: flight(jnp.stack([h, 0.0 * h, 0.8 + 0.0 * h, 0.0 * h, G + 0.0 * h]), 1), (h,), (1.0,)
+        )
     )
     for own, closed in zip(ends(heights), exact(heights), strict=True):
         np.testing.assert_allclose(own, closed, rtol=0, atol=1e-11)
