@@ -111,7 +111,7 @@ def step(
         touch at the start (gap <= 1e-6 m).
 
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
-        the states and forces and computes the mechanics of a step again.
+        state, forces and matrices of each step, and computes its kinematics again.
     """
     _check(system, params, state, solver, formulation, dt, max_contacts)
     check_array("tau", tau, (system.num_controls,))

@@ -33,7 +33,7 @@ class _Modes(NamedTuple):
     pulled: jax.Array
 
 
-class _Search(NamedTuple):
+class _ImpulseSearch(NamedTuple):
     """Where the search is.
 
     Attributes:
@@ -93,7 +93,7 @@ def contact_impulses(
         size = jnp.maximum(reference, jnp.max(jnp.abs(lam), initial=0.0))
         return jnp.max(error, initial=0.0) <= 256.0 * eps * size
 
-    def improve(c: _Search) -> _Search:
+    def improve(c: _ImpulseSearch) -> _ImpulseSearch:
         speeds = 10.0 ** jnp.sin(2.4 * (c.tries // OTHERWISE) * jnp.arange(1, nc + 1, dtype=velocity.dtype))
         yields = c.rate * speeds[:, None] * scale
         matrix, free = law[0] + jnp.diag(yields.reshape(-1)), law[1] - yields * c.start
@@ -106,7 +106,7 @@ def contact_impulses(
         ends = found | (c.left == 1)
         rate = jnp.where(plain, 1.0, jnp.where(found, c.rate / LONGER, c.rate * SHORTER))
         start = jnp.where(found, lam, c.start)
-        return _Search(
+        return _ImpulseSearch(
             lam=jnp.where(ends, start, lam),
             start=jnp.where(ends, start, c.start),
             rate=jnp.where(ends, jnp.where(there & ~plain, 0.0, rate), c.rate),
@@ -117,11 +117,11 @@ def contact_impulses(
             tries=c.tries + 1,
         )
 
-    def searching(c: _Search) -> jax.Array:
+    def searching(c: _ImpulseSearch) -> jax.Array:
         return ~c.settled & (c.tries < MAX_TRIES) & jnp.isfinite(reference)
 
     none = jnp.zeros_like(guess)
-    first = _Search(
+    first = _ImpulseSearch(
         guess, none, jnp.zeros_like(reference), jnp.zeros_like(delassus), modes_of(guess, *law),
         jnp.array(False), jnp.int32(TRIES), jnp.int32(0),
     )  # fmt: skip
