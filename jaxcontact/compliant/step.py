@@ -16,10 +16,11 @@ from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
-from jaxcontact.mechanics.motion_equations import free_masses, mass_matrix
+from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, nearest_terms, rows_by_body
+from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
+from jaxcontact.terms.constraints import constraint_terms_at
 
 
 def assemble(
@@ -30,31 +31,43 @@ def assemble(
     Raises:
         ValueError: params carry no law.
     """
+    kinematics = kinematics_of(system, params, state.q)
     M: Any
     if by_body:
         M, terms = Diagonal(values=free_masses(system, params).ravel()), rows_by_body(system, params, state)
     else:
-        M, terms = mass_matrix(system, params, state.q), constraint_terms(system, params, state)
-    return _problem(system, params, state, tau, dt, M, terms)
+        M = mass_matrix_at(system, params, state.q, kinematics)
+        terms, _ = constraint_terms_at(system, params, state, kinematics)
+    return _problem(system, params, state, tau, dt, M, terms, kinematics)
 
 
 def assemble_nearest(
     system: System, params: Params, state: State, tau: jax.Array, dt: Any, max_contacts: int
 ) -> tuple[Problem, Selection]:
     """The algebra of a step that sees the nearest contacts alone, and which those are."""
-    terms, nearest = nearest_terms(system, params, state, max_contacts)
-    problem = _problem(system, params, state, tau, dt, mass_matrix(system, params, state.q), terms)
+    kinematics = kinematics_of(system, params, state.q)
+    terms, nearest = constraint_terms_at(system, params, state, kinematics, max_contacts)
+    assert nearest is not None
+    M = mass_matrix_at(system, params, state.q, kinematics)
+    problem = _problem(system, params, state, tau, dt, M, terms, kinematics)
     taken = selection_of(terms.kind, nearest)
     return problem.replace(law=law_of(problem.law, taken)), taken
 
 
 def _problem(
-    system: System, params: Params, state: State, tau: jax.Array, dt: Any, M: Any, terms: ConstraintTerms
+    system: System,
+    params: Params,
+    state: State,
+    tau: jax.Array,
+    dt: Any,
+    M: Any,
+    terms: ConstraintTerms,
+    kinematics: Any,
 ) -> Problem:
     if params.law is None:
         raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
-    M, v, f = free_step(system, params, state, tau, h, M)
+    M, v, f = free_step(system, params, state, tau, h, M, kinematics)
     return Problem(M=M, v=v, f=f, terms=terms, law=params.law, dt=h)
 
 

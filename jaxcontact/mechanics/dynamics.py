@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.mechanics.kinematics import Kinematics, body_motions, solve
+from jaxcontact.mechanics.kinematics import Kinematics, body_motions
 from jaxcontact.mechanics.spatial import (
     Inertia,
     Screw,
@@ -58,15 +58,13 @@ def _gravity(structure: Structure, params: Params) -> Vector:
     return (g[0], g[1], g[2]) if structure.dim == 3 else (g[0], jnp.zeros_like(g[0]), g[1])
 
 
-def gravity_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
+def gravity_energy(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
     """Potential energy of gravity, J; zero at the world's origin."""
-    centres = _centres(params, solve(structure.tree, params.tree, q))
-    return -params.mass @ dot3(centres, _gravity(structure, params))
+    return -params.mass @ dot3(_centres(params, kinematics), _gravity(structure, params))
 
 
-def mass_matrix(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
+def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
     """M(q) (nv, nv)."""
-    kinematics = solve(structure.tree, params.tree, q)
     table, screws = dofs(structure.tree), kinematics.motions
     force = momentum(sum_along(table.moves, _inertias(params, kinematics)), screws)
     not_below = table.above + np.eye(len(table.above))
@@ -74,15 +72,13 @@ def mass_matrix(structure: Structure, q: jax.Array, params: Params) -> jax.Array
     return full + jnp.diag(params.tree.armature)
 
 
-def bias(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
+def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:
     """Coriolis, gyroscopic and gravity force (nv,)."""
-    tree = structure.tree
-    kinematics = solve(tree, params.tree, q)
     inertias = _inertias(params, kinematics)
-    velocity, acceleration = body_motions(tree, kinematics, v)
+    velocity, acceleration = body_motions(structure.tree, kinematics, v)
     upward = acceleration[0], add(acceleration[1], scale(-1.0, _gravity(structure, params)))
     force = add_screws(momentum(inertias, upward), force_cross(velocity, momentum(inertias, velocity)))
-    return power(kinematics.motions, sum_along(dofs(tree).moves, force))
+    return power(kinematics.motions, sum_along(dofs(structure.tree).moves, force))
 
 
 def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
@@ -95,7 +91,9 @@ def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
     return motion_cross(sum_along(summed.T, jax.tree.map(lambda x: x * v, screws)), screws)
 
 
-def gyroscopic_matrix(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
+def gyroscopic_matrix(
+    structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params
+) -> jax.Array:
     """The skew matrix A(v) (nv, nv), linear in v, with `gyroscopic` = A(v) v: (K^T - K) / 3, K = dc/dv.
 
     The Coriolis and gyroscopic force of a body is c = I a + V x* I V. It changes with a velocity k that moves
@@ -103,10 +101,9 @@ def gyroscopic_matrix(structure: Structure, q: jax.Array, v: jax.Array, params: 
     S -> S x* I V. So with i above k and the sums I^c, h^c of inertias and momenta I V over the bodies that k
     moves, 3 A_ki = S_i . (2 S_k x* h^c + I^c (W_k x S_k)) - (W_i x S_i) . I^c S_k.
     """
-    tree = structure.tree
-    kinematics, table = solve(tree, params.tree, q), dofs(tree)
+    table = dofs(structure.tree)
     screws, inertias = kinematics.motions, _inertias(params, kinematics)
-    velocity, _ = body_motions(tree, kinematics, v)
+    velocity, _ = body_motions(structure.tree, kinematics, v)
     composite, carried = sum_along(table.moves, (inertias, momentum(inertias, velocity)))
     swept, force = _swept(table, screws, v), momentum(composite, screws)
     turned = force_cross(screws, carried)
@@ -116,16 +113,15 @@ def gyroscopic_matrix(structure: Structure, q: jax.Array, v: jax.Array, params: 
     return (table.above.T * below - table.above * above) / 3.0
 
 
-def gyroscopic(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
+def gyroscopic(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:
     """The part (nv,) of minus the Coriolis and gyroscopic force c(v) that does no work at any v.
 
     It is (K^T v - K v) / 3 with K = dc/dv. K v = 2 c, and (K^T v)_k = h^c . (W_k x S_k) with the sum h^c of
     the momenta of the bodies that velocity k moves.
     """
-    tree = structure.tree
-    kinematics, table = solve(tree, params.tree, q), dofs(tree)
+    table = dofs(structure.tree)
     screws, inertias = kinematics.motions, _inertias(params, kinematics)
-    velocity, acceleration = body_motions(tree, kinematics, v)
+    velocity, acceleration = body_motions(structure.tree, kinematics, v)
     own = momentum(inertias, velocity)
     force = add_screws(momentum(inertias, acceleration), force_cross(velocity, own))
     carried, pushed = sum_along(table.moves, (own, force))

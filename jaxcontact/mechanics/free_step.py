@@ -10,12 +10,12 @@ from typing import Any
 import jax
 
 from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
-from jaxcontact.mechanics.motion_equations import bias
+from jaxcontact.mechanics.motion_equations import bias_at
 from jaxcontact.mechanics.system import Params, State, System
 
 
 def free_step(
-    system: System, params: Params, state: State, controls: jax.Array, dt: jax.Array, M: Any
+    system: System, params: Params, state: State, controls: jax.Array, dt: jax.Array, M: Any, kinematics: Any
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Mass matrix M^, velocity v^ (nv,) and force f (nv,) of a step M^ (v+ - v^) = dt f + J^T lam.
 
@@ -24,10 +24,11 @@ def free_step(
 
     Derivative: exact, any order, by all arguments.
     """
-    turned, gyroscopic = turned_by_gyroscopes(system, params, state, dt)
+    turned, gyroscopic = turned_by_gyroscopes(system, params, state, dt, M, kinematics)
     if system.mechanics is not None:
         M, controls = _yielding(system, params, state, controls, dt, M)
-    return M, turned, controls - bias(system, params, state.replace(t=state.t + dt)) - gyroscopic
+    force = bias_at(system, params, state.replace(t=state.t + dt), kinematics)
+    return M, turned, controls - force - gyroscopic
 
 
 def _yielding(

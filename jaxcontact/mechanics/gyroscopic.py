@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
-from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Params, State, System, free_poses
 
 CYCLES = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
 
 
 def turned_by_gyroscopes(
-    system: System, params: Params, state: State, dt: jax.Array
+    system: System, params: Params, state: State, dt: jax.Array, M: Any, kinematics: Any
 ) -> tuple[jax.Array, jax.Array]:
     """The velocity (nv,) after dt of gyroscopic forces alone, and those forces (nv,) at v.
 
@@ -32,27 +33,26 @@ def turned_by_gyroscopes(
 
     Derivative: exact, any order, by q, v and params.
     """
-    q, v = state.q, state.v
+    v = state.v
     if not system.structure.quaternions:  # no free body or ball joint: `bias` has all inertial forces
         return v, jnp.zeros_like(v)
     if system.poses is free_poses:
         return _free_bodies_turned(system, params, v, dt)
-    force, matrix = _gyroscopic(system, params, state)
-    mass = mass_matrix(system, params, q)
-    midpoint_velocity = v + 0.5 * dt * implicit.solve_positive(mass, force)
+    force, matrix = _gyroscopic(system, params, state, kinematics)
+    midpoint_velocity = v + 0.5 * dt * implicit.solve_positive(M, force)
     skew = 0.5 * dt * matrix(midpoint_velocity)
     # (M - S) v' = (M + S) v
-    return v + 2.0 * implicit.solve_positive(mass - skew, skew @ v), force
+    return v + 2.0 * implicit.solve_positive(M - skew, skew @ v), force
 
 
 def _gyroscopic(
-    system: System, params: Params, state: State
+    system: System, params: Params, state: State, kinematics: Any
 ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
     """The gyroscopic force (nv,) at a state, and the skew matrix S(v) (nv, nv)."""
-    mechanics, structure, q = system.mechanics, system.structure, state.q
+    mechanics, structure = system.mechanics, system.structure
     if mechanics is not None:
-        force = mechanics.gyroscopic(structure, q, state.v, params)
-        return force, lambda v: mechanics.gyroscopic_matrix(structure, q, v, params)
+        force = mechanics.gyroscopic(structure, kinematics, state.v, params)
+        return force, lambda v: mechanics.gyroscopic_matrix(structure, kinematics, v, params)
     free_of_forces = dataclasses.replace(system, forces=None, drive=None)
     weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
 

@@ -151,11 +151,14 @@ def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Scre
     return motions
 
 
-def motion(
-    structure: Structure, q: jax.Array, v: jax.Array, params: Params
-) -> tuple[FrameMotion, FrameMotion]:
+def of_structure(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
+    """`solve` for the tree of a structure."""
+    kinematics: Kinematics = solve(structure.tree, params.tree, q)
+    return kinematics
+
+
+def motion(structure: Structure, kinematics: Kinematics, v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
     """Frames of the bodies with their rates, and the rates of both at constant v."""
-    kinematics = solve(structure.tree, params.tree, q)
     (spin, linear), (spin_rate, linear_rate) = body_motions(structure.tree, kinematics, v)
     arm = components(kinematics.position - kinematics.origin)
     velocity = add(linear, cross3(spin, arm))
@@ -178,11 +181,10 @@ def motion(
 
 
 def point_jacobians(
-    structure: Structure, q: jax.Array, params: Params, bodies: Sequence[int] | jax.Array, points: jax.Array
+    structure: Structure, kinematics: Kinematics, bodies: Sequence[int] | jax.Array, points: jax.Array
 ) -> jax.Array:
     """Velocity Jacobians (nc, dim, nv) of world points (nc, dim) fixed to `bodies`; zero for the world."""
-    tree = structure.tree
-    kinematics, table = solve(tree, params.tree, q), dofs(tree)
+    table, dtype = dofs(structure.tree), points.dtype
     if structure.dim == 2:
         points = jnp.stack([points[:, 0], jnp.zeros_like(points[:, 0]), points[:, 1]], axis=1)
     angular, linear = kinematics.screws[:, :3], kinematics.screws[:, 3:]
@@ -191,11 +193,11 @@ def point_jacobians(
     # The world is the last row, index -1.
     moves_with_world = np.concatenate([table.moves, np.zeros_like(table.moves[:1])])
     moves = (
-        jnp.asarray(moves_with_world, q.dtype)[bodies]
+        jnp.asarray(moves_with_world, dtype)[bodies]
         if isinstance(bodies, jax.Array)
         else moves_with_world[list(bodies)]
     )
-    velocity = jnp.asarray(moves, q.dtype)[:, :, None] * (linear[None] + turned.reshape(arm.shape))
+    velocity = jnp.asarray(moves, dtype)[:, :, None] * (linear[None] + turned.reshape(arm.shape))
     jacobian = jnp.swapaxes(velocity, 1, 2)
     return jacobian if structure.dim == 3 else jacobian[:, ::2]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -9,6 +11,15 @@ from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_type
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian, velocity_map
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism, free_poses
+
+
+def kinematics_of(system: System, params: Params, q: jax.Array) -> Any:
+    """What the closed forms of a mechanism share at q; None of a mechanism without closed forms.
+
+    Whoever needs several of them computes this once and hands it on. XLA merges equal computations, but not
+    those of a loop that is differentiated in reverse: JAX gives each its own copies of what is constant.
+    """
+    return None if system.mechanics is None else system.mechanics.kinematics(system.structure, q, params)
 
 
 def body_frames(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -40,8 +51,13 @@ def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
     """
     check_type("system", system, System)
     check_type("params", params, Params)
+    return mass_matrix_at(system, params, q, kinematics_of(system, params, q))
+
+
+def mass_matrix_at(system: System, params: Params, q: jax.Array, kinematics: Any) -> jax.Array:
+    """`mass_matrix` where the kinematics are known."""
     if system.mechanics is not None:
-        return system.mechanics.mass_matrix(system.structure, q, params)
+        return system.mechanics.mass_matrix(system.structure, kinematics, params)
     if system.poses is free_poses:
         return jnp.diag(free_masses(system, params).ravel())
     linear, angular = _body_jacobians(system, params, q)
@@ -58,8 +74,9 @@ def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tupl
     """
     structure = system.structure
     if system.mechanics is not None:
-        kinetic = 0.5 * v @ system.mechanics.mass_matrix(structure, q, params) @ v
-        return kinetic, system.mechanics.gravity_energy(structure, q, params)
+        kinematics = kinematics_of(system, params, q)
+        kinetic = 0.5 * v @ system.mechanics.mass_matrix(structure, kinematics, params) @ v
+        return kinetic, system.mechanics.gravity_energy(structure, kinematics, params)
     # The velocities of the bodies take one derivative of the poses; the mass matrix would take nv.
     (x, turned), (x_dot, turning) = jax.jvp(
         lambda q: system.poses(structure, q, params), (q,), (position_rate(system, q, v),)
@@ -80,8 +97,13 @@ def bias(system: System, params: Params, state: State) -> jax.Array:
     Derivative: exact, any order, by q, v and params.
     """
     check_mechanism(system, params, state)
+    return bias_at(system, params, state, kinematics_of(system, params, state.q))
+
+
+def bias_at(system: System, params: Params, state: State, kinematics: Any) -> jax.Array:
+    """`bias` where the kinematics are known."""
     q, v = state.q, state.v
-    total = _inertial_bias(system, params, q, v)
+    total = _inertial_bias(system, params, q, v, kinematics)
     if system.forces is not None:
         total = total - system.forces(system.structure, q, v, params)
     if system.drive is not None:
@@ -89,10 +111,10 @@ def bias(system: System, params: Params, state: State) -> jax.Array:
     return total
 
 
-def _inertial_bias(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+def _inertial_bias(system: System, params: Params, q: jax.Array, v: jax.Array, kinematics: Any) -> jax.Array:
     """Coriolis, gyroscopic and gravity force (nv,)."""
     if system.mechanics is not None:
-        return system.mechanics.bias(system.structure, q, v, params)
+        return system.mechanics.bias(system.structure, kinematics, v, params)
     if system.poses is free_poses:
         return _free_bias(system, params, v)
     linear, angular = _body_jacobians(system, params, q)

@@ -9,7 +9,13 @@ from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_array, check_type
 from jaxcontact.mechanics import actuators, dynamics, kinematics, tree_constraints
 from jaxcontact.mechanics.configuration import tangent_jacobian
-from jaxcontact.mechanics.motion_equations import bias, body_frames, energies, mass_matrix
+from jaxcontact.mechanics.motion_equations import (
+    bias_at,
+    body_frames,
+    energies,
+    kinematics_of,
+    mass_matrix_at,
+)
 from jaxcontact.mechanics.system import Mechanics, Params, State, Structure, System, check_mechanism
 
 
@@ -18,14 +24,15 @@ def _count_controls(structure: Structure) -> int:
 
 
 TREE = Mechanics(
+    kinematics=kinematics.of_structure,
     mass_matrix=dynamics.mass_matrix,
     bias=dynamics.bias,
     gyroscopic=dynamics.gyroscopic,
     gyroscopic_matrix=dynamics.gyroscopic_matrix,
     gravity_energy=dynamics.gravity_energy,
     motion=kinematics.motion,
-    spring_energy=actuators.spring_energy,
     point_jacobians=kinematics.point_jacobians,
+    spring_energy=actuators.spring_energy,
     drive=actuators.drive,
     yielding=actuators.yielding,
     num_controls=_count_controls,
@@ -103,7 +110,8 @@ def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int
 
     if system.mechanics is None:
         return tangent_jacobian(system, place, q)
-    return system.mechanics.point_jacobians(system.structure, q, params, (index,), place(q)[None])[0]
+    here = kinematics_of(system, params, q)
+    return system.mechanics.point_jacobians(system.structure, here, (index,), place(q)[None])[0]
 
 
 def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
@@ -136,7 +144,9 @@ def inverse_dynamics(system: System, params: Params, state: State, acceleration:
     """
     check_mechanism(system, params, state)
     check_array("acceleration", acceleration)
-    return mass_matrix(system, params, state.q) @ acceleration + bias(system, params, state)
+    kinematics = kinematics_of(system, params, state.q)
+    M = mass_matrix_at(system, params, state.q, kinematics)
+    return M @ acceleration + bias_at(system, params, state, kinematics)
 
 
 def forward_dynamics(system: System, params: Params, state: State, tau: jax.Array) -> jax.Array:
@@ -148,8 +158,9 @@ def forward_dynamics(system: System, params: Params, state: State, tau: jax.Arra
     """
     check_mechanism(system, params, state)
     check_array("tau", tau)
-    M = mass_matrix(system, params, state.q)
-    force = tau - bias(system, params, state)
+    kinematics = kinematics_of(system, params, state.q)
+    M = mass_matrix_at(system, params, state.q, kinematics)
+    force = tau - bias_at(system, params, state, kinematics)
     return implicit.solve_spd(M, force[:, None])[:, 0]
 
 

@@ -154,15 +154,17 @@ class Mechanics:
     """Closed forms for a kind of mechanism, which replace derivatives of its poses; module-level functions.
 
     Attributes:
-        mass_matrix: (structure, q, params) -> (nv, nv).
-        bias: (structure, q, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
-        gyroscopic: (structure, q, v, params) -> the part (nv,) of -`bias` that does no work at any v.
-        gyroscopic_matrix: (structure, q, v, params) -> skew matrix (nv, nv), linear in v; times v it is
-            `gyroscopic`.
-        gravity_energy: (structure, q, params) -> potential energy of gravity, J.
+        kinematics: (structure, q, params) -> what the functions below share at one configuration.
+        mass_matrix: (structure, kinematics, params) -> (nv, nv).
+        bias: (structure, kinematics, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
+        gyroscopic: (structure, kinematics, v, params) -> the part (nv,) of -`bias` that does no work at any
+            v.
+        gyroscopic_matrix: (structure, kinematics, v, params) -> skew matrix (nv, nv), linear in v; times v it
+            is `gyroscopic`.
+        gravity_energy: (structure, kinematics, params) -> potential energy of gravity, J.
+        motion: (structure, kinematics, v) -> `FrameMotion`, and its rate at constant v.
+        point_jacobians: (structure, kinematics, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
-        motion: (structure, q, v, params) -> `FrameMotion`, and its rate at constant v.
-        point_jacobians: (structure, q, params, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
             part of all springs, dampers and actuators that a step takes implicitly; positive semidefinite.
@@ -172,14 +174,15 @@ class Mechanics:
         dry_friction: (structure, params) -> sliding Jacobian (nd, nv), and the largest friction (nd,).
     """
 
+    kinematics: Callable[[Structure, jax.Array, Params], Any]
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
     gyroscopic: Callable[..., jax.Array]
     gyroscopic_matrix: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
-    spring_energy: Callable[..., jax.Array]
     motion: Callable[..., tuple[FrameMotion, FrameMotion]]
     point_jacobians: Callable[..., jax.Array]
+    spring_energy: Callable[..., jax.Array]
     drive: Callable[..., jax.Array]
     yielding: Callable[..., tuple[jax.Array, jax.Array]]
     num_controls: Callable[[Structure], int]

@@ -13,7 +13,7 @@ from jax import lax
 from jaxcontact import geometry
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
-from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
+from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
 from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.contacts import Places
@@ -79,10 +79,11 @@ def _contact_terms(system: System, params: Params, state: State) -> ContactTerms
             "system: contact_terms has no rows for closed loops (equality); only compliant steps support them"
         )
     _check_sizes(system, params, state)
+    kinematics = kinematics_of(system, params, state.q)
     places, _ = contacts.place(system, params, *body_frames(system, params, state.q))
-    rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), places)
+    rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), places, kinematics)
     return ContactTerms(
-        M=mass_matrix(system, params, state.q),
+        M=mass_matrix_at(system, params, state.q, kinematics),
         J_n=rows[:, 0],
         J_t=rows[:, 1:],
         phi=places.phi,
@@ -115,7 +116,7 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
     Derivative: exact by q, v and params, any order.
     """
     check_mechanism(system, params, state)
-    return _constraint_terms(system, params, state, None)[0]
+    return constraint_terms_at(system, params, state, kinematics_of(system, params, state.q))[0]
 
 
 def unilateral_terms(system: System, params: Params, state: State) -> ContactTerms:
@@ -156,26 +157,30 @@ def nearest_terms(
 
     Derivative: that of `constraint_terms`, with the selection held fixed.
     """
-    terms, nearest = _constraint_terms(system, params, state, max_contacts)
+    kinematics = kinematics_of(system, params, state.q)
+    terms, nearest = constraint_terms_at(system, params, state, kinematics, max_contacts)
     assert nearest is not None
     return terms, nearest
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
-def _constraint_terms(
-    system: System, params: Params, state: State, max_contacts: int | None
+@functools.partial(jax.jit, static_argnums=(0, 4))
+def constraint_terms_at(
+    system: System, params: Params, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[ConstraintTerms, Nearest | None]:
+    """`constraint_terms` where the kinematics are known; with `max_contacts`, `nearest_terms`."""
     structure, dtype = system.structure, state.q.dtype
     _check_sizes(system, params, state)
-    (G, phi, gdot_v), kind, dry = joint_rows(system, params, state)
+    (G, phi, gdot_v), kind, dry = joint_rows(system, params, state, kinematics)
     nearest, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
-        moving_contacts, left_out = _moving_contacts(system, params, state, max_contacts)
+        moving_contacts, left_out = _moving_contacts(system, params, state, kinematics, max_contacts)
         mu = contacts.friction(system, params, dtype)
         if max_contacts is not None:
             nearest = _nearest(moving_contacts.places.phi, max_contacts, left_out)
             moving_contacts, mu = _select(moving_contacts, nearest.index), mu[nearest.index]
-        rows = contacts.rows_of(system, params, state.q, moving_contacts.bodies, moving_contacts.places)
+        rows = contacts.rows_of(
+            system, params, state.q, moving_contacts.bodies, moving_contacts.places, kinematics
+        )
         columns = _contact_columns(structure.dim, moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi, gdot_v = (jnp.concatenate(pair) for pair in ((phi, columns["phi"]), (gdot_v, columns["gdot_v"])))
@@ -196,14 +201,14 @@ class _Moving(NamedTuple):
 
 
 def _moving_contacts(
-    system: System, params: Params, state: State, max_contacts: int | None = None
+    system: System, params: Params, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[_Moving, jax.Array]:
     """All candidate contacts with their rates, and whether a pair that touches is left out.
 
     The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
     `max_contacts` pairs are enough.
     """
-    motion, motion_rate = contacts.motion_and_rate(system, params, state.q, state.v)
+    motion, motion_rate = contacts.motion_and_rate(system, params, state.q, state.v, kinematics)
     pairs = None if max_contacts is None else max(1, max_contacts // 2)
     place = functools.partial(contacts.place, system, params, max_pairs=pairs)
     places, place_rates, left_out = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
@@ -245,7 +250,7 @@ def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerm
     """
     _check_sizes(system, params, state)
     structure = system.structure
-    moving_contacts, _ = _moving_contacts(system, params, state)
+    moving_contacts, _ = _moving_contacts(system, params, state, kinematics_of(system, params, state.q))
     bodies, places = moving_contacts.bodies, moving_contacts.places
     frames = moving_contacts.motion.position, moving_contacts.motion.rotation
     blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, places, *frames), axis=1)

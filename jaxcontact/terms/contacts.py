@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from jaxcontact import geometry
 from jaxcontact.mechanics.configuration import position_rate
-from jaxcontact.mechanics.motion_equations import body_frames, free_rates
+from jaxcontact.mechanics.motion_equations import body_frames, free_rates, kinematics_of
 from jaxcontact.mechanics.system import FrameMotion, Params, System, free_poses
 from jaxcontact.terms import free_bodies
 from jaxcontact.terms.owners import Bodies, all_move, none_moves, of_bodies, on_bodies
@@ -66,7 +66,7 @@ def place(
 def motion(system: System, params: Params, q: jax.Array, v: jax.Array) -> FrameMotion:
     """Frames of the bodies and their rates."""
     if system.mechanics is not None:
-        return system.mechanics.motion(system.structure, q, v, params)[0]
+        return system.mechanics.motion(system.structure, kinematics_of(system, params, q), v)[0]
     if system.poses is free_poses:
         frames = body_frames(system, params, q)
         return FrameMotion(*frames, *free_rates(system, frames[1], v))
@@ -76,11 +76,11 @@ def motion(system: System, params: Params, q: jax.Array, v: jax.Array) -> FrameM
 
 
 def motion_and_rate(
-    system: System, params: Params, q: jax.Array, v: jax.Array
+    system: System, params: Params, q: jax.Array, v: jax.Array, kinematics: Any
 ) -> tuple[FrameMotion, FrameMotion]:
     """`motion`, and its rate of change at constant v."""
     if system.mechanics is not None:
-        return system.mechanics.motion(system.structure, q, v, params)
+        return system.mechanics.motion(system.structure, kinematics, v)
     qdot = position_rate(system, q, v)
     return jax.jvp(lambda x: motion(system, params, x, v), (q,), (qdot,))
 
@@ -117,14 +117,19 @@ def slip_rate(
 
 
 def rows_of(
-    system: System, params: Params, q: jax.Array, bodies: tuple[Bodies, Bodies], places: Places
+    system: System,
+    params: Params,
+    q: jax.Array,
+    bodies: tuple[Bodies, Bodies],
+    places: Places,
+    kinematics: Any,
 ) -> jax.Array:
     """Velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
     if system.poses is free_poses:
         return free_bodies.contact_rows(system, bodies, places, *body_frames(system, params, q))
     if system.mechanics is not None:
         relative = sum(
-            sign * system.mechanics.point_jacobians(system.structure, q, params, owner, points)
+            sign * system.mechanics.point_jacobians(system.structure, kinematics, owner, points)
             for sign, owner, points in zip((1.0, -1.0), bodies, (places.point, places.point_b), strict=True)
             if not none_moves(owner)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ Rows = tuple[jax.Array, jax.Array, jax.Array]  # G (n, nv), phi (n,), Gdot v (n,
 
 
 def joint_rows(
-    system: System, params: Params, state: State
+    system: System, params: Params, state: State, kinematics: Any
 ) -> tuple[Rows, tuple[Kind, ...], jax.Array | None]:
     """All rows except contacts, their kinds, and the largest dry friction of each dry row or None."""
     structure, tree = system.structure, system.structure.tree
@@ -25,7 +26,7 @@ def joint_rows(
     if nb + nl:
         holonomic = _holonomic_rows(system, params, state)
     if tree is not None and tree.closes:
-        loop_rows = _closure_rows(system, params, state)
+        loop_rows = _closure_rows(system, params, state, kinematics)
     if tree is not None and tree.rubs:
         assert system.mechanics is not None
         sliding_jacobian, dry = system.mechanics.dry_friction(structure, params)
@@ -46,13 +47,13 @@ def _still(G: jax.Array) -> Rows:
     return G, jnp.zeros(G.shape[0], G.dtype), jnp.zeros(G.shape[0], G.dtype)
 
 
-def _closure_rows(system: System, params: Params, state: State) -> Rows:
+def _closure_rows(system: System, params: Params, state: State, kinematics: Any) -> Rows:
     """Rows of the closed loops between bodies of a tree, whose motion has closed forms."""
     mechanics, structure = system.mechanics, system.structure
     assert mechanics is not None
 
     def motion_at(v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
-        return mechanics.motion(structure, state.q, v, params)
+        return mechanics.motion(structure, kinematics, v)
 
     def deviation(positions: jax.Array, orientations: jax.Array) -> jax.Array:
         return mechanics.closures(structure, positions, orientations, params)

@@ -12,11 +12,11 @@ from jaxcontact.mechanics import actuators
 def everything(system, params, state, controls, at):
     """All that MuJoCo computes too, of one state."""
     structure, q, v = system.structure, state.q, state.v
-    number = len(structure.bodies)
+    number, kinematics = len(structure.bodies), system.mechanics.kinematics(structure, q, params)
     found = {
         "frames": jc.forward_kinematics(system, params, q),
         "M": jc.mass_matrix(system, params, q),
-        "bias": system.mechanics.bias(structure, q, v, params),
+        "bias": system.mechanics.bias(structure, kinematics, v, params),
         "passive": actuators.passive_forces(structure, q, v, params),
         "drive": jc.actuator_forces(system, params, state, controls),
         "jacobians": [jc.point_jacobian(system, params, q, b, at) for b in (number - 1, number // 2)],

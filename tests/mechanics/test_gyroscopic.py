@@ -7,7 +7,7 @@ import pytest
 from helpers.robot_files import ZOO
 
 import jaxcontact as jc
-from jaxcontact.mechanics import dynamics
+from jaxcontact.mechanics import dynamics, kinematics
 
 pytest.importorskip("mujoco")
 
@@ -22,9 +22,10 @@ def test_closed_forms_of_every_kind_of_joint_are_derivatives_of_the_bias(rng, to
 
     @jax.jit
     def both(q, v):
-        derivative = jax.jacfwd(lambda v: dynamics.bias(structure, q, v, weightless))(v)
-        matrix = dynamics.gyroscopic_matrix(structure, q, v, params)
-        return derivative, matrix, dynamics.gyroscopic(structure, q, v, params)
+        at_q = kinematics.of_structure(structure, q, params)
+        derivative = jax.jacfwd(lambda v: dynamics.bias(structure, at_q, v, weightless))(v)
+        matrix = dynamics.gyroscopic_matrix(structure, at_q, v, params)
+        return derivative, matrix, dynamics.gyroscopic(structure, at_q, v, params)
 
     K, matrix, force = (np.asarray(x) for x in both(q, v))
     size = np.max(np.abs(K))

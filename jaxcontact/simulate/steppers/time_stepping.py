@@ -18,7 +18,7 @@ from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, p
 from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
-from jaxcontact.mechanics.motion_equations import mass_matrix
+from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.simulate.projection import constraint_values, least_penetration, nearest_configuration
@@ -176,7 +176,8 @@ def _free_velocity(
     system: System, params: Params, state: State, tau: jax.Array, dt: jax.Array, M: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Mass matrix of the step, and the velocity at its end without contacts."""
-    mass, v, force = free_step(system, params, state, tau, dt, M)
+    kinematics = kinematics_of(system, params, state.q)
+    mass, v, force = free_step(system, params, state, tau, dt, M, kinematics)
     return mass, v + dt * implicit.solve_spd(mass, force[:, None])[:, 0]
 
 
