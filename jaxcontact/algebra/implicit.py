@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 
-from jaxcontact.algebra import small_dense
+from jaxcontact.algebra import cholesky, small_dense
 from jaxcontact.batching.batch_axes import batch_last
 
 
@@ -41,6 +41,21 @@ def solve_spd(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array | None = Non
     if inverse is None:
         inverse, _ = small_dense.spd_inverse(lax.stop_gradient(matrix))
     return _solve(matrix, rhs, inverse)
+
+
+def spd_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """The function b (n,) -> x (n,) with A x = b for a symmetric positive definite A, linear also to JAX.
+
+    Derivative: dx = A^-1 (db - dA x), any order, forward and reverse.
+    """
+    factor = cholesky.factorise(lax.stop_gradient(matrix))
+
+    def solve(rhs: jax.Array) -> jax.Array:
+        return lax.custom_linear_solve(
+            lambda x: matrix @ x, rhs, lambda _, b: cholesky.solve_factored(factor, b), symmetric=True
+        )
+
+    return solve
 
 
 def solve_positive(matrix: jax.Array, rhs: jax.Array) -> jax.Array:

@@ -265,9 +265,9 @@ def lu_lanes(matrix: jax.Array) -> jax.Array:
 
     def eliminate(k: jax.Array, a: jax.Array) -> jax.Array:
         pivot = jnp.where(a[k, k] == 0.0, 1.0, a[k, k])
-        column = jnp.where(index > k, a[:, k] / pivot[None], 0.0)
-        row = jnp.where(index >= k, a[k], 0.0)
-        return (a - column[:, None] * row[None]).at[:, k].add(column)
+        column = jnp.where(index > k, a[:, k] / pivot[None], 0.0)[:, None]
+        row = jnp.where(index > k, a[k], 0.0)[None]
+        return jnp.where((index == k)[None] & (index > k)[:, None], column, a - column * row)
 
     return lax.fori_loop(0, n, eliminate, matrix)
 

@@ -132,7 +132,7 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
         elif cone == "staggered":  # not symmetric
             invert = functools.partial(jnp.matmul, small_dense.generalized_inverse(hessian)[0])
         else:
-            invert = functools.partial(small_dense.cholesky_solve_lanes, small_dense.cholesky_lanes(hessian))
+            invert = implicit.spd_solver(hessian)
         momentum, misfit = misfits
         dx, dp = cone_program.solve_linearised(program, response, invert, momentum, misfit, TANGENT_STEPS)
         return -dx, -dp

@@ -177,9 +177,6 @@ def _step(
     stretch: jax.Array | None,
     zeta: Any,
 ) -> tuple[State, StepInfo]:
-    # In a loop the compiler moves what depends on params alone out of it, a copy for every use, and no longer
-    # sees that the uses are equal. Of a quadruped it then has the kinematics seven times.
-    params, state = lax.optimization_barrier((params, state))
     whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
     if max_contacts is not None and max_contacts >= system.structure.num_contacts:
         max_contacts = None

@@ -39,7 +39,7 @@ def turned_by_gyroscopes(
     if system.poses is free_poses:
         return _free_bodies_turned(system, params, v, dt)
     force, matrix = _gyroscopic(system, params, state, kinematics)
-    midpoint_velocity = v + 0.5 * dt * implicit.solve_positive(M, force)
+    midpoint_velocity = v + 0.5 * dt * implicit.spd_solver(M)(force)
     skew = 0.5 * dt * matrix(midpoint_velocity)
     # (M - S) v' = (M + S) v
     return v + 2.0 * implicit.solve_positive(M - skew, skew @ v), force

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jaxcontact.algebra import body_rows, small_dense
+from jaxcontact.algebra import body_rows, cholesky
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
-from jaxcontact.batching.batch_axes import batch_last
 
 Rows = jax.Array | BodyRows
 Mass = jax.Array | Diagonal
@@ -63,33 +61,12 @@ def isotropic(own: jax.Array, singles: int, nc: int) -> jax.Array:
 
 
 def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:
-    """Cholesky factor; a large single one by LAPACK, which would be a hazard in a batch."""
-    if isinstance(matrix, BlockTridiagonal):
-        return factorise_chain(matrix)
-    if matrix.shape[0] <= small_dense.UNROLLED:
-        return small_dense.cholesky_lanes(matrix)
-
-    def large(a: jax.Array) -> jax.Array:
-        return (
-            lax.linalg.cholesky(a, symmetrize_input=False) if a.ndim == 2 else small_dense.cholesky_lanes(a)
-        )
-
-    factor: jax.Array = batch_last(large, matrix)
-    return factor
+    """Cholesky factor."""
+    return factorise_chain(matrix) if isinstance(matrix, BlockTridiagonal) else cholesky.factorise(matrix)
 
 
 def solve_factored(factor: Factor, rhs: jax.Array) -> jax.Array:
     """Solution of L L^T x = b for a factor of `factorise`."""
     if isinstance(factor, Sweeps):
         return solve_chain(factor, rhs)
-    if factor.shape[0] <= small_dense.UNROLLED:
-        return small_dense.cholesky_solve_lanes(factor, rhs)
-
-    def large(factor: jax.Array, rhs: jax.Array) -> jax.Array:
-        if factor.ndim > 2:
-            return small_dense.cholesky_solve_lanes(factor, rhs)
-        half = lax.linalg.triangular_solve(factor, rhs[:, None], left_side=True, lower=True)
-        return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)[:, 0]
-
-    x: jax.Array = batch_last(large, factor, rhs)
-    return x
+    return cholesky.solve_factored(factor, rhs)
