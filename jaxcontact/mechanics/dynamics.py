@@ -10,11 +10,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jaxcontact.mechanics.kinematics import Kinematics, body_motions
 from jaxcontact.mechanics.spatial import (
-    Inertia,
     Screw,
     Vector,
     add,
@@ -22,34 +20,15 @@ from jaxcontact.mechanics.spatial import (
     components,
     dot3,
     force_cross,
-    inertia_about,
     momentum,
     motion_cross,
     power,
     powers,
     scale,
     sum_along,
-    transform,
 )
 from jaxcontact.mechanics.system import Params, Structure
 from jaxcontact.mechanics.tree import Dofs, dofs
-
-
-def _inertias(params: Params, kinematics: Kinematics) -> Inertia:
-    """Spatial inertia of each body about the origin of its tree."""
-    tensor = params.inertia
-    if tensor.ndim == 1:  # in the plane: about the axis across it
-        across = jnp.zeros((3, 3), tensor.dtype).at[1, 1].set(1.0)
-        tensor = tensor[:, None, None] * across[None]
-    centre = add(_centres(params, kinematics), scale(-1.0, components(kinematics.origin)))
-    own = inertia_about(params.mass, centre, components(kinematics.rotation), components(tensor))
-    return lax.optimization_barrier(own)  # else the compiler computes them again in every sum along the tree
-
-
-def _centres(params: Params, kinematics: Kinematics) -> Vector:
-    """Centres of mass (nb,) in the world."""
-    arm = transform(components(kinematics.rotation), components(params.tree.com))
-    return add(components(kinematics.position), arm)
 
 
 def _gravity(structure: Structure, params: Params) -> Vector:
@@ -60,13 +39,15 @@ def _gravity(structure: Structure, params: Params) -> Vector:
 
 def gravity_energy(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
     """Potential energy of gravity, J; zero at the world's origin."""
-    return -params.mass @ dot3(_centres(params, kinematics), _gravity(structure, params))
+    own = kinematics.inertias
+    moment = add(own.moment, scale(own.mass, components(kinematics.origin)))
+    return -jnp.sum(dot3(moment, _gravity(structure, params)))
 
 
 def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
     """M(q) (nv, nv)."""
     table, screws = dofs(structure.tree), kinematics.motions
-    force = momentum(sum_along(table.moves, _inertias(params, kinematics)), screws)
+    force = momentum(sum_along(table.moves, kinematics.inertias), screws)
     not_below = table.above + np.eye(len(table.above))
     full = not_below * powers(screws, force) + table.above.T * powers(force, screws)
     return full + jnp.diag(params.tree.armature)
@@ -74,7 +55,7 @@ def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) ->
 
 def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:
     """Coriolis, gyroscopic and gravity force (nv,)."""
-    inertias = _inertias(params, kinematics)
+    inertias = kinematics.inertias
     velocity, acceleration = body_motions(structure.tree, kinematics, v)
     upward = acceleration[0], add(acceleration[1], scale(-1.0, _gravity(structure, params)))
     force = add_screws(momentum(inertias, upward), force_cross(velocity, momentum(inertias, velocity)))
@@ -102,7 +83,7 @@ def gyroscopic_matrix(
     moves, 3 A_ki = S_i . (2 S_k x* h^c + I^c (W_k x S_k)) - (W_i x S_i) . I^c S_k.
     """
     table = dofs(structure.tree)
-    screws, inertias = kinematics.motions, _inertias(params, kinematics)
+    screws, inertias = kinematics.motions, kinematics.inertias
     velocity, _ = body_motions(structure.tree, kinematics, v)
     composite, carried = sum_along(table.moves, (inertias, momentum(inertias, velocity)))
     swept, force = _swept(table, screws, v), momentum(composite, screws)
@@ -120,7 +101,7 @@ def gyroscopic(structure: Structure, kinematics: Kinematics, v: jax.Array, param
     the momenta of the bodies that velocity k moves.
     """
     table = dofs(structure.tree)
-    screws, inertias = kinematics.motions, _inertias(params, kinematics)
+    screws, inertias = kinematics.motions, kinematics.inertias
     velocity, acceleration = body_motions(structure.tree, kinematics, v)
     own = momentum(inertias, velocity)
     force = add_screws(momentum(inertias, acceleration), force_cross(velocity, own))

@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.mechanics.spatial import (
+    Inertia,
     Screw,
     Vector,
     add,
@@ -25,12 +26,14 @@ from jaxcontact.mechanics.spatial import (
     compose,
     cross,
     cross3,
+    inertia_about,
     matrices,
     motion_cross,
     pick,
     placement,
     rotate,
     sum_along,
+    transform,
     unit,
 )
 from jaxcontact.mechanics.system import FrameMotion, Params, Structure
@@ -43,18 +46,16 @@ class Kinematics(NamedTuple):
     Attributes:
         placement: (nb, 3, 4) rotation and position of every body.
         screws: (nv, 6) motion at one unit of each velocity, about the origin of its tree.
+        motions: the screws by their components (nv,).
         origin: (nb, 3) origin of the tree of each body.
+        inertias: spatial inertia of each body about the origin of its tree, components (nb,).
     """
 
     placement: jax.Array
     screws: jax.Array
+    motions: Screw
     origin: jax.Array
-
-    @property
-    def motions(self) -> Screw:
-        """The screws by their components (nv,)."""
-        x = components(self.screws)
-        return x[:3], x[3:]
+    inertias: Inertia
 
     @property
     def position(self) -> jax.Array:
@@ -112,13 +113,18 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
     return frames
 
 
-@functools.partial(jax.jit, static_argnums=0)  # a program that calls `solve` twice compiles it once
-def solve(tree: Tree, numbers: TreeParams, q: jax.Array) -> Kinematics:
-    """Placements and screws of a tree at a configuration q (nq,).
+def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
+    """The tree of a structure at a configuration q (nq,).
 
     Screws are about the origin of the first body of their tree. This point moves with the tree, so numbers
     stay small far from the world's origin. No result depends on the point, and derivatives hold it fixed.
     """
+    kinematics: Kinematics = _solve(structure.tree, params.tree, params.mass, params.inertia, q)
+    return kinematics
+
+
+@functools.partial(jax.jit, static_argnums=0)  # a program that calls `solve` twice compiles it once
+def _solve(tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array, q: jax.Array) -> Kinematics:
     table, axis = dofs(tree), unit(numbers.axis)
     frames = place_nodes(tree, numbers, axis, q)
     bodies = pick(frames, nodes(tree).of_body)
@@ -136,7 +142,24 @@ def solve(tree: Tree, numbers: TreeParams, q: jax.Array) -> Kinematics:
     )
     turns = jnp.asarray(table.turns[:, None], q.dtype)
     linear = turns * cross(arm, direction) + (1.0 - turns) * direction
-    return Kinematics(bodies, jnp.concatenate([turns * direction, linear], axis=1), origin)
+    screws = jnp.concatenate([turns * direction, linear], axis=1)
+    x = components(screws)
+    return Kinematics(
+        bodies, screws, (x[:3], x[3:]), origin, _inertias(bodies, origin, numbers, mass, inertia)
+    )
+
+
+def _inertias(
+    bodies: jax.Array, origin: jax.Array, numbers: TreeParams, mass: jax.Array, inertia: jax.Array
+) -> Inertia:
+    """Spatial inertia of each body about the origin of its tree, from the placements (nb, 3, 4)."""
+    if inertia.ndim == 1:  # in the plane: about the axis across it
+        across = jnp.zeros((3, 3), inertia.dtype).at[1, 1].set(1.0)
+        inertia = inertia[:, None, None] * across[None]
+    rotation = components(bodies[:, :, :3])
+    centre = add(components(bodies[:, :, 3] - origin), transform(rotation, components(numbers.com)))
+    own = inertia_about(mass, centre, rotation, components(inertia))
+    return lax.optimization_barrier(own)  # else the compiler computes them again in every sum along the tree
 
 
 def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Screw, Screw]:
@@ -149,12 +172,6 @@ def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Scre
     rates = motion_cross(sum_along(table.before.T, moved), moved)
     motions: tuple[Screw, Screw] = sum_along(table.moves.T, (moved, rates))
     return motions
-
-
-def of_structure(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
-    """`solve` for the tree of a structure."""
-    kinematics: Kinematics = solve(structure.tree, params.tree, q)
-    return kinematics
 
 
 def motion(structure: Structure, kinematics: Kinematics, v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
@@ -215,7 +232,7 @@ def _in_plane(motion: FrameMotion) -> FrameMotion:
 def poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
     """Positions (nb, dim) and rotation matrices (nb, 3, 3), or angles (nb,) in the plane, of body frames."""
     tree, numbers = structure.tree, params.tree
-    kinematics = solve(tree, numbers, q)
+    kinematics = solve(structure, q, params)
     if structure.dim == 3:
         return kinematics.position, kinematics.rotation
     # Angles in the plane are counter-clockwise (x to z); hinges of MuJoCo turn from z to x.

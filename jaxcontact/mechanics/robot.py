@@ -24,7 +24,7 @@ def _count_controls(structure: Structure) -> int:
 
 
 TREE = Mechanics(
-    kinematics=kinematics.of_structure,
+    kinematics=kinematics.solve,
     mass_matrix=dynamics.mass_matrix,
     bias=dynamics.bias,
     gyroscopic=dynamics.gyroscopic,

@@ -22,7 +22,7 @@ def test_closed_forms_of_every_kind_of_joint_are_derivatives_of_the_bias(rng, to
 
     @jax.jit
     def both(q, v):
-        at_q = kinematics.of_structure(structure, q, params)
+        at_q = kinematics.solve(structure, q, params)
         derivative = jax.jacfwd(lambda v: dynamics.bias(structure, at_q, v, weightless))(v)
         matrix = dynamics.gyroscopic_matrix(structure, at_q, v, params)
         return derivative, matrix, dynamics.gyroscopic(structure, at_q, v, params)
