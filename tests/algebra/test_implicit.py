@@ -261,3 +261,30 @@ def test_systems_with_a_positive_symmetric_part_are_solved_in_batches_both_ways(
     outer = -backward[:, :, None] * expected[:, None] * scale[:, None] * scale
     np.testing.assert_allclose(by_matrix * scale[:, None] * scale, outer, atol=1e-10)
     np.testing.assert_allclose(alone, x[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [5, 14])
+def test_a_solver_of_positive_definite_systems_is_linear_to_jax(n, rng):
+    """Pivot by pivot and by LAPACK, of one system and of a batch: forward, reverse and transposed."""
+    A = rng.normal(size=(3, n, n))
+    scale = np.logspace(-2, 2, n)
+    matrix = jnp.asarray((A @ A.transpose(0, 2, 1) + np.eye(n)) * scale[:, None] * scale)
+    rhs, cotangent = (jnp.asarray(rng.normal(size=(3, n)) * scale) for _ in range(2))
+    expected, backward = (np.linalg.solve(matrix, x[..., None])[..., 0] for x in (rhs, cotangent))
+
+    def solve(matrix, rhs):
+        return implicit.spd_solver(matrix)(rhs)
+
+    def everything(matrix, rhs, cotangent):
+        x, pull_back = jax.vjp(solve, matrix, rhs)
+        transposed = jax.linear_transpose(implicit.spd_solver(matrix), rhs)(cotangent)[0]
+        return x, *pull_back(cotangent), jax.jvp(solve, (matrix, rhs), (matrix, 2.0 * rhs))[1], transposed
+
+    outer = -backward[:, :, None] * expected[:, None]
+    wanted = (expected, outer, backward, expected, backward)
+    batch = jax.jit(jax.vmap(everything))(matrix, rhs, cotangent)
+    one = jax.jit(everything)(matrix[0], rhs[0], cotangent[0])
+    for found, alone, each in zip(batch, one, wanted, strict=True):
+        size = scale[:, None] * scale if each.ndim == 3 else scale
+        np.testing.assert_allclose(np.asarray(found) * size, each * size, atol=1e-10)
+        np.testing.assert_allclose(np.asarray(alone) * size, each[0] * size, atol=1e-10)

@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -178,3 +179,44 @@ def test_second_derivatives_of_several_steps(scan):
     truth = (first(mu + h) - first(mu - h)) / (2 * h)
     for second in (jax.jacfwd(jax.grad(place)), jax.grad(jax.grad(place)), jax.grad(jax.jacfwd(place))):
         np.testing.assert_allclose(jax.jit(second)(mu), truth, rtol=1e-6)
+
+
+PENDULUM = """<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 1"><joint type="ball"/>
+<geom type="sphere" size="0.1"/><body name="foot" pos="0 0 -0.5"><joint axis="0 1 0"/>
+<geom type="sphere" size="0.1"/></body></body></worldbody>
+<equality><connect body1="foot" anchor="0 0 0"/></equality></mujoco>"""
+
+
+@pytest.mark.parametrize("max_contacts", [None, 1])
+def test_a_gradient_has_the_kinematics_of_each_step_once(max_contacts):
+    """Cosines of the joints' angles in the loops of a gradient: of the steps, and of the way back.
+
+    The way back computes the kinematics again, and their derivative has one more cosine, that of the sines.
+    The ball has a gyroscopic force, the loop and the contacts have rows and rates: all need the kinematics.
+    """
+    pytest.importorskip("mujoco")
+    model = jc.load_mjcf(PENDULUM)
+    system, angles = model.system, (len(model.system.structure.tree.joints), 1)
+
+    def lean(v):
+        start, controls = model.state.replace(v=v), jnp.zeros((3, system.num_controls))
+        states, _ = jc.compliant.rollout(
+            system, model.params, start, controls, dt=0.01, max_contacts=max_contacts
+        )
+        return states.q[-1, 0]
+
+    def cosines(jaxpr):
+        found = [e for e in equations(jaxpr) if e.primitive.name == "cos"]
+        return sum(e.invars[0].aval.shape == angles for e in found)
+
+    program = jax.make_jaxpr(jax.grad(lean))(model.state.v).jaxpr
+    loops = [e.params["jaxpr"].jaxpr for e in equations(program) if e.primitive.name == "scan"]
+    assert [count for count in map(cosines, loops) if count] == [1, 2]
+
+
+def equations(jaxpr):
+    """All equations of a program, also of the programs inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jax.extend.core.jaxprs_in_params(equation.params):
+            yield from equations(inner)
