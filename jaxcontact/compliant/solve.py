@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -127,6 +128,7 @@ def _attach(problem: Problem, x: jax.Array, p: jax.Array, cone: str) -> tuple[ja
         program = _conditions(problem, cone)
         response = cone_program.residuals(program, *at)[2]
         hessian = cone_program.hessian(program, response)
+        invert: Callable[[jax.Array], jax.Array]
         if isinstance(hessian, BlockTridiagonal):
             invert = functools.partial(row_algebra.solve_factored, row_algebra.factorise(hessian))
         elif cone == "staggered":  # not symmetric

@@ -72,9 +72,7 @@ def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
     return motion_cross(sum_along(summed.T, jax.tree.map(lambda x: x * v, screws)), screws)
 
 
-def gyroscopic_matrix(
-    structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params
-) -> jax.Array:
+def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
     """The skew matrix A(v) (nv, nv), linear in v, with `gyroscopic` = A(v) v: (K^T - K) / 3, K = dc/dv.
 
     The Coriolis and gyroscopic force of a body is c = I a + V x* I V. It changes with a velocity k that moves
@@ -94,7 +92,7 @@ def gyroscopic_matrix(
     return (table.above.T * below - table.above * above) / 3.0
 
 
-def gyroscopic(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:
+def gyroscopic(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
     """The part (nv,) of minus the Coriolis and gyroscopic force c(v) that does no work at any v.
 
     It is (K^T v - K v) / 3 with K = dc/dv. K v = 2 c, and (K^T v)_k = h^c . (W_k x S_k) with the sum h^c of

@@ -51,8 +51,8 @@ def _gyroscopic(
     """The gyroscopic force (nv,) at a state, and the skew matrix S(v) (nv, nv)."""
     mechanics, structure = system.mechanics, system.structure
     if mechanics is not None:
-        force = mechanics.gyroscopic(structure, kinematics, state.v, params)
-        return force, lambda v: mechanics.gyroscopic_matrix(structure, kinematics, v, params)
+        force = mechanics.gyroscopic(structure, kinematics, state.v)
+        return force, lambda v: mechanics.gyroscopic_matrix(structure, kinematics, v)
     free_of_forces = dataclasses.replace(system, forces=None, drive=None)
     weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
 

@@ -157,10 +157,9 @@ class Mechanics:
         kinematics: (structure, q, params) -> what the functions below share at one configuration.
         mass_matrix: (structure, kinematics, params) -> (nv, nv).
         bias: (structure, kinematics, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
-        gyroscopic: (structure, kinematics, v, params) -> the part (nv,) of -`bias` that does no work at any
-            v.
-        gyroscopic_matrix: (structure, kinematics, v, params) -> skew matrix (nv, nv), linear in v; times v it
-            is `gyroscopic`.
+        gyroscopic: (structure, kinematics, v) -> the part (nv,) of -`bias` that does no work at any v.
+        gyroscopic_matrix: (structure, kinematics, v) -> skew matrix (nv, nv), linear in v; times v it is
+            `gyroscopic`.
         gravity_energy: (structure, kinematics, params) -> potential energy of gravity, J.
         motion: (structure, kinematics, v) -> `FrameMotion`, and its rate at constant v.
         point_jacobians: (structure, kinematics, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.

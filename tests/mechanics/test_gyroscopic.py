@@ -24,8 +24,8 @@ def test_closed_forms_of_every_kind_of_joint_are_derivatives_of_the_bias(rng, to
     def both(q, v):
         at_q = kinematics.solve(structure, q, params)
         derivative = jax.jacfwd(lambda v: dynamics.bias(structure, at_q, v, weightless))(v)
-        matrix = dynamics.gyroscopic_matrix(structure, at_q, v, params)
-        return derivative, matrix, dynamics.gyroscopic(structure, at_q, v, params)
+        matrix = dynamics.gyroscopic_matrix(structure, at_q, v)
+        return derivative, matrix, dynamics.gyroscopic(structure, at_q, v)
 
     K, matrix, force = (np.asarray(x) for x in both(q, v))
     size = np.max(np.abs(K))
