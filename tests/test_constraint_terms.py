@@ -9,7 +9,7 @@ from test_system import box, box_params, random_pose, state
 from test_terms import sphere_params, spheres
 
 import jaxcontact as jc
-from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT
+from jaxcontact.terms import BILATERAL, LIMIT, NORMAL, TANGENT, nearest_terms
 
 # --- a chain in space: a welded pair, on a ball joint, with a hinge, a rod to the world and a limit
 
@@ -287,3 +287,19 @@ def test_constraints_that_are_no_two_vectors_are_named(function, shapes):
     system = jc.System(model.system.structure, model.system.poses, constraints=function)
     with pytest.raises(ValueError, match=rf"system.constraints: expected two vectors .*{shapes}"):
         jc.constraint_terms(system, model.params, model.state)
+
+
+def test_positions_of_a_robot_of_the_wrong_length_are_named():
+    """Before its kinematics fail with them."""
+    pytest.importorskip("mujoco")
+    model = jc.models.half_cheetah()
+    system, params, long = model.system, model.params, model.state.replace(q=jnp.zeros(10))
+    rest = jnp.zeros(system.num_controls)
+    for call in (
+        lambda: jc.constraint_terms(system, params, long),
+        lambda: nearest_terms(system, params, long, 2),
+        lambda: jc.compliant.step(system, params, long, rest, dt=0.01),
+        lambda: jc.compliant.step(system, params, long, rest, dt=0.01, max_contacts=2),
+    ):
+        with pytest.raises(ValueError, match=r"state.q: expected shape \(9,\), got \(10,\)"):
+            call()

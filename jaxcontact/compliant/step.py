@@ -20,7 +20,7 @@ from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, ma
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
-from jaxcontact.terms.constraints import constraint_terms_at
+from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
 
 
 def assemble(
@@ -29,8 +29,9 @@ def assemble(
     """The algebra of a step of a mechanism at a state; `by_body` where the mechanism suits that.
 
     Raises:
-        ValueError: params carry no law.
+        ValueError: params carry no law, q or v has the wrong length, params do not fit the structure.
     """
+    check_sizes(system, params, state)
     kinematics = kinematics_of(system, params, state.q)
     M: Any
     if by_body:
@@ -45,6 +46,7 @@ def assemble_nearest(
     system: System, params: Params, state: State, tau: jax.Array, dt: Any, max_contacts: int
 ) -> tuple[Problem, Selection]:
     """The algebra of a step that sees the nearest contacts alone, and which those are."""
+    check_sizes(system, params, state)
     kinematics = kinematics_of(system, params, state.q)
     terms, nearest = constraint_terms_at(system, params, state, kinematics, max_contacts)
     assert nearest is not None

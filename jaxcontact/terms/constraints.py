@@ -78,7 +78,7 @@ def _contact_terms(system: System, params: Params, state: State) -> ContactTerms
         raise ValueError(
             "system: contact_terms has no rows for closed loops (equality); only compliant steps support them"
         )
-    _check_sizes(system, params, state)
+    check_sizes(system, params, state)
     kinematics = kinematics_of(system, params, state.q)
     places, _ = contacts.place(system, params, *body_frames(system, params, state.q))
     rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), places, kinematics)
@@ -116,6 +116,7 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
     Derivative: exact by q, v and params, any order.
     """
     check_mechanism(system, params, state)
+    check_sizes(system, params, state)
     return constraint_terms_at(system, params, state, kinematics_of(system, params, state.q))[0]
 
 
@@ -157,6 +158,7 @@ def nearest_terms(
 
     Derivative: that of `constraint_terms`, with the selection held fixed.
     """
+    check_sizes(system, params, state)
     kinematics = kinematics_of(system, params, state.q)
     terms, nearest = constraint_terms_at(system, params, state, kinematics, max_contacts)
     assert nearest is not None
@@ -169,7 +171,6 @@ def constraint_terms_at(
 ) -> tuple[ConstraintTerms, Nearest | None]:
     """`constraint_terms` where the kinematics are known; with `max_contacts`, `nearest_terms`."""
     structure, dtype = system.structure, state.q.dtype
-    _check_sizes(system, params, state)
     (G, phi, gdot_v), kind, dry = joint_rows(system, params, state, kinematics)
     nearest, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
@@ -248,7 +249,7 @@ def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerm
 
     Derivative: exact by q, v and params, any order.
     """
-    _check_sizes(system, params, state)
+    check_sizes(system, params, state)
     structure = system.structure
     moving_contacts, _ = _moving_contacts(system, params, state, kinematics_of(system, params, state.q))
     bodies, places = moving_contacts.bodies, moving_contacts.places
@@ -261,7 +262,8 @@ def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerm
     )
 
 
-def _check_sizes(system: System, params: Params, state: State) -> None:
+def check_sizes(system: System, params: Params, state: State) -> None:
+    """Raise ValueError where numbers or a state do not fit the structure."""
     structure = system.structure
     nb, nc = len(structure.bodies), structure.num_contacts
     inertia = (nb,) if structure.dim == 2 else (nb, 3) if structure.tree is None else (nb, 3, 3)
