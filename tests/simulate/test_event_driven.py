@@ -1,5 +1,6 @@
 """`EventDriven`: closed forms of bounces, slides and rolls, chatter at its limit, derivatives through impacts."""
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from helpers import sliding_rod as rod
 
 import jaxcontact as jc
 from jaxcontact._pytree import Record
+from jaxcontact.simulate.augmented.contact_forces import accelerations, shortest_forces
+from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, ContactModes, ContactProblem, mode_equations
 
 G, N, DT, R = 9.81, 60, 0.01, 0.1
 SYSTEM, PARAMS = sliding_disc.SYSTEM, sliding_disc.PARAMS
@@ -421,3 +424,91 @@ def test_a_disc_rolls_on_where_nothing_presses_it():
         motion = found(floating, at(0.0, speed, 0.0, -speed / R))
         assert np.all(np.asarray(motion.info.num_iters) == 1) and np.all(np.asarray(motion.contacts))
         np.testing.assert_allclose(motion.states.q[:, 0], speed * AT, atol=1e-15 + 1e-15 * speed)
+
+
+CUBE = jc.models.tossed_cube()
+
+
+def tossed(state, dt, steps):
+    """The cube, by steps that have room for the pieces in which it slides and spins to rest."""
+    stepper = jc.simulate.EventDriven(max_events=256)
+    return jc.simulate.rollout(CUBE.system, CUBE.params, state, jnp.zeros((steps, 6)), stepper=stepper, dt=dt)
+
+
+def test_shares_of_a_load_move_with_the_corners_of_a_face():
+    """The shortest forces that four corners slide by, against pseudo-inverses at states nearby."""
+    kind = jnp.array([SLIDE] * 4 + [SEPARATE] * 4)
+
+    def asked(push):
+        q = jnp.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0]) + push * jnp.array(
+            [0.1, 0.2, 0.0, 0.0, 0.0, 0.0, 0.3]
+        )
+        v = jnp.array([0.2, 0.1, 0.0, 0.0, 0.0, -4.0]) + push * jnp.array([0.5, 0.2, 0.0, 0.0, 0.0, 1.0])
+        state = jc.State(q=jc.retract(CUBE.system, q, jnp.zeros(6)), v=v, t=jnp.array(0.0))
+        here = accelerations(CUBE.system, CUBE.params, state, kind != SEPARATE)
+        slip = here.terms.J_t @ v
+        return here, slip / jnp.linalg.norm(slip, axis=1, keepdims=True)
+
+    @jax.jit
+    def shortest(push):
+        here, way = asked(push)
+        return shortest_forces(here.space, here.rate, kind, way)
+
+    @jax.jit
+    def direct(push):
+        here, way = asked(push)
+        uncapped = jnp.zeros(8)
+        problem = ContactProblem(
+            delassus=here.space.delassus,
+            velocity=here.rate,
+            mu=here.space.mu,
+            cap=uncapped,
+            mask=here.space.active,
+        )
+        rows, rhs = mode_equations(problem, ContactModes(kind=kind, capped=uncapped > 0, direction=way))
+        return jnp.linalg.pinv(rows, rtol=1e-9) @ rhs
+
+    h = 1e-6
+    np.testing.assert_allclose(shortest(0.0), direct(0.0), atol=1e-12)
+    np.testing.assert_allclose(
+        jax.jit(jax.jacfwd(shortest))(0.0), (direct(h) - direct(-h)) / (2.0 * h), rtol=0, atol=1e-7
+    )
+
+
+@pytest.mark.slow
+def test_derivatives_of_a_cube_that_slides_and_spins_on_its_face_to_rest():
+    """Friction shares the load of four corners, which all stop at once: against differences, and zero at rest."""
+    q, v = jnp.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0]), jnp.array([0.2, 0.1, 0.0, 0.0, 0.0, -4.0])
+
+    @jax.jit
+    def ends(push, dt):
+        start = jc.State(q=q, v=v + push * jnp.array([0.5, 0.2, 0.0, 0.0, 0.0, 1.0]), t=jnp.array(0.0))
+        motion = tossed(start, dt, 1)
+        return (motion.states.q[-1], motion.states.v[-1]), motion.status
+
+    slope = jax.jit(lambda dt: jax.jvp(lambda push: ends(push, dt)[0], (0.0,), (1.0,))[1])
+    h = 1e-5
+    for dt in (0.01, 0.5):
+        (above, status), (below, _) = ends(h, dt), ends(-h, dt)
+        assert not np.any(jc.Status.failed(status)), jc.Status.describe(status)
+        for own, a, b in zip(slope(dt), above, below, strict=True):
+            np.testing.assert_allclose(own, (a - b) / (2.0 * h), rtol=0, atol=1e-7)
+    assert np.max(np.abs(above[1])) < 1e-12 and np.max(np.abs(slope(0.5)[1])) < 1e-12
+
+
+@pytest.mark.slow
+def test_the_slope_of_a_tossed_cube_is_the_same_in_steps_of_any_length():
+    """It lands on three corners in turn, chatters on an edge, falls on a face, slides and spins to rest."""
+
+    def far(speed, dt, steps):
+        motion = tossed(CUBE.state.replace(v=CUBE.state.v.at[0].set(speed)), dt, steps)
+        return motion.states.q[-1, 0], motion.status
+
+    slopes = []
+    for dt, steps in ((0.5, 2), (0.05, 20), (0.01, 100)):
+        end = jax.jit(functools.partial(far, dt=dt, steps=steps))
+        _, slope, status = jax.jit(lambda v, end=end: jax.jvp(end, (v,), (1.0,), has_aux=True))(1.0)
+        assert not np.any(jc.Status.failed(status)), jc.Status.describe(status)
+        slopes.append(slope)
+    difference = (end(1.0 + 1e-5)[0] - end(1.0 - 1e-5)[0]) / 2e-5
+    np.testing.assert_allclose(slopes, difference, rtol=0, atol=1e-6)

@@ -16,10 +16,12 @@ import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
-from jaxcontact.algebra import implicit
+from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
+
+UNLOADED = 1.0 / 64.0  # size of the columns of contacts without a load, in the order of elimination
 
 
 class ContactSpace(Record):
@@ -172,9 +174,9 @@ def outcome(
 
     Modes are read off the outgoing velocity, not off index sets: a contact that does not slide sticks
     (u_t = 0) even if its friction impulse is zero, one that neither approaches nor separates rests
-    (u_n = 0) even if its normal impulse is zero. Redundant contacts leave the equations rank-deficient
-    but v_plus unique; see `implicit.refine`. Where contacts are all but redundant, the solver's answer may
-    stand as it is, with the derivative of the modes.
+    (u_n = 0) even if its normal impulse is zero. Redundant contacts leave the equations rank-deficient: the
+    solver's shares of the load stand, see `implicit.refine`. Where contacts are all but redundant, its
+    answer may stand as it is, with the derivative of the modes.
 
     Args:
         v: (nv,) velocity before.
@@ -264,7 +266,13 @@ def mode_impulse(
     rhs_t = jnp.where(separates[:, None], 0.0, -jnp.einsum("cij,cj->ci", free, u_rows[:, 1:]))
     equations = jnp.concatenate([row_n[:, None], rows_t], axis=1).reshape(unit.shape[2], -1)
     rhs = jnp.concatenate([rhs_n[:, None], rhs_t], axis=1).reshape(-1)
-    return implicit.refine(equations, rhs, guess)
+    # Where redundant contacts slide, v_plus depends on their shares of the load, and so do its derivatives.
+    # Those that carry none stay without: columns that are smaller are the last ones to be eliminated.
+    loads = jnp.abs(guess.reshape(nc, 1 + nt)[:, 0])
+    unloaded = loads <= 64.0 * float(jnp.finfo(dtype).eps) * jnp.max(loads)
+    size = jnp.repeat(jnp.where(unloaded, UNLOADED, 1.0).astype(dtype), 1 + nt)
+    inverse, _ = small_dense.generalized_inverse(lax.stop_gradient(equations) * size[None])
+    return implicit.refine(equations, rhs, guess, size[:, None] * inverse)
 
 
 def residual(

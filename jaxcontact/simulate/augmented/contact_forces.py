@@ -100,9 +100,13 @@ def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip:
     rows, rhs = mode_equations(problem, ContactModes(kind=kind, capped=uncapped > 0, direction=slip))
     per_length = lax.rsqrt(jnp.sum(rows**2, axis=1))
     rows, rhs = rows * per_length[:, None], rhs * per_length
-    square, _ = small_dense.generalized_inverse(lax.stop_gradient(rows @ rows.T))
-    inverse = lax.stop_gradient(rows).T @ square
-    return implicit.refine(rows, rhs, inverse @ rhs, inverse)
+    fixed = lax.stop_gradient(rows)
+    square, _ = small_dense.generalized_inverse(fixed @ fixed.T)
+    inverse, multipliers = fixed.T @ square, square @ lax.stop_gradient(rhs)
+    # `refine` would leave the share of a load as it is. The shortest forces are rows^T times multipliers, so
+    # their share turns with the rows; the part of that which loads nothing is zero here, not its derivative.
+    turned = rows.T @ multipliers
+    return implicit.refine(rows, rhs, inverse @ rhs, inverse) + turned - inverse @ (fixed @ turned)
 
 
 def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:

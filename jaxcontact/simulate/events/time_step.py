@@ -249,8 +249,13 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
     remaining = here.t_end - state.t
     ahead = first_event(system, motion, state, remaining, contacts.at_zero, slow, here.solver)
     whole = ~ahead.event & (ahead.h == remaining)
-    end, impulse, _ = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
+    end, impulse, slip = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
+    # In space several contacts may come to rest together, without an event. A sliding velocity that friction
+    # has brought down to what counts as zero is zero, and so are its derivatives.
+    slid = jnp.einsum("ctv,v->ct", contacts.terms.J_t, state.v)
+    stops = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & (system.structure.dim == 3)
+    stops = stops & (jnp.sum(slid**2, axis=1) > slow**2) & (jnp.sum(slip**2, axis=1) <= slow**2)
     after = c._replace(
         carry=c.carry._replace(state=end),
         ended=Ended(ahead.who[:, ROOT] & closed, ahead.who[:, FRICTION] & sticks, -ahead.friction),
@@ -258,7 +263,9 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
         status=c.status | flag(~(ahead.fine & found), Status.STALLED),
     )
     kind = jnp.where(ahead.event, EVENT, jnp.where(whole, WHOLE, PART)).astype(jnp.int32)
-    piece = here.unused._replace(kind=kind, h=ahead.h, modes=modes, value=ahead.who, rests=modes.kind)
+    piece = here.unused._replace(
+        kind=kind, h=ahead.h, modes=modes, value=ahead.who, rests=jnp.where(stops, STICK, modes.kind)
+    )
     if nc == 0:
         return after, piece
     moved = after, piece

@@ -117,3 +117,26 @@ def test_a_step_inside_jit_says_whether_its_solutions_are_complete():
         )
     )
     assert np.all(run(terms, jax.random.key(0))) and not np.any(run(same, jax.random.key(0)))
+
+
+def test_the_derivative_of_a_landing_on_a_face_is_that_of_the_solution(rng):
+    """Friction depends on the corners' shares of the load: a corner without any stays without."""
+    model = jc.models.tossed_cube()
+
+    def flat(yaw):
+        q = jnp.zeros(7).at[jnp.array([2, 3, 6])].set(jnp.stack([0.05, jnp.cos(yaw / 2), jnp.sin(yaw / 2)]))
+        return _some(jc.contact_terms(model.system, model.params, model.state.replace(q=q)), slice(0, 4))
+
+    def law(yaw, v):
+        return jc.impact.anitescu_potra(flat(yaw), v)[0]
+
+    corners = np.asarray(flat(0.0).J_n)
+    on_edge = np.eye(6) - np.linalg.pinv(corners[[1, 3]]) @ corners[[1, 3]]
+    v, change = (rng.normal(size=(2, 32, 6)) * np.array([1, 1, 1, 1, 1, 8])) @ on_edge
+    v *= -np.sign(v @ corners[0])[:, None]
+    yaw, h = jnp.asarray(rng.uniform(0.0, 6.0, 32)), 1e-6
+    own = jax.vmap(lambda yaw, v, by: jax.jvp(lambda v: law(yaw, v), (v,), (by,))[1])(yaw, v, change)
+    above, here, below = (jax.vmap(law)(yaw, v + way * h * change) for way in (1, 0, -1))
+    smooth = np.abs(above - 2.0 * here + below).max(axis=1) < 1e-4 * h
+    assert np.mean(smooth) > 0.8
+    np.testing.assert_allclose(own[smooth], ((above - below) / (2.0 * h))[smooth], rtol=0, atol=1e-7)
