@@ -36,9 +36,10 @@ class Bracket(NamedTuple):
 
 
 def illinois(x: jax.Array, value: jax.Array, bracket: Bracket, halve: jax.Array) -> tuple[jax.Array, Bracket]:
-    """The next x and bracket on the way to the root of a function with this value at x, by the Illinois rule.
+    """The next x >= 0 and bracket on the way to the root of a function with this value at x: Illinois rule.
 
-    An end that stays twice counts for half, lest the other one creeps; `halve` takes the middle instead.
+    An end that stays twice counts for half, lest the other one creeps; `halve` takes the middle instead, of
+    bounds above zero the geometric one: the root may lie a thousandth of the way from the lower one.
     """
     below = value < 0
     weight = jnp.where(below == bracket.fell, 0.5, 1.0)
@@ -46,7 +47,8 @@ def illinois(x: jax.Array, value: jax.Array, bracket: Bracket, halve: jax.Array)
     value_high = jnp.where(below, value, weight * bracket.value_high)
     low, high = jnp.where(below, bracket.low, x), jnp.where(below, x, bracket.high)
     secant = low + (high - low) * value_low / (value_low - value_high)
-    trial = inside_or_middle(jnp.where(halve, jnp.inf, secant), low, high)
+    middle = jnp.where(low > 0, jnp.sqrt(jnp.maximum(low, 0.0)) * jnp.sqrt(high), 0.5 * (low + high))
+    trial = jnp.where(halve | ~((secant >= low) & (secant <= high)), middle, secant)
     return trial, Bracket(low, high, value_low, value_high, below)
 
 

@@ -388,6 +388,28 @@ def test_a_block_chatters_to_rest_under_a_law_without_friction():
         assert np.all(np.diff(energy) < 1e-12)
 
 
+@pytest.mark.slow
+def test_a_block_thrown_at_random_takes_every_step_under_a_law_without_friction():
+    """Corners that return from nearly the same height at nearly the same time: none of 64 throws fails."""
+    law = jc.impact.Propagative(order=(0, 1, 2, 3), restitution=0.5)
+    stepper = jc.simulate.EventDriven(impact=law, max_events=256)
+
+    @jax.jit
+    def thrown(key):
+        tilt, speed = jax.random.split(key)
+        height, angle = 0.05 * jax.random.normal(tilt, (2,))
+        q = jnp.stack([0.0, BLOCK.state.q[1] + 0.3 + height, angle])
+        v = jax.random.normal(speed, (3,)) * jnp.array([1.0, 0.5, 0.5])
+        none = jnp.zeros((150, 3))
+        state = BLOCK.state.replace(q=q, v=v)
+        motion = jc.simulate.rollout(BLOCK.system, BLOCK.params, state, none, stepper=stepper, dt=0.02)
+        return motion.status
+
+    for key in jax.random.split(jax.random.key(3), 64):
+        status = thrown(key)
+        assert not np.any(jc.Status.failed(status)), jc.Status.describe(status)
+
+
 def test_a_ball_that_spins_comes_to_roll():
     """About the vertical at up to 80 rad/s: it rolls after 2 v / (7 mu g), at 5/7 of its speed, in few pieces."""
     shapes = (
