@@ -312,7 +312,8 @@ def test_a_block_rocks_to_rest_at_the_limit_of_its_impacts():
     assert np.bitwise_or.reduce(np.asarray(motion.status)) & int(jc.Status.ZENO)
     count = int(motion.impacts.count) - 1  # the last one is the limit
     spin = np.asarray(motion.impacts.v_plus[:count, 2])
-    np.testing.assert_allclose(spin[1:] / spin[:-1], -0.7, rtol=1e-8)
+    # The time of an impact has the round-off of a gap over its rate.
+    assert np.all(np.abs(spin[1:] / spin[:-1] + 0.7) < 1e-9 + 1e-15 / spin[1:] ** 2)
     np.testing.assert_allclose(motion.states.v[-1], 0.0, atol=1e-12)
     np.testing.assert_allclose(motion.states.q[-1, 1:], [1.0, 0.0], atol=1e-12)
     gaps = jax.vmap(lambda q: jc.terms.contact_gaps(BLOCK.system, BLOCK.params, q))(motion.states.q)
