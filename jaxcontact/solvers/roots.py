@@ -47,7 +47,7 @@ def illinois(x: jax.Array, value: jax.Array, bracket: Bracket, halve: jax.Array)
     value_high = jnp.where(below, value, weight * bracket.value_high)
     low, high = jnp.where(below, bracket.low, x), jnp.where(below, x, bracket.high)
     secant = low + (high - low) * value_low / (value_low - value_high)
-    middle = jnp.where(low > 0, jnp.sqrt(jnp.maximum(low, 0.0)) * jnp.sqrt(high), 0.5 * (low + high))
+    middle = jnp.where(low > 0, jnp.sqrt(low) * jnp.sqrt(high), 0.5 * (low + high))
     trial = jnp.where(halve | ~((secant >= low) & (secant <= high)), middle, secant)
     return trial, Bracket(low, high, value_low, value_high, below)
 
