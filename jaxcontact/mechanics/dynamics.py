@@ -72,6 +72,11 @@ def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
     return motion_cross(sum_along(summed.T, jax.tree.map(lambda x: x * v, screws)), screws)
 
 
+def _table(screws: tuple[Screw, ...]) -> jax.Array:
+    """The components of screws (nv,) side by side."""
+    return jnp.stack(jax.tree.leaves(screws), axis=1)
+
+
 def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
     """The skew matrix A(v) (nv, nv), linear in v, with `gyroscopic` = A(v) v: (K^T - K) / 3, K = dc/dv.
 
@@ -87,9 +92,8 @@ def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array
     swept, force = _swept(table, screws, v), momentum(composite, screws)
     turned = force_cross(screws, carried)
     rate = add_screws(add_screws(turned, turned), momentum(composite, swept))
-    below = powers(rate, screws) - powers(force, swept)
-    above = powers(screws, rate) - powers(swept, force)
-    return (table.above.T * below - table.above * above) / 3.0
+    below = _table((rate, force)) @ _table((screws, jax.tree.map(jnp.negative, swept))).T
+    return (table.above.T * below - table.above * below.T) / 3.0
 
 
 def gyroscopic(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:

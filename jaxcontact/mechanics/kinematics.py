@@ -109,7 +109,7 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
         joint_placements,
     )
     for ancestor in table.jumps:
-        frames = compose(pick(jnp.concatenate([frames, identity]), ancestor), frames)
+        frames = lax.optimization_barrier(compose(pick(jnp.concatenate([frames, identity]), ancestor), frames))
     return frames
 
 

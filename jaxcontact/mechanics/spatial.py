@@ -11,6 +11,7 @@ because batched dot products of small matrices are slow.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -58,12 +59,17 @@ def matrices(quaternions: jax.Array) -> jax.Array:
 
 def rotate(matrix: jax.Array, x: jax.Array) -> jax.Array:
     """Matrices (n, m, k) times vectors (n, k)."""
-    return jnp.sum(matrix * x[:, None, :], axis=2)
+    return _sum([matrix[:, :, k] * x[:, k, None] for k in range(x.shape[1])])
 
 
 def multiply(a: jax.Array, b: jax.Array) -> jax.Array:
     """Matrices (n, m, k) times matrices (n, k, l)."""
-    return jnp.sum(a[:, :, :, None] * b[:, None], axis=2)
+    return _sum([a[:, :, k, None] * b[:, None, k] for k in range(b.shape[1])])
+
+
+def _sum(terms: list[jax.Array]) -> jax.Array:
+    """Sum of a few arrays, term by term: XLA makes a reduction slower than what it sums."""
+    return functools.reduce(jnp.add, terms)
 
 
 def placement(rotation: jax.Array, position: jax.Array) -> jax.Array:
