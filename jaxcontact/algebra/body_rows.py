@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.algebra import small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, as_blocks
 
 FEWEST_BODIES = 20  # with fewer bodies, steps with whole matrices are faster
+LARGEST_BLOCK = 12  # rows
 MANY_RUNS = 6  # largest number of runs of consecutive indices that are sliced; more runs are gathered
 
 
@@ -60,9 +60,8 @@ def suits(first: Sequence[int], second: Sequence[int], count: int, width: int) -
     They suit many bodies that meet only their neighbours, so that blocks are small enough to be unrolled.
     """
     distinct_bodies = all(a != b for a, b in zip(first, second, strict=True))
-    return (
-        distinct_bodies and count >= FEWEST_BODIES and reach_of(first, second) * width <= small_dense.UNROLLED
-    )
+    block = reach_of(first, second) * width
+    return distinct_bodies and count >= FEWEST_BODIES and block <= LARGEST_BLOCK
 
 
 def take(array: jax.Array, index: Sequence[int], axis: int) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Cholesky factors of symmetric positive definite matrices: of a large single one by LAPACK, else by lanes.
+"""Factors of symmetric positive definite matrices: of a large single one by LAPACK, else by lanes.
 
 In a batch LAPACK would be a hazard; see `small_dense`. Batches are made by `vmap`. No derivative: `implicit`
 has the rule.
@@ -7,36 +7,33 @@ has the rule.
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.batch_axes import batch_last
 
+FOR_LAPACK = 12  # a single matrix with more rows
+
 
 def factorise(matrix: jax.Array) -> jax.Array:
-    """Lower triangular L (n, n) with L L^T = A."""
-    if matrix.shape[0] <= small_dense.UNROLLED:
-        return small_dense.cholesky_lanes(matrix)
+    """W = L^-1 (n, n), lower triangular, with L L^T = A."""
 
-    def large(a: jax.Array) -> jax.Array:
-        return (
-            lax.linalg.cholesky(a, symmetrize_input=False) if a.ndim == 2 else small_dense.cholesky_lanes(a)
-        )
+    def invert(a: jax.Array) -> jax.Array:
+        if a.ndim > 2 or a.shape[0] <= FOR_LAPACK:
+            return small_dense.inverse_factor_lanes(a)
+        factor, unit = lax.linalg.cholesky(a, symmetrize_input=False), jnp.eye(a.shape[0], dtype=a.dtype)
+        return lax.linalg.triangular_solve(factor, unit, left_side=True, lower=True)
 
-    factor: jax.Array = batch_last(large, matrix)
-    return factor
+    inverse_factor: jax.Array = batch_last(invert, matrix)
+    return inverse_factor
 
 
-def solve_factored(factor: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solution x (n,) of L L^T x = b."""
-    if factor.shape[0] <= small_dense.UNROLLED:
-        return small_dense.cholesky_solve_lanes(factor, rhs)
+def solve_factored(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array:
+    """Solution x (n,) of A x = b for W of `factorise`."""
 
-    def large(factor: jax.Array, rhs: jax.Array) -> jax.Array:
-        if factor.ndim > 2:
-            return small_dense.cholesky_solve_lanes(factor, rhs)
-        half = lax.linalg.triangular_solve(factor, rhs[:, None], left_side=True, lower=True)
-        return lax.linalg.triangular_solve(factor, half, left_side=True, lower=True, transpose_a=True)[:, 0]
+    def multiply(w: jax.Array, b: jax.Array) -> jax.Array:
+        return small_dense.solve_factored_lanes(w, b) if b.ndim > 1 else (w @ b) @ w
 
-    x: jax.Array = batch_last(large, factor, rhs)
+    x: jax.Array = batch_last(multiply, inverse_factor, rhs)
     return x

@@ -146,112 +146,98 @@ def product_lanes(a: jax.Array, b: jax.Array) -> jax.Array:
     return total
 
 
-UNROLLED = 12  # largest matrix whose factorisation is written out pivot by pivot
-BLOCK = 3  # columns that the factorisation of a larger one eliminates at once
+UNROLLED = 36  # largest matrix whose factorisation is written out block by block
+BLOCK = 3  # rows that a factorisation eliminates at once
 
 
-def cholesky_lanes(matrix: jax.Array) -> jax.Array:
-    """Lower triangular L (n, n, ...) with L L^T = A for symmetric positive definite A, batch axes last.
+def inverse_factor_lanes(matrix: jax.Array) -> jax.Array:
+    """W = L^-1 (n, n, ...) of the Cholesky factor L L^T = A of a positive definite A, batch axes last.
 
-    A tiny positive number replaces a pivot that round-off has made non-positive. The factor is then finite,
-    but the solution is useless as a direction of search.
+    A^-1 = W^T W, so that a solution is two products: fewer and longer operations than two substitutions.
+    Each block of rows gives rows of W in the columns that are done, and of L^T in those to come; the
+    remainder loses their products in both.
+
+    A tiny positive number replaces a pivot that round-off has made non-positive. The factor is then useless
+    as a direction of search.
     """
     n = matrix.shape[0]
-    tiny = float(jnp.finfo(matrix.dtype).tiny) ** 0.5
-
-    def column(a: jax.Array, k: int | jax.Array) -> jax.Array:
-        pivot = jnp.maximum(a[k, k], tiny)
-        return a[:, k] * lax.rsqrt(pivot)[None]
-
-    if n <= UNROLLED:
-        columns, remainder = [], matrix
-        for k in range(n):
-            pivot_column = column(remainder, 0)
-            columns.append(
-                jnp.concatenate([jnp.zeros((k, *pivot_column.shape[1:]), pivot_column.dtype), pivot_column])
-            )
-            remainder = remainder[1:, 1:] - pivot_column[1:, None] * pivot_column[None, 1:]
-            remainder = lax.optimization_barrier(remainder)  # else the compiler repeats it inside every use
-        return jnp.stack(columns, axis=1)
-    return _blocked_cholesky(matrix, tiny)
+    if n > UNROLLED:
+        return _inverse_factor_in_loop(matrix)
+    blocks, remainder = [], matrix
+    for first in range(0, n, BLOCK):
+        end = min(first + BLOCK, n)
+        width = end - first
+        corner = remainder[:width, first:end]
+        unit = _identity(width, matrix)
+        rows = jnp.concatenate([remainder[:width, :first], unit, remainder[:width, end:]], axis=1)
+        rows = _eliminated(corner, rows)
+        blocks.append(jnp.concatenate([rows[:, :end], jnp.zeros_like(rows[:, end:])], axis=1))
+        below = remainder[width:].at[:, first:end].set(0.0)
+        remainder = below - _products(rows[:, end:], rows)
+    return jnp.concatenate(blocks)
 
 
-def _blocked_cholesky(matrix: jax.Array, tiny: float) -> jax.Array:
-    """`cholesky_lanes` by blocks of columns: one pass over the matrix for each block, not for each column."""
-    size, padded = matrix.shape[0], _padded(matrix)
-    n = padded.shape[0]
-    row = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
+def _inverse_factor_in_loop(matrix: jax.Array) -> jax.Array:
+    """`inverse_factor_lanes` of a large matrix: one program for all blocks, over the whole matrix."""
+    size, padding = matrix.shape[0], -matrix.shape[0] % BLOCK
+    n, batch = size + padding, matrix.shape[2:]
+    padded = jnp.pad(matrix, [(0, padding)] * 2 + [(0, 0)] * len(batch))
+    padded = padded.at[size:, size:].set(_identity(padding, matrix))
+    unit = _identity(BLOCK, matrix)
+    column = jnp.arange(n).reshape(1, n, *(1,) * len(batch))
 
     def eliminate(block: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        remainder, factor = carry
+        remainder, inverse = carry
         first = block * BLOCK
-        columns = lax.dynamic_slice_in_dim(remainder, first, BLOCK, 1)
-        corner = lax.dynamic_slice_in_dim(columns, first, BLOCK, 0)
-        done: list[tuple[jax.Array, jax.Array]] = []  # each column of the factor, and its part in the corner
-        for j in range(BLOCK):
-            column, part = columns[:, j], corner[:, j]
-            for earlier, earlier_part in done:
-                column = column - earlier * earlier_part[j][None]
-                part = part - earlier_part * earlier_part[j][None]
-            scale = lax.rsqrt(jnp.maximum(part[j], tiny))[None]
-            done.append((jnp.where(row >= first + j, column * scale, 0.0), part * scale))
-        made = lax.optimization_barrier(jnp.stack([column for column, _ in done], axis=1))
-        remainder = remainder - sum(made[:, None, j] * made[None, :, j] for j in range(BLOCK))
-        return remainder, lax.dynamic_update_slice_in_dim(factor, made, first, 1)
+        rows = lax.dynamic_slice_in_dim(remainder, first, BLOCK, 0)
+        corner = lax.dynamic_slice_in_dim(rows, first, BLOCK, 1)
+        rows = _eliminated(corner, lax.dynamic_update_slice_in_dim(rows, unit, first, 1))
+        below = jnp.where((column >= first) & (column < first + BLOCK), 0.0, remainder)
+        done = jnp.where(column < first + BLOCK, rows, 0.0)
+        return below - _products(rows, rows), lax.dynamic_update_slice_in_dim(inverse, done, first, 0)
 
-    factor = lax.fori_loop(0, n // BLOCK, eliminate, (padded, jnp.zeros_like(padded)))[1]
-    return factor[:size, :size]
+    _, inverse = lax.fori_loop(0, n // BLOCK, eliminate, (padded, jnp.zeros_like(padded)))
+    return inverse[:size, :size]
 
 
-def cholesky_solve_lanes(factor: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solution x (n, ...) of L L^T x = b, batch axes last."""
-    n = factor.shape[0]
-    if n <= UNROLLED:
-        x = [rhs[k] for k in range(n)]
-        for k in range(n):
-            x[k] = (x[k] - sum((factor[k, j] * x[j] for j in range(k)), 0.0)) / factor[k, k]
-        for k in reversed(range(n)):
-            x[k] = (x[k] - sum((factor[j, k] * x[j] for j in range(k + 1, n)), 0.0)) / factor[k, k]
-        return jnp.stack(x)
-
-    return _blocked_solve(factor, rhs)
+def _identity(n: int, matrix: jax.Array) -> jax.Array:
+    """Unit matrices (n, n, ...) of the batch and the type of `matrix`."""
+    batch = matrix.shape[2:]
+    unit = jnp.eye(n, dtype=matrix.dtype).reshape(n, n, *(1,) * len(batch))
+    return jnp.broadcast_to(unit, (n, n, *batch))
 
 
-def _blocked_solve(factor: jax.Array, rhs: jax.Array) -> jax.Array:
-    """`cholesky_solve_lanes` by blocks of rows."""
-    size, factor = rhs.shape[0], _padded(factor)
-    n = factor.shape[0]
-    rhs = jnp.pad(rhs, [(0, n - size)] + [(0, 0)] * (rhs.ndim - 1))
-
-    def solve(block: jax.Array, x: jax.Array, transposed: bool) -> jax.Array:
-        """The numbers of a block from those found before; the others are still zero."""
-        first = block * BLOCK
-        lines = lax.dynamic_slice_in_dim(factor, first, BLOCK, 1 if transposed else 0)
-        corner = lax.dynamic_slice_in_dim(lines, first, BLOCK, 0 if transposed else 1)
-        known = jnp.sum(lines * (x[:, None] if transposed else x[None]), axis=0 if transposed else 1)
-        left = lax.dynamic_slice_in_dim(half if transposed else rhs, first, BLOCK, 0) - known
-        found: dict[int, jax.Array] = {}
-        for i in reversed(range(BLOCK)) if transposed else range(BLOCK):
-            sums = ((corner[j, i] if transposed else corner[i, j]) * found[j] for j in found)
-            found[i] = (left[i] - sum(sums, jnp.zeros_like(left[i]))) / corner[i, i]
-        made = jnp.stack([found[i] for i in range(BLOCK)])
-        return lax.dynamic_update_slice_in_dim(x, made, first, 0)
-
-    count, unknown = n // BLOCK, jnp.zeros_like(rhs)
-    half = lax.fori_loop(0, count, lambda k, x: solve(k, x, False), unknown)
-    return lax.fori_loop(0, count, lambda i, x: solve(count - 1 - i, x, True), unknown)[:size]
+def _eliminated(corner: jax.Array, rows: jax.Array) -> jax.Array:
+    """L^-1 rows (k, n, ...) with the Cholesky factor L of the corner (k, k, ...)."""
+    tiny = float(jnp.finfo(corner.dtype).tiny) ** 0.5
+    count = corner.shape[0]
+    factor: list[list[jax.Array]] = [[] for _ in range(count)]
+    done: list[jax.Array] = []
+    for i in range(count):
+        row, pivot = rows[i], corner[i, i]
+        for k in range(i):
+            row, pivot = row - factor[i][k][None] * done[k], pivot - factor[i][k] ** 2
+        scale = lax.rsqrt(jnp.maximum(pivot, tiny))
+        done.append(row * scale[None])
+        for j in range(i + 1, count):
+            left = corner[j, i] - sum((factor[j][k] * factor[i][k] for k in range(i)), jnp.zeros_like(pivot))
+            factor[j].append(left * scale)
+    return jnp.stack(done)
 
 
-def _padded(matrix: jax.Array) -> jax.Array:
-    """`matrix` (n, n, ...) with unit rows and columns added, so that blocks make it up."""
-    n, batch = matrix.shape[0], matrix.shape[2:]
-    padding = -n % BLOCK
-    if not padding:
-        return matrix
-    added = jnp.pad(jnp.eye(padding, dtype=matrix.dtype), (n, 0)).reshape(
-        n + padding, n + padding, *(1,) * len(batch)
-    )
-    return jnp.pad(matrix, [(0, padding)] * 2 + [(0, 0)] * len(batch)) + added
+def _products(a: jax.Array, b: jax.Array) -> jax.Array:
+    """A^T B (i, l, ...) of a few rows (k, i, ...) and (k, l, ...)."""
+    return sum((a[k, :, None] * b[k, None] for k in range(1, a.shape[0])), a[0, :, None] * b[0, None])
+
+
+def solve_factored_lanes(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array:
+    """Solution x (n, ...) of A x = b for W of `inverse_factor_lanes`, batch axes last: W^T W b."""
+    n = rhs.shape[0]
+    if n > UNROLLED:
+        half = jnp.sum(inverse_factor * rhs[None], axis=1)
+        return jnp.sum(inverse_factor * half[:, None], axis=0)
+    half = sum((inverse_factor[:, j] * rhs[j][None] for j in range(n)), jnp.zeros_like(rhs))
+    return sum((inverse_factor[j] * half[j][None] for j in range(n)), jnp.zeros_like(rhs))
 
 
 def lu_lanes(matrix: jax.Array) -> jax.Array:

@@ -49,7 +49,8 @@ def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) ->
     table, screws = dofs(structure.tree), kinematics.motions
     force = momentum(sum_along(table.moves, kinematics.inertias), screws)
     not_below = table.above + np.eye(len(table.above))
-    full = not_below * powers(screws, force) + table.above.T * powers(force, screws)
+    pairs = powers(screws, force)
+    full = not_below * pairs + table.above.T * pairs.T
     return full + jnp.diag(params.tree.armature)
 
 
@@ -72,11 +73,6 @@ def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
     return motion_cross(sum_along(summed.T, jax.tree.map(lambda x: x * v, screws)), screws)
 
 
-def _table(screws: tuple[Screw, ...]) -> jax.Array:
-    """The components of screws (nv,) side by side."""
-    return jnp.stack(jax.tree.leaves(screws), axis=1)
-
-
 def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
     """The skew matrix A(v) (nv, nv), linear in v, with `gyroscopic` = A(v) v: (K^T - K) / 3, K = dc/dv.
 
@@ -92,7 +88,7 @@ def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array
     swept, force = _swept(table, screws, v), momentum(composite, screws)
     turned = force_cross(screws, carried)
     rate = add_screws(add_screws(turned, turned), momentum(composite, swept))
-    below = _table((rate, force)) @ _table((screws, jax.tree.map(jnp.negative, swept))).T
+    below = powers((rate, force), (screws, jax.tree.map(jnp.negative, swept)))
     return (table.above.T * below - table.above * below.T) / 3.0
 
 

@@ -109,8 +109,14 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
         joint_placements,
     )
     for ancestor in table.jumps:
-        frames = lax.optimization_barrier(compose(pick(jnp.concatenate([frames, identity]), ancestor), frames))
+        frames = compose(pick(jnp.concatenate([frames, identity]), ancestor), frames)
     return frames
+
+
+def _chosen(frames: jax.Array, index: np.ndarray) -> jax.Array:
+    """frames[index] (m, 3, 4), as a product: the compiler would compose a frame again wherever it is used."""
+    choice = jnp.asarray(np.arange(frames.shape[0]) == index[:, None], frames.dtype)
+    return (choice @ frames.reshape(-1, 12)).reshape(-1, 3, 4)
 
 
 def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
@@ -127,13 +133,13 @@ def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
 def _solve(tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array, q: jax.Array) -> Kinematics:
     table, axis = dofs(tree), unit(numbers.axis)
     frames = place_nodes(tree, numbers, axis, q)
-    bodies = pick(frames, nodes(tree).of_body)
+    bodies = _chosen(frames, nodes(tree).of_body)
     origin = lax.stop_gradient(pick(bodies[:, :, 3], roots(tree)))
     constant_axes = jnp.asarray(
         np.where(table.axis[:, None] >= 0, np.eye(3)[np.maximum(table.axis, 0)], 0.0), q.dtype
     )
     local_axes = jnp.where((table.axis < 0)[:, None], pick(axis, table.joint), constant_axes)
-    node_frames = pick(frames, table.node)
+    node_frames = _chosen(frames, table.node)
     direction = jnp.where(table.in_world[:, None], local_axes, rotate(node_frames[:, :, :3], local_axes))
     arm = (
         node_frames[:, :, 3]

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
@@ -149,12 +148,12 @@ def power(a: Screw, b: Screw) -> jax.Array:
     return dot3(a[0], b[0]) + dot3(a[1], b[1])
 
 
-def powers(a: Screw, b: Screw) -> jax.Array:
-    """S_i . f_k (n, m) of all motions (n,) with all forces (m,), or of forces with motions."""
-    # Evaluated once: without the barrier the compiler repeats them inside every pair.
-    a, b = lax.optimization_barrier((a, b))
-    first, second = jax.tree.map(lambda x: x[:, None], a), jax.tree.map(lambda x: x[None], b)
-    return power(first, second)
+def powers(a: Any, b: Any) -> jax.Array:
+    """S_i . f_k (n, m) of all motions (n,) with all forces (m,), or their sum over tuples of screws.
+
+    One product of matrices: the compiler would repeat sums of components in every use of the pairs.
+    """
+    return jnp.stack(jax.tree.leaves(a), axis=1) @ jnp.stack(jax.tree.leaves(b))
 
 
 def inertia_about(

@@ -61,8 +61,7 @@ class _Metric(NamedTuple):
 
 
 def _whiten(terms: LocalTerms) -> _Metric:
-    factor = small_dense.cholesky_lanes(terms.M)
-    inverse = small_dense.cholesky_solve_lanes(factor, factor)  # M^-1 L = L^-T
+    inverse = small_dense.inverse_factor_lanes(terms.M).T
     rows = jnp.stack([terms.J_n, terms.J_t], axis=1).reshape(-1, terms.force.shape[0])
     return _Metric(rows @ inverse, terms.force @ inverse, inverse, terms.mu)
 

@@ -168,14 +168,13 @@ def test_results_have_the_dtype_of_the_matrix():
 
 
 @pytest.mark.float32
-@pytest.mark.parametrize("n", [5, 13, 14, 15])
-def test_cholesky_of_lanes(n, rng, tolerance):
-    """Pivot by pivot, and by blocks that do and do not make up the matrix."""
+@pytest.mark.parametrize("n", [1, 5, 13, 15, 37, 39])
+def test_inverse_factor_of_lanes(n, rng, tolerance):
+    """Written out and in a loop, by blocks that do and do not make up the matrix."""
     matrices = np.stack([random_spd(rng, n) for _ in range(3)])
     rhs = rng.normal(size=(3, n))
-    factor = small_dense.cholesky_lanes(jnp.array(matrices.transpose(1, 2, 0)))
-    np.testing.assert_allclose(
-        np.asarray(factor).transpose(2, 0, 1), np.linalg.cholesky(matrices), atol=tolerance(1e-12, 1e-4)
-    )
-    x = np.asarray(small_dense.cholesky_solve_lanes(factor, jnp.array(rhs.T))).T
+    factor = small_dense.inverse_factor_lanes(jnp.array(matrices.transpose(1, 2, 0)))
+    expected = np.linalg.inv(np.linalg.cholesky(matrices))
+    np.testing.assert_allclose(np.asarray(factor).transpose(2, 0, 1), expected, atol=tolerance(1e-12, 1e-4))
+    x = np.asarray(small_dense.solve_factored_lanes(factor, jnp.array(rhs.T))).T
     np.testing.assert_allclose(np.einsum("bij,bj->bi", matrices, x), rhs, atol=tolerance(1e-11, 1e-3))
