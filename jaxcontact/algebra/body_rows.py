@@ -17,7 +17,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, as_blocks
 
 FEWEST_BODIES = 20  # with fewer bodies, steps with whole matrices are faster
-LARGEST_BLOCK = 12  # rows
+LARGEST_BLOCK = 12  # rows of a block that is still small enough to be unrolled
 MANY_RUNS = 6  # largest number of runs of consecutive indices that are sliced; more runs are gathered
 
 

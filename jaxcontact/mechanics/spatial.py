@@ -5,8 +5,8 @@ origin, force). Each component of a vector is an array of its own, with one entr
 is computed is elementwise, without the zeros and the small matrix products that spatial matrices bring.
 
 Frames are placements (n, 3, 4). A bilinear product multiplies all pairs of entries and sums them by a
-constant matrix, so the compiled program has few operations. Small matrices are multiplied entry by entry,
-because batched dot products of small matrices are slow.
+constant matrix, so the compiled program has few operations. Matrices of 3 x 3 are multiplied entry by entry,
+because batched dot products of them are slow.
 """
 
 from __future__ import annotations
