@@ -217,11 +217,12 @@ def _eliminated(corner: jax.Array, rows: jax.Array) -> jax.Array:
         row, pivot = rows[i], corner[i, i]
         for k in range(i):
             row, pivot = row - factor[i][k][None] * done[k], pivot - factor[i][k] ** 2
-        scale = lax.rsqrt(jnp.maximum(pivot, tiny))
-        done.append(row * scale[None])
+        size = jnp.sqrt(jnp.maximum(pivot, tiny))
+        # XLA repeats a product of row and 1 / size in all that uses it, but no division.
+        done.append(row / size[None])
         for j in range(i + 1, count):
             left = corner[j, i] - sum((factor[j][k] * factor[i][k] for k in range(i)), jnp.zeros_like(pivot))
-            factor[j].append(left * scale)
+            factor[j].append(left / size)
     return jnp.stack(done)
 
 
