@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.geometry.cylinders import rim_points
-from jaxcontact.geometry.frames import pose_in_body, products, rows
+from jaxcontact.geometry.frames import dot, pose_in_body, products, rows
 from jaxcontact.geometry.shapes import (
     WORLD,
     Box,
@@ -123,7 +123,7 @@ def planes_of(
 
 def touch_plane(centre: jax.Array, radius: jax.Array, normal: jax.Array, offset: jax.Array) -> Rows:
     """Contacts of balls with planes; axis 0 is the contact."""
-    phi = jnp.sum(normal * centre, axis=1) - offset - radius
+    phi = dot(normal, centre) - offset - radius
     touch = centre - radius[:, None] * normal
     return touch, touch - phi[:, None] * normal, phi, normal
 
@@ -132,7 +132,7 @@ def touch_ball(balls: Balls, first: Sequence[int], second: Sequence[int]) -> Row
     """Contacts of balls with balls, by their indices."""
     centre_a, centre_b = rows(balls.centre, first), rows(balls.centre, second)
     radius_a, radius_b = rows(balls.radius, first), rows(balls.radius, second)
-    square = jnp.sum((centre_a - centre_b) ** 2, axis=1)
+    square = dot(centre_a - centre_b, centre_a - centre_b)
     distinct = square > 0.0
     distance = jnp.sqrt(jnp.where(distinct, square, 1.0))
     last_axis = jnp.zeros_like(centre_a).at[:, -1].set(1.0)

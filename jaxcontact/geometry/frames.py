@@ -36,8 +36,8 @@ def tangent_frame(normal: jax.Array) -> jax.Array:
     axis = jnp.where(jnp.abs(normal[0]) < 0.9, jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])).astype(
         normal.dtype
     )
-    first = axis - normal * jnp.sum(axis * normal)
-    first = first / jnp.sqrt(jnp.sum(first**2))
+    first = axis - normal * dot(axis, normal)
+    first = first / jnp.sqrt(dot(first, first))
     return jnp.stack([first, jnp.cross(normal, first)])
 
 
@@ -47,7 +47,7 @@ def unit(vector: jax.Array, fallback: jax.Array) -> tuple[jax.Array, jax.Array]:
     A vector counts as zero, too, where the square of its length or the inverse of the square leaves the
     floats.
     """
-    square = jnp.sum(vector**2, axis=-1, keepdims=True)
+    square = dot(vector, vector)[..., None]
     nonzero = square > jnp.finfo(vector.dtype).tiny ** 0.5
     length = jnp.sqrt(jnp.where(nonzero, square, 1.0))
     return jnp.where(nonzero, vector / length, fallback), jnp.where(nonzero, length, 0.0)[..., 0]
@@ -65,8 +65,9 @@ def across(vector: jax.Array) -> jax.Array:
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of products along the last axis."""
-    return jnp.sum(a * b, axis=-1)
+    """Sum of products along the last axis, entry by entry: many short sums are slow."""
+    terms = [a[..., i] * b[..., i] for i in range(a.shape[-1])]
+    return sum(terms[1:], terms[0])
 
 
 def pose_in_body(

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
 from jaxcontact.geometry.convex import capsule_on_cylinder, capsule_on_ellipsoid
-from jaxcontact.geometry.frames import frames_of, owners, pose_in_body, products, rows, turned
+from jaxcontact.geometry.frames import dot, frames_of, owners, pose_in_body, products, rows, turned
 from jaxcontact.geometry.polytopes import (
     Polytope,
     Topology,
@@ -96,7 +97,7 @@ def nearest_polytopes(
     a, b = world.polytopes(first), world.polytopes(second)
     _, separation = jax.vmap(lambda x, y: separate(x, y, kind_a, kind_b))(a, b)
     separation = separation - jax.lax.stop_gradient(a.radius + b.radius)
-    _, index = jax.lax.top_k(-separation, count)
+    index = smallest(separation, count)
     nearest_contacts = jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(
         *jax.tree.map(lambda leaf: leaf[index], (a, b))
     )
@@ -202,6 +203,6 @@ def round_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSp
     else:
         local = jax.vmap(ellipsoids.support)(-local_normal, solids.sizes)[:, None]
     point = solids.origin[:, None] + turned(solids.axes, local)
-    phi = jnp.sum(normal[:, None] * point, axis=2) - offset[:, None]
+    phi = dot(normal[:, None], point) - offset[:, None]
     normals = jnp.broadcast_to(normal[:, None], point.shape)
     return _flat((point, point - phi[..., None] * normals, phi, normals))

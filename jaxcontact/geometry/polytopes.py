@@ -155,10 +155,10 @@ def signed_distance(
     if not len(solid.normals):
         normal, gap = unit(away[nearest_edge], across(along[nearest_edge]))
         return gap, normal, feet[nearest_edge]
-    heights = solid.normals @ point - solid.offsets
+    heights = dot(solid.normals, point[None]) - solid.offsets
     top = jnp.argmax(heights)
     face, height = solid.normals[top], heights[top]
-    overhang = jnp.max(heights - height * (solid.normals @ face))  # of the foot in that plane
+    overhang = jnp.max(heights - height * dot(solid.normals, face[None]))  # of the foot in that plane
     close = touching_within(solid)
     rounding = 16.0 * jnp.finfo(point.dtype).eps * (jnp.abs(height) + jnp.max(jnp.abs(solid.offsets)))
     flat = (height <= 0.0) | (overhang <= rounding) | ((overhang <= close) & (height <= close))

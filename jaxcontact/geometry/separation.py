@@ -78,7 +78,8 @@ def separate(a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology) -> tu
         common = jnp.where(skew[..., None], common, 0.0).reshape(-1, 3)
         axes += [common, -common]
     candidates = jnp.concatenate(axes)
-    separations = jnp.min(candidates @ a.vertices.T, axis=1) - jnp.max(candidates @ b.vertices.T, axis=1)
+    over_a, over_b = (dot(candidates[:, None], solid.vertices[None]) for solid in (a, b))
+    separations = jnp.min(over_a, axis=1) - jnp.max(over_b, axis=1)
     separations = jnp.where(dot(candidates, candidates) > 0.5, separations, -jnp.inf)
     widest = jnp.argmax(separations)
     return candidates[widest], separations[widest]
@@ -139,11 +140,11 @@ def _contacts_over(
     gap, normal, foot = jax.vmap(lambda point: signed_distance(solid, kind.edges, point))(points)
     if not len(solid.normals):
         return gap, normal, foot, jnp.broadcast_to(cores_apart, gap.shape)
-    face = jnp.argmax(solid.normals @ outward)
+    face = jnp.argmax(dot(solid.normals, outward[None]))
     direction = solid.normals[face]
-    height = points @ direction - solid.offsets[face]
+    height = dot(points, direction[None]) - solid.offsets[face]
     below = points - height[:, None] * direction[None]
-    inside = jnp.max(below @ solid.normals.T - solid.offsets[None], axis=1) <= tolerance
+    inside = jnp.max(dot(below[:, None], solid.normals[None]) - solid.offsets[None], axis=1) <= tolerance
     return (
         jnp.where(cores_apart, gap, height),
         jnp.where(cores_apart, normal, direction[None]),
@@ -180,7 +181,7 @@ def _edges(
     within = _within(share_a, first[:, None], tolerance) & _within(share_b, second[None], tolerance)
     valid = skew & usable & within & _leaves(a, kind_a, -normal, 0) & _leaves(b, kind_b, normal, 1)
     if len(a.normals) or len(b.normals):
-        valid &= (normal @ towards_a >= ALIKE) & ~(cores_apart & (gap < 0.0))
+        valid &= (dot(normal, towards_a[None, None]) >= ALIKE) & ~(cores_apart & (gap < 0.0))
     flat = [column.reshape(-1, *column.shape[2:]) for column in (point_a, point_b, gap, normal, valid)]
     return CoreContacts(*flat)
 

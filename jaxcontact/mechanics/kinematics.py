@@ -204,25 +204,36 @@ def motion(structure: Structure, kinematics: Kinematics, v: jax.Array) -> tuple[
 
 
 def point_jacobians(
-    structure: Structure, kinematics: Kinematics, bodies: Sequence[int] | jax.Array, points: jax.Array
+    structure: Structure,
+    kinematics: Kinematics,
+    bodies: Sequence[int] | jax.Array,
+    points: jax.Array,
+    axes: jax.Array,
 ) -> jax.Array:
-    """Velocity Jacobians (nc, dim, nv) of world points (nc, dim) fixed to `bodies`; zero for the world."""
+    """Velocities (nc, k, nv) along `axes` (nc, k, dim) of points (nc, dim) fixed to `bodies`.
+
+    One unit of each velocity; zero for the world. That is the power of a unit force along the axis.
+    """
     table, dtype = dofs(structure.tree), points.dtype
     if structure.dim == 2:
-        points = jnp.stack([points[:, 0], jnp.zeros_like(points[:, 0]), points[:, 1]], axis=1)
-    angular, linear = kinematics.screws[:, :3], kinematics.screws[:, 3:]
-    arm = points[:, None, :] - pick(kinematics.origin, table.body)[None]
-    turned = cross(jnp.broadcast_to(angular[None], arm.shape).reshape(-1, 3), arm.reshape(-1, 3))
-    # The world is the last row, index -1.
+        points, axes = (_into_space(x) for x in (points, axes))
+    # The world is the last row, index -1; its origin is arbitrary.
     moves_with_world = np.concatenate([table.moves, np.zeros_like(table.moves[:1])])
-    moves = (
-        jnp.asarray(moves_with_world, dtype)[bodies]
-        if isinstance(bodies, jax.Array)
-        else moves_with_world[list(bodies)]
-    )
-    velocity = jnp.asarray(moves, dtype)[:, :, None] * (linear[None] + turned.reshape(arm.shape))
-    jacobian = jnp.swapaxes(velocity, 1, 2)
-    return jacobian if structure.dim == 3 else jacobian[:, ::2]
+    if isinstance(bodies, jax.Array):
+        moves, origin = jnp.asarray(moves_with_world, dtype)[bodies], kinematics.origin[bodies]
+    else:
+        moves = jnp.asarray(moves_with_world[list(bodies)], dtype)
+        origin = pick(kinematics.origin, np.maximum(bodies, 0))
+    arm = points - origin
+    torque = cross3(tuple(arm[:, None, i] for i in range(3)), tuple(axes[:, :, i] for i in range(3)))
+    wrench = jnp.concatenate([jnp.stack(torque, axis=2), axes], axis=2)
+    rates = (wrench.reshape(-1, 6) @ kinematics.screws.T).reshape(*axes.shape[:2], -1)
+    return moves[:, None] * rates
+
+
+def _into_space(x: jax.Array) -> jax.Array:
+    """Vectors (..., 2) of the plane in the x-z plane of space."""
+    return jnp.stack([x[..., 0], jnp.zeros_like(x[..., 0]), x[..., 1]], axis=-1)
 
 
 def _in_plane(motion: FrameMotion) -> FrameMotion:

@@ -111,7 +111,8 @@ def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int
     if system.mechanics is None:
         return tangent_jacobian(system, place, q)
     here = kinematics_of(system, params, q)
-    return system.mechanics.point_jacobians(system.structure, here, (index,), place(q)[None])[0]
+    axes = jnp.eye(system.structure.dim, dtype=q.dtype)
+    return system.mechanics.point_jacobians(system.structure, here, (index,), place(q)[None], axes[None])[0]
 
 
 def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:

@@ -162,7 +162,8 @@ class Mechanics:
             `gyroscopic`.
         gravity_energy: (structure, kinematics, params) -> potential energy of gravity, J.
         motion: (structure, kinematics, v) -> `FrameMotion`, and its rate at constant v.
-        point_jacobians: (structure, kinematics, bodies, points (nc, dim)) -> (nc, dim, nv) of world points.
+        point_jacobians: (structure, kinematics, bodies, points (nc, dim), axes (nc, k, dim)) -> velocities
+            (nc, k, nv) of world points along axes.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from jaxcontact import geometry
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
+from jaxcontact.algebra.selection import smallest
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
 from jaxcontact.terms import contacts, free_bodies
@@ -219,9 +219,8 @@ def _moving_contacts(
 def _nearest(phi: jax.Array, count: int, left_out: jax.Array) -> Nearest:
     """The candidates with the smallest gaps."""
     count = min(count, phi.shape[0])
-    _, index = lax.top_k(-lax.stop_gradient(phi), count)
     touching = jnp.sum(phi <= CONTACT_TOLERANCE)
-    return Nearest(index=jnp.sort(index), phi=phi, overflow=left_out | (touching > count))
+    return Nearest(index=jnp.sort(smallest(phi, count)), phi=phi, overflow=left_out | (touching > count))
 
 
 def _select(moving_contacts: _Moving, index: jax.Array) -> _Moving:

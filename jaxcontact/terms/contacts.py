@@ -128,12 +128,13 @@ def rows_of(
     if system.poses is free_poses:
         return free_bodies.contact_rows(system, bodies, places, *body_frames(system, params, q))
     if system.mechanics is not None:
-        relative = sum(
-            sign * system.mechanics.point_jacobians(system.structure, kinematics, owner, points)
-            for sign, owner, points in zip((1.0, -1.0), bodies, (places.point, places.point_b), strict=True)
+        sides = zip((1.0, -1.0), bodies, (places.point, places.point_b), strict=True)
+        moving = [
+            sign * system.mechanics.point_jacobians(system.structure, kinematics, owner, points, places.axes)
+            for sign, owner, points in sides
             if not none_moves(owner)
-        )
-        return jnp.einsum("cad,cdv->cav", places.axes, relative)
+        ]
+        return sum(moving[1:], moving[0])
     basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
     return jax.vmap(lambda v: slip(bodies, places, motion(system, params, q, v)), out_axes=-1)(basis)
 
