@@ -225,10 +225,15 @@ def point_jacobians(
         moves = jnp.asarray(moves_with_world[list(bodies)], dtype)
         origin = pick(kinematics.origin, np.maximum(bodies, 0))
     arm = points - origin
-    torque = cross3(tuple(arm[:, None, i] for i in range(3)), tuple(axes[:, :, i] for i in range(3)))
-    wrench = jnp.concatenate([jnp.stack(torque, axis=2), axes], axis=2)
+    torque = cross3(_numbers(arm[:, None]), _numbers(axes))
+    wrench = jnp.concatenate([jnp.stack(torque, axis=-1), axes], axis=-1)
     rates = (wrench.reshape(-1, 6) @ kinematics.screws.T).reshape(*axes.shape[:2], -1)
     return moves[:, None] * rates
+
+
+def _numbers(x: jax.Array) -> Vector:
+    """The three numbers of vectors (..., 3)."""
+    return x[..., 0], x[..., 1], x[..., 2]
 
 
 def _into_space(x: jax.Array) -> jax.Array:
