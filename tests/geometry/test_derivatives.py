@@ -136,7 +136,8 @@ def test_derivatives_are_finite_and_right(dim, kind_a, kind_b, tolerance):
     real = np.abs(
         np.einsum("pcd,pcd->pc", point - value[..., 2 * dim + 1 :], normal) - value[..., 0]
     ) < tolerance(1e-12, 1e-5)
-    there = real & (np.abs(forward[..., 0]).max(axis=1) > 0.0)
+    # Where the axis of a capsule crosses a face its gap is constant: zero, or round-off, is right there.
+    there = real & (np.abs(forward[..., 0]).max(axis=1) > tolerance(1e-12, 1e-5))
     assert there.any(axis=1).sum() >= 24
     error = np.abs(np.moveaxis(forward[..., 0], 1, 2) - rates).max(axis=2)
     assert np.max(np.where(there, error, 0.0)) < tolerance(1e-9, 2e-3)
