@@ -10,8 +10,8 @@ from jax import lax
 def smallest(values: jax.Array, count: int) -> jax.Array:
     """Indices (count,) of the smallest entries of `values` (n,), int32; NaN counts as smallest.
 
-    Entries that agree to seven digits count as equal, and of those the first are taken: on a CPU XLA selects
-    single numbers in a ninth of the time of a sort, and sorts doubles.
+    Entries that agree to seven digits count as equal, and of those the first are taken: on a CPU XLA sorts
+    all doubles to find a few, but selects numbers in single precision.
 
     Derivative: none.
     """

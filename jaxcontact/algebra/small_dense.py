@@ -218,7 +218,7 @@ def _eliminated(corner: jax.Array, rows: jax.Array) -> jax.Array:
         for k in range(i):
             row, pivot = row - factor[i][k][None] * done[k], pivot - factor[i][k] ** 2
         size = jnp.sqrt(jnp.maximum(pivot, tiny))
-        # XLA repeats a product of row and 1 / size in all that uses it, but no division.
+        # On a CPU XLA would repeat a product of row and 1 / size in all that uses it, but no division.
         done.append(row / size[None])
         for j in range(i + 1, count):
             left = corner[j, i] - sum((factor[j][k] * factor[i][k] for k in range(i)), jnp.zeros_like(pivot))
