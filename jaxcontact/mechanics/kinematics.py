@@ -31,6 +31,7 @@ from jaxcontact.mechanics.spatial import (
     motion_cross,
     pick,
     placement,
+    product,
     rotate,
     sum_along,
     transform,
@@ -116,7 +117,7 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
 def _chosen(frames: jax.Array, index: np.ndarray) -> jax.Array:
     """frames[index] (m, 3, 4), as a product: the compiler would compose a frame again wherever it is used."""
     choice = jnp.asarray(np.arange(frames.shape[0]) == index[:, None], frames.dtype)
-    return (choice @ frames.reshape(-1, 12)).reshape(-1, 3, 4)
+    return product(choice, frames.reshape(-1, 12)).reshape(-1, 3, 4)
 
 
 def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
@@ -227,7 +228,7 @@ def point_jacobians(
     arm = points - origin
     torque = cross3(_numbers(arm[:, None]), _numbers(axes))
     wrench = jnp.concatenate([jnp.stack(torque, axis=-1), axes], axis=-1)
-    rates = (wrench.reshape(-1, 6) @ kinematics.screws.T).reshape(*axes.shape[:2], -1)
+    rates = product(wrench.reshape(-1, 6), kinematics.screws.T).reshape(*axes.shape[:2], -1)
     return moves[:, None] * rates
 
 

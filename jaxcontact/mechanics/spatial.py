@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
@@ -39,10 +40,15 @@ def pick(array: jax.Array, index: Sequence[int] | np.ndarray) -> jax.Array:
     return array.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
+def product(a: jax.Array, b: jax.Array) -> jax.Array:
+    """A @ b with all digits; by default a GPU may round the factors of single precision."""
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
 def bilinear(table: np.ndarray, a: jax.Array, b: jax.Array) -> jax.Array:
     """(n, k) sums of table[i, j, k] a_i b_j of rows a (n, i), b (n, j)."""
     products = (a[:, :, None] * b[:, None, :]).reshape(-1, a.shape[1] * b.shape[1])
-    return products @ jnp.asarray(table.reshape(products.shape[1], -1), a.dtype)
+    return product(products, jnp.asarray(table.reshape(products.shape[1], -1), a.dtype))
 
 
 def cross(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -153,7 +159,7 @@ def powers(a: Any, b: Any) -> jax.Array:
 
     One product of matrices: the compiler would repeat sums of components in every use of the pairs.
     """
-    return jnp.stack(jax.tree.leaves(a), axis=1) @ jnp.stack(jax.tree.leaves(b))
+    return product(jnp.stack(jax.tree.leaves(a), axis=1), jnp.stack(jax.tree.leaves(b)))
 
 
 def inertia_about(
