@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 CONSTRAINTS := constraints.txt
-# Compiling is most of the time of the tests; test-all has the programs that users run.
+# Compiling is most of the time of the demo and the tests; test-all has the programs that users run.
 QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 # What took a while to compile is kept for the next run.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
@@ -18,10 +18,10 @@ demo: $(VENV)/installed
 	@$(MAKE) --no-print-directory -j2 demo-block demo-robot
 
 demo-block:
-	$(KEPT) $(RUN) -m jaxcontact impact rocking_block
+	$(QUICK) $(KEPT) $(RUN) -m jaxcontact impact rocking_block
 
 demo-robot:
-	$(KEPT) $(RUN) -m jaxcontact impact jaxcontact/models/mjcf/hopper.xml --planar --keyframe landing --mu 0.3
+	$(QUICK) $(KEPT) $(RUN) -m jaxcontact impact jaxcontact/models/mjcf/hopper.xml --planar --keyframe landing --mu 0.3
 
 test: $(VENV)/installed-test
 	$(RUN) -m ruff check .

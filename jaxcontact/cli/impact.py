@@ -82,7 +82,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
 
 def _approach(terms: ContactTerms, model: Model) -> np.ndarray:
     """Speeds (nc,) at which contacts close, m/s."""
-    return -np.asarray(terms.J_n @ model.state.v)
+    return -np.asarray(terms.J_n) @ np.asarray(model.state.v)
 
 
 def command(options: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@ import math
 import time
 from typing import Any
 
+import numpy as np
+
 from jaxcontact.impact.analysis.coverage import Coverage
 from jaxcontact.impact.sampling.outcomes import contact_names, named_shares
 from jaxcontact.impact.sampling.summary_statistics import Tally
@@ -53,7 +55,7 @@ def summarise(
     """
     contacts = {}
     for i, contact in enumerate(contact_names(terms.phi.shape[0])):
-        if bool(terms.active[i]) and tally.terminated:
+        if np.asarray(terms.active)[i] and tally.terminated:
             axes = ("normal", "tangential", "tangential2")[: tally.low.shape[1]]
             contacts[contact] = {
                 axis: [float(tally.low[i, k]), float(tally.high[i, k])] for k, axis in enumerate(axes)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, geometry_of
@@ -64,11 +63,12 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
     tree = tree_of(mj)
     reference = _reference_frames(mj)
     turns = reference[0] if planar else np.broadcast_to(np.eye(3), reference[0].shape)
+    # `device_put`, for `asarray` would compile a program for each shape of these numbers.
     params = Params(
-        mass=jnp.asarray(np.array(mj.body_mass[1:])),
-        inertia=jnp.asarray(inertia_tensors(mj)),
-        mu=jnp.zeros(0),
-        gravity=jnp.asarray(np.array(_gravity(mj))),
+        mass=jax.device_put(np.array(mj.body_mass[1:])),
+        inertia=jax.device_put(inertia_tensors(mj)),
+        mu=jax.device_put(np.zeros(0)),
+        gravity=jax.device_put(np.array(_gravity(mj))),
         constants={},
         law=_law(mj),
         tree=tree_numbers(mj, transmission(mj)),
@@ -85,7 +85,7 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
         pairs=geometry.pairs,
         tree=tree,
     )
-    params = params.replace(mu=jnp.asarray(geometry.mu), constants=geometry.constants)
+    params = params.replace(mu=jax.device_put(geometry.mu), constants=geometry.constants)
     state = _state(mj, keyframe)
     _check_numbers(params, state)
     return Model(system=tree_system(structure), params=params, state=state, dt=float(mj.opt.timestep))
@@ -165,7 +165,7 @@ def _gravity(mj: Any) -> np.ndarray:
 
 def _law(mj: Any) -> Material:
     stiffness, damping = default_law(mj)
-    return Material(stiffness=jnp.asarray(stiffness), damping=jnp.asarray(damping))
+    return Material(stiffness=jax.device_put(np.array(stiffness)), damping=jax.device_put(np.array(damping)))
 
 
 def _state(mj: Any, keyframe: str | int | None) -> State:
@@ -179,7 +179,7 @@ def _state(mj: Any, keyframe: str | int | None) -> State:
             raise ValueError(f"keyframe: expected {choices}, got {keyframe!r}")
         k = names.index(keyframe) if isinstance(keyframe, str) else keyframe
         q, v, t = mj.key_qpos[k], mj.key_qvel[k], float(mj.key_time[k])
-    return State(q=jnp.asarray(np.array(q)), v=jnp.asarray(np.array(v)), t=jnp.asarray(t))
+    return State(q=jax.device_put(np.array(q)), v=jax.device_put(np.array(v)), t=jax.device_put(np.array(t)))
 
 
 def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
@@ -200,20 +200,20 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
     parent_turns = np.array([turns[parent] if parent >= 0 else np.eye(3) for parent in tree.parents])
 
     def in_new_axes(rotations: np.ndarray, x: Any) -> Any:
-        return jnp.asarray(np.einsum("nab,nb->na", rotations, x))
+        return jax.device_put(np.einsum("nab,nb->na", rotations, x))
 
     tensors = np.einsum("nab,nbc,ndc->nad", turns, params.inertia, turns)
     return dataclasses.replace(
         params,
-        inertia=jnp.asarray(tensors[:, 1, 1]),
+        inertia=jax.device_put(tensors[:, 1, 1]),
         gravity=params.gravity[::2],
         tree=numbers.replace(
             position=in_new_axes(parent_turns, numbers.position),
-            orientation=jnp.asarray(np.tile([1.0, 0.0, 0.0, 0.0], (len(turns), 1))),
+            orientation=jax.device_put(np.tile([1.0, 0.0, 0.0, 0.0], (len(turns), 1))),
             com=in_new_axes(turns, numbers.com),
             anchor=in_new_axes(turns[owners], numbers.anchor),
             loop_anchor=_anchors_in_plane(tree, numbers, turns),
-            axis=jnp.asarray(np.where(np.abs(axis) < EXACT, 0.0, axis)),
+            axis=jax.device_put(np.where(np.abs(axis) < EXACT, 0.0, axis)),
         ),
     )
 
@@ -225,4 +225,4 @@ def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:
         for side, body in enumerate((loop.first, loop.second)):
             if loop.kind == "connect" and body >= 0:
                 anchors[k, side] = turns[body] @ anchors[k, side]
-    return jnp.asarray(anchors)
+    return jax.device_put(anchors)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from jaxcontact.geometry import (
@@ -89,7 +89,7 @@ def shape_of(
         centre = centre + positions[body]
 
     def add_constant(key: str, value: Any) -> str:
-        constants[f"{name}/{key}"] = jnp.asarray(np.array(value, float))
+        constants[f"{name}/{key}"] = jax.device_put(np.array(value, float))
         return f"{name}/{key}"
 
     def pose() -> dict[str, Any]:

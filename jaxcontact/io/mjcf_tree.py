@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from jaxcontact.io.mjcf_loops import (
@@ -89,7 +89,7 @@ def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
         **loop_numbers(mj),
         **tendon_numbers(mj, springs, dampers),
     }
-    return TreeParams(**{name: jnp.asarray(np.array(value, float)) for name, value in numbers.items()})
+    return TreeParams(**jax.device_put({name: np.array(value, float) for name, value in numbers.items()}))
 
 
 def inertia_tensors(mj: Any) -> np.ndarray:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
@@ -90,7 +89,7 @@ def contact_curves(
 
     paths = np.zeros((0, 1, np.shape(terms.phi)[0], 2))
     if samples.path is not None:
-        chosen = np.asarray(samples.path[good[:max_paths]])
+        chosen = np.asarray(samples.path)[good[:max_paths]]
         if chosen.size:
             flat = contact_velocities("samples.path", chosen.reshape(-1, nv))
             paths = flat.reshape(*chosen.shape[:2], *flat.shape[1:])
@@ -144,9 +143,9 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
     In the plane a single contact has one outcome: lam_t / lam_n in [-mu, mu] fixes the slip, which grows with
     it wherever lam_n > 0.
     """
-    alone = terms.replace(active=jnp.arange(terms.active.shape[0]) == contact)
+    alone = terms.replace(active=np.arange(terms.active.shape[0]) == contact)
     if _enumerable(terms):
-        return np.asarray(_every_outcome(alone, v)[0][0])
+        return np.asarray(_every_outcome(alone, v)[0])[0]
     return np.asarray(anitescu_potra(alone, v)[0])
 
 

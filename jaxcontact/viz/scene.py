@@ -145,6 +145,9 @@ def _hangs(tree: Any, kinds: list[set[str]], body: int) -> bool:
     return tree.parents[body] != WORLD or not kinds[body] & {"free", "slide"}
 
 
+_rotation_matrices = jax.jit(jax.vmap(rotations.quaternion_matrix))
+
+
 def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
     """Per body the places of its joints, in its axes: its own, and those of its children; of a tree."""
     tree, numbers = structure.tree, params.tree
@@ -153,13 +156,13 @@ def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
         return hubs
     kinds = _kinds_by_body(tree)
     first = {joint.body: j for j, joint in reversed(list(enumerate(tree.joints)))}
+    turns = np.asarray(_rotation_matrices(numbers.orientation))
     for body, parent in enumerate(tree.parents):
         own = np.asarray(numbers.anchor)[first[body]] if body in first else np.zeros(3)
         if _hangs(tree, kinds, body):
             hubs[body].append(_flat(structure, own))
         if parent != WORLD:
-            turn = np.asarray(rotations.quaternion_matrix(numbers.orientation[body]))
-            hubs[parent].append(_flat(structure, np.asarray(numbers.position)[body] + turn @ own))
+            hubs[parent].append(_flat(structure, np.asarray(numbers.position)[body] + turns[body] @ own))
     return hubs
 
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxcontact.algebra import rotations
@@ -127,14 +128,15 @@ def _at(shape: Any, dim: int, constants: Mapping[str, Any]) -> np.ndarray:
     return np.zeros(dim) if shape.at is None else np.asarray(constants[shape.at], float)
 
 
+_planar_matrix, _quaternion_matrix = jax.jit(rotations.planar_matrix), jax.jit(rotations.quaternion_matrix)
+
+
 def _posed(shape: Any, dim: int, constants: Mapping[str, Any], points: np.ndarray) -> list[Solid | Plane]:
     """The hull of points in the axes of a shape with `at` and `rotation`."""
     turn = np.eye(dim)
     if shape.rotation is not None:
         number = constants[shape.rotation]
-        turn = np.asarray(
-            rotations.planar_matrix(number) if dim == 2 else rotations.quaternion_matrix(number)
-        )
+        turn = np.asarray(_planar_matrix(number) if dim == 2 else _quaternion_matrix(number))
     return [Solid(points @ turn.T + _at(shape, dim, constants), 0.0)]
 
 

@@ -54,8 +54,10 @@ def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | 
 
 def of_contacts(terms: ContactTerms, index: np.ndarray | jax.Array) -> ContactTerms:
     """The terms of some of the contacts."""
-    rows = {name: getattr(terms, name)[index] for name in ("J_n", "J_t", "phi", "mu", "active")}
-    return terms.replace(**rows)
+    rows = {name: getattr(terms, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
+    if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row
+        return terms.replace(**jax.device_put({name: np.asarray(row)[index] for name, row in rows.items()}))
+    return terms.replace(**{name: row[index] for name, row in rows.items()})
 
 
 def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:

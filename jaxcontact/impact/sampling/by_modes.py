@@ -50,8 +50,8 @@ class ByModes:
         self.holds_all = not np.any(self.table.unresolved)
         if self.space.num_tangents == 2:
             self.table = regular_modes(self.table)
-        u, cap = self.space.jacobian @ v, mode_selection.largest(self.space, step)
-        limit = contact_modes.feasibility_tolerance(v.dtype) * float(mass_norm(self.space.mass, v))
+        u, cap, speed = _scales(self.space, v, step)
+        limit = contact_modes.feasibility_tolerance(v.dtype) * float(speed)
         self.memory = Memory(self.table, self.space.delassus, u, cap, limit)
         self.pieces: mode_tree.Leaves | mode_filter.Sieve | None = None
         if self.table.regular.shape[0] > FEW:
@@ -182,6 +182,12 @@ def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace
     return space, mode_table(space, directions, capped=True)
 
 
+@jax.jit
+def _scales(space: ContactSpace, v: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Scaled rates (r,) of the contacts, their largest impulses (m,) in a step, and |v|_M."""
+    return space.jacobian @ v, mode_selection.largest(space, step), mass_norm(space.mass, v)
+
+
 def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
     """Of many modes those that are regular, and so many others that their number is a multiple of 128."""
     if table.regular.shape[0] <= FEW:
@@ -189,7 +195,7 @@ def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
     kept = np.flatnonzero(np.asarray(table.regular))
     taken = jax.tree.map(np.asarray, table).take(np.pad(kept, (0, -kept.size % mode_filter.BLOCK)))
     regular = taken.regular & (np.arange(taken.regular.shape[0]) < kept.size)
-    return jax.tree.map(jnp.asarray, taken.replace(regular=regular))
+    return jax.device_put(taken.replace(regular=regular))
 
 
 def tile_size(num_modes: int, platform: str) -> int:

@@ -212,7 +212,7 @@ def _scrambled(plain: np.ndarray, rng: np.random.Generator) -> Sobol:
         entries = (words[row] & np.uint32(2**32 - 2 * bit)) | np.uint32(bit)
         parity = np.bitwise_count(entries[:, None] & plain) & 1
         scrambled |= parity.astype(np.uint32) * np.uint32(bit)
-    return Sobol(directions=jnp.asarray(scrambled), shift=jnp.asarray(words[-1]))
+    return Sobol(**jax.device_put({"directions": scrambled, "shift": words[-1]}))
 
 
 def _unit(word: jax.Array, dtype: np.dtype) -> jax.Array:
