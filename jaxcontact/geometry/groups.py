@@ -21,7 +21,7 @@ from jaxcontact.geometry.polytopes import (
     signed_distance,
     touching_within,
 )
-from jaxcontact.geometry.separation import reach, separate, touch_polytopes
+from jaxcontact.geometry.separation import reach, segments_apart, separate, touch_polytopes
 from jaxcontact.geometry.shapes import Capsule, Cylinder, Ellipsoid, HalfSpace, Shape
 
 
@@ -88,14 +88,18 @@ def nearest_polytopes(
     kind_a: Topology,
     kind_b: Topology,
     count: int,
-) -> tuple[Rows, jax.Array]:
-    """`polytopes_on_polytopes` for the `count` nearest pairs, and whether a pair left out touches.
+) -> tuple[jax.Array, Rows, jax.Array, jax.Array]:
+    """`polytopes_on_polytopes` for the `count` nearest pairs.
 
-    The contacts of a pair left out have the separation of its two shapes as their gap. Where those shapes
-    touch or overlap, the gap is a length larger than both shapes.
+    Returns which pairs those are, their contacts, the gaps of the contacts of all pairs, and whether a pair
+    left out touches. The contacts of a pair left out have the separation of its two shapes as their gap.
+    Where those shapes touch or overlap, the gap is a length larger than both shapes.
     """
     a, b = world.polytopes(first), world.polytopes(second)
-    _, separation = jax.vmap(lambda x, y: separate(x, y, kind_a, kind_b))(a, b)
+    if a.normals.shape[1] or b.normals.shape[1]:
+        _, separation = jax.vmap(lambda x, y: separate(x, y, kind_a, kind_b))(a, b)
+    else:
+        separation = jax.vmap(segments_apart)(a, b)
     separation = separation - jax.lax.stop_gradient(a.radius + b.radius)
     index = smallest(separation, count)
     nearest_contacts = jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(
@@ -103,15 +107,9 @@ def nearest_polytopes(
     )
     touches = separation <= jnp.max(jax.vmap(touching_within)(a, b))
     gap = jnp.where(touches, jax.lax.stop_gradient(jax.vmap(reach)(a, b)), separation)
-    number, dim = nearest_contacts[2].shape[1], world.dim
-    upward = jnp.zeros((len(first), number, dim), gap.dtype).at[:, :, -1].set(1.0)
-    centre = jnp.broadcast_to(a.vertices[:, :1], upward.shape)
-    placeholders = centre, centre, jnp.broadcast_to(gap[:, None], upward.shape[:2]), upward
-    contacts = tuple(
-        placeholder.at[index].set(computed)
-        for placeholder, computed in zip(placeholders, nearest_contacts, strict=True)
-    )
-    return _flat(contacts), jnp.any(touches.at[index].set(False))
+    nearest_gaps = nearest_contacts[2]
+    gaps = jnp.broadcast_to(gap[:, None], (len(first), nearest_gaps.shape[1])).at[index].set(nearest_gaps)
+    return index, _flat(nearest_contacts), gaps.ravel(), jnp.any(touches.at[index].set(False))
 
 
 def _swap(contacts: Rows) -> Rows:

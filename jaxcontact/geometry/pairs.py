@@ -46,14 +46,19 @@ ROUND = (Cylinder, Ellipsoid)
 
 
 class Candidates(NamedTuple):
-    """All candidate contacts of a mechanism at one configuration; axis 0 is the contact."""
+    """Candidate contacts of a mechanism at one configuration; axis 0 is the contact.
 
-    body_a: tuple[int, ...]  # body index, WORLD for the world
+    All nc of them, or with `max_pairs` the k that were computed.
+    """
+
+    body_a: tuple[int, ...]  # (nc,) body index, WORLD for the world
     body_b: tuple[int, ...]
-    point: jax.Array  # (nc, dim) world point where the pair touches, on a's surface
-    point_b: jax.Array  # (nc, dim) the same on b's surface
-    phi: jax.Array  # (nc,) gap in m
-    normal: jax.Array  # (nc, dim)
+    point: jax.Array  # (k, dim) world point where the pair touches, on a's surface
+    point_b: jax.Array  # (k, dim) the same on b's surface
+    phi: jax.Array  # (k,) gap in m
+    normal: jax.Array  # (k, dim)
+    gaps: jax.Array  # (nc,) gaps of all, m
+    place: jax.Array | None  # (k,) int32, which of all these are; None where they are all
     left_out: jax.Array  # bool, True where `max_pairs` left out a pair that touches
 
     @property
@@ -258,6 +263,14 @@ def _gather(
     return members_of_group
 
 
+def _most_pairs(dim: int, first: Any, second: Any, max_pairs: int | None) -> int | None:
+    """How many pairs of two such polytopes get their contacts; None for all."""
+    capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
+    if max_pairs is None or (capsules and dim == 2):  # the distance of those costs as much as their contacts
+        return None
+    return 2 * max_pairs if capsules else max_pairs
+
+
 def candidates(
     dim: int,
     bodies: tuple[str, ...],
@@ -268,7 +281,7 @@ def candidates(
     constants: Mapping[str, Any],
     max_pairs: int | None = None,
 ) -> Candidates:
-    """Gaps and frames of every candidate contact, in the order of `pairs`.
+    """Gaps and frames of every candidate contact, in the order of `pairs`; see `max_pairs`.
 
     The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
     vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
@@ -278,9 +291,9 @@ def candidates(
     Args:
         positions: (nb, dim) world positions of the body origins, m.
         orientations: (nb, dim, dim) body-to-world rotation matrices.
-        max_pairs: largest number of pairs of polytopes of the same two kinds that get their contacts; the
-            nearest pairs get them. The contacts of the other pairs have the distance of the two shapes as
-            their gap, and an arbitrary position.
+        max_pairs: largest number of pairs of polytopes of the same two kinds that get their contacts, of
+            capsules in space, which mostly make one, twice as many. The nearest pairs get them; of the
+            contacts of the others there are only gaps, the distance of the two shapes.
     """
     ball_shapes: dict[str, None] = {}
     for a, b in pairs:
@@ -291,24 +304,29 @@ def candidates(
     if ball_shapes:
         balls = place_balls(dim, bodies, shapes, tuple(ball_shapes), positions, orientations, constants)
     world = groups.World(dim, bodies, positions, orientations, constants, balls)
-    rows_of_groups, places, left_out = [], [], jnp.asarray(False)
+    rows_of_groups, gaps_of_groups, left_out = [], [], jnp.asarray(False)
+    computed: list[Any] = []  # places of the contacts that are computed, by group
+    places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
-        capsules = isinstance(first[0], Capsule) and isinstance(second[0], Capsule)  # have few contacts
-        if family is Family.POLYTOPES and max_pairs and len(members) > max_pairs and not capsules:
-            group_rows, touching_missed = groups.nearest_polytopes(
-                world, first, second, kind[0], kind[1], max_pairs
+        most = _most_pairs(dim, first[0], second[0], max_pairs) if family is Family.POLYTOPES else None
+        if most is not None and len(members) > most:
+            chosen, group_rows, gaps, touching_missed = groups.nearest_polytopes(
+                world, first, second, kind[0], kind[1], most
             )
             left_out = left_out | touching_missed
         else:
-            group_rows = _COMPUTE[family](world, first, second, *kind)
+            chosen, group_rows = None, _COMPUTE[family](world, first, second, *kind)
+            gaps = group_rows[2]
         rows_of_groups.append(group_rows)
-        contacts_per_member = rows_of_groups[-1][2].shape[0] // len(members)
-        places += [start + k for start in starts for k in range(contacts_per_member)]
-    order = np.argsort(places)
-    point, point_b, phi, normal = (
-        rows(jnp.concatenate(column), order.tolist()) for column in zip(*rows_of_groups, strict=True)
-    )
+        gaps_of_groups.append(gaps)
+        of_members = np.add.outer(np.array(starts), np.arange(gaps.shape[0] // len(members))).astype(np.int32)
+        places.append(of_members.ravel())
+        computed.append(places[-1] if chosen is None else jnp.asarray(of_members)[chosen].ravel())
+    order = np.argsort(np.concatenate(places)).tolist()
+    columns = [jnp.concatenate(column) for column in zip(*rows_of_groups, strict=True)]
+    all_computed = all(isinstance(each, np.ndarray) for each in computed)
+    point, point_b, phi, normal = (rows(column, order) if all_computed else column for column in columns)
     body_a, body_b = contact_bodies(dim, bodies, shapes, pairs)
     return Candidates(
         body_a=body_a,
@@ -317,5 +335,7 @@ def candidates(
         point_b=point_b,
         phi=phi,
         normal=normal,
+        gaps=rows(jnp.concatenate(gaps_of_groups), order),
+        place=None if all_computed else jnp.concatenate(computed),
         left_out=left_out,
     )

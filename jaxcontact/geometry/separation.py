@@ -10,7 +10,8 @@ of both. A masked contact has a gap larger than both shapes.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from jaxcontact.geometry.polytopes import Polytope, Topology, signed_distance, t
 
 OUTWARD = 0.1  # sine by which the normal of two edges may leave their faces' normals: planks that fall flat
 ALIKE = 0.9  # least cosine between the normal of two edges and the direction of separation
+FEW = 16  # vertices
 PARALLEL = 16.0  # in units of rounding: squared sine below which two edges are parallel
 
 
@@ -57,8 +59,33 @@ def touch_polytopes(
 def reach(a: Polytope, b: Polytope) -> jax.Array:
     """A length, m, larger than the distance of any two points of two polytopes; no derivative."""
     vertices = jnp.concatenate([a.vertices, b.vertices])
-    size = jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0)) + 2.0 * (a.radius + b.radius)
-    return jax.lax.stop_gradient(size)
+    if len(vertices) > FEW:
+        spread = jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0)
+    else:  # entry by entry: small reductions are slow
+        spread = functools.reduce(jnp.maximum, vertices) - functools.reduce(jnp.minimum, vertices)
+    return jax.lax.stop_gradient(dot(spread, jnp.ones_like(spread)) + 2.0 * (a.radius + b.radius))
+
+
+def segments_apart(a: Polytope, b: Polytope) -> jax.Array:
+    """Distance of the cores of two capsules in space: where they cross, or from an end; no derivative."""
+    a, b = jax.lax.stop_gradient((a, b))
+    first, second = a.vertices[1] - a.vertices[0], b.vertices[1] - b.vertices[0]
+    between = a.vertices[0] - b.vertices[0]
+    along, crossed, across = dot(first, first), dot(first, second), dot(second, second)
+    ahead, behind = dot(first, between), dot(second, between)
+
+    def share(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+        positive = denominator > 0.0
+        return jnp.where(positive, jnp.clip(numerator / jnp.where(positive, denominator, 1.0), 0.0, 1.0), 0.0)
+
+    def square(on_a: Any, on_b: Any) -> jax.Array:
+        apart = between + on_a * first - on_b * second
+        return dot(apart, apart)
+
+    crossing = share(crossed * behind - ahead * across, along * across - crossed**2)
+    squares = [square(end, share(crossed * end + behind, across)) for end in (crossing, 0.0, 1.0)]
+    squares += [square(share(crossed * end - ahead, along), end) for end in (0.0, 1.0)]
+    return jnp.sqrt(functools.reduce(jnp.minimum, squares))
 
 
 def separate(a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology) -> tuple[jax.Array, jax.Array]:

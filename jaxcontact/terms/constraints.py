@@ -174,17 +174,20 @@ def constraint_terms_at(
     (G, phi, gdot_v), kind, dry = joint_rows(system, params, state, kinematics)
     nearest, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
-        moving_contacts, left_out = _moving_contacts(system, params, state, kinematics, max_contacts)
+        moving_contacts, found = _moving_contacts(system, params, state, kinematics, max_contacts)
         mu = contacts.friction(system, params, dtype)
         if max_contacts is not None:
-            nearest = _nearest(moving_contacts.places.phi, max_contacts, left_out)
-            moving_contacts, mu = _select(moving_contacts, nearest.index), mu[nearest.index]
+            nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
+            mu = mu[nearest.index]
         rows = contacts.rows_of(
             system, params, state.q, moving_contacts.bodies, moving_contacts.places, kinematics
         )
         columns = _contact_columns(structure.dim, moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
-        phi, gdot_v = (jnp.concatenate(pair) for pair in ((phi, columns["phi"]), (gdot_v, columns["gdot_v"])))
+        phi = jnp.concatenate([phi, columns["phi"]])
+        # Set in place: of a concatenation, the compiler evaluates the rates anew in every use.
+        first = gdot_v.shape[0]
+        gdot_v = jnp.zeros_like(phi).at[:first].set(gdot_v).at[first:].set(columns["gdot_v"])
         kind += columns["kind"]
     apart = structure.tree is not None and structure.tree.limits_apart
     terms = ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, apart=apart)
@@ -203,33 +206,34 @@ class _Moving(NamedTuple):
 
 def _moving_contacts(
     system: System, params: Params, state: State, kinematics: Any, max_contacts: int | None = None
-) -> tuple[_Moving, jax.Array]:
-    """All candidate contacts with their rates, and whether a pair that touches is left out.
+) -> tuple[_Moving, geometry.Candidates]:
+    """Candidate contacts with their rates, and what else is known of them.
 
     The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
-    `max_contacts` pairs are enough.
+    `max_contacts` pairs are enough; of capsules `place` takes twice as many.
     """
     motion, motion_rate = contacts.motion_and_rate(system, params, state.q, state.v, kinematics)
-    pairs = None if max_contacts is None else max(1, max_contacts // 2)
+    pairs = None if max_contacts is None else (max_contacts + 1) // 2
     place = functools.partial(contacts.place, system, params, max_pairs=pairs)
-    places, place_rates, left_out = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
-    return _Moving(contacts.bodies_of(system), places, place_rates, motion, motion_rate), left_out
+    places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
+    return _Moving(contacts.bodies_of(system), places, place_rates, motion, motion_rate), found
 
 
-def _nearest(phi: jax.Array, count: int, left_out: jax.Array) -> Nearest:
-    """The candidates with the smallest gaps."""
+def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
+    """The candidates with the smallest gaps, in the order of all."""
+    phi = moving_contacts.places.phi
     count = min(count, phi.shape[0])
-    touching = jnp.sum(phi <= CONTACT_TOLERANCE)
-    return Nearest(index=jnp.sort(smallest(phi, count)), phi=phi, overflow=left_out | (touching > count))
-
-
-def _select(moving_contacts: _Moving, index: jax.Array) -> _Moving:
-    """The contacts that `index` names."""
+    chosen = smallest(phi, count)
+    index = chosen if found.place is None else found.place[chosen]
+    order = jnp.argsort(index)
+    chosen, index = chosen[order], index[order]
     first, second = (jnp.asarray(np.array(leaf, np.int32))[index] for leaf in moving_contacts.bodies)
     places, place_rates = jax.tree.map(
-        lambda leaf: leaf[index], (moving_contacts.places, moving_contacts.place_rates)
+        lambda leaf: leaf[chosen], (moving_contacts.places, moving_contacts.place_rates)
     )
-    return moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
+    touching = jnp.sum(phi <= CONTACT_TOLERANCE)
+    nearest = Nearest(index=index, phi=found.gaps, overflow=found.left_out | (touching > count))
+    return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 
 
 def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:

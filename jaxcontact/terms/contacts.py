@@ -51,16 +51,14 @@ def place(
     positions: jax.Array,
     orientations: jax.Array,
     max_pairs: int | None = None,
-) -> tuple[Places, jax.Array]:
-    """All candidates of bodies in the given frames, and whether `max_pairs` left out a pair that touches."""
+) -> tuple[Places, geometry.Candidates]:
+    """Candidates of bodies in the given frames, and what else is known of them."""
     structure = system.structure
     candidates = geometry.candidates(
         structure.dim, structure.bodies, structure.shape_table, structure.pairs,
         positions, orientations, params.constants, max_pairs,
     )  # fmt: skip
-    return Places(
-        candidates.point, candidates.point_b, candidates.phi, candidates.normal
-    ), candidates.left_out
+    return Places(candidates.point, candidates.point_b, candidates.phi, candidates.normal), candidates
 
 
 def motion(system: System, params: Params, q: jax.Array, v: jax.Array) -> FrameMotion:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -135,21 +136,62 @@ def test_far_pairs_of_polytopes_are_not_looked_at_closely():
         turns = jnp.broadcast_to(jnp.eye(2), (3, 2, 2))
         row = jnp.stack([places, jnp.zeros(3)], axis=1)
         return [
-            geometry.candidates(2, names, shapes, pairs, row, turns, constants, max_pairs)[2:]
+            geometry.candidates(2, names, shapes, pairs, row, turns, constants, max_pairs)
             for max_pairs in (None, 1)
         ]
 
     every, few = found(jnp.array([0.0, 0.21, 0.45]))
-    point, point_b, phi, normal, left_out = few
-    for ours, theirs in zip((point, point_b, phi, normal), every[:4], strict=True):
-        np.testing.assert_array_equal(ours[:8], theirs[:8])
-    np.testing.assert_allclose(phi[8:16], 0.04, rtol=1e-12)
-    np.testing.assert_allclose(phi[16:], 0.25, rtol=1e-12)
-    assert np.all(np.asarray(every[2]) >= np.asarray(phi) - 1e-12)
-    assert not left_out
-    _, (_, _, phi, _, left_out) = found(jnp.array([0.0, 0.19, 0.3899]))
-    assert left_out
-    assert np.sum(np.asarray(phi) <= 0.0) <= 8
+    for name in ("point", "point_b", "phi", "normal"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(every, name)[:8])
+    np.testing.assert_array_equal(few.place, np.arange(8))
+    np.testing.assert_array_equal(few.gaps[:8], every.phi[:8])
+    np.testing.assert_allclose(few.gaps[8:16], 0.04, rtol=1e-12)
+    np.testing.assert_allclose(few.gaps[16:], 0.25, rtol=1e-12)
+    assert np.all(np.asarray(every.gaps) >= np.asarray(few.gaps) - 1e-12)
+    assert not few.left_out
+    _, few = found(jnp.array([0.0, 0.19, 0.3899]))
+    assert few.left_out
+    assert np.sum(np.asarray(few.gaps) <= 0.0) <= 8
+
+
+def test_far_pairs_of_capsules_are_known_by_their_distance():
+    """Six capsules in space, some parallel or of no length: what is left out has the least gap of its pair."""
+    names = tuple("abcdef")
+    shapes = {n: geometry.Capsule(name=n, body=n, radius="radius", ends=f"ends_{n}") for n in names}
+    pairs = tuple(itertools.combinations(names, 2))
+
+    @jax.jit
+    @jax.vmap
+    def found(places, ends):
+        constants = {"radius": jnp.array(0.4)} | {
+            f"ends_{n}": each for n, each in zip(names, ends, strict=True)
+        }
+        turns = jnp.broadcast_to(jnp.eye(3), (6, 3, 3))
+        return [
+            geometry.candidates(3, names, shapes, pairs, places, turns, constants, max_pairs)
+            for max_pairs in (None, 2)
+        ]
+
+    rng = np.random.default_rng(3)
+    places, ends = rng.normal(size=(64, 6, 3)), rng.normal(size=(64, 6, 2, 3))
+    places[::2] *= 0.2  # so that more than four pairs touch
+    ends[::4, 1] = ends[::4, 0]
+    ends[1::4, 2, 1] = ends[1::4, 2, 0]
+    every, few = jax.tree.map(np.asarray, found(jnp.asarray(places), jnp.asarray(ends)))
+    for name in ("point", "point_b", "phi", "normal"):
+        for ours, theirs, place in zip(getattr(few, name), getattr(every, name), few.place, strict=True):
+            np.testing.assert_allclose(ours, theirs[place], rtol=0.0, atol=1e-14)
+    gaps, nearest = (each.reshape(64, 15, 5) for each in (few.gaps, every.gaps))
+    computed = np.any(few.place[:, :, None] // 5 == np.arange(15), axis=1)
+    assert np.all(computed.sum(axis=1) == 4)
+    least = nearest.min(axis=2)
+    apart = ~computed & (least > 1e-5)
+    assert apart.sum() > 100
+    np.testing.assert_allclose(gaps[apart], np.broadcast_to(least[..., None], gaps.shape)[apart], atol=1e-12)
+    touches = ~computed & (least <= 1e-6)
+    assert touches.any(axis=1).sum() > 10
+    np.testing.assert_array_equal(few.left_out, touches.any(axis=1))
+    assert np.all(gaps[touches] > 0.2)
 
 
 def test_arrays_of_a_step_do_not_grow_with_candidates():
