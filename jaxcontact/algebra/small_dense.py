@@ -117,7 +117,7 @@ def inverse_of_four(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         pairs = itertools.combinations(range(4), 2)
         return {(i, j): first[i] * second[j] - first[j] * second[i] for i, j in pairs}
 
-    # What stands in a barrier is computed once; else the compiler repeats it in every use.
+    # To be computed once instead of in every use; on a CPU XLA may drop the barrier.
     upper, lower = lax.optimization_barrier((minors(a[0], a[1]), minors(a[2], a[3])))
     cofactors = []
     for i in range(4):

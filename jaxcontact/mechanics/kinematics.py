@@ -166,7 +166,8 @@ def _inertias(
     rotation = components(bodies[:, :, :3])
     centre = add(components(bodies[:, :, 3] - origin), transform(rotation, components(numbers.com)))
     own = inertia_about(mass, centre, rotation, components(inertia))
-    return lax.optimization_barrier(own)  # else the compiler computes them again in every sum along the tree
+    # To be computed once instead of in every sum along the tree; on a CPU XLA may drop the barrier.
+    return lax.optimization_barrier(own)
 
 
 def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Screw, Screw]:

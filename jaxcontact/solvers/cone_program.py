@@ -210,7 +210,7 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
         M = M + jnp.diag(columns[:, first:end] ** 2 @ response.scalar[first:])
         columns = jnp.concatenate([columns[:, :first], columns[:, end:]], axis=1)
         response = response._replace(scalar=response.scalar[:first])
-    # Evaluated once: without the barrier the compiler repeats it inside every use.
+    # To be evaluated once instead of in every use; on a CPU XLA may drop the barrier.
     weighted = lax.optimization_barrier(jax.vmap(yielding, (None, 0))(response, columns))
     return M + columns @ weighted.T
 
