@@ -14,6 +14,7 @@ from jaxcontact.algebra import small_dense
 from jaxcontact.batching.batch_axes import batch_last
 
 FOR_LAPACK = 12  # a single matrix with more rows
+HALVED = 32  # a triangle with more rows is inverted by halves: LAPACK's time for one grows by leaps
 
 
 def factorise(matrix: jax.Array) -> jax.Array:
@@ -22,11 +23,22 @@ def factorise(matrix: jax.Array) -> jax.Array:
     def invert(a: jax.Array) -> jax.Array:
         if a.ndim > 2 or a.shape[0] <= FOR_LAPACK:
             return small_dense.inverse_factor_lanes(a)
-        factor, unit = lax.linalg.cholesky(a, symmetrize_input=False), jnp.eye(a.shape[0], dtype=a.dtype)
-        return lax.linalg.triangular_solve(factor, unit, left_side=True, lower=True)
+        return _inverse_of_lower(lax.linalg.cholesky(a, symmetrize_input=False))
 
     inverse_factor: jax.Array = batch_last(invert, matrix)
     return inverse_factor
+
+
+def _inverse_of_lower(factor: jax.Array) -> jax.Array:
+    """L^-1 (n, n) of one lower triangle."""
+    n = factor.shape[0]
+    if n <= HALVED:
+        unit = jnp.eye(n, dtype=factor.dtype)
+        return lax.linalg.triangular_solve(factor, unit, left_side=True, lower=True)
+    half = n // 2
+    first, last = _inverse_of_lower(factor[:half, :half]), _inverse_of_lower(factor[half:, half:])
+    below = -last @ (factor[half:, :half] @ first)
+    return jnp.block([[first, jnp.zeros((half, n - half), factor.dtype)], [below, last]])
 
 
 def solve_factored(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array:
