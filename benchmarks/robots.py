@@ -33,7 +33,7 @@ from jaxcontact.models import robots
 
 STEPS, DT = 25, 0.004  # of a robot's motion
 FINER, JUDGED = 16, 4  # steps of the reference in one step; worlds compared with it
-GROUP = 128  # worlds of ours that a core steps together: of more, the arrays leave its cache
+GROUP = 128  # worlds of ours that a core steps together: with 1024 a humanoid's step took longer
 MJX_GROUP = 16  # worlds; of 4, 8, 16, 32 and 128 the quickest for a quadruped
 SPREAD = 0.3  # of the velocities at the start, rad/s and m/s
 RIGID = jc.simulate.TimeStepping(impact=jc.impact.AnitescuPotra())

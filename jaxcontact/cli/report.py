@@ -53,9 +53,9 @@ def summarise(
         laps: durations; "sample" is that of the run, "compile" that of compiling if it was separate.
         stored: number of samples that the checkpoint held before the run.
     """
-    contacts = {}
+    contacts, active = {}, np.asarray(terms.active)
     for i, contact in enumerate(contact_names(terms.phi.shape[0])):
-        if np.asarray(terms.active)[i] and tally.terminated:
+        if active[i] and tally.terminated:
             axes = ("normal", "tangential", "tangential2")[: tally.low.shape[1]]
             contacts[contact] = {
                 axis: [float(tally.low[i, k]), float(tally.high[i, k])] for k, axis in enumerate(axes)

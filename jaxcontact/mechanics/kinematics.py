@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.algebra.small_dense import product
 from jaxcontact.mechanics.spatial import (
     Inertia,
     Screw,
@@ -31,7 +32,6 @@ from jaxcontact.mechanics.spatial import (
     motion_cross,
     pick,
     placement,
-    product,
     rotate,
     sum_along,
     transform,

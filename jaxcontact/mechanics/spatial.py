@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+
+from jaxcontact.algebra.small_dense import product
 
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
@@ -38,11 +39,6 @@ def pick(array: jax.Array, index: Sequence[int] | np.ndarray) -> jax.Array:
     if np.array_equal(places, np.arange(places.size)):
         return array[: places.size]
     return array.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-
-def product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """A @ b with all digits; by default a GPU may round the factors of single precision."""
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
 def bilinear(table: np.ndarray, a: jax.Array, b: jax.Array) -> jax.Array:

@@ -89,7 +89,8 @@ def contact_curves(
 
     paths = np.zeros((0, 1, np.shape(terms.phi)[0], 2))
     if samples.path is not None:
-        chosen = np.asarray(samples.path)[good[:max_paths]]
+        shown = good[:max_paths]
+        chosen = np.asarray(samples.path[: shown.max(initial=-1) + 1])[shown]
         if chosen.size:
             flat = contact_velocities("samples.path", chosen.reshape(-1, nv))
             paths = flat.reshape(*chosen.shape[:2], *flat.shape[1:])

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact import geometry
-from jaxcontact.algebra import rotations
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Params, Structure, System
 from jaxcontact.mechanics.tree import WORLD
-from jaxcontact.viz.solids import Plane, Solid, of_body, solids_of
+from jaxcontact.viz.solids import Plane, Solid, of_body, quaternion_matrix, solids_of
 
 THIN, THICK = 0.05, 0.11  # radius of a link between two places, or among more, relative to the longest link
 APART = 1e-6  # of the size of a link: nearer places of it are one
@@ -145,9 +144,6 @@ def _hangs(tree: Any, kinds: list[set[str]], body: int) -> bool:
     return tree.parents[body] != WORLD or not kinds[body] & {"free", "slide"}
 
 
-_rotation_matrices = jax.jit(jax.vmap(rotations.quaternion_matrix))
-
-
 def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
     """Per body the places of its joints, in its axes: its own, and those of its children; of a tree."""
     tree, numbers = structure.tree, params.tree
@@ -156,13 +152,13 @@ def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
         return hubs
     kinds = _kinds_by_body(tree)
     first = {joint.body: j for j, joint in reversed(list(enumerate(tree.joints)))}
-    turns = np.asarray(_rotation_matrices(numbers.orientation))
     for body, parent in enumerate(tree.parents):
         own = np.asarray(numbers.anchor)[first[body]] if body in first else np.zeros(3)
         if _hangs(tree, kinds, body):
             hubs[body].append(_flat(structure, own))
         if parent != WORLD:
-            hubs[parent].append(_flat(structure, np.asarray(numbers.position)[body] + turns[body] @ own))
+            turn = np.asarray(quaternion_matrix(np.asarray(numbers.orientation)[body]))
+            hubs[parent].append(_flat(structure, np.asarray(numbers.position)[body] + turn @ own))
     return hubs
 
 

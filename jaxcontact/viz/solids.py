@@ -128,7 +128,7 @@ def _at(shape: Any, dim: int, constants: Mapping[str, Any]) -> np.ndarray:
     return np.zeros(dim) if shape.at is None else np.asarray(constants[shape.at], float)
 
 
-_planar_matrix, _quaternion_matrix = jax.jit(rotations.planar_matrix), jax.jit(rotations.quaternion_matrix)
+planar_matrix, quaternion_matrix = jax.jit(rotations.planar_matrix), jax.jit(rotations.quaternion_matrix)
 
 
 def _posed(shape: Any, dim: int, constants: Mapping[str, Any], points: np.ndarray) -> list[Solid | Plane]:
@@ -136,7 +136,7 @@ def _posed(shape: Any, dim: int, constants: Mapping[str, Any], points: np.ndarra
     turn = np.eye(dim)
     if shape.rotation is not None:
         number = constants[shape.rotation]
-        turn = np.asarray(_planar_matrix(number) if dim == 2 else _quaternion_matrix(number))
+        turn = np.asarray(planar_matrix(number) if dim == 2 else quaternion_matrix(number))
     return [Solid(points @ turn.T + _at(shape, dim, constants), 0.0)]
 
 
