@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxcontact.algebra import body_rows, cholesky
+from jaxcontact.algebra import body_rows, cholesky, small_dense
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, Sweeps, factorise_chain, solve_chain
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 
@@ -46,6 +46,11 @@ def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax
     """Diagonal (nr,) of G M^-1 G^T for a diagonal mass matrix, else of its order; see `isotropic`."""
     if isinstance(columns, BodyRows):
         own = body_rows.squares(columns, 1.0 / masses)
+    elif masses.shape[0] <= small_dense.UNROLLED:  # row by row: the squares of all are not stored
+        own = sum(
+            (row**2 / mass for row, mass in zip(columns, masses, strict=True)),
+            jnp.zeros(columns.shape[1:], columns.dtype),
+        )
     else:
         own = jnp.sum(columns**2 / masses[:, None], axis=0)
     return isotropic(own, singles, nc)

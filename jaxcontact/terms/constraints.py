@@ -185,9 +185,7 @@ def constraint_terms_at(
         columns = _contact_columns(structure.dim, moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
-        # Set in place: of a concatenation, the compiler evaluates the rates anew in every use.
-        first = gdot_v.shape[0]
-        gdot_v = jnp.zeros_like(phi).at[:first].set(gdot_v).at[first:].set(columns["gdot_v"])
+        gdot_v = jnp.concatenate([gdot_v, columns["gdot_v"]])
         kind += columns["kind"]
     apart = structure.tree is not None and structure.tree.limits_apart
     terms = ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, apart=apart)
@@ -239,9 +237,13 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
 def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
     """The columns phi, gdot_v and kind of the rows of contacts; G and mu come from elsewhere."""
     gap, drift = moving_contacts.places.phi, contacts.slip_rate(*moving_contacts)
+    # Set in place, axis by axis: else the compiler evaluates the rates anew in every use.
+    zeros = rates = jnp.zeros((*gap.shape, dim), gap.dtype)
+    for axis in range(dim):
+        rates = rates.at[:, axis].set(drift[:, axis])
     return {
-        "phi": jnp.zeros((*gap.shape, dim), gap.dtype).at[:, 0].set(gap).ravel(),
-        "gdot_v": drift.ravel(),
+        "phi": zeros.at[:, 0].set(gap).ravel(),
+        "gdot_v": rates.ravel(),
         "kind": (NORMAL, *(TANGENT,) * (dim - 1)) * gap.shape[0],
     }
 

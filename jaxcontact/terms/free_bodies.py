@@ -20,18 +20,19 @@ def contact_rows(
     """Velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
     nb, dim = len(system.structure.bodies), system.structure.dim
     nc, width = places.phi.shape[0], 3 * dim - 3
-    rows = jnp.zeros((dim, nb, width, nc), places.phi.dtype)
+    rows = jnp.zeros((nb, width, dim, nc), places.phi.dtype)
     for owner, block in zip(bodies, blocks(dim, bodies, places, positions, orientations), strict=True):
+        columns = jnp.swapaxes(block, 0, 1)  # (width, dim, nc), the order that a step takes them in
         if nb == 1:
-            rows = rows + block[:, None]
+            rows = rows + columns[None]
             continue
         static_owner = not isinstance(owner, jax.Array)
         contact_index = np.flatnonzero(on_bodies(owner)) if static_owner else np.arange(nc)
         if contact_index.size:
             body_index = np.array(owner)[contact_index] if static_owner else jnp.maximum(owner, 0)
-            entries = (slice(None), body_index, slice(None), contact_index)  # (contacts, dim, width)
-            rows = rows.at[entries].add(jnp.moveaxis(block[..., contact_index], -1, 0))
-    return jnp.transpose(rows.reshape(dim, nb * width, nc), (2, 0, 1))
+            entries = (body_index, slice(None), slice(None), contact_index)  # (contacts, width, dim)
+            rows = rows.at[entries].add(jnp.moveaxis(columns[..., contact_index], -1, 0))
+    return jnp.transpose(rows.reshape(nb * width, dim, nc), (2, 1, 0))
 
 
 def blocks(
