@@ -1,10 +1,13 @@
-"""Where single precision is known to fall short, and the warning that says so, once per process."""
+"""Digits: products that keep all of them, and a warning where single precision is known to fall short."""
 
 from __future__ import annotations
 
+import functools
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,6 +15,27 @@ FRICTION = 100.0  # friction and spread of masses above which single precision s
 SPREAD = 1e4
 
 _said: set[str] = set()
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def all_digits(function: Callable[P, T]) -> Callable[P, T]:
+    """The function with products of all digits; by default a GPU rounds the factors of single precision.
+
+    That holds for what is traced while the function runs, not for rules of its own that JAX calls later.
+    """
+
+    @functools.wraps(function)
+    def exact(*arguments: P.args, **options: P.kwargs) -> T:
+        with jax.default_matmul_precision("highest"):
+            return function(*arguments, **options)
+
+    return exact
+
+
+def jit(function: Callable[..., Any], **options: Any) -> Any:
+    """`jax.jit` of a function with `all_digits`."""
+    return jax.jit(all_digits(function), **options)
 
 
 class PrecisionWarning(UserWarning):

@@ -1,6 +1,6 @@
 """Every traceable public function lowers for a GPU: no call back to the host, no custom call but those named.
 
-Nothing is compiled or run here; what is measured on a GPU is said in the results of the benchmarks.
+Its products ask for all digits, which a GPU does not give by default in single precision. Nothing is compiled or run here; what is measured on a GPU is said in the results of the benchmarks.
 """
 
 import re
@@ -11,13 +11,27 @@ import jax.numpy as jnp
 import pytest
 from helpers.traceable import CASES
 
+DIFFERENTIATED = (
+    "compliant.step",
+    "simulate.variational",
+    pytest.param("simulate.rollout from event to event", marks=pytest.mark.slow),
+)
 CUSTOM_CALLS = {"cusolver_potrf_ffi"}  # the Cholesky factor of a single large Hessian
 
 
-def calls(function, arguments):
-    """Targets of the custom calls in the program for a GPU."""
-    lowered = jax.export.export(jax.jit(function), platforms=["cuda"])(*arguments)
-    return set(re.findall(r"custom_call @([\w.]+)", lowered.mlir_module()))
+def program(function, arguments):
+    """The program for a GPU."""
+    return jax.export.export(jax.jit(function), platforms=["cuda"])(*arguments).mlir_module()
+
+
+def calls(text):
+    """Targets of the custom calls in a program."""
+    return set(re.findall(r"custom_call @([\w.]+)", text))
+
+
+def rounded_products(text):
+    """Lines of the products whose factors a GPU may round."""
+    return [line for line in text.splitlines() if "stablehlo.dot_general" in line and "HIGHEST" not in line]
 
 
 @pytest.mark.parametrize("batched", [pytest.param(False, marks=pytest.mark.slow), True], ids=["one", "batch"])
@@ -27,12 +41,29 @@ def test_a_function_lowers_for_a_gpu(name, batched):
     if batched:
         arguments = jax.tree.map(lambda x: jnp.stack([jnp.asarray(x)] * 3), arguments)
         function = jax.vmap(function)
-    found = calls(function, arguments)
-    assert found <= CUSTOM_CALLS, found - CUSTOM_CALLS
+    text = program(function, arguments)
+    assert calls(text) <= CUSTOM_CALLS, calls(text) - CUSTOM_CALLS
+    assert not rounded_products(text)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+def test_derivatives_ask_for_all_digits(name):
+    """Rules of derivatives are traced after the function."""
+    function, arguments = CASES[name]
+
+    def total(first):
+        leaves = jax.tree.leaves(function(first, *arguments[1:]))
+        return sum(jnp.sum(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating))
+
+    assert not rounded_products(program(jax.grad(total), arguments[:1]))
 
 
 def test_another_custom_call_would_be_seen():
-    assert not calls(jnp.linalg.eigh, (jnp.eye(3),)) <= CUSTOM_CALLS
+    assert not calls(program(jnp.linalg.eigh, (jnp.eye(3),))) <= CUSTOM_CALLS
+
+
+def test_a_rounded_product_would_be_seen():
+    assert rounded_products(program(jnp.matmul, (jnp.eye(3), jnp.eye(3))))
 
 
 def test_a_call_back_to_the_host_does_not_lower():
@@ -41,4 +72,4 @@ def test_a_call_back_to_the_host_does_not_lower():
         return 2.0 * x
 
     with pytest.raises(ValueError, match="platform"):
-        calls(prints, (jnp.ones(2),))
+        program(prints, (jnp.ones(2),))

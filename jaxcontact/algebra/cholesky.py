@@ -37,7 +37,7 @@ def _inverse_of_lower(factor: jax.Array) -> jax.Array:
         return lax.linalg.triangular_solve(factor, unit, left_side=True, lower=True)
     half = n // 2
     first, last = _inverse_of_lower(factor[:half, :half]), _inverse_of_lower(factor[half:, half:])
-    below = -small_dense.product(last, small_dense.product(factor[half:, :half], first))
+    below = -last @ (factor[half:, :half] @ first)
     return jnp.block([[first, jnp.zeros((half, n - half), factor.dtype)], [below, last]])
 
 

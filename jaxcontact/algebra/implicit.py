@@ -21,6 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from jaxcontact.algebra import cholesky, small_dense
 from jaxcontact.batching.batch_axes import batch_last
+from jaxcontact.precision import all_digits
 
 
 def _solve(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array) -> jax.Array:
@@ -127,7 +128,8 @@ def attach(
     def solution(data_leaves: list[Any], x: list[Any], rhs: list[Any]) -> list[Any]:
         return jax.tree.leaves(correct(as_data(data_leaves), as_root(x), as_root(rhs)))
 
-    return as_root(_root.bind(*values, *leaves, count=len(values), residual=equations, correct=solution))
+    rules = {"residual": all_digits(equations), "correct": all_digits(solution)}
+    return as_root(_root.bind(*values, *leaves, count=len(values), **rules))
 
 
 def _root_unchanged(*arrays: Any, count: int, **_: Any) -> list[Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.precision import all_digits
+
 
 def planar_matrix(angle: jax.Array) -> jax.Array:
     """Rotation matrix (..., 2, 2) of a counter-clockwise angle (...) in rad."""
@@ -67,6 +69,7 @@ def _skew(vector: jax.Array) -> jax.Array:
     return jnp.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])
 
 
+@all_digits
 def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
     """Matrix (3, 3) from the rate of a rotation vector (3,) to the angular velocity of its exp, in body axes.
 
@@ -86,6 +89,7 @@ def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
     return jnp.eye(3, dtype=skew.dtype) - first * skew + second * skew @ skew
 
 
+@all_digits
 def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
     """Inverse (3, 3) of `exp_jacobian`, for angles below 2 pi: 1 + [d] / 2 + c [d]^2; smooth at zero."""
     square = jnp.sum(rotation_vector**2)

@@ -135,11 +135,6 @@ def inverse_of_four(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.where(regular[None, None], inverse, 0.0), regular
 
 
-def product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """A @ b with all digits; by default a GPU may round the factors of single precision."""
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
-
-
 def product_lanes(a: jax.Array, b: jax.Array) -> jax.Array:
     """A B of (i, j, ...) and (j, l, ...), batch axes last, summed in the order of j.
 

@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxcontact.precision import all_digits
+
 
 def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
     """function(*arguments); under `vmap` one call of `function` with the batch as last axis of all arrays.
@@ -24,6 +26,7 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
     ranks = [leaf.ndim for leaf in leaves]
 
     @jax.custom_batching.custom_vmap
+    @all_digits
     def lanes(*arrays: jax.Array) -> Any:
         return function(*jax.tree.unflatten(structure, arrays))
 
@@ -51,6 +54,7 @@ def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arg
         return array if batched else jnp.broadcast_to(array[None], (size, *array.shape))
 
     @jax.custom_batching.custom_vmap
+    @all_digits
     def worlds(*arrays: jax.Array) -> Any:
         return for_batch(*jax.tree.unflatten(structure, arrays))
 
@@ -62,6 +66,7 @@ def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arg
         return outputs, jax.tree.map(lambda _: True, outputs)
 
     @jax.custom_batching.custom_vmap
+    @all_digits
     def world(*arrays: jax.Array) -> Any:
         return for_one(*jax.tree.unflatten(structure, arrays))
 

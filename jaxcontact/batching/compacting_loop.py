@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.batching import platforms
+from jaxcontact.precision import all_digits
 
 _TILE = 64  # lanes of a tile of `while_loop`
 _RUNNING = 0.75  # share of the lanes of a tile of `while_lanes` that still run when it stops
@@ -32,6 +33,7 @@ def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], 
     """
 
     @jax.custom_batching.custom_vmap
+    @all_digits
     def entry(lanes: Any) -> Any:
         return _lanes(jax.vmap(running), jax.vmap(body), lanes)
 

@@ -19,6 +19,7 @@ from jaxcontact.compliant.problem import (
 )
 from jaxcontact.compliant.step import assemble
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, row_algebra
 
 TIE_BREAK = 1e6  # slope x mobility of a row at least: compliance must not bear on what motion tells
@@ -64,7 +65,7 @@ def estimate_forces(
     return _estimate_forces(system, params, states, tau, dt, reach)
 
 
-@functools.partial(jax.jit, static_argnames="system")
+@functools.partial(jit, static_argnames="system")
 def _estimate_forces(
     system: System, params: Params, states: State, tau: jax.Array, dt: Any, reach: Any
 ) -> tuple[jax.Array, jax.Array]:

@@ -29,6 +29,7 @@ from jaxcontact.compliant.problem import (
     row_material,
     stretch_after,
 )
+from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, cone_program, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.status import Status, flag
@@ -274,7 +275,7 @@ def _info(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("cone", "formulation", "solver"))
+@functools.partial(jit, static_argnames=("cone", "formulation", "solver"))
 def solve(
     problem: Problem,
     warm_start: jax.Array | None = None,

@@ -18,6 +18,7 @@ from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
 from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
@@ -164,7 +165,7 @@ def start_of_springs(
     return stretch
 
 
-@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
+@functools.partial(jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
 def _step(
     system: System,
     params: Params,
@@ -270,7 +271,7 @@ def rollout(
     )
 
 
-@functools.partial(jax.jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
+@functools.partial(jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
 def _rollout(
     system: System,
     params: Params,

@@ -24,6 +24,7 @@ from jaxcontact.ess.plan import Plan
 from jaxcontact.ess.replay import one_step, rows
 from jaxcontact.ess.simultaneous_crossing import Direction, across_corner
 from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.precision import jit
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 
@@ -207,7 +208,7 @@ def b_derivative(
     )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 8))
+@functools.partial(jit, static_argnums=(0, 8))
 def _b_derivative(
     es: EventSystem,
     inputs: Inputs,

@@ -18,6 +18,7 @@ from jaxcontact.ess.inputs import Inputs, Options, allowed_error, bad_settings, 
 from jaxcontact.ess.plan import Plan, make_plan
 from jaxcontact.ess.replay import end_state, replay
 from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.precision import jit
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 
@@ -226,7 +227,7 @@ def _events(plan: Plan, max_events: int) -> tuple[jax.Array, jax.Array, jax.Arra
     return order, times, at
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
+@functools.partial(jit, static_argnums=(0, 4))
 def _trajectory(
     es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan, max_events: int
 ) -> EventTrajectory:
@@ -246,7 +247,7 @@ def _trajectory(
     )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 5, 6))
+@functools.partial(jit, static_argnums=(0, 5, 6))
 def _planned(
     es: EventSystem,
     inputs: Inputs,

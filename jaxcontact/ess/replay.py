@@ -19,6 +19,7 @@ from jaxcontact.ess.event_step import CROSS, ENTER, SMOOTH, UNUSED
 from jaxcontact.ess.inputs import Inputs
 from jaxcontact.ess.plan import Plan
 from jaxcontact.mechanics.event_system import EventSystem
+from jaxcontact.precision import all_digits, jit
 from jaxcontact.solvers import ode
 
 
@@ -77,7 +78,7 @@ def _repeat(es: EventSystem, inputs: Inputs, carry: Any, row: Any) -> Any:
     return one_step(es, inputs.params, inputs.control, t, x, crossed, row)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def replay(
     es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -108,6 +109,7 @@ def end_state(es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan) 
 
 
 @end_state.defjvp
+@all_digits
 def _end_state_jvp(es: EventSystem, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     inputs, crossed0, plan = primals
     _, tangent = jax.jvp(lambda i: replay(es, i, crossed0, plan)[0], (inputs,), (tangents[0],))

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.algebra.small_dense import product
 from jaxcontact.mechanics.spatial import (
     Inertia,
     Screw,
@@ -39,6 +38,7 @@ from jaxcontact.mechanics.spatial import (
 )
 from jaxcontact.mechanics.system import FrameMotion, Params, Structure
 from jaxcontact.mechanics.tree import Tree, TreeParams, dofs, nodes, of_kind, roots, scalar_places
+from jaxcontact.precision import jit
 
 
 class Kinematics(NamedTuple):
@@ -117,7 +117,7 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
 def _chosen(frames: jax.Array, index: np.ndarray) -> jax.Array:
     """frames[index] (m, 3, 4), as a product: the compiler would compose a frame again wherever it is used."""
     choice = jnp.asarray(np.arange(frames.shape[0]) == index[:, None], frames.dtype)
-    return product(choice, frames.reshape(-1, 12)).reshape(-1, 3, 4)
+    return (choice @ frames.reshape(-1, 12)).reshape(-1, 3, 4)
 
 
 def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
@@ -130,7 +130,7 @@ def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
     return kinematics
 
 
-@functools.partial(jax.jit, static_argnums=0)  # a program that calls `solve` twice compiles it once
+@functools.partial(jit, static_argnums=0)  # a program that calls `solve` twice compiles it once
 def _solve(tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array, q: jax.Array) -> Kinematics:
     table, axis = dofs(tree), unit(numbers.axis)
     frames = place_nodes(tree, numbers, axis, q)
@@ -229,7 +229,7 @@ def point_jacobians(
     arm = points - origin
     torque = cross3(_numbers(arm[:, None]), _numbers(axes))
     wrench = jnp.concatenate([jnp.stack(torque, axis=-1), axes], axis=-1)
-    rates = product(wrench.reshape(-1, 6), kinematics.screws.T).reshape(*axes.shape[:2], -1)
+    rates = (wrench.reshape(-1, 6) @ kinematics.screws.T).reshape(*axes.shape[:2], -1)
     return moves[:, None] * rates
 
 

@@ -11,6 +11,7 @@ from jaxcontact.algebra import rotations
 from jaxcontact.arguments import check_type
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian, velocity_map
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism, free_poses
+from jaxcontact.precision import all_digits
 
 
 def kinematics_of(system: System, params: Params, q: jax.Array) -> Any:
@@ -44,6 +45,7 @@ def _inertia(system: System, params: Params) -> jax.Array:
     return params.inertia[:, None] if system.structure.dim == 2 else params.inertia
 
 
+@all_digits
 def mass_matrix(system: System, params: Params, q: jax.Array) -> jax.Array:
     """M(q) (nv, nv): sum over bodies of m J_p^T J_p + J_r^T I J_r.
 
@@ -67,6 +69,7 @@ def mass_matrix_at(system: System, params: Params, q: jax.Array, kinematics: Any
     )
 
 
+@all_digits
 def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Kinetic energy, and that of gravity, zero at the world's origin, J.
 
@@ -89,6 +92,7 @@ def energies(system: System, params: Params, q: jax.Array, v: jax.Array) -> tupl
     return 0.5 * twice, -jnp.sum(params.mass * (x @ params.gravity))
 
 
+@all_digits
 def bias(system: System, params: Params, state: State) -> jax.Array:
     """The force b(q, v) (nv,) in M vdot + b = tau + J^T lam: Coriolis, gyroscopic, gravity, `forces`.
 

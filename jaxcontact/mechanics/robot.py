@@ -17,6 +17,7 @@ from jaxcontact.mechanics.motion_equations import (
     mass_matrix_at,
 )
 from jaxcontact.mechanics.system import Mechanics, Params, State, Structure, System, check_mechanism
+from jaxcontact.precision import all_digits
 
 
 def _count_controls(structure: Structure) -> int:
@@ -67,6 +68,7 @@ def tree_system(structure: Structure) -> System:
     )
 
 
+@all_digits
 def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """World positions (nb, dim) of the frames of bodies, m, and their rotation matrices (nb, dim, dim).
 
@@ -83,6 +85,7 @@ def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[ja
     return body_frames(system, params, q)
 
 
+@all_digits
 def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
     """Jacobian J (dim, nv) of the point of a body with the body coordinates `at`: its world velocity is J v.
 
@@ -124,6 +127,7 @@ def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
     return energies(system, params, state.q, state.v)[0]
 
 
+@all_digits
 def potential_energy(system: System, params: Params, state: State) -> jax.Array:
     """Energy of gravity, zero at the world's origin, and of the springs of a robot's joints, J.
 
@@ -138,6 +142,7 @@ def potential_energy(system: System, params: Params, state: State) -> jax.Array:
     return gravity + system.mechanics.spring_energy(system.structure, state.q, params)
 
 
+@all_digits
 def inverse_dynamics(system: System, params: Params, state: State, acceleration: jax.Array) -> jax.Array:
     """Generalized forces M vdot + b (nv,) that cause the given acceleration vdot (nv,), without contacts.
 
@@ -150,6 +155,7 @@ def inverse_dynamics(system: System, params: Params, state: State, acceleration:
     return M @ acceleration + bias_at(system, params, state, kinematics)
 
 
+@all_digits
 def forward_dynamics(system: System, params: Params, state: State, tau: jax.Array) -> jax.Array:
     """Acceleration vdot (nv,) under generalized forces tau (nv,), M vdot + b = tau, without contacts.
 
@@ -165,6 +171,7 @@ def forward_dynamics(system: System, params: Params, state: State, tau: jax.Arra
     return implicit.solve_spd(M, force[:, None])[:, 0]
 
 
+@all_digits
 def actuator_forces(system: System, params: Params, state: State, controls: jax.Array) -> jax.Array:
     """Generalized forces (nv,) of the actuators of a robot under controls (nu,); without any, the controls.
 

@@ -19,8 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.algebra.small_dense import product
-
 Vector = tuple[jax.Array, jax.Array, jax.Array]
 Screw = tuple[Vector, Vector]
 
@@ -44,7 +42,7 @@ def pick(array: jax.Array, index: Sequence[int] | np.ndarray) -> jax.Array:
 def bilinear(table: np.ndarray, a: jax.Array, b: jax.Array) -> jax.Array:
     """(n, k) sums of table[i, j, k] a_i b_j of rows a (n, i), b (n, j)."""
     products = (a[:, :, None] * b[:, None, :]).reshape(-1, a.shape[1] * b.shape[1])
-    return product(products, jnp.asarray(table.reshape(products.shape[1], -1), a.dtype))
+    return products @ jnp.asarray(table.reshape(products.shape[1], -1), a.dtype)
 
 
 def cross(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -155,7 +153,7 @@ def powers(a: Any, b: Any) -> jax.Array:
 
     One product of matrices: the compiler would repeat sums of components in every use of the pairs.
     """
-    return product(jnp.stack(jax.tree.leaves(a), axis=1), jnp.stack(jax.tree.leaves(b)))
+    return jnp.stack(jax.tree.leaves(a), axis=1) @ jnp.stack(jax.tree.leaves(b))
 
 
 def inertia_about(

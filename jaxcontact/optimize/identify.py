@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count, check_number, check_positive
+from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
 NORMAL_95 = 1.959964  # standard deviations on either side that hold 95 %
@@ -135,7 +136,7 @@ def identify(
     return unravel(jnp.asarray(result.x, flat.dtype)), info
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _scores(score: Callable[[Any, Any], jax.Array], params: Any, data: Any) -> tuple[jax.Array, Any]:
     """Scores (m,) and their derivatives by each leaf of the parameters, forward."""
 

@@ -20,6 +20,7 @@ from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 
@@ -237,7 +238,7 @@ def _placed(
     return built, state.replace(q=retract(system, state.q, delta))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
+@functools.partial(jit, static_argnums=(0, 1, 2, 3, 4))
 def _measures(
     system: System, contacts: tuple[int, int], design: tuple[str, ...], rebuild: Rebuild | None,
     free: tuple[int, ...], params: Params, state: State, flat: jax.Array,
@@ -252,4 +253,4 @@ def _measures(
     return jnp.concatenate([cosine[None], terms.phi[jnp.array([i, j, *rest])]])
 
 
-_slopes = jax.jit(jax.jacfwd(_measures, argnums=7), static_argnums=(0, 1, 2, 3, 4))
+_slopes = jit(jax.jacfwd(_measures, argnums=7), static_argnums=(0, 1, 2, 3, 4))

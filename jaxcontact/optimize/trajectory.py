@@ -23,6 +23,7 @@ from jaxcontact.arguments import check_number, check_type
 from jaxcontact.io import fingerprint
 from jaxcontact.optimize import resume
 from jaxcontact.optimize.descent import one_sided_descent
+from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:  # a caller who has an optimizer has imported it
@@ -218,15 +219,15 @@ class _Run:
             return jnp.concatenate([cost[None], r]), (cost, r)
 
         derivative = jax.jacfwd if scale.size <= FORWARD else jax.jacrev
-        self._derivative = jax.jit(derivative(joined, has_aux=True))
-        self._update = jax.jit(functools.partial(_update, optimizer))
+        self._derivative = jit(derivative(joined, has_aux=True))
+        self._update = jit(functools.partial(_update, optimizer))
         if directional is not None:
 
             def rate(s: jax.Array, d: jax.Array, scale: jax.Array) -> jax.Array:
                 return directional(unravel(s * scale), unravel(d * scale))
 
-            self._rate = jax.jit(rate)
-            self._piece = jax.jit(jax.jacfwd(rate, argnums=1))
+            self._rate = jit(rate)
+            self._piece = jit(jax.jacfwd(rate, argnums=1))
 
     def about(self, controls0: Any, s: jax.Array, state: Any) -> dict[str, Any]:
         """What determines the run, by name; `state` is the optimizer's at the start."""

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 
 from jaxcontact.mechanics.motion_equations import mass_matrix
 from jaxcontact.mechanics.system import Params, System
+from jaxcontact.precision import jit
 from jaxcontact.simulate.trajectory import Trajectory
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def momentum_difference(system: System, params: Params, first: Trajectory, second: Trajectory) -> jax.Array:
     """Relative difference (T + 1,) of the momenta of two motions at equal times (Seghete & Murphey, Fig. 8).
 

@@ -30,6 +30,7 @@ from jaxcontact.io.atomic_files import replace_file, temporary_of
 from jaxcontact.io.manifest import MANIFEST, check_manifest, damage
 from jaxcontact.io.records import load_record, save_record
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
@@ -215,7 +216,7 @@ class _Blocks:
     def __init__(self, one: Callable[[State, jax.Array], Ensemble], starts: State, total: int) -> None:
         self.starts, self.total = starts, total
         self.width = min(WIDTH, 1 << (total - 1).bit_length())
-        self.function = jax.jit(jax.vmap(one))
+        self.function = jit(jax.vmap(one))
         self._compiled: Any = None
 
     def begins(self) -> list[int]:

@@ -13,6 +13,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_array, check_number
 from jaxcontact.mechanics.configuration import difference, retract
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Stepper, StepperInfo
 from jaxcontact.simulate.stepping import check_stepper
 
@@ -72,7 +73,7 @@ def linearize(
     return _linearize(system, order, stepper, params, state, u, dt)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def _linearize(
     system: System, order: int, stepper: Any, params: Params, state: State, u: jax.Array, dt: Any
 ) -> tuple[Linearization, StepperInfo]:

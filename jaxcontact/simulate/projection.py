@@ -17,6 +17,7 @@ from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
@@ -69,7 +70,7 @@ def project(system: System, params: Params, state: State) -> tuple[State, Projec
     return _project(system, params, state)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _project(system: System, params: Params, state: State) -> tuple[State, ProjectionInfo]:
     q, info = nearest_configuration(system, params, state.q)
     nv = system.structure.num_velocities

@@ -14,6 +14,7 @@ from jax import lax
 from jaxcontact._pytree import callable_as_pytree
 from jaxcontact.arguments import check_array, check_count, check_number
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
 from jaxcontact.status import raise_if_failed
@@ -73,6 +74,7 @@ def rollout(
     return _trajectory(rows, state, stepper.closed(system, params, state))
 
 
+@all_digits
 def run(
     system: System,
     params: Params,
@@ -167,7 +169,7 @@ def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | Non
     return jnp.asarray(control)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 6, 7))
+@functools.partial(jit, static_argnums=(0, 6, 7))
 def _steps(
     system: System, params: Params, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,

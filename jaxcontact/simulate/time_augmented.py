@@ -18,7 +18,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import near_zero
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism, usable_numbers
-from jaxcontact.precision import warn_if_single
+from jaxcontact.precision import jit, warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
 from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
 from jaxcontact.simulate.augmented.path import AugmentedInfo, AugmentedPath, PieceKind
@@ -156,7 +156,7 @@ def _no_derivative(*_: Any) -> Any:
     raise NotImplementedError("time_augmented has no derivative; differentiate routh_path or variational")
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedPath, AugmentedInfo]:
     state = jax.tree.map(lambda x: jnp.asarray(x, numbers.state.q.dtype), numbers.state)
     nc, dtype = system.structure.num_contacts, state.q.dtype

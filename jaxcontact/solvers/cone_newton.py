@@ -22,6 +22,7 @@ from jaxcontact.algebra import cones
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.precision import jit
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     Response,
@@ -341,7 +342,7 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
     return lax.fori_loop(0, POLISH_PASSES, once, now)
 
 
-@functools.partial(jax.jit, static_argnames=("max_iters", "early_exit"))
+@functools.partial(jit, static_argnames=("max_iters", "early_exit"))
 def solve_cone_program(
     program: ConeProgram, start: jax.Array, max_iters: int = 100, early_exit: bool = True
 ) -> ConeSolution:

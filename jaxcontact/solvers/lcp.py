@@ -19,6 +19,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.precision import jit
 from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
 
@@ -167,7 +168,7 @@ class Lemke(Record):
         z, info = self._solve(W, w, cover)
         return z, info
 
-    @jax.jit  # so that calls outside of jit, too, trace once per size and options
+    @jit  # so that calls outside of jit, too, trace once per size and options
     def _solve(self, W: jax.Array, w: jax.Array, cover: jax.Array | None) -> tuple[jax.Array, LcpInfo]:
         n, dtype = w.shape[0], w.dtype
         tolerance = float(jnp.finfo(dtype).eps) ** 0.6 if self.tolerance is None else self.tolerance

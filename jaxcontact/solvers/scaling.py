@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.batching import platforms
+from jaxcontact.precision import all_digits
 
 _TILE = 64  # matrices at a time on a CPU, which stay in its cache
 
@@ -26,6 +27,7 @@ def scales(matrix: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
 @functools.cache
 def _entry(sweeps: int) -> Callable[[jax.Array], tuple[jax.Array, jax.Array]]:
     @jax.custom_batching.custom_vmap
+    @all_digits
     def entry(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
         together = functools.partial(_tile, sweeps=sweeps)
         if matrices.shape[0] <= _TILE:

@@ -16,6 +16,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, mode_words
 from jaxcontact.stability.motion import (
@@ -116,7 +117,7 @@ def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) ->
     return starts, ends
 
 
-@functools.partial(jax.jit, static_argnums=4)
+@functools.partial(jit, static_argnums=4)
 def _run(
     terms: LocalTerms, key: jax.Array, preference: jax.Array, max_events: jax.Array, num_samples: int
 ) -> tuple[Motion, Motion]:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array, check_integer
+from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 
 LETTERS = "FSPN"  # free, stick, slip in the positive and in the negative direction
@@ -163,7 +164,7 @@ def contact_modes(body: Body) -> ModeTable:
     return _modes(as_terms(body))
 
 
-@jax.jit
+@jit
 def _modes(terms: LocalTerms) -> ModeTable:
     metric = _whiten(terms)
     nc = terms.mu.shape[0]

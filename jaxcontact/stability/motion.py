@@ -17,6 +17,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_count, check_integer
+from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
 
@@ -113,7 +114,7 @@ def motion_path(
     return path, note
 
 
-@jax.jit
+@jit
 def _motion_path(
     terms: LocalTerms, start: Motion, priority: jax.Array, count: jax.Array
 ) -> tuple[Motion, Any]:

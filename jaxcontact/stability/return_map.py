@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.precision import jit
 from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.falsify import check_starts, starts
 from jaxcontact.stability.modes import contact_modes
@@ -55,7 +56,7 @@ def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events
     return float(np.max(np.where(outcome == DIVERGED, math.inf, rates)))
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4))
+@functools.partial(jit, static_argnums=(3, 4))
 def _iterated(
     terms: LocalTerms, key: jax.Array, preference: jax.Array, num_samples: int, num_events: int
 ) -> tuple[Motion, jax.Array]:

@@ -15,6 +15,7 @@ from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
+from jaxcontact.precision import jit
 from jaxcontact.terms import contacts, free_bodies
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
@@ -70,7 +71,7 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     return _contact_terms(system, params, state)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     if system.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
@@ -165,7 +166,7 @@ def nearest_terms(
     return terms, nearest
 
 
-@functools.partial(jax.jit, static_argnums=(0, 4))
+@functools.partial(jit, static_argnums=(0, 4))
 def constraint_terms_at(
     system: System, params: Params, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[ConstraintTerms, Nearest | None]:
@@ -248,7 +249,7 @@ def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
     }
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerms:
     """`constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
 

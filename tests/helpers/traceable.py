@@ -11,6 +11,7 @@ PLANAR = jc.models.compass_gait()
 BOX = jc.models.box_drop_3d()
 SLIDING = jc.models.box_on_incline(0.25)
 AFFINE = jc.models.affine_3d()
+QUADRUPED = jc.models.quadruped()
 
 
 def terms_of(model):
@@ -32,6 +33,29 @@ CASES = {
     "contact_terms in space": mechanism(jc.contact_terms, BOX),
     "constraint_terms": mechanism(jc.constraint_terms, SLIDING),
     "bias": mechanism(jc.bias, PLANAR),
+    **{
+        f"{function.__name__} of a robot": (
+            functools.partial(function, QUADRUPED.system),
+            (QUADRUPED.params, at, *more),
+        )
+        for function, at, *more in (
+            (jc.mass_matrix, QUADRUPED.state.q),
+            (jc.forward_kinematics, QUADRUPED.state.q),
+            (jc.bias, QUADRUPED.state),
+            (jc.kinetic_energy, QUADRUPED.state),
+            (jc.potential_energy, QUADRUPED.state),
+            (jc.inverse_dynamics, QUADRUPED.state, QUADRUPED.state.v),
+            (jc.forward_dynamics, QUADRUPED.state, QUADRUPED.state.v),
+            (jc.actuator_forces, QUADRUPED.state, jnp.zeros(12)),
+        )
+    },
+    "point_jacobian of a robot": (
+        lambda params, q: jc.point_jacobian(QUADRUPED.system, params, q, 1, jnp.ones(3)),
+        (QUADRUPED.params, QUADRUPED.state.q),
+    ),
+    "rotations.exp_jacobian": (jc.rotations.exp_jacobian, (jnp.ones(3),)),
+    "rotations.exp_jacobian_inverse": (jc.rotations.exp_jacobian_inverse, (jnp.ones(3),)),
+    "project": mechanism(jc.project, BOX),
     "solve_lcp": (jc.solve_lcp, (MATRIX, VECTOR)),
     "solve_lcp of static length": (
         functools.partial(jc.solve_lcp, solver=jc.Lemke(early_exit=False)),
@@ -95,9 +119,7 @@ CASES = {
         solver=jc.compliant.Newton(early_exit=False),
     ),
     "compliant.rollout": mechanism(jc.compliant.rollout, SLIDING, jnp.zeros((3, 6)), dt=0.01),
-    "compliant.rollout of a robot": mechanism(
-        jc.compliant.rollout, jc.models.quadruped(), jnp.zeros((3, 12)), dt=0.002
-    ),
+    "compliant.rollout of a robot": mechanism(jc.compliant.rollout, QUADRUPED, jnp.zeros((3, 12)), dt=0.002),
     "simulate.rollout": mechanism(
         jc.simulate.rollout, SLIDING, jnp.zeros((3, 6)), stepper=jc.simulate.Compliant(), dt=0.01
     ),

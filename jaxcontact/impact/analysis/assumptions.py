@@ -14,6 +14,7 @@ from jaxcontact.impact.laws.every_outcome import routh_step_all
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.impact.sampling.draws import Iid
 from jaxcontact.impact.sampling.driver import sample
+from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
@@ -142,7 +143,7 @@ def _example(
     return StepExample(v=v, impulse_max=cap, outcomes=outcomes[: int(jnp.sum(valid))])
 
 
-@jax.jit
+@jit
 def _count_outcomes(
     space: ContactSpace, table: contact_modes.ModeMaps, v: jax.Array, caps: jax.Array
 ) -> jax.Array:

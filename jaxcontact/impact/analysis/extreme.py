@@ -13,6 +13,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.sampling.draws import sobol
+from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
@@ -102,7 +103,7 @@ def extreme(
     return _climb(terms, v, direction, float(step), shares, start[..., nc], num_iterations, selection)
 
 
-@functools.partial(jax.jit, static_argnums=(6, 7))
+@functools.partial(jit, static_argnums=(6, 7))
 def _climb(
     terms: ContactTerms,
     v: jax.Array,

@@ -17,6 +17,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import acceleration_size, force_modes, near_zero, presses
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, friction_directions
+from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -105,7 +106,7 @@ def paradox(
     return _paradox(terms, v, f, drift, num_directions)
 
 
-@functools.partial(jax.jit, static_argnums=4)
+@functools.partial(jit, static_argnums=4)
 def _paradox(
     terms: ContactTerms, v: jax.Array, f: jax.Array, drift: jax.Array, num_directions: int
 ) -> tuple[jax.Array, ParadoxInfo]:

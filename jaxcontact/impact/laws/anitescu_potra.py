@@ -25,6 +25,7 @@ from jaxcontact.impact.laws.contact_space import (
     slowest_approach,
 )
 from jaxcontact.impact.laws.pivoting import solve_by_pivoting
+from jaxcontact.precision import jit
 from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -73,7 +74,7 @@ def anitescu_potra(
     return _anitescu_potra(terms, v, num_directions, solver, clearance)
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@functools.partial(jit, static_argnums=2)
 def _anitescu_potra(
     terms: ContactTerms,
     v: jax.Array,
@@ -143,7 +144,7 @@ def sequential(
     return _sequential(terms, v, cycle, int(max_impacts), num_directions, clearance)
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+@functools.partial(jit, static_argnums=(2, 3, 4))
 def _sequential(
     terms: ContactTerms,
     v: jax.Array,

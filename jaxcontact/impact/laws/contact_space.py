@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -150,7 +151,7 @@ def approaching(space: ContactSpace, v: jax.Array, slowest: jax.Array) -> jax.Ar
     return space.active & (space.normal_rates(v) < -slowest)
 
 
-@jax.jit
+@jit
 def colliding(terms: ContactTerms, v: jax.Array, before: jax.Array) -> jax.Array:
     """(nc,) bool: active contacts that still approach at v, in an impact that begins with `before`."""
     space = contact_space(terms)

@@ -28,6 +28,7 @@ from jaxcontact.impact.laws.contact_space import (
     outcome,
     residual_status,
 )
+from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -96,7 +97,7 @@ def anitescu_potra_all(
     return outcomes if with_info else outcomes[:2]
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@functools.partial(jit, static_argnums=2)
 def _anitescu_potra_all(
     terms: ContactTerms, v: jax.Array, num_directions: int
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
@@ -166,7 +167,7 @@ def routh_step_all(
     return outcomes if with_info else outcomes[:2]
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jit, static_argnums=3)
 def _routh_step_all(
     terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, num_directions: int
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:

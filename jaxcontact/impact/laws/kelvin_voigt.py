@@ -20,6 +20,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.mechanics.configuration import velocity_map
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 
@@ -194,7 +195,7 @@ def _settings(
     return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), least
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _rate(system: System, params: Params, law: Law, y: jax.Array) -> jax.Array:
     """Time derivative of y = (q, v, normal impulses)."""
     start, stiffness, damping, slip_speed = law
@@ -213,10 +214,10 @@ def _rate(system: System, params: Params, law: Law, y: jax.Array) -> jax.Array:
     return jnp.concatenate([velocity_map(system, state.q) @ state.v, acceleration, normal])
 
 
-_rate_jacobian = jax.jit(jax.jacfwd(_rate, argnums=3), static_argnums=0)
+_rate_jacobian = jit(jax.jacfwd(_rate, argnums=3), static_argnums=0)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jit, static_argnums=0)
 def _approach(system: System, params: Params, law: Law, y: jax.Array) -> jax.Array:
     """Lowest normal velocity of a penetrating contact, +inf where there is none."""
     state = _state(system, y)

@@ -16,6 +16,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_space import energy_ratio, mass_norm
 from jaxcontact.impact.laws.reflections import Normals, Order, normals, reflect, share, stop, tolerance
+from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -106,7 +107,7 @@ def check_order(order: Order, nc: int) -> Order:
     )
 
 
-@functools.partial(jax.jit, static_argnames=("rule", "unilateral", "length"))
+@functools.partial(jit, static_argnames=("rule", "unilateral", "length"))
 def _propagate(
     terms: ContactTerms,
     v: jax.Array,
@@ -159,7 +160,7 @@ def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tu
     return _plastic(terms, v, unilateral)
 
 
-@functools.partial(jax.jit, static_argnames=("unilateral",))
+@functools.partial(jit, static_argnames=("unilateral",))
 def _plastic(terms: ContactTerms, v: jax.Array, unilateral: bool) -> tuple[jax.Array, PropagateInfo]:
     v_in = v
     terms, v, status = inputs.prepare(terms, v)

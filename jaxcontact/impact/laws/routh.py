@@ -25,6 +25,7 @@ from jaxcontact.impact.laws.routh_touching import (
     TouchingSettings,
     resolve_touching,
 )
+from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -203,7 +204,7 @@ def resolve_unchecked(
     return v_plus, info
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4, 5), static_argnames="turn_polygon")
+@functools.partial(jit, static_argnums=(3, 4, 5), static_argnames="turn_polygon")
 def resolve_many(
     terms: ContactTerms,
     v: jax.Array,
@@ -232,7 +233,7 @@ def resolve_many(
     return jax.vmap(one)(v, impulse_max, picks, known)
 
 
-@functools.partial(jax.jit, static_argnums=(4,))
+@functools.partial(jit, static_argnums=(4,))
 def _resolve(
     terms: ContactTerms,
     v: jax.Array,
@@ -247,7 +248,7 @@ def _resolve(
     return *_answer(terms, v, question, resolved), path
 
 
-@functools.partial(jax.jit, static_argnums=(4,))
+@functools.partial(jit, static_argnums=(4,))
 def _resolve_in_time(
     terms: ContactTerms,
     v: jax.Array,

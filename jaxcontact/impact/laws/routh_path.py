@@ -26,6 +26,7 @@ from jaxcontact.impact.laws.contact_space import (
     mode_impulse,
     slowest_approach,
 )
+from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -108,7 +109,7 @@ def routh_path(
     return _routh_path(terms, v, jnp.reshape(rates, (phases, -1)), until, int(max_events))
 
 
-@functools.partial(jax.jit, static_argnums=4)
+@functools.partial(jit, static_argnums=4)
 def _routh_path(
     terms: ContactTerms, v: jax.Array, rates: jax.Array, until: jax.Array, max_events: int
 ) -> tuple[jax.Array, RouthPathInfo]:

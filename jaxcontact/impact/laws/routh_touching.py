@@ -24,6 +24,7 @@ from jaxcontact.impact.laws.routh_steps import (
     drawn,
     needed_steps,
 )
+from jaxcontact.precision import all_digits
 from jaxcontact.terms import ContactTerms
 
 
@@ -65,10 +66,12 @@ def resolve_touching(settings: TouchingSettings, question: ImpactQuestion) -> Re
     """
 
     @jax.custom_batching.custom_vmap
+    @all_digits
     def ask(terms: ContactTerms, rest: Any) -> Resolved:
         return _by_contacts(settings, ImpactQuestion(terms, *rest))
 
     @ask.def_vmap
+    @all_digits
     def _(size: int, batched: Any, terms: ContactTerms, rest: Any) -> tuple[Any, Any]:
         alike = not any(jax.tree.leaves(batched[0]))  # one table of contact modes serves all lanes
         solve = _all if alike else _by_contacts
@@ -82,6 +85,7 @@ def resolve_touching(settings: TouchingSettings, question: ImpactQuestion) -> Re
 
 
 @resolve_touching.defjvp
+@all_digits
 def _resolve_touching_jvp(settings: TouchingSettings, primals: Any, tangents: Any) -> tuple[Any, Any]:
     return jax.jvp(functools.partial(_all, settings), primals, tangents)
 

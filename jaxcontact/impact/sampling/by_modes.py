@@ -21,6 +21,7 @@ from jaxcontact.impact.sampling.draws import Iid, Sobol
 from jaxcontact.impact.sampling.mode_selection import FEW
 from jaxcontact.impact.sampling.sampling_kernel import Begun, LaneResults, first_places, run_lanes
 from jaxcontact.impact.sampling.visited_modes import Known, Memory, sets_of
+from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
 from jaxcontact.terms import ContactTerms
 
@@ -174,7 +175,7 @@ def _first(leaf: jax.Array, size: int) -> np.ndarray:
     return np.array(np.asarray(leaf)[..., :size])
 
 
-@functools.partial(jax.jit, static_argnums=1, compiler_options=all_cores.WIDE)
+@functools.partial(jit, static_argnums=1, compiler_options=all_cores.WIDE)
 def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace, contact_modes.ModeMaps]:
     """Scaled contact matrices, and all contact modes of a step."""
     space = contact_space(terms)
@@ -182,7 +183,7 @@ def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace
     return space, mode_table(space, directions, capped=True)
 
 
-@jax.jit
+@jit
 def _scales(space: ContactSpace, v: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Scaled rates (r,) of the contacts, their largest impulses (m,) in a step, and |v|_M."""
     return space.jacobian @ v, mode_selection.largest(space, step), mass_norm(space.mass, v)

@@ -36,6 +36,7 @@ from jaxcontact.impact.sampling.by_modes import tile_size
 from jaxcontact.impact.sampling.draws import Iid
 from jaxcontact.impact.sampling.driver import step_sizes
 from jaxcontact.impact.sampling.sampling_kernel import LaneResults, resolve_lanes
+from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
@@ -110,7 +111,7 @@ def sample_in_jit(
     )  # fmt: skip
 
 
-@functools.partial(jax.jit, static_argnums=(5, 6, 7, 8, 9))
+@functools.partial(jit, static_argnums=(5, 6, 7, 8, 9))
 def _sample(
     terms: ContactTerms,
     v: jax.Array,

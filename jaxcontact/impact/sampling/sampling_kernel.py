@@ -30,6 +30,7 @@ from jaxcontact.impact.laws.spatial_restitution import give_back_in_lanes
 from jaxcontact.impact.sampling import mode_selection
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
+from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
 from jaxcontact.status import Status
 
@@ -239,14 +240,14 @@ def resolve_lanes(
     return final
 
 
-run_lanes = jax.jit(
+run_lanes = jit(
     resolve_lanes,
     static_argnames=("max_steps", "tile", "keep_path", "keep_sets", "keep_changes", "once", "num_directions"),
     compiler_options=all_cores.WIDE,
 )
 
 
-@functools.partial(jax.jit, static_argnames="num_contacts")
+@functools.partial(jit, static_argnames="num_contacts")
 def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: int) -> jax.Array:
     """(n,) uint32, close for samples whose first draws are: their leading bits, in turn."""
     drawn = draws.uniform(indices, 0, num_contacts + 1)[:num_contacts]

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.mechanics.system import State, System
+from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import ahead
 from jaxcontact.simulate.events.event_log import (
     EVENT,
@@ -52,6 +53,7 @@ def event_step(
 
 
 @event_step.defjvp
+@all_digits
 def _event_step_jvp(
     system: System, max_events: int, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ from jax import lax
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import State, System, usable_numbers
+from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, ahead, outlook
 from jaxcontact.simulate.events.event_log import (
     EVENT,
@@ -83,7 +84,7 @@ class _Here(NamedTuple):
     unused: EventPieces
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=(0, 1))
 def run(system: System, max_events: int, given: Given, memory: EventMemory) -> EventRun:
     """The step, its events at their time.
 

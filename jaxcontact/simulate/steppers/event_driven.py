@@ -12,6 +12,7 @@ from jaxcontact.arguments import check_count, check_positive, is_concrete
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
+from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
 from jaxcontact.simulate.events.event_log import EventMemory, Given
 from jaxcontact.simulate.events.pieces import contacts_at
@@ -72,6 +73,7 @@ class EventDriven(Record):
             check_positive("rtol", self.rtol)
         object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
+    @all_digits
     def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> EventMemory:
         """What the stepper remembers of impacts: none.
 
@@ -93,10 +95,12 @@ class EventDriven(Record):
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         return EventMemory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
 
+    @all_digits
     def closed(self, system: System, params: Params, state: State) -> jax.Array:
         """(nc,) bool, contacts that touch and neither approach nor leave."""
         return contacts_at(system, params, state).closed
 
+    @all_digits
     def step(
         self,
         system: System,

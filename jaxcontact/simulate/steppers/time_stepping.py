@@ -21,6 +21,7 @@ from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
+from jaxcontact.precision import all_digits
 from jaxcontact.simulate.projection import constraint_values, least_penetration, nearest_configuration
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.status import Status, flag
@@ -86,6 +87,7 @@ class TimeStepping(Record):
     def __post_init__(self) -> None:
         object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
+    @all_digits
     def init(
         self, system: System, params: Params, state: State, key: jax.Array | None = None
     ) -> SteppingMemory:
@@ -107,12 +109,14 @@ class TimeStepping(Record):
             )
         return SteppingMemory(key=key, number=jnp.int32(0))
 
+    @all_digits
     def closed(self, system: System, params: Params, state: State) -> jax.Array:
         """(nc,) bool, gaps of at most 1e-6 m."""
         if not system.structure.num_contacts:
             return jnp.zeros(0, bool)
         return contact_gaps(system, params, state.q) <= CONTACT_TOLERANCE
 
+    @all_digits
     def step(
         self,
         system: System,

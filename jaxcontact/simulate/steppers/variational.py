@@ -11,12 +11,13 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers, start_of
 from jaxcontact.simulate.variational.integrator import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
 
-_start_of = jax.jit(start_of, static_argnums=0)
+_start_of = jit(start_of, static_argnums=0)
 
 
 class Variational(Record):
@@ -51,6 +52,7 @@ class Variational(Record):
         if self.impact is not None:
             object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
+    @all_digits
     def init(
         self, system: System, params: Params, state: State, key: jax.Array | None = None
     ) -> MotionMemory:
@@ -63,10 +65,12 @@ class Variational(Record):
         check_motion(system, params, state, self.order, self.restitution, zeno)
         return no_memory(system, state, key)
 
+    @all_digits
     def closed(self, system: System, params: Params, state: State) -> jax.Array:
         """(nc,) bool, contacts that touch and neither approach nor leave."""
         return _start_of(system, params, state).closed
 
+    @all_digits
     def step(
         self,
         system: System,

@@ -16,6 +16,7 @@ from jax import lax
 from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.system import Params, State, System, usable_numbers
+from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
 from jaxcontact.simulate.variational.contact_state import (
@@ -152,7 +153,7 @@ def start_of(system: System, params: Params, state: State) -> Node:
     return arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jit, static_argnums=(0, 1, 2))
 def run(
     system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: MotionMemory
 ) -> Run:

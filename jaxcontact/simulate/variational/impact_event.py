@@ -12,6 +12,7 @@ from jax import lax
 from jaxcontact.impact.laws.callable_laws import Law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.impact.laws.reflections import normals, reflect_while_any, repeat_reflections, share
+from jaxcontact.precision import all_digits
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
@@ -89,7 +90,7 @@ def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
     `vmap` turns a `cond` into both of its branches for every world: a law that draws would cost in each trial
     step of each of them what it costs in an impact. One by one only those pay that have one. No derivative.
     """
-    call = jax.custom_batching.custom_vmap(function)
+    call = jax.custom_batching.custom_vmap(all_digits(function))
 
     @call.def_vmap
     def _(size: int, batched: Any, *given: Any) -> tuple[Any, Any]:

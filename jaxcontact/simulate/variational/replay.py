@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.precision import all_digits
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of, land, loads
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step, step_inverse
@@ -45,6 +46,7 @@ def motion(
 
 
 @motion.defjvp
+@all_digits
 def _motion_jvp(
     system: System, choice: MotionChoice, primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:
