@@ -366,4 +366,18 @@ MUTANTS = [
         "differences = []",
         "tests/optimize/test_trajectory.py::test_a_checkpoint_of_another_run_is_refused_by_name",
     ),
+    Mutant(
+        "precision: products of a step as a GPU likes them",
+        "precision.py",
+        "return jax.jit(all_digits(function), **options)",
+        "return jax.jit(function, **options)",
+        "tests/test_cuda_lowering.py::test_a_function_lowers_for_a_gpu[compliant.step-batch]",
+    ),
+    Mutant(
+        "precision: those of its derivative",
+        "algebra/implicit.py",
+        '"residual": all_digits(equations), "correct": all_digits(solution)',
+        '"residual": equations, "correct": solution',
+        "tests/test_cuda_lowering.py::test_derivatives_ask_for_all_digits[compliant.step]",
+    ),
 ]
