@@ -81,7 +81,7 @@ def solve_min_norm(
     solution = lax.fori_loop(0, RESTARTS, again, solution)
     lam = known + lift @ solution.x
     # Beyond that, round-off of the stiffest friction is larger than the weights of the other forces.
-    spread = jnp.max(jnp.diagonal(hessian)) * jnp.max(jnp.diagonal(softness))
+    spread = jnp.max(jnp.diagonal(hessian) * jnp.diagonal(softness))
     converged = solution.converged & _obeys(program, solution.x, least, bound)
     converged &= spread <= 1.0 / jnp.finfo(G.dtype).eps
     return free + h * (inverse @ (G.T @ lam)), h * lam, solution.iterations, converged
