@@ -15,10 +15,8 @@ from jax import lax
 
 from jaxcontact.algebra import small_dense
 from jaxcontact.compliant.problem import Problem, columns_of, count_rows, row_material, slope_cap
-from jaxcontact.solvers import cone_newton, cone_program, row_algebra
+from jaxcontact.solvers import cone_newton, row_algebra
 from jaxcontact.solvers.cone_program import ConeProgram
-
-RESTARTS = 3
 
 
 def solve_min_norm(
@@ -71,28 +69,6 @@ def solve_min_norm(
         mu=jnp.ones(nc, G.dtype),
         num_limits=2 * bound,
     )
-    # The search measures energies, and that of beta hides what is left of the constraints: it is asked again.
     solution = cone_newton.solve_cone_program(program, jnp.zeros_like(slope), max_iters, early_exit)
-
-    def again(_: Any, last: cone_newton.ConeSolution) -> cone_newton.ConeSolution:
-        found = cone_newton.solve_cone_program(program, last.p, max_iters, early_exit)
-        return found.replace(iterations=last.iterations + found.iterations)
-
-    solution = lax.fori_loop(0, RESTARTS, again, solution)
     lam = known + lift @ solution.x
-    # Beyond that, round-off of the stiffest friction is larger than the weights of the other forces.
-    spread = jnp.max(jnp.diagonal(hessian) * jnp.diagonal(softness))
-    converged = solution.converged & _obeys(program, solution.x, least, bound)
-    converged &= spread <= 1.0 / jnp.finfo(G.dtype).eps
-    return free + h * (inverse @ (G.T @ lam)), h * lam, solution.iterations, converged
-
-
-def _obeys(program: ConeProgram, x: jax.Array, least: jax.Array, bound: int) -> jax.Array:
-    """Whether forces x satisfy the constraints to half of the digits of the largest force."""
-    values = row_algebra.apply_rows(program.columns, x) - least
-    worst = jnp.max(-values[: 2 * bound], initial=0.0)
-    if program.mu.shape[0]:
-        normal, *tangent = cone_program.split(values, 2 * bound, program.mu.shape[0])
-        worst = jnp.maximum(worst, jnp.max(jnp.sqrt(sum(rows**2 for rows in tangent)) - normal))
-    scale = jnp.max(jnp.abs(x), initial=0.0) + jnp.max(jnp.abs(least), initial=0.0)
-    return worst <= jnp.finfo(x.dtype).eps ** 0.5 * scale
+    return free + h * (inverse @ (G.T @ lam)), h * lam, solution.iterations, solution.converged

@@ -111,4 +111,3 @@ def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_dampi
     status, normal = landed(jnp.array([1e2, 1e4, 1e5, 1e6, 1e8]))
     assert not np.any(status)
     assert np.all(np.diff(normal) > 0)  # a larger normal force makes the violation of stiction cheaper
-    assert np.all(landed(jnp.array([1e9, 1e10, 1e12]))[0])  # round-off decides, and it says so
