@@ -16,7 +16,7 @@ from jax import lax
 from jaxcontact.algebra import small_dense
 from jaxcontact.compliant.problem import Problem, columns_of, count_rows, row_material, slope_cap
 from jaxcontact.solvers import cone_newton, row_algebra
-from jaxcontact.solvers.cone_program import ConeProgram
+from jaxcontact.solvers.cone_program import ConeProgram, split
 
 
 def solve_min_norm(
@@ -43,25 +43,24 @@ def solve_min_norm(
     lift = jnp.concatenate([-solved @ system[:nb, nb:], jnp.eye(nr - nb, dtype=G.dtype)])
     known = jnp.concatenate([solved @ c[:nb], jnp.zeros(nr - nb, G.dtype)])
     reduced, rest = system @ lift, c - system @ known
-    size = jnp.sqrt(jnp.sum(reduced**2, axis=1))
-    heads = slice(nb, singles + nc)
-    tangent = jnp.arange(nr) >= singles + nc
-    beta = jnp.where(tangent[:, None], reduced, 0.0)
-    weight = jnp.where(tangent[nb:], 1.0, 1.0 / h if zeta is None else zeta)
-    hessian = jnp.diag(weight) + beta.T @ beta
+    heads, tangents, bound = slice(nb, singles + nc), slice(singles + nc, nr), nl + nc
+    size = jnp.sqrt(jnp.sum(reduced[heads] ** 2, axis=1))
     unit = jnp.eye(nr - nb, dtype=G.dtype)
-    bound = nl + nc
     cone = unit[nl:].at[:nc].multiply(row.mu[:, None])
-    columns = jnp.concatenate([reduced[heads] / size[heads, None], unit[:bound], cone]).T
-    least = jnp.concatenate([rest[heads] / size[heads], jnp.zeros(bound + nc * axes, G.dtype)])
-    # Far smaller in some directions than the diagonal tells: beta weighs 1e13 where friction is stiff.
-    softness, _ = small_dense.spd_inverse(hessian)
-    mobility = row_algebra.isotropic(jnp.sum((softness @ columns) * columns, axis=0), 2 * bound, nc)
+    rows = jnp.concatenate([reduced[heads] / size[:, None], unit[:bound], cone])
+    least = jnp.concatenate([rest[heads] / size, jnp.zeros(bound + nc * axes, G.dtype)])
+    # The objective is |S lam - s|^2 / 2. Friction as stiff as 1e8 N s/m weighs 1e13 times as much as the rest
+    # and would hide it: the search is for y, lam = T y, whose directions weigh the same.
+    weight = jnp.full(nr - nb, 1.0, G.dtype).at[:bound].set(1.0 / h if zeta is None else zeta)
+    S = jnp.concatenate([reduced[tangents], jnp.diag(jnp.sqrt(weight))])
+    T, target = _orthonormalise(S, jnp.concatenate([rest[tangents], jnp.zeros(nr - nb, G.dtype)]))
+    columns = (rows @ T).T
+    mobility = row_algebra.isotropic(jnp.sum(columns**2, axis=0), 2 * bound, nc)
     slope = slope_cap(G.dtype) / jnp.where(mobility > 0, mobility, 1.0)
     program = ConeProgram(
-        M=hessian,
-        v=jnp.zeros(nr - nb, G.dtype),
-        push=beta.T @ rest,
+        M=unit,
+        v=target,
+        push=jnp.zeros(nr - nb, G.dtype),
         columns=columns,
         offset=slope * least,
         slope=slope,
@@ -70,5 +69,39 @@ def solve_min_norm(
         num_limits=2 * bound,
     )
     solution = cone_newton.solve_cone_program(program, jnp.zeros_like(slope), max_iters, early_exit)
-    lam = known + lift @ solution.x
-    return free + h * (inverse @ (G.T @ lam)), h * lam, solution.iterations, solution.converged
+    forces = T @ solution.x
+    spread = jnp.max(jnp.sum(S**2, axis=0) * jnp.sum(T**2, axis=1), initial=1.0)
+    exact = spread <= jnp.finfo(G.dtype).eps ** -1.5  # a quarter of the digits is left
+    converged = solution.converged & exact & _obeys(rows, least, forces, 2 * bound, nc)
+    lam = known + lift @ forces
+    return free + h * (inverse @ (G.T @ lam)), h * lam, solution.iterations, converged
+
+
+def _orthonormalise(S: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(T, t) for S (m, n) with independent columns: (S T)^T S T = 1, t = (S T)^T s. T is upper triangular.
+
+    By the modified method of Gram and Schmidt, which is stable for what is made of S and s together.
+    """
+    m, n = S.shape
+    table = jnp.block([[S, s[:, None]], [jnp.eye(n, dtype=S.dtype), jnp.zeros((n, 1), S.dtype)]])
+
+    def column(table: jax.Array, j: jax.Array) -> tuple[jax.Array, jax.Array]:
+        one = table[:, j] / jnp.sqrt(jnp.sum(table[:m, j] ** 2))
+        share = jnp.where(jnp.arange(n + 1) > j, one[:m] @ table[:m], 0.0)
+        return table.at[:, j].set(one) - jnp.outer(one, share), share[n]
+
+    table, t = lax.scan(column, table, jnp.arange(n))
+    return table[m:, :n], t
+
+
+def _obeys(rows: jax.Array, least: jax.Array, forces: jax.Array, singles: int, nc: int) -> jax.Array:
+    """Whether rows @ forces - least keep bounds and cones, to half of the digits of the largest force.
+
+    The search measures energies; those of stiff friction that feet share hide the rest.
+    """
+    values = rows @ forces - least
+    normal, *tangent = split(values, singles, nc) if nc else [values[:0]]
+    rubbed = jnp.sqrt(sum((each**2 for each in tangent), jnp.zeros_like(normal)))
+    missing = jnp.concatenate([-values[:singles], rubbed - normal])
+    scale = jnp.max(jnp.abs(forces), initial=0.0) + jnp.max(jnp.abs(least), initial=0.0)
+    return jnp.all(missing <= jnp.finfo(forces.dtype).eps ** 0.5 * scale)

@@ -108,6 +108,7 @@ def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_dampi
         )
         return info.status, jnp.sum(info.lam[0::3])
 
-    status, normal = landed(jnp.array([1e2, 1e4, 1e5, 1e6, 1e8]))
-    assert not np.any(status)
-    assert np.all(np.diff(normal) > 0)  # a larger normal force makes the violation of stiction cheaper
+    status, normal = landed(jnp.array([1e2, 1e4, 1e5, 1e6, 1e8, 1e12, 5e13, 1e14]))
+    np.testing.assert_array_equal(status, [0] * 6 + [jc.Status.MAX_ITERS] * 2)  # round-off decides these
+    assert np.all(np.diff(normal[:5]) > 0)  # a larger normal force makes the violation of stiction cheaper
+    np.testing.assert_allclose(normal[5], normal[4], rtol=1e-5)
