@@ -83,7 +83,8 @@ def saved(monkeypatch):
     figures, save = {}, Figure.savefig
 
     def keep(figure, path, **options):
-        figures[Path(path).name] = figure
+        if isinstance(path, (str, Path)):  # an animation saves its frames in memory
+            figures[Path(path).name] = figure
         return save(figure, path, **options)
 
     monkeypatch.setattr(Figure, "savefig", keep)
