@@ -29,15 +29,15 @@ def mass_norm(terms, v):
 
 
 @pytest.mark.slow
-def test_outcomes_of_other_laws_are_inside():
+def test_outcomes_of_other_laws_are_inside_or_beyond_the_last_sample():
     terms, samples = sampled()
     found = [jc.impact.sequential(terms, samples.v_minus, o, max_impacts=9)[0] for o in ((0, 1), (1, 0))]
     found.append(jc.impact.anitescu_potra(terms, samples.v_minus)[0])
     result = contains(samples, np.stack(found), terms=terms)
     assert result.inside.shape == (3,)
-    assert bool(np.all(result.inside))
-    assert float(result.distance[2]) < TIGHT  # rest is an atom of the set
     # The two extremes are not met exactly, but nearly: 1 % of the speed before.
+    np.testing.assert_array_equal(result.inside | result.unknown, True)
+    assert bool(result.inside[2]) and float(result.distance[2]) < TIGHT  # rest is an atom of the set
     assert float(np.max(result.distance)) < 0.01 * mass_norm(terms, np.asarray(samples.v_minus))
 
 
