@@ -160,15 +160,35 @@ def ball_points(dim: int, around: int = ROUND) -> np.ndarray:
 
 def outline(points: np.ndarray, radius: float = 0.0) -> np.ndarray:
     """The edge (m, 2) of the hull of points (k, 2) rounded by a radius, counter-clockwise."""
-    from scipy.spatial import ConvexHull
-
     if radius > 0.0:
         points = (points[:, None] + radius * ball_points(2)[None]).reshape(-1, 2)
     low, high = _thickness(points)
     if low <= FLAT * high:  # seen edge-on
         along = points @ (points[np.argmax(np.linalg.norm(points - points[0], axis=1))] - points[0])
         return points[[np.argmin(along), np.argmax(along)]]
-    return np.asarray(points[ConvexHull(points).vertices])
+    return points[_corners(points, FLAT * high**2)]
+
+
+def _corners(points: np.ndarray, flat: float) -> list[int]:
+    """The corners of the hull of points (k, 2), counter-clockwise, by the monotone chain.
+
+    A point is none where it makes a triangle of less than twice the area `flat` with its neighbours.
+    """
+    order = np.lexsort(points.T[::-1])
+    chains: list[list[int]] = []
+    for way in (order, order[::-1]):
+        chain: list[int] = []
+        for k in way:
+            while len(chain) > 1 and _turn(points[chain[-2]], points[chain[-1]], points[k]) <= flat:
+                chain.pop()
+            chain.append(int(k))
+        chains.append(chain[:-1])
+    return chains[0] + chains[1]
+
+
+def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+    """Twice the area of the triangle a, b, c, positive counter-clockwise."""
+    return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
 
 def mesh_of(solid: Solid, around: int = 16) -> Mesh | None:

@@ -33,8 +33,8 @@ def folders():
 
 
 def public_names(module):
-    """Names and values: all that a folder's `__init__` imports from it, all that a file defines itself."""
-    if module is jaxcontact:
+    """Names and values: `__all__`, all that a folder's `__init__` imports from it, or that a file defines itself."""
+    if hasattr(module, "__all__"):
         return {name: getattr(module, name) for name in sorted(module.__all__)}
     found = {}
     for name, value in sorted(vars(module).items()):
