@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial import ConvexHull
 
 import jaxcontact as jc
 from jaxcontact.viz.scene import extent, frames_of, scene_of
@@ -179,3 +180,22 @@ def test_single_precision_draws_the_same():
         scene_of(model.system, model.params).parts, scene_of(model.system, single).parts, strict=True
     ):
         np.testing.assert_allclose(a.solid.points, b.solid.points, rtol=1e-6)
+
+
+def test_the_outline_has_the_corners_of_the_hull_counter_clockwise():
+    rng = np.random.default_rng(0)
+    for draw in range(60):
+        points = rng.normal(size=(rng.integers(3, 40), 2))
+        if draw % 3 == 0:  # with points in line, and some twice
+            points = np.concatenate([np.round(points), np.round(points)])
+        if np.linalg.matrix_rank(points - points[0]) < 2:
+            continue
+        found, hull = outline(1e-3 * points), ConvexHull(points)
+        np.testing.assert_allclose(found, 1e-3 * np.unique(points[hull.vertices], axis=0)[_order(found)])
+        ahead = np.roll(found, -1, axis=0) - found
+        assert np.all(ahead[:, 0] * np.roll(ahead[:, 1], -1) > ahead[:, 1] * np.roll(ahead[:, 0], -1))
+
+
+def _order(points):
+    """The places that points have in lexicographic order."""
+    return np.argsort(np.lexsort(points.T[::-1]))
