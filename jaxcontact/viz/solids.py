@@ -172,7 +172,7 @@ def outline(points: np.ndarray, radius: float = 0.0) -> np.ndarray:
 def _corners(points: np.ndarray, flat: float) -> list[int]:
     """The corners of the hull of points (k, 2), counter-clockwise, by the monotone chain.
 
-    A point is none where it makes a triangle of less than twice the area `flat` with its neighbours.
+    A point is none where twice the area of its triangle with its neighbours is at most `flat`.
     """
     order = np.lexsort(points.T[::-1])
     chains: list[list[int]] = []
