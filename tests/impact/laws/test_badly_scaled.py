@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.algebra.small_dense import generalized_inverse
 from jaxcontact.impact import anitescu_potra, anitescu_potra_all, routh_step_all
 from jaxcontact.impact.laws.contact_space import contact_space, friction_directions, residual
 
@@ -98,11 +99,16 @@ def distance(problem, v_plus):
 @pytest.mark.parametrize("count", [600, pytest.param(4000, marks=pytest.mark.slow)])
 def test_a_success_is_near_a_solution(dtype, limit, least, count):
     problem = contacts(np.random.default_rng(7), count, dtype)
-    v_plus, info = jax.vmap(anitescu_potra)(terms_of(*problem[:4]), jnp.asarray(problem[4]))
+    terms = terms_of(*problem[:4])
+    v_plus, info = jax.vmap(anitescu_potra)(terms, jnp.asarray(problem[4]))
     good = np.asarray(info.status) == 0
-    far = distance(problem, np.asarray(v_plus))[good] > limit
-    # Large friction is beyond single precision, see the limits; measured: 2 of 3489, friction of 1e4, by 5 % at most.
-    assert np.mean(far) <= (1e-3 if dtype is np.float32 else 0.0)
+    far = distance(problem, np.asarray(v_plus)) > limit
+    wrong = good & far
+    if dtype is np.float32:  # shares of redundant contacts are lost in round-off: see the limits
+        rank = jax.vmap(lambda terms: generalized_inverse(contact_space(terms).delassus)[1])(terms)
+        assert np.mean(wrong) <= 1e-3
+        wrong &= np.asarray(rank) == 2 * NC
+    assert not np.any(wrong)
     assert np.mean(good) >= least
 
 
