@@ -1,8 +1,10 @@
 """Newton's method for a `ConeProgram`: softened where it does not settle, then polished.
 
-It starts with the law linearised in the modes of the impulses it is given. Each step is tried at full length
-with renewed impulses first: where that solves the program the search ends. Else it has the length that a line
-search finds, and impulses are renewed when the search has settled.
+It starts with the law linearised in the modes of the impulses it is given. The first steps have full
+length, renew the impulses, and choose modes for the next step: a contact whose slip turns round comes to
+rest, however stiff its friction. Most programs are solved by then. Later steps are tried at full length,
+too; one that does not solve the program has the length that a line search finds, and impulses are renewed
+when the search has settled.
 A program whose steps do not settle is solved with smaller slopes first, and gets stiffer until it is its own.
 Where that fails too, as with stiff friction about to slip, the softer program is solved to the last digit
 until the impulses that it renews rest: a fixed point of the renewal solves the program at every slope.
@@ -45,6 +47,7 @@ from jaxcontact.solvers.row_algebra import (
     solve_factored,
 )
 
+MODE_STEPS = 4  # steps that choose modes, before those that search along a line
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
 REST = 0.5  # renewed impulses that move by less than this share of the last time come to rest
@@ -82,14 +85,16 @@ def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProg
 class _Search(NamedTuple):
     """The state of Newton's method.
 
-    `level` bounds slope x mobility (inf: not softened), `tried` counts steps at this level that made little
-    progress from the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed,
-    and `quiet` that this moved next to nothing. `renewal` is how far p moved when it was last renewed at this
-    level; 0 where the level rises whether p rests or not.
+    `base` (nr,) is where the next step takes the law as linear while steps choose modes. `level` bounds
+    slope x mobility (inf: not softened), `tried` counts steps at this level that made little progress from
+    the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed, and `quiet` that
+    this moved next to nothing. `renewal` is how far p moved when it was last renewed at this level; 0 where
+    the level rises whether p rests or not.
     """
 
     x: jax.Array
     p: jax.Array
+    base: jax.Array
     level: jax.Array
     decrement: jax.Array
     tried: jax.Array
@@ -105,8 +110,8 @@ class _Fixed(NamedTuple):
     """What Newton's method reads.
 
     `ease` is 1 / (slope x mobility) of each row and `stiffest` the largest inverse of it, `weight` the
-    measure of impulses that rows keep, `foreseen` where the first step takes the law as linear, `size` the
-    energy in the data, `diagonal` that of M.
+    measure of impulses that rows keep, `size` the energy in the data, `diagonal` that of M, `start`
+    the impulses to start from.
     """
 
     program: ConeProgram
@@ -115,8 +120,8 @@ class _Fixed(NamedTuple):
     stiffest: jax.Array
     weight: jax.Array
     mobility: jax.Array
-    foreseen: jax.Array
     size: jax.Array
+    start: jax.Array
 
 
 def _fix(program: ConeProgram, start: jax.Array) -> _Fixed:
@@ -131,8 +136,8 @@ def _fix(program: ConeProgram, start: jax.Array) -> _Fixed:
         stiffest=jnp.max(stiff, axis=0, initial=0.0),
         weight=jnp.sqrt(mobility) * (program.keep > 0),
         mobility=mobility,
-        foreseen=_foresee(program.replace(potential=None), start),
         size=program.v @ multiply(program.M, program.v) + program.push @ (program.push / masses),
+        start=start,
     )
 
 
@@ -141,33 +146,36 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     program, stiffest = fixed.program, fixed.stiffest
     eps = jnp.finfo(program.v.dtype).eps
     full = now.level >= stiffest
-    first = (now.steps == 0) & (program.potential is None)
+    choosing = (now.steps < MODE_STEPS) & (program.potential is None)
     staged = _soften(program, fixed.ease, now.level)
     x, p, done = now.x, now.p, now.done
     u = apply_rows(program.columns, x)
     z = staged.keep * p + staged.offset - staged.slope * u
     momentum = multiply(program.M, x - program.v) - program.push
     size = fixed.size + x @ multiply(program.M, x)
-    tangent = _tangent(staged, jnp.where(first, fixed.foreseen, z), z, u)
+    base = jnp.where(choosing, now.base, z)
+    law = respond(staged, base, u)
+    tangent = _tangent(staged, law, z - base)
     gradient = momentum - apply_columns(program.columns, tangent.p)
     factor = factorise(hessian(staged, tangent))
     dx = -solve_factored(factor, gradient)
     decrement = -(gradient @ dx)
     exact = full | (now.renewal > 0)
-    settled = ~first & (decrement <= jnp.where(exact, eps, eps**0.3) * size)
+    settled = ~choosing & (decrement <= jnp.where(exact, eps, eps**0.3) * size)
     du = apply_rows(program.columns, dx)
     moved = multiply(program.M, dx)
-    whole_x, whole_p, misfit, imbalance = _whole_step(fixed, now, tangent, factor, momentum, dx)
-    solved = full & (imbalance <= eps * size) & (misfit <= max(SOLVED, float(eps) ** 1.125) * size)
+    whole = _whole_step(fixed, now, tangent, factor, momentum, dx)
+    unsolved = max(SOLVED, float(eps) ** 1.125) * size
+    solved = full & (whole.imbalance <= eps * size) & (whole.misfit <= unsolved)
     linear, curvature = momentum @ dx, dx @ moved
-    searches = ~(settled | done | first | solved)
+    searches = ~(settled | done | choosing | solved)
     a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
     broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
     # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
-    slow = ~first & (decrement > PROGRESS * now.decrement)
+    slow = ~choosing & (decrement > PROGRESS * now.decrement)
     tried = jnp.where(settled, 0, now.tried + slow)
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
@@ -177,11 +185,14 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     level = jnp.where(lost, softer, jnp.where(rises, now.level * RAISE, now.level))
     again = jnp.isfinite(now.level) & lost | (now.renewal > 0)
     renewal = jnp.where(stays, change, jnp.where(lost | rises, jnp.where(again, jnp.inf, 0.0), now.renewal))
+    # Modes that were chosen in vain bring no good impulses to keep.
+    renewed = jnp.where(now.steps == MODE_STEPS - 1, fixed.start, whole.law)
     then = _Search(
-        x=jnp.where(solved, whole_x, x + a * dx),
-        p=jnp.where(solved, whole_p, jnp.where(settled, pushed, p)),
+        x=jnp.where(solved | choosing, whole.x, x + a * dx),
+        p=jnp.where(solved, whole.p, jnp.where(choosing, renewed, jnp.where(settled, pushed, p))),
+        base=_next_modes(program, now.base, law.p, whole),
         level=level,
-        decrement=jnp.where(lost | settled | first, jnp.inf, decrement),
+        decrement=jnp.where(lost | settled | choosing, jnp.inf, decrement),
         tried=jnp.where(lost, 0, tried),
         fresh=settled & full,
         quiet=quiet & ~lost,
@@ -193,21 +204,32 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     return jax.tree.map(lambda new, old: jnp.where(done, old, new), then, now)
 
 
-def _tangent(program: ConeProgram, base: jax.Array, z: jax.Array, u: jax.Array) -> Response:
-    """The impulses at z (nr,) by the tangent of the law at `base` (nr,)."""
-    response = respond(program, base, u)
+def _tangent(program: ConeProgram, law: Response, beyond: jax.Array) -> Response:
+    """The impulses by the tangent of a law that is known in one place, `beyond` (nr,) from there."""
     inverse = jnp.where(program.slope > 0, 1.0 / jnp.where(program.slope > 0, program.slope, 1.0), 0.0)
-    return response._replace(p=response.p + yielding(response, inverse * (z - base)))
+    return law._replace(p=law.p + yielding(law, inverse * beyond))
+
+
+class _Whole(NamedTuple):
+    """Where a step of full length leads that renews the impulses: x (nv,), p (nr,), rates u and z (nr,).
+
+    `law` (nr,) is the law's answer to z. `misfit` is the largest difference of p from it and `imbalance` that
+    of the momenta, as energies.
+    """
+
+    x: jax.Array
+    p: jax.Array
+    u: jax.Array
+    z: jax.Array
+    law: jax.Array
+    misfit: jax.Array
+    imbalance: jax.Array
 
 
 def _whole_step(
     fixed: _Fixed, now: _Search, tangent: Response, factor: Factor, momentum: jax.Array, dx: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Where a step of full length leads that renews the impulses, x (nv,) and p (nr,), and what it leaves.
-
-    That is the largest misfit of an impulse and the imbalance of the momenta, as energies. The direction dx
-    is the first step of the method of multipliers for the linear law; this is the second.
-    """
+) -> _Whole:
+    """The second step of the method of multipliers for the linear law; dx is the first."""
     program, slope = fixed.program, tangent.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
     renewed = tangent.p - yielding(tangent, apply_rows(program.columns, dx))
@@ -215,10 +237,51 @@ def _whole_step(
     more = solve_factored(factor, apply_columns(program.columns, kept))
     x, p = now.x + dx + more, renewed + kept - yielding(tangent, apply_rows(program.columns, more))
     u = apply_rows(program.columns, x)
-    law = respond(program, program.keep * p + program.offset - program.slope * u, u)
-    misfit = jnp.max(fixed.mobility * (p - law.p) ** 2, axis=0, initial=0.0)
+    z = program.keep * p + program.offset - program.slope * u
+    law = respond(program, z, u).p
+    misfit = jnp.max(fixed.mobility * (p - law) ** 2, axis=0, initial=0.0)
     left = momentum + multiply(program.M, dx + more) - apply_columns(program.columns, p)
-    return x, p, misfit, left @ (left / fixed.diagonal)
+    return _Whole(x, p, u, z, law, misfit, left @ (left / fixed.diagonal))
+
+
+def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _Whole) -> jax.Array:
+    """Where the law is linear (nr,) in the step after one by its tangent at `base` (nr,), where it is `law`.
+
+    A row that holds goes on with its impulse p, which may be more than it can hold; one that gives way, with
+    z. One whose rate has turned round while it gave way, as that of stiff friction does, holds.
+    """
+    ne, singles = program.num_equalities, program.num_equalities + program.num_limits
+    held = step.p[:ne]
+    if program.most is not None:
+        goes_on = jnp.where(step.u[:ne] * base[:ne] < 0, step.z[:ne], 0.0)
+        held = jnp.where(jnp.abs(base[:ne]) > program.most, goes_on, held)
+    pushed = jnp.where(base[ne:singles] > 0, step.p[ne:singles], step.z[ne:singles])
+    contacts = _next_contact_modes(program, base, law, step) if program.mu.shape[0] else []
+    return jnp.concatenate([held, pushed, *contacts])
+
+
+def _next_contact_modes(
+    program: ConeProgram, base: jax.Array, law: jax.Array, step: _Whole
+) -> list[jax.Array]:
+    """The contacts (nc,) of `_next_modes`: normals, first tangents[, second tangents]."""
+    singles, nc, given = program.num_equalities + program.num_limits, program.mu.shape[0], program.bound
+    (_, *rubbing), (pushing, *_) = split(base, singles, nc), split(law, singles, nc)
+    (p_n, *p_t), (z_n, *z_t), (_, *slip) = (split(each, singles, nc) for each in (step.p, step.z, step.u))
+    bound, next_bound = (program.mu * n if given is None else given for n in (pushing, p_n))
+    sizes, units = cones.directions(rubbing, program.pyramid and given is None)
+    slides = [size > bound for size in sizes]
+    turned = [sum(a * b for a, b in zip(unit, slip, strict=True)) >= 0 for unit in units]
+    goes_on = [slide & ~(turn & (bound > 0)) for slide, turn in zip(slides, turned, strict=True)]
+    rests = (pushing > 0) & (p_n > 0)
+    tangents = []
+    for j, (kept, moved) in enumerate(zip(p_t, z_t, strict=True)):
+        at = min(j, len(sizes) - 1)
+        stopped = jnp.where(slides[at], 0.5 * next_bound * units[at][j], kept)
+        gives = goes_on[at] if given is not None else goes_on[at] | ~rests
+        tangents.append(jnp.where(gives, moved, stopped))
+    if given is None:  # a cone lifts a contact that slides
+        rests = rests & ~functools.reduce(jnp.logical_or, goes_on)
+    return [jnp.where(rests, p_n, z_n), *tangents]
 
 
 def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
@@ -264,6 +327,7 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
     now = _Search(
         x=program.v,
         p=start,
+        base=_foresee(program, start),
         level=unlimited,
         decrement=unlimited,
         tried=zero,
