@@ -69,3 +69,22 @@ def test_feet_that_stay_as_they_are_cost_one_step_of_newton():
     assert not np.any(info.status)
     assert np.sum(np.asarray(info.lam[-1]) > 0) >= 2
     assert np.all(info.iterations[20:] == 1)
+
+
+def test_feet_whose_slip_turns_round_cost_few_steps_of_newton(rng):
+    """Stiff friction flips from one bound to the other unless the modes are chosen: that took up to 18 steps."""
+    pytest.importorskip("mujoco")
+    model = jc.models.half_cheetah()
+    v = jnp.asarray(0.3 * rng.normal(size=(64, 9)))
+
+    @jax.jit
+    @jax.vmap
+    def iterations(v):
+        state, controls = model.state.replace(v=v), jnp.zeros((25, 6))
+        info = jc.compliant.rollout(model.system, model.params, state, controls, dt=0.004)[1]
+        return info.iterations, info.status, info.lam
+
+    counts, status, lam = iterations(v)
+    assert not np.any(status)
+    assert np.mean(np.any(np.asarray(lam) > 0, axis=2)) > 0.3
+    assert np.max(counts) <= 6
