@@ -30,6 +30,7 @@ BRANCHED = {
     "compliant.step of the nearest contacts",
     "linearize",
     "plastic",
+    "project",
     "resolve in space",
     "resolve in space of static length",
     "sample_in_jit",
