@@ -83,7 +83,10 @@ def _down(q: np.ndarray) -> np.ndarray:
 def _score(params: dict[str, jax.Array], data: dict[str, jax.Array]) -> jax.Array:
     """Minus the log likelihood of the lowest gaps, up to a constant."""
     geometry = Geometry(**params)
-    gap = jnp.min(contact_terms(data["q"], geometry).phi, axis=1) + geometry.delay * data["speed"]
+    gaps = contact_terms(data["q"], geometry).phi
+    # The derivative of `min` looks for the least number again, and is NaN where XLA rounds it otherwise.
+    lowest = jnp.take_along_axis(gaps, jnp.argmin(gaps, axis=1)[:, None], axis=1)[:, 0]
+    gap = lowest + geometry.delay * data["speed"]
     return 0.5 * (TAIL + 1.0) * jnp.log1p((gap / SCALE) ** 2 / TAIL)
 
 

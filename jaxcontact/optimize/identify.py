@@ -87,9 +87,9 @@ def identify(
 
     Raises:
         TypeError: a score that is no function.
-        ValueError: scores of another shape than (m,), not finite at the start; bounds of another shape, in
-            the wrong order or without the start; groups or weights of the wrong shape, weights below 0 or
-            all 0; no parameters.
+        ValueError: scores of another shape than (m,); they or their derivative not finite at the start;
+            bounds of another shape, in the wrong order or without the start; groups or weights of the wrong
+            shape, weights below 0 or all 0; no parameters.
 
     Status: see `IdentifyInfo`.
 
@@ -113,13 +113,17 @@ def identify(
     members = _members(groups, scores.size)
     size = np.where(start == 0.0, 1.0, np.abs(start))
     run = _Run(score, unravel, data, share, size)
+    first = run.evaluate(start)[1]
+    if not np.all(np.isfinite(first)):
+        raise ValueError(f"score: expected a finite derivative at params0, got {first}")
     result = run.search(start, least, most, max_steps, tol)
     at_bound = (result.x <= least) | (result.x >= most)
     mean, gradient, rates = run.evaluate(result.x)
     slope = float(np.max(np.abs(np.where(at_bound, 0.0, gradient * size)), initial=0.0))
     covariance = run.covariance(result.x, rates, members, ~at_bound, least, most, curvature_step)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
-    done = slope <= tol * max(abs(mean), np.finfo(float).tiny) or bool(result.success)
+    flat_enough = slope <= tol * max(abs(mean), np.finfo(float).tiny)
+    done = flat_enough or (bool(result.success) and np.isfinite(slope))
     status = 0 if done else int(Status.MAX_ITERS if result.status == 1 else Status.STALLED)
     info = IdentifyInfo(
         score=mean,
@@ -195,7 +199,7 @@ class _Run:
         self, x: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray,
         least: np.ndarray, most: np.ndarray, step: float,
     ) -> np.ndarray:  # fmt: skip
-        """Huber's covariance (p, p) of the free parameters, 0 for the others, NaN where H is singular."""
+        """Huber's covariance (p, p) of the free parameters, 0 for others; NaN where H has no inverse."""
         total = np.zeros((x.size, x.size))
         if not free.any():
             return total
@@ -210,7 +214,8 @@ class _Run:
         np.add.at(sums, members, rates[:, free])
         scale = self._size[free]
         scaled = hessian * scale[:, None] * scale
-        known = np.linalg.eigvalsh(scaled)[0] > 1e-10 * np.abs(scaled).max()
+        finite = bool(np.all(np.isfinite(scaled)))
+        known = finite and np.linalg.eigvalsh(scaled)[0] > 1e-10 * np.abs(scaled).max()
         inverse = scale[:, None] * np.linalg.inv(scaled) * scale if known else np.full_like(hessian, np.nan)
         total[np.ix_(free, free)] = inverse @ (sums.T @ sums) @ inverse
         return total

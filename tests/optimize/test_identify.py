@@ -126,3 +126,19 @@ def test_a_wide_curvature_step_sees_the_kinks_of_a_score(rng):
     wide = jc.optimize.identify(distance, start, data, curvature_step=0.2)[1]
     assert np.isnan(narrow.covariance).all()
     assert wide.covariance[0, 0] == pytest.approx(np.pi / 2 / 2000, rel=0.1)
+
+
+def test_a_derivative_that_is_nan_is_no_success():
+    def kinked(params, data):
+        return jnp.sqrt((params["x"] - 1.0) ** 2) + data
+
+    with pytest.raises(ValueError, match="score: expected a finite derivative"):
+        jc.optimize.identify(kinked, {"x": 1.0}, jnp.zeros(3))
+
+    def rough(params, data):  # without a derivative between its start and its minimum
+        x = params["x"]
+        return data + x**2 + jnp.where((jnp.abs(x) > 1e-5) & (jnp.abs(x) < 0.5), jnp.sqrt(x - x), 0.0)
+
+    _, info = jc.optimize.identify(rough, {"x": 1.0}, jnp.zeros(3))
+    assert np.isfinite(info.slope) or info.status != 0
+    assert np.all(np.isnan(info.covariance))
