@@ -113,17 +113,16 @@ def identify(
     members = _members(groups, scores.size)
     size = np.where(start == 0.0, 1.0, np.abs(start))
     run = _Run(score, unravel, data, share, size)
-    first = run.evaluate(start)[1]
-    if not np.all(np.isfinite(first)):
-        raise ValueError(f"score: expected a finite derivative at params0, got {first}")
-    result = run.search(start, least, most, max_steps, tol)
+    first, gradient, _ = run.evaluate(start)
+    if not np.all(np.isfinite(gradient)):
+        raise ValueError(f"score: expected a finite derivative at params0, got {gradient}")
+    result = run.search(start, abs(first) or 1.0, least, most, max_steps, tol)
     at_bound = (result.x <= least) | (result.x >= most)
     mean, gradient, rates = run.evaluate(result.x)
     slope = float(np.max(np.abs(np.where(at_bound, 0.0, gradient * size)), initial=0.0))
     covariance = run.covariance(result.x, rates, members, ~at_bound, least, most, curvature_step)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
-    flat_enough = slope <= tol * max(abs(mean), np.finfo(float).tiny)
-    done = flat_enough or (bool(result.success) and np.isfinite(slope))
+    done = slope <= tol * max(abs(mean), np.finfo(float).tiny) or bool(result.success)
     status = 0 if done else int(Status.MAX_ITERS if result.status == 1 else Status.STALLED)
     info = IdentifyInfo(
         score=mean,
@@ -175,17 +174,15 @@ class _Run:
         return float(mean), rates.sum(axis=0), rates
 
     def search(
-        self, start: np.ndarray, least: np.ndarray, most: np.ndarray, max_steps: int, tol: float
+        self, start: np.ndarray, unit: float, least: np.ndarray, most: np.ndarray, max_steps: int, tol: float
     ) -> Any:
         from scipy.optimize import Bounds, minimize
-
-        first = abs(self.evaluate(start)[0]) or 1.0
 
         def cost(z: np.ndarray) -> tuple[float, np.ndarray]:
             mean, gradient, _ = self.evaluate(z * self._size)
             if not (np.isfinite(mean) and np.all(np.isfinite(gradient))):
                 return 1e300, np.zeros_like(z)  # the line search comes back
-            return mean / first, gradient * self._size / first
+            return mean / unit, gradient * self._size / unit
 
         minimum = minimize(
             cost, start / self._size, jac=True, method="L-BFGS-B",
@@ -214,7 +211,7 @@ class _Run:
         np.add.at(sums, members, rates[:, free])
         scale = self._size[free]
         scaled = hessian * scale[:, None] * scale
-        finite = bool(np.all(np.isfinite(scaled)))
+        finite = np.all(np.isfinite(scaled))
         known = finite and np.linalg.eigvalsh(scaled)[0] > 1e-10 * np.abs(scaled).max()
         inverse = scale[:, None] * np.linalg.inv(scaled) * scale if known else np.full_like(hessian, np.nan)
         total[np.ix_(free, free)] = inverse @ (sums.T @ sums) @ inverse
