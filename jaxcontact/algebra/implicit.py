@@ -160,8 +160,12 @@ def _root_tangents(
         def ravel(leaf: list[Any]) -> jax.Array:
             return ravel_pytree(leaf)[0]
 
+        # Linearised first, so that the solve reads only data that J depends on: JAX cannot differentiate one
+        # whose transpose reads what changes while J and the right-hand side do not.
+        _, by_root = jax.linearize(lambda root: residual(data, root), x)
+
         def rate(y: jax.Array) -> jax.Array:
-            return ravel(jax.jvp(lambda root: residual(data, root), (x,), (unravel(y),))[1])
+            return ravel(by_root(unravel(y)))
 
         def invert(b: jax.Array) -> jax.Array:
             return ravel(correct(*fixed, unravel(b)))

@@ -52,9 +52,11 @@ def signed_distance(point: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.
     sideways = excess[0] > excess[1]
     face = jnp.where(sideways, jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])).astype(point.dtype)
     corner, length = unit(excess, face)
-    at_rim = (jnp.min(excess) > 0.0) & (jnp.max(excess) > TOUCHING)
+    # not jnp.max, whose derivative looks for the largest again, and finds none where XLA rounds it otherwise
+    largest = jnp.where(sideways, excess[0], excess[1])
+    at_rim = (jnp.min(excess) > 0.0) & (largest > TOUCHING)
     direction = jnp.where(at_rim, corner, face)
-    gap = jnp.where(at_rim, length, jnp.max(excess))
+    gap = jnp.where(at_rim, length, largest)
     return gap, jnp.concatenate([direction[0] * radial, (direction[1] * cap_sign)[None]])
 
 

@@ -243,6 +243,22 @@ def test_attach_takes_equations_of_which_some_do_not_know_the_data():
         np.testing.assert_allclose(second(first(root))(*at), 4.0)
 
 
+def test_attach_has_second_derivatives_that_are_zero():
+    """x = b / a is linear in b: by b, neither J nor the right-hand side of the linear solve changes."""
+
+    def root(a, b):
+        start = jax.lax.stop_gradient(b / a)
+        return implicit.attach(
+            lambda data, x: data[0] * x - data[1], lambda data, x, r: r / data[0], (a, b), start
+        )
+
+    at = jnp.array(3.0), jnp.array(2.0)
+    for first, second in itertools.product((jax.grad, jax.jacfwd), repeat=2):
+        assert second(first(root, argnums=1), argnums=1)(*at) == 0.0
+        np.testing.assert_allclose(second(first(root, argnums=1), argnums=0)(*at), -1.0 / 9.0, rtol=1e-14)
+        np.testing.assert_allclose(second(first(root, argnums=0), argnums=0)(*at), 4.0 / 27.0, rtol=1e-14)
+
+
 def test_systems_with_a_positive_symmetric_part_are_solved_in_batches_both_ways(rng):
     """A mass matrix with masses that differ by 1e6, and a skew part as large."""
     A = rng.normal(size=(5, 7, 7))

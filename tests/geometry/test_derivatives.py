@@ -8,6 +8,7 @@ from helpers import shape_cases as cases
 
 from jaxcontact import geometry
 from jaxcontact.algebra import rotations
+from jaxcontact.geometry import cylinders
 
 NUMBERS = {
     "radius": 0.3,
@@ -141,3 +142,15 @@ def test_derivatives_are_finite_and_right(dim, kind_a, kind_b, tolerance):
     assert there.any(axis=1).sum() >= 24
     error = np.abs(np.moveaxis(forward[..., 0], 1, 2) - rates).max(axis=2)
     assert np.max(np.where(there, error, 0.0)) < tolerance(1e-9, 2e-3)
+
+
+def test_the_gap_of_a_cylinder_has_a_derivative_however_it_is_rounded():
+    """Compiled so that the same sum is rounded in two ways, after which the largest is nowhere among them."""
+    odd = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+
+    def gap(x):
+        return cylinders.signed_distance(x[:3] * x[3], jnp.array([0.3, 0.5]) * x[4])[0]
+
+    points = np.random.default_rng(0).normal(size=(2000, 5))
+    forward = jax.jit(jax.vmap(jax.jacfwd(gap)), compiler_options=odd)(points)
+    np.testing.assert_allclose(forward, jax.vmap(jax.jacrev(gap))(points), rtol=1e-9, atol=1e-12)

@@ -135,7 +135,8 @@ def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array)
     gap = (fan - fan[first][None]) @ p.u_t
     closing = (fan[first][None] - fan) @ rate_t
     nears = ~tied & ~still & (closing > 0)
-    until = jnp.min(jnp.where(nears, gap / jnp.where(nears, closing, 1.0), jnp.inf))
+    waits = jnp.where(nears, gap / jnp.where(nears, closing, 1.0), jnp.inf)
+    until = waits[jnp.argmin(waits)]  # the derivative of jnp.min may find no least number, and be NaN
     far, spends = reach(p.u_n, rate_n, p.stored, noise)
     wedged = sticks & (rate_n <= float(jnp.finfo(p.u_t.dtype).eps) ** 0.65 * contact.nn)
     moves = p.goes & ~wedged
