@@ -37,8 +37,11 @@ class World(NamedTuple):
 
     def polytopes(self, shapes: Sequence[Any]) -> Polytope:
         """Shapes of one topology in the world; axis 0 is the shape."""
-        frames = frames_of(owners(shapes, self.bodies), self.positions, self.orientations)
-        return place_polytopes(self.dim, shapes, *frames, self.constants)
+        distinct = list(dict.fromkeys(shapes))
+        frames = frames_of(owners(distinct, self.bodies), self.positions, self.orientations)
+        solids = place_polytopes(self.dim, distinct, *frames, self.constants)
+        index = [distinct.index(shape) for shape in shapes]
+        return Polytope(*(rows(column, index) for column in solids))
 
 
 def balls_on_planes(world: World, index: Sequence[int], planes: Sequence[HalfSpace]) -> Rows:

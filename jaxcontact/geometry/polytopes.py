@@ -117,10 +117,8 @@ def place_polytopes(
     constants: Mapping[str, Any],
 ) -> Polytope:
     """World polytopes (axis 0 the shape) of shapes with one topology, from the frames of their bodies."""
-    distinct = list(dict.fromkeys(shapes))
-    local = [_in_body(shape, dim, constants, positions.dtype) for shape in distinct]
-    index = np.array([distinct.index(shape) for shape in shapes])
-    body = jax.tree.map(lambda *leaves: jnp.stack(leaves)[index], *local)
+    local = [_in_body(shape, dim, constants, positions.dtype) for shape in shapes]
+    body = jax.tree.map(lambda *leaves: jnp.stack(leaves), *local)
     normals = turned(orientations, body.normals)
     return Polytope(
         vertices=positions[:, None] + turned(orientations, body.vertices),

@@ -149,7 +149,9 @@ def _solve(tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array,
     )
     turns = jnp.asarray(table.turns[:, None], q.dtype)
     linear = turns * cross(arm, direction) + (1.0 - turns) * direction
-    screws = jnp.concatenate([turns * direction, linear], axis=1)
+    # XLA repeats cheap operations in every use, and drops barriers on a CPU; it does not repeat a division.
+    one = 1.0 + 0.0 * jnp.sum(lax.stop_gradient(q[:1]))
+    screws = jnp.concatenate([turns * direction, linear], axis=1) / one
     x = components(screws)
     return Kinematics(
         bodies, screws, (x[:3], x[3:]), origin, _inertias(bodies, origin, numbers, mass, inertia)
