@@ -13,6 +13,7 @@ from jaxcontact import geometry
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
+from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
 from jaxcontact.precision import jit
@@ -188,7 +189,9 @@ def constraint_terms_at(
         phi = jnp.concatenate([phi, columns["phi"]])
         gdot_v = jnp.concatenate([gdot_v, columns["gdot_v"]])
         kind += columns["kind"]
-    apart = structure.tree is not None and structure.tree.limits_apart
+    # A mechanism may have other constraints than those of its tree.
+    own = structure.tree is not None and system.constraints is tree_constraints.constraints
+    apart = own and structure.tree.limits_apart
     terms = ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, apart=apart)
     return terms, nearest
 

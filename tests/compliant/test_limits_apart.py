@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -25,6 +26,30 @@ def test_the_hessian_is_that_of_all_rows(rng):
     np.testing.assert_allclose(
         hessian(program, response), hessian(program.replace(limits_apart=False), response), rtol=1e-13
     )
+
+
+def _folds(structure, q, params):
+    """A robot's own limits, of several joints each."""
+    return jnp.zeros(0), jnp.stack([0.3 - (q[3] + q[4] + 0.5 * q[2]), q[1] + q[5] + 0.2 * q[2] + 0.05])
+
+
+def test_other_limits_of_a_robot_than_those_of_its_joints():
+    pytest.importorskip("mujoco")
+    model = jc.models.half_cheetah()
+    system = dataclasses.replace(model.system, constraints=_folds)
+    start = jnp.array([0.1, -1.0, 2.0, 3.0, 1.0, -2.0, 0.5, 0.3, 0.2])
+
+    def end(v):
+        state, info = jc.compliant.step(system, model.params, model.state.replace(v=v), jnp.zeros(6), dt=0.01)
+        return state.v, info
+
+    _, info = end(start)
+    assert info.status == 0 and info.iterations < 10 and info.lam[1] > 10.0
+    steps = 1e-6 * jnp.eye(start.size)
+    differences = jax.vmap(lambda step: (end(start + step)[0] - end(start - step)[0]) / 2e-6, out_axes=1)(
+        steps
+    )
+    np.testing.assert_allclose(jax.jacrev(lambda v: end(v)[0])(start), differences, atol=1e-7)
 
 
 def test_balls_and_tendons_move_several_velocities():
