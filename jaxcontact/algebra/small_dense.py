@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching.once import computed_once
+
 
 def pivot_tolerance(dtype: jnp.dtype) -> float:
     """Pivot, relative to the largest entry, below which a matrix counts as singular: eps^0.7."""
@@ -238,7 +240,8 @@ def solve_factored_lanes(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array
         half = jnp.sum(inverse_factor * rhs[None], axis=1)
         return jnp.sum(inverse_factor * half[:, None], axis=0)
     half = sum((inverse_factor[:, j] * rhs[j][None] for j in range(n)), jnp.zeros_like(rhs))
-    return sum((inverse_factor[j] * half[j][None] for j in range(n)), jnp.zeros_like(rhs))
+    x = sum((inverse_factor[j] * half[j][None] for j in range(n)), jnp.zeros_like(rhs))
+    return computed_once(x)
 
 
 def lu_lanes(matrix: jax.Array) -> jax.Array:

@@ -203,6 +203,8 @@ class System:
             origins of its bodies), and angles (nb,) in the plane or body-to-world rotation matrices
             (nb, 3, 3) in space.
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
+            Compliant steps take the springs and dampers of a robot's joints at the end of the step: other
+            forces should contain them, or `params.tree` have none.
         constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
             (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual joints.
         drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
