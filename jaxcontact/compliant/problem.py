@@ -15,6 +15,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
+from jaxcontact.batching.once import computed_once
 from jaxcontact.mechanics.material import Material
 from jaxcontact.solvers.cone_program import ConeProgram
 from jaxcontact.solvers.row_algebra import diagonal, row_mobility
@@ -175,6 +176,7 @@ def row_material(problem: Problem) -> RowMaterial:
     phi, drift = (by_axis(rows, terms.kind) for rows in (terms.phi, h * terms.gdot_v))
     if law.friction_spring is not None and problem.stretch is not None:
         phi = phi.at[stiffness.shape[0] :].set(problem.stretch.T.ravel())
+    rate, phi, drift = computed_once((rate, phi, drift))
     # The rate of phi at the end of the step is u = G v+ + h Gdot v.
     return RowMaterial(base=-springs * phi - rate * drift, rate=rate, mu=mu)
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.batching.once import computed_once
 from jaxcontact.mechanics.spatial import (
     Inertia,
     Screw,
@@ -149,9 +150,7 @@ def _solve(tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array,
     )
     turns = jnp.asarray(table.turns[:, None], q.dtype)
     linear = turns * cross(arm, direction) + (1.0 - turns) * direction
-    # XLA repeats cheap operations in every use, and drops barriers on a CPU; it does not repeat a division.
-    one = 1.0 + 0.0 * jnp.sum(lax.stop_gradient(q[:1]))
-    screws = jnp.concatenate([turns * direction, linear], axis=1) / one
+    screws = computed_once(jnp.concatenate([turns * direction, linear], axis=1))
     x = components(screws)
     return Kinematics(
         bodies, screws, (x[:3], x[3:]), origin, _inertias(bodies, origin, numbers, mass, inertia)
@@ -167,9 +166,7 @@ def _inertias(
         inertia = inertia[:, None, None] * across[None]
     rotation = components(bodies[:, :, :3])
     centre = add(components(bodies[:, :, 3] - origin), transform(rotation, components(numbers.com)))
-    own = inertia_about(mass, centre, rotation, components(inertia))
-    # To be computed once instead of in every sum along the tree; on a CPU XLA may drop the barrier.
-    return lax.optimization_barrier(own)
+    return computed_once(inertia_about(mass, centre, rotation, components(inertia)))
 
 
 def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Screw, Screw]:
@@ -179,7 +176,7 @@ def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Scre
     """
     table = dofs(tree)
     moved = jax.tree.map(lambda x: x * v, kinematics.motions)
-    rates = motion_cross(sum_along(table.before.T, moved), moved)
+    rates = computed_once(motion_cross(sum_along(table.before.T, moved), moved))
     motions: tuple[Screw, Screw] = sum_along(table.moves.T, (moved, rates))
     return motions
 

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import body_rows, cones
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal
 from jaxcontact.algebra.body_rows import BodyRows, Diagonal
+from jaxcontact.batching.once import computed_once
 from jaxcontact.solvers.row_algebra import Mass, Rows, apply_columns, apply_rows, multiply
 
 SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contact with a potential
@@ -210,8 +210,7 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
         M = M + jnp.diag(columns[:, first:end] ** 2 @ response.scalar[first:])
         columns = jnp.concatenate([columns[:, :first], columns[:, end:]], axis=1)
         response = response._replace(scalar=response.scalar[:first])
-    # To be evaluated once instead of in every use; on a CPU XLA may drop the barrier.
-    weighted = lax.optimization_barrier(jax.vmap(yielding, (None, 0))(response, columns))
+    weighted = computed_once(jax.vmap(yielding, (None, 0))(response, columns))
     return M + columns @ weighted.T
 
 

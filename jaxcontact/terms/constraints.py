@@ -13,6 +13,7 @@ from jaxcontact import geometry
 from jaxcontact._pytree import Record
 from jaxcontact.algebra.body_rows import BodyRows
 from jaxcontact.algebra.selection import smallest
+from jaxcontact.batching.once import computed_once
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
 from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
@@ -240,14 +241,10 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
 
 def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
     """The columns phi, gdot_v and kind of the rows of contacts; G and mu come from elsewhere."""
-    gap, drift = moving_contacts.places.phi, contacts.slip_rate(*moving_contacts)
-    # Set in place, axis by axis: else the compiler evaluates the rates anew in every use.
-    zeros = rates = jnp.zeros((*gap.shape, dim), gap.dtype)
-    for axis in range(dim):
-        rates = rates.at[:, axis].set(drift[:, axis])
+    gap, drift = moving_contacts.places.phi, computed_once(contacts.slip_rate(*moving_contacts))
     return {
-        "phi": zeros.at[:, 0].set(gap).ravel(),
-        "gdot_v": rates.ravel(),
+        "phi": jnp.zeros((*gap.shape, dim), gap.dtype).at[:, 0].set(gap).ravel(),
+        "gdot_v": drift.ravel(),
         "kind": (NORMAL, *(TANGENT,) * (dim - 1)) * gap.shape[0],
     }
 
