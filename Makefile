@@ -32,6 +32,7 @@ test: $(VENV)/installed-test
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
+	JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile -m "float32 and slow"
 	$(RUN) -m tests.mutants
 	$(RUN) -m tests.run_notebooks
 

@@ -1,8 +1,8 @@
 """Contacts of balls with half-spaces and with balls.
 
 A ball is a point with a radius: a point or disc or sphere itself, a corner of a box, an end of a capsule, a
-vertex of a mesh. Two balls with the same centre have no normal; the last axis stands in for the normal there,
-and its derivative is zero.
+vertex of a mesh. Two balls with the same centre, up to rounding, have no normal; the last axis stands in
+for the normal there, and its derivative is zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.geometry.cylinders import rim_points
-from jaxcontact.geometry.frames import dot, pose_in_body, products, rows
+from jaxcontact.geometry.frames import dot, pose_in_body, products, rows, unit
 from jaxcontact.geometry.shapes import (
     WORLD,
     Box,
@@ -132,10 +132,7 @@ def touch_ball(balls: Balls, first: Sequence[int], second: Sequence[int]) -> Row
     """Contacts of balls with balls, by their indices."""
     centre_a, centre_b = rows(balls.centre, first), rows(balls.centre, second)
     radius_a, radius_b = rows(balls.radius, first), rows(balls.radius, second)
-    square = dot(centre_a - centre_b, centre_a - centre_b)
-    distinct = square > 0.0
-    distance = jnp.sqrt(jnp.where(distinct, square, 1.0))
     last_axis = jnp.zeros_like(centre_a).at[:, -1].set(1.0)
-    normal = jnp.where(distinct[:, None], (centre_a - centre_b) / distance[:, None], last_axis)
-    phi = jnp.where(distinct, distance, 0.0) - radius_a - radius_b
+    normal, distance = unit(centre_a - centre_b, last_axis, centre_a)
+    phi = distance - radius_a - radius_b
     return centre_a - radius_a[:, None] * normal, centre_b + radius_b[:, None] * normal, phi, normal

@@ -73,7 +73,9 @@ def capsule_on_cylinder(
 
     The points are both ends, the crossings of the planes of the caps and of the side, and the nearest point.
     """
+    t_side, gap_to_side, normal_of_side, nearest_to_side = cylinders.nearest_to_side(start, along, sizes)
     t_nearest, curvature = nearest_share(cylinders.signed_distance, start, along, sizes)
+    t_nearest = jnp.where(nearest_to_side, t_side, t_nearest)
     t_crossing, crosses = cylinders.line_crossings(start, along, sizes)
     t = jnp.concatenate([jnp.array([0.0, 1.0], start.dtype), t_crossing, t_nearest[None]])
     length = jnp.sqrt(jnp.maximum(dot(along, along), TOUCHING**2))
@@ -81,8 +83,10 @@ def capsule_on_cylinder(
     off_ends = jnp.abs(t_crossing[:, None] - jnp.array([[0.0, 1.0]], start.dtype)) > margin
     crosses &= jnp.all(off_ends, axis=1) & (t_crossing > 0.0) & (t_crossing < 1.0)
     nearest_is_distinct = jnp.all(jnp.where(crosses, jnp.abs(t_crossing - t_nearest) > margin, True))
-    curved = curvature > 64.0 * jnp.finfo(t.dtype).eps * length
+    curved = nearest_to_side | (curvature > 64.0 * jnp.finfo(t.dtype).eps * length)
     nearest_counts = curved & nearest_is_distinct & (t_nearest > margin) & (t_nearest < 1.0 - margin)
     points = start[None] + jnp.clip(t, 0.0, 1.0)[:, None] * along[None]
     gap, normal = jax.vmap(lambda point: cylinders.signed_distance(point, sizes))(points)
+    gap = gap.at[-1].set(jnp.where(nearest_to_side, gap_to_side, gap[-1]))
+    normal = normal.at[-1].set(jnp.where(nearest_to_side, normal_of_side, normal[-1]))
     return points, gap, normal, jnp.concatenate([jnp.ones(2, bool), crosses, nearest_counts[None]])

@@ -76,3 +76,24 @@ def line_crossings(start: jax.Array, along: jax.Array, sizes: jax.Array) -> tupl
     half = jnp.sqrt(jnp.where(cuts_side, half_chord_square, 1.0))
     sides = jnp.stack([middle - half, middle + half])
     return jnp.concatenate([caps, sides]), jnp.stack([slanted, slanted, cuts_side, cuts_side])
+
+
+def nearest_to_side(
+    start: jax.Array, along: jax.Array, sizes: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Parameter t where a line start + t along is nearest to the side, gap, normal (3,), whether it counts.
+
+    It counts where the segment 0 < t < 1 is nearest to the whole cylinder there. The normal is the common
+    perpendicular of the line and the axis, which is smooth even where the two cross.
+    """
+    square = dot(along[:2], along[:2])
+    across = square > (TOUCHING * sizes[0]) ** 2
+    safe_square = jnp.where(across, square, 1.0)
+    t = -dot(start[:2], along[:2]) / safe_square
+    perpendicular = jnp.stack([along[1], -along[0]]) / jnp.sqrt(safe_square)
+    offset = dot(start[:2], perpendicular)
+    sign = jnp.where(offset >= 0.0, 1.0, -1.0)
+    gap = sign * offset - sizes[0]
+    beyond_cap = jnp.abs(start[2] + t * along[2]) - sizes[1]
+    exists = across & (t > 0.0) & (t < 1.0) & (beyond_cap < jnp.minimum(gap, 0.0))
+    return t, gap, jnp.append(sign * perpendicular, 0.0), exists

@@ -46,8 +46,10 @@ def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, 
     denominator = square + s
     # At the pole the coordinate along the shortest axis is not y / 0; |x / e| = 1 determines it.
     off_pole = fixed[shortest] + s > 16.0 * jnp.finfo(point.dtype).eps * fixed[shortest]
+    # What is not selected has a point of its own, for a reverse derivative multiplies it by zero.
+    any_y = jnp.where(off_pole, y, fixed**0.5)
     for _ in range(POLISH):
-        s = jnp.where(off_pole, step(s, y, square), s)
+        s = jnp.where(off_pole, step(jnp.where(off_pole, s, 0.0), any_y, square), s)
     s = jnp.where(off_pole, s, -square[shortest])
     denominator = jnp.where(
         jnp.arange(3) == shortest, jnp.where(off_pole, square[shortest] + s, 1.0), square + s

@@ -41,14 +41,17 @@ def tangent_frame(normal: jax.Array) -> jax.Array:
     return jnp.stack([first, jnp.cross(normal, first)])
 
 
-def unit(vector: jax.Array, fallback: jax.Array) -> tuple[jax.Array, jax.Array]:
+def unit(vector: jax.Array, fallback: jax.Array, end: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
     """Direction (..., dim) and length (...) of a vector; `fallback`, 0, zero derivatives for a zero vector.
 
     A vector counts as zero, too, where the square of its length or the inverse of the square leaves the
-    floats.
+    floats, and, given the point `end` (..., dim) where it ends, where only rounding tells its ends apart.
     """
     square = dot(vector, vector)[..., None]
-    nonzero = square > jnp.finfo(vector.dtype).tiny ** 0.5
+    floats = jnp.finfo(vector.dtype)
+    nonzero = square > floats.tiny**0.5
+    if end is not None:
+        nonzero &= square > (8.0 * floats.eps) ** 2 * dot(end, end)[..., None]
     length = jnp.sqrt(jnp.where(nonzero, square, 1.0))
     return jnp.where(nonzero, vector / length, fallback), jnp.where(nonzero, length, 0.0)[..., 0]
 

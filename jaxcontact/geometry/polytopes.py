@@ -151,7 +151,7 @@ def signed_distance(
     away = point[None] - feet
     nearest_edge = jnp.argmin(dot(away, away))
     if not len(solid.normals):
-        normal, gap = unit(away[nearest_edge], across(along[nearest_edge]))
+        normal, gap = unit(away[nearest_edge], across(along[nearest_edge]), point)
         return gap, normal, feet[nearest_edge]
     heights = dot(solid.normals, point[None]) - solid.offsets
     top = jnp.argmax(heights)

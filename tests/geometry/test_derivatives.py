@@ -117,6 +117,8 @@ def test_derivatives_are_finite_and_right(dim, kind_a, kind_b, tolerance):
     offsets, turns = (jnp.asarray(x, float) for x in poses_of(dim, gap))
     value, forward, backward = (np.asarray(x) for x in program(still, offsets, turns, weight))
     assert np.all(np.isfinite(value)) and np.all(np.isfinite(forward)) and np.all(np.isfinite(backward))
+    # A direction that only rounding determines has no derivative of one over the rounding.
+    assert max(np.abs(forward).max(), np.abs(backward).max()) < 1e3
     np.testing.assert_allclose(
         np.linalg.norm(value[:, :, 1 : dim + 1], axis=2), 1.0, rtol=tolerance(1e-12, 1e-5)
     )
@@ -154,3 +156,19 @@ def test_the_gap_of_a_cylinder_has_a_derivative_however_it_is_rounded():
     points = np.random.default_rng(0).normal(size=(2000, 5))
     forward = jax.jit(jax.vmap(jax.jacfwd(gap)), compiler_options=odd)(points)
     np.testing.assert_allclose(forward, jax.vmap(jax.jacrev(gap))(points), rtol=1e-9, atol=1e-12)
+
+
+def test_centres_that_only_rounding_tells_apart_count_as_one():
+    shapes = {"a": shape_of("sphere", 3, "a"), "b": shape_of("sphere", 3, "b")}
+
+    def found(position):
+        positions = jnp.stack([position, jnp.array([0.3, 0.0, 0.0])])
+        turns = jnp.broadcast_to(jnp.eye(3), (2, 3, 3))
+        each = geometry.candidates(3, ("a", "b"), shapes, (("a", "b"),), positions, turns, constants_of(3))
+        return each.normal[0]
+
+    position = jnp.array([0.1 + 0.2, 0.0, 0.0])
+    assert position[0] != 0.3
+    np.testing.assert_array_equal(found(position), [0.0, 0.0, 1.0])
+    np.testing.assert_array_equal(jax.jacfwd(found)(position), np.zeros((3, 3)))
+    np.testing.assert_allclose(found(position + 1e-9), np.full(3, 1 / np.sqrt(3.0)), rtol=1e-6)
