@@ -9,7 +9,7 @@ chunk and order.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,37 @@ class Begun(Record):
     residual: jax.Array
 
 
+class _Lanes(Record):
+    """The sample that each lane works on, and how far its impact is; the last axis is the lane."""
+
+    slot: jax.Array  # place of the sample among the indices
+    num_solves: jax.Array
+    u: jax.Array  # contact velocity
+    impulse: jax.Array
+    residual: jax.Array
+    missed: jax.Array
+    stored: jax.Array | None  # energy, as in `energetic_restitution`
+
+
+class _Impact(NamedTuple):
+    """What all samples share; fields named as arguments of `resolve_lanes` are those."""
+
+    space: ContactSpace
+    table: contact_modes.ModeMaps
+    pieces: contact_modes.ModeMaps | mode_tree.Leaves | mode_filter.Sieve
+    draws: Sobol | Iid | Shaped
+    names: jax.Array | None
+    complete: jax.Array | None
+    elastic: jax.Array | None
+    speed: jax.Array
+    slowest: jax.Array
+    cap_scale: jax.Array
+    directions: np.ndarray
+
+
+_Told = tuple[jax.Array | None, jax.Array | None]  # as the last two of `mode_selection.select`
+
+
 def resolve_lanes(
     space: ContactSpace,
     table: contact_modes.ModeMaps,
@@ -111,133 +142,170 @@ def resolve_lanes(
     """
     dtype = v.dtype
     n = indices.shape[0]
-    m = space.mu.shape[0]
-    u_start = space.jacobian @ v
-    speed = mass_norm(space.mass, v)
-    slowest = slowest_approach(space, v)
-    directions = friction_directions(space.num_tangents, num_directions)
-    cap_scale = mode_selection.largest(space, step)
-    looked_at = mode_selection.in_blocks(table) if pieces is None else pieces
+    impact = _Impact(
+        space=space,
+        table=table,
+        pieces=mode_selection.in_blocks(table) if pieces is None else pieces,
+        draws=draws,
+        names=names,
+        complete=complete,
+        elastic=elastic,
+        speed=mass_norm(space.mass, v),
+        slowest=slowest_approach(space, v),
+        cap_scale=mode_selection.largest(space, step),
+        directions=friction_directions(space.num_tangents, num_directions),
+    )
+    begin = functools.partial(_begin, space, space.jacobian @ v, begun, elastic)
     nowhere = n + jnp.arange(tile, dtype=jnp.int32)  # out of bounds and distinct: nothing is stored
 
-    def store(array: jax.Array, slot: jax.Array, value: jax.Array) -> jax.Array:
-        return array.at[..., slot].set(value, mode="drop", unique_indices=True)
-
-    def entering(slot: jax.Array) -> tuple[Any, Any, Any, Any]:
-        """Steps, contact velocity, impulse and residual with which a lane takes up a sample."""
-        if begun is None:
-            return 0, u_start[:, None], 0.0, 0.0
-        at = jnp.minimum(slot, n - 1)
-        impulse = begun.impulse[:, at]
-        u = u_start[:, None] + contact_modes.apply(space.delassus.T, impulse)
-        return begun.num_solves[at], u, impulse, begun.residual[at]
-
-    def body(carry: tuple) -> tuple:
-        slot, steps, u, impulse, worst, missed, stored, following, out = carry
-        live = slot < count
-        # With restitution there are steps in which nothing approaches.
-        presses = live if elastic is None else live & mode_selection.approaches(u, slowest)
-        index = indices[jnp.minimum(slot, n - 1)]
-        drawn = draws.uniform(index, steps * (m + 1), m + 1, dtype)
-        cap = drawn[:m] * cap_scale[:, None]
-        x = jnp.concatenate([u, cap])
-        mode, found, valid_set, met = mode_selection.select(
-            table, looked_at, x, drawn[m], presses, speed, names
-        )
-        lost = presses & ~found
-        if complete is None:  # else the sample is repeated
-            mode = lax.cond(
-                jnp.any(lost), lambda: jnp.where(lost, mode_selection.least_bad(table, x), mode), lambda: mode
+    def body(carry: tuple[_Lanes, jax.Array, LaneResults]) -> tuple[_Lanes, jax.Array, LaneResults]:
+        lanes, following, results = carry
+        live = lanes.slot < count
+        index = indices[jnp.minimum(lanes.slot, n - 1)]
+        stepped, change, collides, told = _take_step(impact, lanes, index, live)
+        done = live if once else live & (~collides | (stepped.num_solves >= max_steps))
+        last = stepped
+        if complete is not None:  # a lane that missed a mode ends before that step
+            done |= live & stepped.missed
+            last = stepped.replace(
+                impulse=jnp.where(stepped.missed[None], lanes.impulse, stepped.impulse),
+                num_solves=jnp.where(stepped.missed, lanes.num_solves, stepped.num_solves),
+                residual=jnp.where(stepped.missed, lanes.residual, stepped.residual),
             )
-        before = impulse, steps, worst
-        change = mode_selection.impulse_of(table, mode, x)
-        if elastic is not None:
-            change = jnp.where(presses[None], change, 0.0)
-        if out.changes is not None:
-            at = jnp.where(live, slot, nowhere)
-            kept = out.changes.at[steps, :, at].set(change.T, mode="drop", unique_indices=True)
-            out = out.replace(changes=kept)
-        u_next = u + contact_modes.apply(space.delassus.T, change)
-        misfit = mode_selection.misfit(space, u_next, change, cap, speed, directions)
-        worst = jnp.maximum(worst, misfit if elastic is None else jnp.where(presses, misfit, 0.0))
-        if elastic is not None:
-            passage = (space, elastic, cap, u, u_next, change, stored, speed, slowest)
-            if space.num_tangents == 1:
-                push, stored = energetic_restitution.give_back(*passage)
-            else:
-                push, stored = give_back_in_lanes(*passage, directions)
-            u_next = u_next + contact_modes.apply(space.delassus.T, push)
-            change = change + push
-        impulse = impulse + change
-        missed = missed | lost
-        if complete is not None:
-            assert valid_set is not None
-            place = jnp.searchsorted(complete, valid_set, method="scan_unrolled")
-            unknown = complete[jnp.minimum(place, complete.shape[0] - 1)] != valid_set
-            missed = missed | (unknown if elastic is None else unknown & presses)
-        if out.sets is not None:
-            at = jnp.where(live, slot, nowhere)
-            out = out.replace(sets=out.sets.at[steps, at].set(valid_set, mode="drop", unique_indices=True))
-        steps = steps + 1
-        collides = mode_selection.approaches(u_next, slowest)
-        if elastic is not None:
-            collides |= jnp.any(energetic_restitution.loaded(stored, slowest), axis=0)
-        done = live if once else live & (~collides | (steps >= max_steps))
-        after = impulse, steps, worst
-        if complete is not None:
-            done = done | (live & missed)
-            after = jax.tree.map(lambda old, new: jnp.where(missed, old, new), before, after)
-
-        out = out.replace(
-            visited=out.visited if met is None else out.visited | met,
-            path=None
-            if out.path is None
-            else out.path.at[steps, :, jnp.where(live, slot, nowhere)].set(
-                impulse.T, mode="drop", unique_indices=True
-            ),
-        )
-        where = jnp.where(done, slot, nowhere)
-        out = out.replace(
-            impulse=store(out.impulse, where, after[0]),
-            num_solves=store(out.num_solves, where, after[1]),
-            residual=store(out.residual, where, after[2]),
-            missed=store(out.missed, where, missed),
-            collides=store(out.collides, where, collides),
-        )
+        results = _keep_step(results, lanes, stepped, change, told, jnp.where(live, lanes.slot, nowhere))
+        results = _keep_outcome(results, last, collides, jnp.where(done, lanes.slot, nowhere))
         # Finished lanes take the next samples.
         turn = jnp.cumsum(done, dtype=jnp.int32) - 1
-        slot = jnp.where(done, following + turn, slot)
+        slot = jnp.where(done, following + turn, lanes.slot)
         fresh = done | ~live
-        following = following + jnp.sum(done, dtype=jnp.int32)
-        first = entering(slot)
-        return (
-            slot,
-            jnp.where(fresh, first[0], steps),
-            jnp.where(fresh[None], first[1], u_next),
-            jnp.where(fresh[None], first[2], impulse),
-            jnp.where(fresh, first[3], worst),
-            missed & ~fresh,
-            None if elastic is None else jnp.where(fresh[None], 0.0, stored),
-            following,
-            out,
+        lanes = jax.tree.map(
+            lambda new, old: jnp.where(jnp.expand_dims(fresh, range(new.ndim - 1)), new, old),
+            begin(slot),
+            stepped.replace(slot=slot),
         )
+        return lanes, following + jnp.sum(done, dtype=jnp.int32), results
 
-    out = _nothing_yet(table, n, max_steps, keep_path, keep_sets, keep_changes, dtype)
-    slots = jnp.arange(tile, dtype=jnp.int32)
-    first = entering(slots)
-    start = (
-        slots,
-        jnp.broadcast_to(jnp.asarray(first[0], jnp.int32), tile),
-        jnp.broadcast_to(first[1], (u_start.size, tile)),
-        jnp.broadcast_to(jnp.asarray(first[2], dtype), (u_start.size, tile)),
-        jnp.broadcast_to(jnp.asarray(first[3], dtype), tile),
-        jnp.zeros(tile, bool),
-        None if elastic is None else jnp.zeros((m, tile), dtype),
-        jnp.int32(tile),
-        out,
-    )
-    final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0] < count), body, start)[-1]
+    results = _nothing_yet(table, n, max_steps, keep_path, keep_sets, keep_changes, dtype)
+    start = begin(jnp.arange(tile, dtype=jnp.int32)), jnp.int32(tile), results
+    final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0].slot < count), body, start)[-1]
     return final
+
+
+def _begin(
+    space: ContactSpace, u_start: jax.Array, begun: Begun | None, elastic: jax.Array | None, slot: jax.Array
+) -> _Lanes:
+    """Lanes that take up the samples at `slot`."""
+    rows, tile, dtype = u_start.shape[0], slot.shape[0], u_start.dtype
+    impulse = jnp.zeros((rows, tile), dtype)
+    num_solves, residual = jnp.zeros(tile, jnp.int32), jnp.zeros(tile, dtype)
+    u = jnp.broadcast_to(u_start[:, None], (rows, tile))
+    if begun is not None:
+        at = jnp.minimum(slot, begun.num_solves.shape[0] - 1)
+        impulse, num_solves, residual = begun.impulse[:, at], begun.num_solves[at], begun.residual[at]
+        u = u_start[:, None] + contact_modes.apply(space.delassus.T, impulse)
+    return _Lanes(
+        slot=slot,
+        num_solves=num_solves,
+        u=u,
+        impulse=impulse,
+        residual=residual,
+        missed=jnp.zeros(tile, bool),
+        stored=None if elastic is None else jnp.zeros((space.mu.shape[0], tile), dtype),
+    )
+
+
+def _take_step(
+    impact: _Impact, lanes: _Lanes, index: jax.Array, live: jax.Array
+) -> tuple[_Lanes, jax.Array, jax.Array, _Told]:
+    """One step of every lane: the lanes after it, the impulse of its compression, and which still collide.
+
+    Also what is told of the valid modes: the signature of their set and which of them were met.
+    """
+    space, elastic, u = impact.space, impact.elastic, lanes.u
+    m = space.mu.shape[0]
+    # With restitution there are steps in which nothing approaches.
+    presses = live if elastic is None else live & mode_selection.approaches(u, impact.slowest)
+    drawn = impact.draws.uniform(index, lanes.num_solves * (m + 1), m + 1, u.dtype)
+    cap = drawn[:m] * impact.cap_scale[:, None]
+    mode, lost, told = _choose_mode(impact, jnp.concatenate([u, cap]), drawn[m], presses)
+    compression = mode_selection.impulse_of(impact.table, mode, jnp.concatenate([u, cap]))
+    if elastic is not None:
+        compression = jnp.where(presses[None], compression, 0.0)
+    u_next = u + contact_modes.apply(space.delassus.T, compression)
+    misfit = mode_selection.misfit(space, u_next, compression, cap, impact.speed, impact.directions)
+    change, stored, collides = compression, None, jnp.zeros((), bool)
+    if elastic is not None:
+        misfit = jnp.where(presses, misfit, 0.0)
+        assert lanes.stored is not None
+        passage = (space, elastic, cap, u, u_next, compression, lanes.stored, impact.speed, impact.slowest)
+        if space.num_tangents == 1:
+            push, stored = energetic_restitution.give_back(*passage)
+        else:
+            push, stored = give_back_in_lanes(*passage, impact.directions)
+        u_next = u_next + contact_modes.apply(space.delassus.T, push)
+        change = compression + push
+        collides = jnp.any(energetic_restitution.loaded(stored, impact.slowest), axis=0)
+    stepped = lanes.replace(
+        num_solves=lanes.num_solves + 1,
+        u=u_next,
+        impulse=lanes.impulse + change,
+        residual=jnp.maximum(lanes.residual, misfit),
+        missed=lanes.missed | lost,
+        stored=stored,
+    )
+    return stepped, compression, collides | mode_selection.approaches(u_next, impact.slowest), told
+
+
+def _choose_mode(
+    impact: _Impact, x: jax.Array, pick: jax.Array, presses: jax.Array
+) -> tuple[jax.Array, jax.Array, _Told]:
+    """The mode of each lane, whether its set of valid modes lacks some, and what is told of the set."""
+    table, complete = impact.table, impact.complete
+    mode, found, valid_set, met = mode_selection.select(
+        table, impact.pieces, x, pick, presses, impact.speed, impact.names
+    )
+    lost = presses & ~found
+    if complete is None:
+        mode = lax.cond(
+            jnp.any(lost), lambda: jnp.where(lost, mode_selection.least_bad(table, x), mode), lambda: mode
+        )
+    else:  # the sample is repeated
+        assert valid_set is not None
+        place = jnp.searchsorted(complete, valid_set, method="scan_unrolled")
+        known = complete[jnp.minimum(place, complete.shape[0] - 1)] == valid_set
+        lost |= presses & ~known
+    return mode, lost, (valid_set, met)
+
+
+def _keep_step(
+    results: LaneResults, before: _Lanes, after: _Lanes, change: jax.Array, told: _Told, where: jax.Array
+) -> LaneResults:
+    """Results with what is kept of each step."""
+    valid_set, met = told
+    sets, path, changes = results.sets, results.path, results.changes
+    if sets is not None:
+        sets = sets.at[before.num_solves, where].set(valid_set, mode="drop", unique_indices=True)
+    if path is not None:
+        path = path.at[after.num_solves, :, where].set(after.impulse.T, mode="drop", unique_indices=True)
+    if changes is not None:
+        changes = changes.at[before.num_solves, :, where].set(change.T, mode="drop", unique_indices=True)
+    visited = results.visited if met is None else results.visited | met
+    return results.replace(visited=visited, sets=sets, path=path, changes=changes)
+
+
+def _keep_outcome(results: LaneResults, last: _Lanes, collides: jax.Array, where: jax.Array) -> LaneResults:
+    """Results with those of the samples that end."""
+
+    def store(array: jax.Array, value: jax.Array) -> jax.Array:
+        return array.at[..., where].set(value, mode="drop", unique_indices=True)
+
+    return results.replace(
+        impulse=store(results.impulse, last.impulse),
+        num_solves=store(results.num_solves, last.num_solves),
+        residual=store(results.residual, last.residual),
+        missed=store(results.missed, last.missed),
+        collides=store(results.collides, collides),
+    )
 
 
 run_lanes = jit(
