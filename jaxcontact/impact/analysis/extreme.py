@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,12 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
+ROUNDS = 4  # of ascents; each but the first varies the best ends so far
+RENEWED = 0.5  # share of the numbers of a good end that a round draws anew
+PARENTS = 16  # ends that a round varies
+ALIKE = 1e-4  # relative difference of two values below which their ends count as one
+_Ends = tuple[jax.Array, jax.Array]  # shares of `step` and picks (n, N, nc + 1), and their values (n,)
+
 
 class Extreme(Record):
     """The outcome farthest along a direction that the search reached, and the impulse order that leads to it.
@@ -27,7 +34,7 @@ class Extreme(Record):
         impulse_max: (N, nc) caps of the steps, N s; with `pick` they reproduce v_plus by `resolve`.
         pick: (N,) choices among the solutions of the steps.
         status: uint32 bits of `resolve`; UNTERMINATED if no start ended its impact.
-        values: (num_starts,) best value of every start, -inf where none ended.
+        values: (num_starts,) best values of the searches in parallel, -inf where no impact ended.
     """
 
     v_plus: jax.Array
@@ -53,9 +60,10 @@ def extreme(
     """Search for the impulse order whose outcome lies farthest along a direction.
 
     The search maximises direction . v_plus over the caps in [0, step] of `resolve`, by projected gradient
-    ascent from many quasi-random starts in parallel; the starts also draw the choices among solutions. The
-    objective is piecewise smooth, so the search is local: its result is an outcome with its impulse order,
-    and no proof that no outcome lies farther.
+    ascent from many quasi-random starts in parallel; the starts also draw the choices among solutions. Three
+    times the best ends, with some of their numbers drawn anew, are the next starts. The objective is
+    piecewise smooth, so the search is local: its result is an outcome with its impulse order, and no proof
+    that no outcome lies farther.
 
     Args:
         terms: contact terms, nc contacts.
@@ -64,7 +72,7 @@ def extreme(
         step: largest normal impulse of a step, N s.
         max_steps: number of steps N.
         num_starts: starts in parallel.
-        num_iterations: gradient steps of each.
+        num_iterations: gradient steps of each, a quarter of them in each round.
         seed: of the starts.
         selection: "all" or "lemke", as in `resolve`.
 
@@ -94,61 +102,92 @@ def extreme(
         raise ValueError(f"step: expected a finite number > 0, got {step}")
     routh.check_selection(terms, selection, routh.SELECTIONS, 8)
     nc = terms.phi.shape[0]
-    draws = sobol(max_steps * (nc + 1), seed)
-    index = jnp.arange(num_starts, dtype=jnp.uint32)
-    start = draws.uniform(index, 0, max_steps * (nc + 1), v.dtype).T.reshape(num_starts, max_steps, nc + 1)
+    size = max_steps * (nc + 1)
+    index = jnp.arange(ROUNDS * num_starts, dtype=jnp.uint32)
+    drawn = sobol(size, seed).uniform(index, 0, size, v.dtype).T.reshape(-1, max_steps, nc + 1)
     # Sequences of single impacts are corners of the cube of caps, so half of the starts are corners.
-    corner = jnp.round(start[..., :nc])
-    shares = jnp.where((index % 2 == 0)[:, None, None], start[..., :nc], corner)
-    return _climb(terms, v, direction, float(step), shares, start[..., nc], num_iterations, selection)
+    corner = (index % 2 == 1)[:, None, None] & (np.arange(nc + 1) < nc)[None, None]
+    orders = jnp.where(corner, jnp.round(drawn), drawn).reshape(ROUNDS, num_starts, max_steps, nc + 1)
+    renewed = jax.random.bernoulli(jax.random.key(seed), RENEWED, orders.shape).at[0].set(True)
+    return _search(terms, v, direction, float(step), orders, renewed, num_iterations, selection)
 
 
 @functools.partial(jit, static_argnums=(6, 7))
-def _climb(
+def _search(
     terms: ContactTerms,
     v: jax.Array,
     direction: jax.Array,
     step: float,
-    shares: jax.Array,
-    pick: jax.Array,
+    orders: jax.Array,
+    renewed: jax.Array,
     num_iterations: int,
     selection: str,
 ) -> Extreme:
-    def value(share: jax.Array, picks: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        v_plus, info = routh.resolve_unchecked(terms, v, step * share, picks, selection)
-        return direction @ v_plus, (v_plus, info.status)
+    """`extreme` from the impulse orders of each round (ROUNDS, num_starts, N, nc + 1): shares and picks.
 
-    slopes = jax.vmap(jax.value_and_grad(value, has_aux=True))
+    A round keeps what the best ends have where `renewed` is False.
+    """
+
+    def outcome(order: jax.Array) -> tuple[jax.Array, jax.Array]:
+        v_plus, info = routh.resolve_unchecked(terms, v, step * order[:, :-1], order[:, -1], selection)
+        return direction @ v_plus, info.status
+
+    def next_round(best: _Ends, fresh: tuple[jax.Array, jax.Array]) -> tuple[_Ends, None]:
+        drawn, new = fresh
+        starts = jnp.where(new, drawn, best[0][_parents(best[1])])
+        order, value = _climb(outcome, starts, -(-num_iterations // ROUNDS))
+        better = value > best[1]
+        order = jnp.where(better[:, None, None], order, best[0])
+        return (order, jnp.where(better, value, best[1])), None
+
+    nothing = orders[0], jnp.full(orders.shape[1], -jnp.inf, v.dtype)
+    (order, values), _ = lax.scan(next_round, nothing, (orders, renewed))
+    winner = jnp.argmax(values)
+    caps, pick = step * order[winner, :, :-1], order[winner, :, -1]
+    v_plus, info = routh.resolve_unchecked(terms, v, caps, pick, selection)
+    nothing_ended = ~jnp.isfinite(values[winner])
+    return Extreme(
+        v_plus=v_plus,
+        value=direction @ v_plus,
+        impulse_max=caps,
+        pick=pick,
+        status=info.status | jnp.where(nothing_ended, jnp.uint32(int(Status.UNTERMINATED)), jnp.uint32(0)),
+        values=values,
+    )
+
+
+def _parents(values: jax.Array) -> jax.Array:
+    """For every start of a round (n,) the search whose end it varies: the best in turn, each value once."""
+    order = jnp.argsort(-values)
+    fall = -jnp.diff(values[order], prepend=jnp.inf)
+    distinct = fall > ALIKE * jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0))
+    ranked = order[jnp.argsort(~distinct, stable=True)]
+    return ranked[jnp.arange(values.shape[0]) % PARENTS]
+
+
+def _climb(
+    outcome: Callable[[jax.Array], tuple[jax.Array, jax.Array]], orders: jax.Array, num_iterations: int
+) -> _Ends:
+    """Projected gradient ascent of the shares from `orders` (n, N, nc + 1): the best of each, and values."""
+    slopes = jax.vmap(jax.value_and_grad(outcome, has_aux=True))
 
     def iterate(carry: tuple, fraction: jax.Array) -> tuple[tuple, None]:
-        share, best_share, best_value, best_v = carry
-        (outcome_value, (v_plus, status)), slope = slopes(share, pick)
-        improved = (status == 0) & (outcome_value > best_value)
-        best_value = jnp.where(improved, outcome_value, best_value)
-        best_share = jnp.where(improved[:, None, None], share, best_share)
-        best_v = jnp.where(improved[:, None], v_plus, best_v)
+        order, best_order, best_value = carry
+        (value, status), slope = slopes(order)
+        slope = slope.at[..., -1].set(0.0)
+        improved = (status == 0) & (value > best_value)
+        best_value = jnp.where(improved, value, best_value)
+        best_order = jnp.where(improved[:, None, None], order, best_order)
         # The size of a step does not depend on the slope, because slopes of the pieces differ by orders of
         # magnitude. The steps shrink geometrically from the best point so far, so they settle on the edge of
         # its piece.
         size = jnp.max(jnp.abs(slope), axis=(1, 2), keepdims=True)
         move = fraction * slope / jnp.where(size > 0, size, 1.0)
         off_best = ~improved & (fraction < 0.02) & jnp.isfinite(best_value)
-        base = jnp.where(off_best[:, None, None], best_share, share)
-        return (jnp.clip(base + move, 0.0, 1.0), best_share, best_value, best_v), None
+        base = jnp.where(off_best[:, None, None], best_order, order)
+        return (jnp.clip(base + move, 0.0, 1.0), best_order, best_value), None
 
-    starts = shares.shape[0]
-    fractions = jnp.geomspace(0.3, 1e-7, num_iterations, dtype=shares.dtype)
-    begin = (shares, shares, jnp.full(starts, -jnp.inf, v.dtype), jnp.broadcast_to(v, (starts, v.size)))
-    (_, best_share, best_value, _), _ = lax.scan(iterate, begin, fractions)
-    winner = jnp.argmax(best_value)
-    caps = step * best_share[winner]
-    v_plus, info = routh.resolve_unchecked(terms, v, caps, pick[winner], selection)
-    nothing_ended = ~jnp.isfinite(best_value[winner])
-    return Extreme(
-        v_plus=v_plus,
-        value=direction @ v_plus,
-        impulse_max=caps,
-        pick=pick[winner],
-        status=info.status | jnp.where(nothing_ended, jnp.uint32(int(Status.UNTERMINATED)), jnp.uint32(0)),
-        values=best_value,
-    )
+    fractions = jnp.geomspace(0.3, 1e-7, num_iterations, dtype=orders.dtype)
+    begin = orders, orders, jnp.full(orders.shape[0], -jnp.inf, orders.dtype)
+    (_, best_order, best_value), _ = lax.scan(iterate, begin, fractions)
+    return best_order, best_value

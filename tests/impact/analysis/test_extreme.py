@@ -31,10 +31,11 @@ def test_rocking_block_reaches_the_sequential_outcome(corner: int) -> None:
 def test_box_slides_faster_than_in_any_of_many_samples() -> None:
     """0.36928 m/s is the largest sliding speed of A in 2^20 samples with the paper's settings."""
     model, terms = example("box_and_wall")
-    best = jc.impact.extreme(terms, model.state.v, terms.J_t[0, 0], step=2.0, max_steps=5)
-    assert int(best.status) == 0
-    assert float(best.value) > 0.3693
-    assert float(best.v_plus @ terms.M @ best.v_plus) < float(model.state.v @ terms.M @ model.state.v)
+    for seed in range(6):  # not by luck
+        best = jc.impact.extreme(terms, model.state.v, terms.J_t[0, 0], step=2.0, max_steps=5, seed=seed)
+        assert int(best.status) == 0
+        assert float(best.value) > 0.3693
+        assert float(best.v_plus @ terms.M @ best.v_plus) < float(model.state.v @ terms.M @ model.state.v)
 
 
 def test_mistakes_are_named() -> None:
