@@ -380,4 +380,18 @@ MUTANTS = [
         '"residual": equations, "correct": solution',
         "tests/test_cuda_lowering.py::test_derivatives_ask_for_all_digits[compliant.step]",
     ),
+    Mutant(
+        "geometry: rounding tells the ends of a vector apart",
+        "geometry/frames.py",
+        "    if end is not None:",
+        "    if False:",
+        "tests/geometry/test_derivatives.py::test_centres_that_only_rounding_tells_apart_count_as_one",
+    ),
+    Mutant(
+        "sampling: a lane that missed a mode goes on",
+        "impact/sampling/sampling_kernel.py",
+        "            done |= live & stepped.missed\n",
+        "",
+        "tests/impact/sampling/test_stream.py::test_a_sample_that_meets_a_new_mode_goes_on_from_there",
+    ),
 ]

@@ -95,6 +95,21 @@ def test_resuming_gives_the_same_chunks(
         assert all(same_bits(a.samples, b.samples) for a, b in zip(chunks[k:], rest, strict=True))
 
 
+def test_a_sample_that_meets_a_new_mode_goes_on_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the table of all modes, and from before the step: all outcomes are those of "all"."""
+    model = jc.models.disk_stack()
+    terms = jc.contact_terms(model.system, model.params, model.state)
+    monkeypatch.setattr(stream, "PILOT", 8)
+    monkeypatch.setattr(stream, "GROWTH", 100)
+    every, visited = (
+        jc.impact.sample(
+            terms, model.state.v, selection=selection, step=0.25, max_steps=40, num_samples=600
+        ).v_plus
+        for selection in ("all", "visited")
+    )
+    np.testing.assert_allclose(visited, every, atol=1e-12)
+
+
 @pytest.mark.slow
 def test_more_room_is_compiled_only_for_long_blocks(
     gait: tuple[jc.ContactTerms, jax.Array], monkeypatch: pytest.MonkeyPatch
@@ -193,7 +208,7 @@ for selection in sys.argv[3:]:
     own = jc.impact.sample(terms, model.state.v, selection=selection,
                            reduce=lambda n, s: (n or 0) + s.status.size, **settings)
     print("bits", selection, hashed.hexdigest(), own)
-tiny = jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=3)
+tiny = jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=3, selection=selection)
 assert np.array_equal(tiny.v_plus, samples.v_plus[:3])  # one process had nothing to do
 try:
     jc.impact.sample(terms, model.state.v, checkpoint="nowhere", **settings)
