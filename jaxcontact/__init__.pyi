@@ -45,6 +45,7 @@ from jaxcontact.mechanics.system import Structure as Structure
 from jaxcontact.mechanics.system import Symmetry as Symmetry
 from jaxcontact.mechanics.system import System as System
 from jaxcontact.mechanics.system import free_poses as free_poses
+from jaxcontact.native.worlds import simd as simd
 from jaxcontact.optimize import gaits as gaits
 from jaxcontact.precision import PrecisionWarning as PrecisionWarning
 from jaxcontact.simulate.linearize import linearize as linearize

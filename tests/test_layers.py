@@ -15,6 +15,7 @@ ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_lazy", "_pytree", "status", "arguments", "precision"),
     ("batching",),
+    ("native",),
     ("algebra",),
     ("geometry",),
     ("mechanics",),

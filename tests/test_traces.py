@@ -200,7 +200,7 @@ NAMES = {f"{function.__module__}.{function.__name__}": function for function in 
 # Functions of the host: they draw, read or write files, loop until a tolerance is met, or take no numbers.
 ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
-    jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.to_mujoco,
+    jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.simd, jc.to_mujoco,
     ess.from_system, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
     geometry.num_contacts,

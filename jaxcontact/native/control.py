@@ -1,0 +1,112 @@
+"""What a program has beside operations: tables in memory, branches, loops."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxcontact.native.operations import Block
+
+
+@dataclasses.dataclass(eq=False)
+class Table:
+    """Numbers side by side in memory, for places that only the running program knows.
+
+    Attributes:
+        size: how many.
+        kind: their kind.
+    """
+
+    size: int
+    kind: str
+
+
+@dataclasses.dataclass(eq=False)
+class Fill:
+    """Writes numbers into a table."""
+
+    table: Table
+    numbers: list[int]
+
+
+@dataclasses.dataclass(eq=False)
+class Put:
+    """Writes a number into a table at `address` + `offset`, where the bit `where` is set.
+
+    `combine` is "set", or the operation with the number that is there.
+    """
+
+    table: Table
+    address: int
+    offset: int
+    number: int
+    where: int
+    combine: str = "set"
+
+
+@dataclasses.dataclass(eq=False)
+class Largest:
+    """Writes the largest numbers of a table, in falling order, and their places."""
+
+    source: Table
+    values: Table
+    places: Table
+
+
+@dataclasses.dataclass(eq=False)
+class Branch:
+    """A body that runs where the bit `where` is set in any world; `cells` are (cell, number) pairs."""
+
+    where: int
+    body: Block
+    cells: list[tuple[int, int]]
+
+
+@dataclasses.dataclass(eq=False)
+class While:
+    """A loop until `going` is set in no world. `cells` are (cell, first, next).
+
+    `together` tells that all worlds end in the same turn.
+    """
+
+    condition: Block
+    going: int
+    body: Block
+    cells: list[tuple[int, int, int]]
+    together: bool
+
+
+@dataclasses.dataclass(eq=False)
+class Scan:
+    """A loop of `length` turns that writes `rows`, (table, numbers) each, at its counter."""
+
+    counter: int
+    length: int
+    reverse: bool
+    body: Block
+    cells: list[tuple[int, int, int]]
+    rows: list[tuple[Table, list[int]]]
+
+
+@dataclasses.dataclass(eq=False)
+class Assign:
+    """Writes numbers into cells, where the bit `where` is set; all are read before one is written."""
+
+    pairs: list[tuple[int, int]]
+    where: int | None
+
+
+@dataclasses.dataclass(eq=False)
+class WriteRow:
+    """Writes numbers as the row of a table at a counter."""
+
+    table: Table
+    numbers: list[int]
+    counter: int
+
+
+@dataclasses.dataclass(eq=False)
+class Return:
+    """Writes a number to its place among the results."""
+
+    place: int
+    number: int

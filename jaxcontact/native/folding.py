@@ -1,0 +1,104 @@
+"""Operations on numbers that are known when a program is built."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.native.kinds import is_float, kind_of, numpy_type
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    if is_float(kind_of(a.dtype)):
+        return a / b
+    if b == 0:
+        return type(a)(-1)
+    return type(a)(abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1))
+
+
+def _remainder(a: Any, b: Any) -> Any:
+    return a if b == 0 and not is_float(kind_of(a.dtype)) else np.fmod(a, b)
+
+
+def _shifted(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def shift(a: Any, b: Any) -> Any:
+        return function(a, b) if 0 <= b < 8 * a.dtype.itemsize else type(a)(0)
+
+    return shift
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": _quotient,
+    "rem": _remainder,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "pow": np.power,
+    "atan2": np.arctan2,
+    "shift_left": _shifted(np.left_shift),
+    "shift_right": _shifted(np.right_shift),
+}
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "neg": operator.neg,
+    "not": np.invert,
+    "abs": np.abs,
+    "sqrt": np.sqrt,
+    "cbrt": np.cbrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "rint": np.rint,
+    "is_finite": np.isfinite,
+    "is_nan": np.isnan,
+}
+
+
+def unary(op: str, a: Any) -> Any:
+    """op(a)."""
+    with np.errstate(all="ignore"):
+        return _UNARY[op](a)
+
+
+def binary(op: str, a: Any, b: Any) -> Any:
+    """A op b."""
+    with np.errstate(all="ignore"):
+        return _BINARY[op](a, b)
+
+
+def converted(a: Any, kind: str) -> Any:
+    """The same number as another kind; what does not fit an integer is the nearest, NaN is zero."""
+    target = numpy_type(kind)
+    if is_float(kind_of(a.dtype)) and kind[0] in "iu":
+        limits = np.iinfo(target)
+        if np.isnan(a):
+            return target(0)
+        return target(limits.max if a >= limits.max else limits.min if a <= limits.min else int(a))
+    with np.errstate(all="ignore"):
+        return a.astype(target)

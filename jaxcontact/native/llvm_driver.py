@@ -1,0 +1,216 @@
+"""LLVM's text of what runs the pieces of a program: groups of worlds, loops and branches, one function."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from jaxcontact.native.control import Branch, Scan
+from jaxcontact.native.kinds import BOOL
+from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
+from jaxcontact.native.llvm_text import piece_name
+from jaxcontact.native.operations import CONSTANT, Operations
+from jaxcontact.native.schedule import Call, Schedule
+from jaxcontact.native.storage import Storage, cell_of
+
+_FLUSHED = 0x8040  # of the control word of an x86: numbers next to zero are zero, as in XLA's programs
+
+
+class DriverWriter:
+    """Writes the function `run` (arguments, results, memory, number of groups)."""
+
+    def __init__(self, ops: Operations, storage: Storage, lanes: Lanes) -> None:
+        self.ops, self.storage, self.lanes = ops, storage, lanes
+        self.lines: list[str] = []
+        self._names = 0
+
+    def function(self, schedule: Schedule, num_inputs: int, num_results: int) -> str:
+        """The text of `run`."""
+        self.lines = [f"declare void @{piece_name(k)}(ptr, ptr, ptr)" for k in range(len(schedule.pieces))]
+        self.lines += ["define void @run(ptr %in0, ptr %out0, ptr %memory, i64 %groups) nounwind {", "entry:"]
+        self._flush(True)
+        self.lines += ["  br label %head", "head:", "  %group = phi i64 [0, %entry], [%next, %tail]"]
+        self.lines += [
+            "  %more = icmp slt i64 %group, %groups",
+            "  br i1 %more, label %one, label %end",
+            "one:",
+        ]
+        for name, size in (("in", num_inputs), ("out", num_results)):
+            self.lines.append(f"  %{name}place = mul i64 %group, {size * VECTOR_BYTES}")
+            self.lines.append(f"  %{name} = getelementptr i8, ptr %{name}0, i64 %{name}place")
+        self._steps(schedule.steps)
+        self.lines += ["  br label %tail", "tail:", "  %next = add i64 %group, 1", "  br label %head", "end:"]
+        self._flush(False)
+        return "\n".join([*self.lines, "  ret void", "}"])
+
+    def _flush(self, begin: bool) -> None:
+        if platform.machine().lower() not in ("x86_64", "amd64"):
+            return
+        if not begin:
+            self.lines.append("  call void @llvm.x86.sse.ldmxcsr(ptr %before)")
+            return
+        for name in ("stmxcsr", "ldmxcsr"):
+            self.lines.insert(0, f"declare void @llvm.x86.sse.{name}(ptr)")
+        self.lines += [
+            "  %before = alloca i32",
+            "  %during = alloca i32",
+            "  call void @llvm.x86.sse.stmxcsr(ptr %before)",
+            "  %word = load i32, ptr %before",
+            f"  %flushed = or i32 %word, {_FLUSHED}",
+            "  store i32 %flushed, ptr %during",
+            "  call void @llvm.x86.sse.ldmxcsr(ptr %during)",
+        ]
+
+    def _new(self) -> str:
+        self._names += 1
+        return f"x{self._names}"
+
+    def _emit(self, text: str) -> str:
+        name = f"%{self._new()}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def _steps(self, steps: list[Any]) -> None:
+        for step in steps:
+            if isinstance(step, Call):
+                self.lines.append(f"  call void @{piece_name(step.piece)}(ptr %memory, ptr %in, ptr %out)")
+            elif isinstance(step.item, Branch):
+                run, end = self._new(), self._new()
+                self._jump_if(self._any(step.item.where), run, end)
+                self._steps(step.body)
+                self.lines += [f"  br label %{end}", f"{end}:"]
+            elif isinstance(step.item, Scan):
+                self._counted(step)
+            else:
+                head, run, end = self._new(), self._new(), self._new()
+                self.lines += [f"  br label %{head}", f"{head}:"]
+                self._steps(step.condition)
+                self._jump_if(self._any(step.item.going), run, end)
+                self._steps(step.body)
+                self.lines += [f"  br label %{head}", f"{end}:"]
+
+    def _jump_if(self, bit: str, run: str, end: str) -> None:
+        self.lines += [f"  br i1 {bit}, label %{run}, label %{end}", f"{run}:"]
+
+    def _any(self, number: int) -> str:
+        """Whether a bit is set in any world."""
+        number = cell_of(self.ops, number)
+        if self.ops.op[number] == CONSTANT:
+            return "true" if self.ops.value[number] else "false"
+        words, bits = self.lanes.vector(BOOL, memory=True), self.lanes.vector(BOOL)
+        place = self._slot(number)
+        loaded = self._emit(f"load {words}, ptr {place}, align {VECTOR_BYTES}")
+        value = self._emit(f"trunc {words} {loaded} to {bits}")
+        return self._emit(f"call i1 @llvm.vector.reduce.or.v{self.lanes.count}i1({bits} {value})")
+
+    def _slot(self, number: int) -> str:
+        return self._emit(f"getelementptr i8, ptr %memory, i64 {self.storage.slots[number] * VECTOR_BYTES}")
+
+    def _counted(self, step: Any) -> None:
+        """A loop with a counter, which lies in memory where a number or a row needs it."""
+        item, lanes = step.item, self.lanes
+        before, head, run, tail, end = (self._new() for _ in range(5))
+        turn, following = f"%{self._new()}", f"%{self._new()}"
+        start, change = (item.length - 1, -1) if item.reverse else (0, 1)
+        relation = "sge" if item.reverse else "slt"
+        self.lines += [f"  br label %{before}", f"{before}:", f"  br label %{head}", f"{head}:"]
+        self.lines.append(f"  {turn} = phi {lanes.word} [{start}, %{before}], [{following}, %{tail}]")
+        limit = 0 if item.reverse else item.length
+        self._jump_if(self._emit(f"icmp {relation} {lanes.word} {turn}, {limit}"), run, end)
+        words = f"<{lanes.count} x {lanes.word}>"
+        one = self._emit(f"insertelement {words} undef, {lanes.word} {turn}, i32 0")
+        places = f"<{lanes.count} x i32> zeroinitializer"
+        same = self._emit(f"shufflevector {words} {one}, {words} undef, {places}")
+        self.lines.append(f"  store {words} {same}, ptr {self._slot(item.counter)}, align {VECTOR_BYTES}")
+        self._steps(step.body)
+        self.lines += [
+            f"  br label %{tail}",
+            f"{tail}:",
+            f"  {following} = add {lanes.word} {turn}, {change}",
+        ]
+        self.lines += [f"  br label %{head}", f"{end}:"]
+
+
+def largest(kind: str, lanes: Lanes) -> str:
+    """The function that fills two tables with the largest numbers of a third, and their places.
+
+    The tables hold what was largest so far. Each number goes down from the top of them, and takes the place
+    of the first that is smaller; that one and all behind it move down by one. Most numbers are smaller than
+    the last in all worlds.
+    """
+    vector, bits, word = lanes.vector(kind), lanes.vector(BOOL), lanes.word
+    words = f"<{lanes.count} x {word}>"
+    align = lanes.count * lanes.step(kind)
+    greater = "fcmp ugt" if kind[0] == "f" else "icmp ugt" if kind[0] == "u" else "icmp sgt"
+    count = "i64" if word == "i64" else "i32"
+    narrow = "" if count == "i64" else "  %k32 = trunc i64 %k to i32\n"
+    k_word = "%k" if count == "i64" else "%k32"
+    known = (
+        f"  %isnumber = fcmp ord {vector} %old, zeroinitializer\n  %larger = and {bits} %above, %isnumber\n"
+        if kind[0] == "f"
+        else f"  %larger = or {bits} %above, zeroinitializer\n"
+    )
+    return f"""
+define void @largest_{kind}(ptr %source, ptr %values, ptr %places, i64 %size, i64 %count) noinline nounwind {{
+entry:
+  br label %numbers
+numbers:
+  %k = phi i64 [0, %entry], [%k1, %placed]
+  %more = icmp slt i64 %k, %size
+  br i1 %more, label %number, label %end
+number:
+  %at = mul i64 %k, {VECTOR_BYTES}
+  %from = getelementptr i8, ptr %source, i64 %at
+  %own = load {vector}, ptr %from, align {align}
+{narrow}  %one = insertelement {words} undef, {word} {k_word}, i32 0
+  %ownplace = shufflevector {words} %one, {words} undef, <{lanes.count} x i32> zeroinitializer
+  %full = icmp sge i64 %k, %count
+  br i1 %full, label %test, label %down
+test:
+  %lastslot = sub i64 %count, 1
+  %lastat = mul i64 %lastslot, {VECTOR_BYTES}
+  %lastfrom = getelementptr i8, ptr %values, i64 %lastat
+  %last = load {vector}, ptr %lastfrom, align {align}
+  %isabove = {greater} {vector} %own, %last
+  %any = call i1 @llvm.vector.reduce.or.v{lanes.count}i1({bits} %isabove)
+  br i1 %any, label %down, label %placed
+down:
+  %end0 = select i1 %full, i64 %count, i64 %k
+  br label %slots
+slots:
+  %s = phi i64 [0, %down], [%s1, %slot]
+  %value = phi {vector} [%own, %down], [%lower, %slot]
+  %place = phi {words} [%ownplace, %down], [%lowerplace, %slot]
+  %moved = phi {bits} [zeroinitializer, %down], [%better, %slot]
+  %inside = icmp slt i64 %s, %end0
+  br i1 %inside, label %slot, label %bottom
+slot:
+  %sat = mul i64 %s, {VECTOR_BYTES}
+  %svalue = getelementptr i8, ptr %values, i64 %sat
+  %splace = getelementptr i8, ptr %places, i64 %sat
+  %old = load {vector}, ptr %svalue, align {align}
+  %oldplace = load {words}, ptr %splace, align {VECTOR_BYTES}
+  %above = {greater} {vector} %value, %old
+{known}  %better = or {bits} %larger, %moved
+  %upper = select {bits} %better, {vector} %value, {vector} %old
+  %lower = select {bits} %better, {vector} %old, {vector} %value
+  %upperplace = select {bits} %better, {words} %place, {words} %oldplace
+  %lowerplace = select {bits} %better, {words} %oldplace, {words} %place
+  store {vector} %upper, ptr %svalue, align {align}
+  store {words} %upperplace, ptr %splace, align {VECTOR_BYTES}
+  %s1 = add i64 %s, 1
+  br label %slots
+bottom:
+  br i1 %full, label %placed, label %append
+append:
+  %kvalue = getelementptr i8, ptr %values, i64 %at
+  %kplace = getelementptr i8, ptr %places, i64 %at
+  store {vector} %value, ptr %kvalue, align {align}
+  store {words} %place, ptr %kplace, align {VECTOR_BYTES}
+  br label %placed
+placed:
+  %k1 = add i64 %k, 1
+  br label %numbers
+end:
+  ret void
+}}"""

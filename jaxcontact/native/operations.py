@@ -1,0 +1,288 @@
+"""The operations of a program on single numbers, without those that change nothing.
+
+A number is an index. Arrays of numbers are NumPy arrays of such indices. What is known when a program is
+built is computed then; x + 0, 1 x and 0 x are no operations, and none is done twice.
+
+A product with a known zero is zero, also where the other factor is NaN or infinite.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxcontact.native import folding
+from jaxcontact.native.kinds import BOOL, is_float, numpy_type
+
+CONSTANT = "constant"
+INPUT = "input"  # a number of the arguments
+CELL = "cell"  # what a loop carries or a branch leaves
+READ = "read"  # a cell behind its loop or branch
+FROM_TABLE = "from table"
+FROM_ROW = "from row"  # of a table that a loop reads row by row
+COUNTER = "counter"
+SYMMETRIC = ("add", "mul", "max", "min", "and", "or", "xor", "eq", "ne")
+RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
+MOST_OPERATIONS = 4_000_000  # a larger program would take minutes to compile
+
+
+@dataclasses.dataclass(eq=False)
+class Block:
+    """Operations and control in their order: those of the program, or of the body of a loop or branch."""
+
+    parent: Block | None = None
+    items: list[Any] = dataclasses.field(default_factory=list)
+    known: dict[Any, int] = dataclasses.field(default_factory=dict)
+
+
+class Operations:
+    """The list of operations. Number n is the result of `op[n]` on the numbers `args[n]`.
+
+    Attributes:
+        kind: kind of each number.
+        value: the constant, or where an input, a table or a row is.
+        uniform: whether all worlds have the same number there.
+        block: where it is computed.
+        now: the block that new operations go to.
+    """
+
+    def __init__(self) -> None:
+        self.op: list[str] = []
+        self.args: list[tuple[int, ...]] = []
+        self.kind: list[str] = []
+        self.value: list[Any] = []
+        self.uniform: list[bool] = []
+        self.block: list[Block] = []
+        self.root = self.now = Block()
+        self._constants: dict[Any, int] = {}
+
+    def new(self, op: str, args: tuple[int, ...], kind: str, value: Any = None, uniform: bool = False) -> int:
+        """A number of its own."""
+        number = len(self.op)
+        if number >= MOST_OPERATIONS:
+            raise ValueError(
+                f"function: expected at most {MOST_OPERATIONS} operations of one world, got more; "
+                "use jc.on_all_cores(jax.vmap(function))"
+            )
+        self.op.append(op)
+        self.args.append(args)
+        self.kind.append(kind)
+        self.value.append(value)
+        self.uniform.append(uniform)
+        self.block.append(self.now)
+        if op != CONSTANT:
+            self.now.items.append(number)
+        return number
+
+    def shared(self, op: str, args: tuple[int, ...], kind: str, value: Any = None) -> int:
+        """The number of this operation, which is done once in a block and those inside it."""
+        key, block = (op, args, kind, value), self.now
+        place: Block | None = block
+        while place is not None:
+            number = place.known.get(key)
+            if number is not None:
+                return number
+            place = place.parent
+        number = self.new(op, args, kind, value, bool(args) and all(self.uniform[a] for a in args))
+        block.known[key] = number
+        return number
+
+    def constant(self, value: Any, kind: str) -> int:
+        """A known number."""
+        exact = numpy_type(kind)(value)
+        key = kind, exact.tobytes()
+        number = self._constants.get(key)
+        if number is None:
+            number = self._constants[key] = self.new(CONSTANT, (), kind, exact, True)
+        return number
+
+    def is_known(self, number: int) -> bool:
+        """Whether it is a constant."""
+        return self.op[number] == CONSTANT
+
+    def equals(self, number: int, value: Any) -> bool:
+        """Whether it is this constant."""
+        return bool(self.op[number] == CONSTANT and self.value[number] == value)
+
+    def unary(self, op: str, a: int) -> int:
+        """op(a)."""
+        kind = BOOL if op in ("is_finite", "is_nan") else self.kind[a]
+        if self.is_known(a):
+            return self.constant(folding.unary(op, self.value[a]), kind)
+        if op in ("neg", "not") and self.op[a] == op:
+            return self.args[a][0]
+        if op == "abs" and self.op[a] in ("neg", "abs"):
+            return self.unary("abs", self.args[a][0])
+        return self.shared(op, (a,), kind)
+
+    def binary(self, op: str, a: int, b: int) -> int:
+        """A op b, for two numbers of one kind."""
+        if self.is_known(a) and self.is_known(b):
+            kind = BOOL if op in RELATIONS else self.kind[a]
+            return self.constant(folding.binary(op, self.value[a], self.value[b]), kind)
+        simpler = _SIMPLER.get(op)
+        known = simpler(self, a, b) if simpler else None
+        if known is not None:
+            return known
+        if op in SYMMETRIC and a > b:
+            a, b = b, a
+        return self.shared(op, (a, b), BOOL if op in RELATIONS else self.kind[a])
+
+    def select(self, where: int, yes: int, no: int) -> int:
+        """Yes where the bit is set, no elsewhere."""
+        if self.is_known(where):
+            return yes if self.value[where] else no
+        if yes == no:
+            return yes
+        if self.op[where] == "not":
+            return self.select(self.args[where][0], no, yes)
+        if self.kind[yes] == BOOL and (self.is_known(yes) or self.is_known(no)):
+            return self._bit(where, yes, no)
+        # Of a choice by the same bit only one branch is reached.
+        if self.op[yes] == "select" and self.args[yes][0] == where:
+            return self.select(where, self.args[yes][1], no)
+        if self.op[no] == "select" and self.args[no][0] == where:
+            return self.select(where, yes, self.args[no][2])
+        return self.shared("select", (where, yes, no), self.kind[yes])
+
+    def _bit(self, where: int, yes: int, no: int) -> int:
+        """`select` of bits one of which is known."""
+        if self.is_known(yes):
+            if self.value[yes]:
+                return self.binary("or", where, no)
+            return self.binary("and", self.unary("not", where), no)
+        if self.value[no]:
+            return self.binary("or", self.unary("not", where), yes)
+        return self.binary("and", where, yes)
+
+    def convert(self, a: int, kind: str) -> int:
+        """The same number as another kind."""
+        if self.kind[a] == kind:
+            return a
+        if self.is_known(a):
+            return self.constant(folding.converted(self.value[a], kind), kind)
+        return self.shared("convert", (a,), kind)
+
+
+def _product(ops: Operations, a: int, b: int) -> int | None:
+    for x, y in ((a, b), (b, a)):
+        if ops.is_known(x):
+            if ops.value[x] == 0:
+                return ops.constant(0, ops.kind[a])
+            if ops.value[x] == 1:
+                return y
+            if ops.value[x] == -1:
+                return ops.unary("neg", y)
+    if ops.op[a] == "neg" and ops.op[b] == "neg":
+        return ops.binary("mul", ops.args[a][0], ops.args[b][0])
+    if ops.op[a] == "neg":
+        return ops.unary("neg", ops.binary("mul", ops.args[a][0], b))
+    if ops.op[b] == "neg":
+        return ops.unary("neg", ops.binary("mul", a, ops.args[b][0]))
+    return None
+
+
+def _sum(ops: Operations, a: int, b: int) -> int | None:
+    if ops.equals(a, 0):
+        return b
+    if ops.equals(b, 0):
+        return a
+    if ops.op[b] == "neg":
+        return ops.binary("sub", a, ops.args[b][0])
+    if ops.op[a] == "neg":
+        return ops.binary("sub", b, ops.args[a][0])
+    return None
+
+
+def _difference(ops: Operations, a: int, b: int) -> int | None:
+    if ops.equals(b, 0):
+        return a
+    if ops.op[b] == "neg":
+        return ops.binary("add", a, ops.args[b][0])
+    if a == b and not is_float(ops.kind[a]):
+        return ops.constant(0, ops.kind[a])
+    return None
+
+
+def _quotient(ops: Operations, a: int, b: int) -> int | None:
+    if ops.equals(b, 1) or (ops.equals(a, 0) and is_float(ops.kind[a])):
+        return a
+    # `once.computed_once` divides by a one that only NaN changes.
+    if ops.op[b] == "select":
+        where, _, one = ops.args[b]
+        if ops.op[where] == "is_nan" and ops.args[where][0] == a and ops.equals(one, 1):
+            return a
+    return None
+
+
+def _conjunction(ops: Operations, a: int, b: int) -> int | None:
+    if a == b:
+        return a
+    for x, y in ((a, b), (b, a)):
+        if ops.equals(x, 0):
+            return x
+        if ops.kind[a] == BOOL and ops.is_known(x):
+            return y
+    return None
+
+
+def _disjunction(ops: Operations, a: int, b: int) -> int | None:
+    if a == b:
+        return a
+    for x, y in ((a, b), (b, a)):
+        if ops.equals(x, 0):
+            return y
+        if ops.kind[a] == BOOL and ops.is_known(x):
+            return x
+    return None
+
+
+def _difference_in_kind(ops: Operations, a: int, b: int) -> int | None:
+    if a != b:
+        return None
+    return ops.unary("is_nan", a) if is_float(ops.kind[a]) else ops.constant(False, BOOL)
+
+
+def _bit_of(ops: Operations, number: int) -> int | None:
+    """The bit that a number of value 0 or 1 comes from."""
+    if ops.op[number] == "convert" and ops.kind[ops.args[number][0]] == BOOL:
+        return ops.args[number][0]
+    return None
+
+
+def _same(ops: Operations, a: int, b: int) -> int | None:
+    for x, y in ((a, b), (b, a)):
+        bit = _bit_of(ops, y)
+        if ops.is_known(x) and bit is not None:
+            if ops.value[x] in (0, 1):
+                return bit if ops.value[x] == 1 else ops.unary("not", bit)
+            return ops.constant(False, BOOL)
+    return None
+
+
+def _larger(ops: Operations, a: int, b: int) -> int | None:
+    if a == b or (ops.equals(b, 0) and _bit_of(ops, a) is not None):
+        return a
+    return b if ops.equals(a, 0) and _bit_of(ops, b) is not None else None
+
+
+def _smaller(ops: Operations, a: int, b: int) -> int | None:
+    if a == b or (ops.equals(b, 1) and _bit_of(ops, a) is not None):
+        return a
+    return b if ops.equals(a, 1) and _bit_of(ops, b) is not None else None
+
+
+_SIMPLER = {
+    "mul": _product,
+    "add": _sum,
+    "sub": _difference,
+    "div": _quotient,
+    "and": _conjunction,
+    "or": _disjunction,
+    "ne": _difference_in_kind,
+    "eq": _same,
+    "max": _larger,
+    "min": _smaller,
+    "lt": lambda ops, a, b: ops.constant(False, BOOL) if a == b else None,
+    "gt": lambda ops, a, b: ops.constant(False, BOOL) if a == b else None,
+}

@@ -1,0 +1,262 @@
+"""Branches and loops.
+
+A loop carries cells. A cell that no turn changes is the number it starts with: this is assumed of all cells,
+the body is run, and those that changed lose the assumption, until it holds. So zeros of a carried matrix
+stay known zeros, and a counter stays the same for all worlds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.native.control import Branch, Scan, Table, While
+from jaxcontact.native.interpreter import Interpreter, Numbers, rule
+from jaxcontact.native.kinds import kind_of
+from jaxcontact.native.operations import BOOL, CELL, COUNTER, FROM_ROW, FROM_TABLE, READ, Block
+
+UNROLLED = 100_000  # operations of a loop of known length that is written out
+CHOSEN = 300  # operations of branches that are all computed
+LOOP = 1000  # operations that a loop counts for at least, so that worlds elsewhere do not run it
+_MOVES = ("broadcast_in_dim", "reshape", "slice", "concatenate", "squeeze", "transpose")
+
+
+def _size(jaxpr: Any) -> int:
+    """About how many operations a jaxpr has."""
+    total = 0
+    for equation in jaxpr.eqns:
+        inner = [
+            getattr(value, "jaxpr", value)
+            for parameter in equation.params.values()
+            for value in (parameter if isinstance(parameter, list | tuple) else [parameter])
+            if hasattr(getattr(value, "jaxpr", value), "eqns")
+        ]
+        if inner:
+            total += sum(map(_size, inner)) * equation.params.get("length", 1)
+            total += LOOP if equation.primitive.name == "while" else 0
+        elif equation.primitive.name == "dot_general":
+            (summed, _), _ = equation.params["dimension_numbers"]
+            terms = math.prod(equation.invars[0].aval.shape[d] for d in summed)
+            total += equation.outvars[0].aval.size * terms
+        elif equation.primitive.name not in _MOVES:
+            total += sum(v.aval.size for v in equation.outvars)
+    return total
+
+
+def _flat(arrays: list[Numbers]) -> list[int]:
+    return [int(number) for array in arrays for number in array.ravel()]
+
+
+def _as_arrays(numbers: list[int], like: list[Any]) -> list[Numbers]:
+    """A list of numbers as arrays of the shapes of `like`."""
+    ends = np.cumsum([math.prod(each.shape) for each in like]).tolist()
+    starts = [0, *ends[:-1]]
+    return [
+        np.array(numbers[a:b], np.int64).reshape(each.shape)
+        for a, b, each in zip(starts, ends, like, strict=True)
+    ]
+
+
+def _inside(program: Interpreter, body: Callable[[], Any], going: int | None) -> tuple[Block, Any]:
+    """A block of its own with what `body` computes, for the worlds where `going` is set."""
+    ops, outer, others = program.ops, program.ops.now, program.going
+    block = ops.now = Block(outer)
+    program.going = going
+    result = body()
+    ops.now, program.going = outer, others
+    return block, result
+
+
+@rule("cond")
+def _branches(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    ops, (which, *arguments) = program.ops, inputs
+    branches, place = equation.params["branches"], int(which)
+    last = len(branches) - 1
+    if ops.is_known(place):
+        taken = min(max(int(ops.value[place]), 0), last)
+        return program.run_closed(branches[taken], arguments)
+    if ops.kind[place] == BOOL:
+        hits = [ops.unary("not", place), place]
+    else:
+        zero, end = (ops.constant(k, ops.kind[place]) for k in (0, last))
+        place = ops.binary("min", ops.binary("max", place, zero), end)
+        hits = [ops.binary("eq", place, ops.constant(k, ops.kind[place])) for k in range(len(branches))]
+    if sum(_size(branch.jaxpr) for branch in branches) <= CHOSEN:
+        outputs = [_flat(program.run_closed(branch, arguments)) for branch in branches]
+        chosen = outputs[-1]
+        for hit, numbers in zip(hits[:-1], outputs[:-1], strict=True):
+            chosen = [ops.select(hit, a, b) for a, b in zip(numbers, chosen, strict=True)]
+        return _as_arrays(chosen, [v.aval for v in equation.outvars])
+    return _run_apart(program, equation, hits, arguments)
+
+
+def _run_apart(
+    program: Interpreter, equation: Any, hits: list[int], arguments: list[Numbers]
+) -> list[Numbers]:
+    """The outputs of branches of which a group of worlds runs those that one of its worlds takes."""
+    ops, avals = program.ops, [v.aval for v in equation.outvars]
+    kinds = [kind_of(aval.dtype) for aval in avals for _ in range(aval.size)]
+    cells = [ops.new(CELL, (), kind) for kind in kinds]
+    for hit, branch in zip(hits, equation.params["branches"], strict=True):
+        where = hit if program.going is None else ops.binary("and", hit, program.going)
+
+        def body(branch: Any = branch) -> list[int]:
+            return _flat(program.run_closed(branch, arguments))
+
+        block, numbers = _inside(program, body, where)
+        ops.now.items.append(Branch(where, block, list(zip(cells, numbers, strict=True))))
+    return _as_arrays([ops.new(READ, (cell,), ops.kind[cell]) for cell in cells], avals)
+
+
+@dataclasses.dataclass
+class _Body:
+    """The body of a loop on numbers: its block, what it carries, and what else it found out."""
+
+    block: Block
+    cells: list[int]
+    first: list[int]
+    then: list[int]
+    beside: Any
+
+    @property
+    def moving(self) -> list[tuple[int, int, int]]:
+        """The cells that change: (cell, first, next)."""
+        triples = zip(self.cells, self.first, self.then, strict=True)
+        return [(cell, first, then) for cell, first, then in triples if cell != first]
+
+
+def _settled(
+    program: Interpreter,
+    carry: list[Numbers],
+    body: Callable[[list[Numbers]], tuple[list[Numbers], Any, bool]],
+) -> _Body:
+    """The body of a loop once it is known which cells change, and which are the same for all worlds.
+
+    `body` gives the next carry, what else is of interest, and whether all worlds end in the same turn: if
+    not, none of its cells is the same for all.
+    """
+    ops, first = program.ops, _flat(carry)
+
+    def turn(stays: list[bool], uniform: list[bool]) -> tuple[list[int], list[int], Any, bool]:
+        cells = [
+            n if stay else ops.new(CELL, (), ops.kind[n], None, same)
+            for n, stay, same in zip(first, stays, uniform, strict=True)
+        ]
+        results, beside, together = body(_as_arrays(cells, carry))
+        return cells, _flat(results), beside, together
+
+    stays, uniform = [True] * len(first), [ops.uniform[n] for n in first]
+    while True:
+        assumed = functools.partial(turn, stays, uniform)
+        block, (cells, then, beside, together) = _inside(program, assumed, program.going)
+        stay = [s and a == b for s, a, b in zip(stays, first, then, strict=True)]
+        same = [together and u and ops.uniform[n] for u, n in zip(uniform, then, strict=True)]
+        if stay == stays and same == uniform:
+            return _Body(block, cells, first, then, beside)
+        stays, uniform = stay, same
+
+
+def _after(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numbers]:
+    """What a loop carries when it has ended."""
+    ops = program.ops
+    pairs = zip(body.cells, body.first, strict=True)
+    numbers = [cell if cell == n else ops.new(READ, (cell,), ops.kind[cell]) for cell, n in pairs]
+    return _as_arrays(numbers, carry)
+
+
+@rule("while")
+def _while(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    ops, p = program.ops, equation.params
+    first, last = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+    of_condition, of_body, carry = inputs[:first], inputs[first:last], inputs[last:]
+
+    def turn(cells: list[Numbers]) -> tuple[list[Numbers], Any, bool]:
+        def test() -> int:
+            going = int(program.run_closed(p["cond_jaxpr"], [*of_condition, *cells])[0])
+            if program.going is None or ops.uniform[going]:
+                return going
+            return ops.binary("and", going, program.going)
+
+        condition, going = _inside(program, test, program.going)
+        outer, program.going = program.going, going
+        results = program.run_closed(p["body_jaxpr"], [*of_body, *cells])
+        program.going = outer
+        return results, (condition, going), ops.uniform[going]
+
+    body = _settled(program, carry, turn)
+    condition, going = body.beside
+    ops.now.items.append(While(condition, going, body.block, body.moving, ops.uniform[going]))
+    return _after(program, body, carry)
+
+
+@rule("scan")
+def _scan(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    p = equation.params
+    first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
+    fixed, carry, rows = inputs[:first], inputs[first:last], inputs[last:]
+    avals = [v.aval for v in equation.outvars[p["num_carry"] :]]
+    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"].jaxpr) <= UNROLLED:
+        return _written_out(program, p, fixed, carry, rows, avals)
+    return _turn_by_turn(program, p, fixed, carry, rows, avals)
+
+
+def _written_out(
+    program: Interpreter, p: Any, fixed: list[Numbers], carry: list[Numbers], rows: list[Numbers], avals: Any
+) -> list[Numbers]:
+    """A loop of known length without a loop: what its counter picks is known."""
+    length = p["length"]
+    found: list[list[Numbers]] = [[] for _ in avals]
+    for t in reversed(range(length)) if p["reverse"] else range(length):
+        outputs = program.run_closed(p["jaxpr"], [*fixed, *carry, *(row[t] for row in rows)])
+        carry = outputs[: p["num_carry"]]
+        for column, output in zip(found, outputs[p["num_carry"] :], strict=True):
+            column.append(output)
+    ordered = [column[::-1] if p["reverse"] else column for column in found]
+    empty = [np.empty(aval.shape, np.int64) for aval in avals]
+    stacked = [np.stack(column) if column else none for column, none in zip(ordered, empty, strict=True)]
+    return [*carry, *stacked]
+
+
+def _turn_by_turn(
+    program: Interpreter, p: Any, fixed: list[Numbers], carry: list[Numbers], rows: list[Numbers], avals: Any
+) -> list[Numbers]:
+    """A loop of known length; the rows it reads and writes are tables."""
+    ops, length = program.ops, p["length"]
+    counter = ops.new(COUNTER, (), program.index_kind, None, True)
+    flat = [row.reshape(length, -1) for row in rows]
+    tables = [None if not row.size else _table_of_rows(program, row) for row in flat]
+
+    def read(row: Numbers, table: Table | None, shape: tuple[int, ...]) -> Numbers:
+        numbers = row[0].tolist()
+        if table is not None:
+            for k in np.flatnonzero((row != row[:1]).any(0)).tolist():
+                numbers[k] = ops.new(FROM_ROW, (), table.kind, (counter, table, k, row.shape[1]))
+        return np.array(numbers, np.int64).reshape(shape)
+
+    def turn(cells: list[Numbers]) -> tuple[list[Numbers], Any, bool]:
+        places = zip(flat, tables, rows, strict=True)
+        here = [read(numbers, table, row.shape[1:]) for numbers, table, row in places]
+        outputs = program.run_closed(p["jaxpr"], [*fixed, *cells, *here])
+        return outputs[: p["num_carry"]], outputs[p["num_carry"] :], True
+
+    body = _settled(program, carry, turn)
+    written = [
+        (Table(length * output.size, kind_of(aval.dtype)), _flat([output]))
+        for output, aval in zip(body.beside, avals, strict=True)
+    ]
+    ops.now.items.append(Scan(counter, length, p["reverse"], body.block, body.moving, written))
+    stacked = []
+    for (table, _), aval in zip(written, avals, strict=True):
+        numbers = [ops.new(FROM_TABLE, (), table.kind, (table, k)) for k in range(table.size)]
+        stacked.append(np.array(numbers, np.int64).reshape(aval.shape))
+    return [*_after(program, body, carry), *stacked]
+
+
+def _table_of_rows(program: Interpreter, row: Numbers) -> Table | None:
+    """A table of what differs between turns; None where nothing does."""
+    return None if (row == row[:1]).all() else program.table(row)

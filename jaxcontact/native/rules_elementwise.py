@@ -1,0 +1,160 @@
+"""Primitives that treat every entry of arrays alike."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
+from jaxcontact.native.kinds import BOOL, is_float, kind_of
+from jaxcontact.native.operations import Operations
+
+_BINARY = {
+    **{name: name for name in ("add", "sub", "mul", "div", "rem", "max", "min", "and", "or", "xor")},
+    **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "pow", "atan2", "shift_left")},
+    "add_any": "add",
+    "shift_right_logical": "shift_right",
+}
+_UNARY = {
+    **{name: name for name in ("neg", "not", "abs", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos")},
+    **{name: name for name in ("atan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log1p")},
+    **{name: name for name in ("floor", "ceil", "is_finite")},
+}
+
+
+def _by(op: str, method: str) -> Rule:
+    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+        return program.each(functools.partial(getattr(program.ops, method), op), *inputs)
+
+    return apply
+
+
+RULES.update({name: _by(op, "binary") for name, op in _BINARY.items()})
+RULES.update({name: _by(op, "unary") for name, op in _UNARY.items()})
+
+
+@rule("stop_gradient", "copy", "copy_p", "optimization_barrier", "pvary", "sharding_constraint")
+def _unchanged(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    return list(inputs)
+
+
+@rule("root")
+def _root(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    """What `algebra.implicit` attaches derivatives to."""
+    return list(inputs[: equation.params["count"]])
+
+
+@rule("sign")
+def _sign(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    ops = program.ops
+
+    def sign(a: int) -> int:
+        kind = ops.kind[a]
+        zero, one, minus = (ops.constant(v, kind) for v in (0, 1, -1 if kind[0] != "u" else 0))
+        below = ops.select(ops.binary("lt", a, zero), minus, a)
+        return ops.select(ops.binary("gt", a, zero), one, below)
+
+    return program.each(sign, *inputs)
+
+
+@rule("square")
+def _square(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return program.each(lambda a: program.ops.binary("mul", a, a), *inputs)
+
+
+@rule("rsqrt")
+def _inverse_root(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    ops = program.ops
+    return program.each(
+        lambda a: ops.binary("div", ops.constant(1, ops.kind[a]), ops.unary("sqrt", a)), *inputs
+    )
+
+
+@rule("logistic")
+def _logistic(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    ops = program.ops
+
+    def logistic(a: int) -> int:
+        one = ops.constant(1, ops.kind[a])
+        return ops.binary("div", one, ops.binary("add", one, ops.unary("exp", ops.unary("neg", a))))
+
+    return program.each(logistic, *inputs)
+
+
+@rule("integer_pow")
+def _integer_power(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    ops, exponent = program.ops, equation.params["y"]
+
+    def power(a: int, n: int) -> int:
+        if n == 0:
+            return ops.constant(1, ops.kind[a])
+        half = power(a, n // 2)
+        square = ops.binary("mul", half, half)
+        return ops.binary("mul", square, a) if n % 2 else square
+
+    def signed(a: int) -> int:
+        whole = power(a, abs(exponent))
+        return whole if exponent >= 0 else ops.binary("div", ops.constant(1, ops.kind[a]), whole)
+
+    return program.each(signed, *inputs)
+
+
+@rule("round")
+def _rounded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    """To the nearest integer: of two the even one, or the one away from zero."""
+    ops = program.ops
+    if equation.params["rounding_method"].name == "TO_NEAREST_EVEN":
+        return program.each(functools.partial(ops.unary, "rint"), *inputs)
+
+    def away(a: int) -> int:
+        half, zero = ops.constant(0.5, ops.kind[a]), ops.constant(0, ops.kind[a])
+        size = ops.unary("floor", ops.unary("abs", a))
+        rest = ops.binary("sub", ops.unary("abs", a), size)
+        up = ops.binary("add", size, ops.constant(1, ops.kind[a]))
+        size = ops.select(ops.binary("ge", rest, half), up, size)
+        return ops.select(ops.binary("lt", a, zero), ops.unary("neg", size), size)
+
+    return program.each(away, *inputs)
+
+
+@rule("clamp")
+def _clamped(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    ops = program.ops
+    return program.each(lambda low, a, high: ops.binary("min", ops.binary("max", a, low), high), *inputs)
+
+
+@rule("select_n")
+def _selected(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    ops, (which, *cases) = program.ops, inputs
+    if equation.invars[0].aval.dtype == np.bool_:
+        return program.each(lambda w, no, yes: ops.select(w, yes, no), which, *cases)
+
+    def choice(w: int, *numbers: int) -> int:
+        chosen = numbers[-1]
+        for k in range(len(numbers) - 2, -1, -1):
+            chosen = ops.select(ops.binary("eq", w, ops.constant(k, ops.kind[w])), numbers[k], chosen)
+        return chosen
+
+    return program.each(choice, which, *cases)
+
+
+@rule("convert_element_type")
+def _converted(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    kind = kind_of(equation.outvars[0].aval.dtype)
+    return program.each(lambda a: program.ops.convert(a, kind), *inputs)
+
+
+@rule("reduce_precision")
+def _of_less_precision(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    return list(inputs)
+
+
+def or_nan(ops: Operations, relation: str, a: int, b: int) -> int:
+    """Whether a is before b by the relation, where NaN comes before all other numbers."""
+    before = ops.binary(relation, a, b)
+    if ops.kind[a] == BOOL or not is_float(ops.kind[a]):
+        return before
+    only_a = ops.binary("and", ops.binary("ne", a, a), ops.binary("eq", b, b))
+    return ops.binary("or", before, only_a)

@@ -1,0 +1,160 @@
+"""Primitives that read and write at places which only the running program may know: tables in memory."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.native.control import Put, Table
+from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
+from jaxcontact.native.operations import FROM_TABLE
+from jaxcontact.native.rules_shapes import arranged
+
+Mode = Any
+
+
+def _window(shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    """Places (sizes) of the entries of the first window of an array, in the list of all its entries."""
+    return np.arange(math.prod(shape)).reshape(shape)[tuple(map(slice, sizes))]
+
+
+def _address(
+    program: Interpreter, start: list[int], axes: Any, shape: tuple[int, ...], sizes: Any
+) -> tuple[int, int]:
+    """Place of the first entry of a window that starts at `start` along `axes`, and whether it lies inside.
+
+    A start outside is moved to the nearest one inside.
+    """
+    ops, kind = program.ops, program.index_kind
+    address, inside = ops.constant(0, kind), ops.constant(True, "b")
+    for axis, number in zip(axes, start, strict=True):
+        at = ops.convert(number, kind)
+        last = ops.constant(shape[axis] - sizes[axis], kind)
+        held = ops.binary("min", ops.binary("max", at, ops.constant(0, kind)), last)
+        inside = ops.binary("and", inside, ops.binary("eq", at, held))
+        stride = ops.constant(math.prod(shape[axis + 1 :]), kind)
+        address = ops.binary("add", address, ops.binary("mul", held, stride))
+    return address, inside
+
+
+def _read(program: Interpreter, array: Numbers, table: Table, address: int, offset: int) -> int:
+    """The number of a table that holds an array at address + offset."""
+    ops = program.ops
+    if ops.is_known(address):
+        return int(array.ravel()[int(ops.value[address]) + offset])
+    return ops.shared(FROM_TABLE, (address,), table.kind, (table, offset))
+
+
+def _rows(starts: Numbers) -> list[list[int]]:
+    """The starts of windows, one after the other."""
+    rows: list[list[int]] = starts.reshape(math.prod(starts.shape[:-1]), starts.shape[-1]).tolist()
+    return rows
+
+
+@rule("dynamic_slice")
+def _window_of(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    array, *start = inputs
+    sizes = equation.params["slice_sizes"]
+    axes = range(array.ndim)
+    address, _ = _address(program, [int(s) for s in start], axes, array.shape, sizes)
+    window = _window(array.shape, sizes)
+    if program.ops.is_known(address):
+        return array.ravel()[window + int(program.ops.value[address])]
+    table = program.table(array)
+    return program.each(lambda offset: _read(program, array, table, address, offset), window)
+
+
+@rule("dynamic_update_slice")
+def _window_replaced(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    array, new, *start = inputs
+    address, _ = _address(program, [int(s) for s in start], range(array.ndim), array.shape, new.shape)
+    return _written(program, array, [(address, None, new.ravel())], _window(array.shape, new.shape), "set")
+
+
+@rule("gather")
+def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    array, starts = inputs
+    if program.are_known(starts):
+        return arranged(program, equation, inputs, (0,))
+    numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
+    if numbers.operand_batching_dims:
+        raise NotImplementedError("function: jc.simd has no rule for a gather with batched operands")
+    ops = program.ops
+    window = _window(array.shape, sizes)
+    window = window.reshape([s for d, s in enumerate(sizes) if d not in numbers.collapsed_slice_dims])
+    table, rows = program.table(array), []
+    clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
+    outside = ops.constant(np.nan if table.kind[0] == "f" else 0, table.kind)
+    for start in _rows(starts):
+        address, inside = _address(program, start, numbers.start_index_map, array.shape, sizes)
+        row = [_read(program, array, table, address, int(offset)) for offset in window.ravel()]
+        rows.append(row if clips else [ops.select(inside, number, outside) for number in row])
+    found = np.array(rows, np.int64).reshape(*starts.shape[:-1], *window.shape)
+    along = [d for d in range(found.ndim) if d not in numbers.offset_dims]
+    return found.transpose(np.argsort([*along, *numbers.offset_dims]))
+
+
+def _scattered(combine: str) -> Rule:
+    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+        array, starts, new = inputs
+        numbers = equation.params["dimension_numbers"]
+        if numbers.operand_batching_dims:
+            raise NotImplementedError("function: jc.simd has no rule for a scatter with batched operands")
+        axes = numbers.scatter_dims_to_operand_dims
+        sizes, kept = list(array.shape), numbers.inserted_window_dims
+        for axis in kept:
+            sizes[axis] = 1
+        others = [d for d in range(array.ndim) if d not in kept]
+        for axis, source in zip(others, numbers.update_window_dims, strict=True):
+            sizes[axis] = new.shape[source]
+        batch = [d for d in range(new.ndim) if d not in numbers.update_window_dims]
+        updates = new.transpose(*batch, *numbers.update_window_dims)
+        updates = updates.reshape(-1, math.prod(sizes))
+        clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
+        writes = []
+        for start, update in zip(_rows(starts), updates, strict=True):
+            address, inside = _address(program, start, axes, array.shape, sizes)
+            writes.append((address, None if clips else inside, update))
+        return _written(program, array, writes, _window(array.shape, sizes), combine)
+
+    return apply
+
+
+RULES["scatter"] = _scattered("set")
+for _name, _op in (("add", "add"), ("mul", "mul"), ("max", "max"), ("min", "min"), ("sub", "sub")):
+    RULES[f"scatter-{_name}"] = RULES[f"scatter_{_name}"] = _scattered(_op)
+
+
+def _written(
+    program: Interpreter,
+    array: Numbers,
+    writes: list[tuple[int, int | None, Numbers]],
+    window: np.ndarray,
+    combine: str,
+) -> Numbers:
+    """The array after `writes` in their order: address of a window, whether it counts, its numbers."""
+    ops = program.ops
+    if all(ops.is_known(address) for address, _, _ in writes):
+        flat = array.ravel().copy()
+        for address, inside, update in writes:
+            if inside is None or ops.value[inside]:
+                places = window.ravel() + int(ops.value[address])
+                flat[places] = (
+                    update if combine == "set" else _combined(program, combine, flat[places], update)
+                )
+        return flat.reshape(array.shape)
+    table, always = program.table(array), ops.constant(True, "b")
+    for address, inside, update in writes:
+        for offset, number in zip(window.ravel().tolist(), update.tolist(), strict=True):
+            where = always if inside is None else inside
+            ops.now.items.append(Put(table, address, offset, number, where, combine))
+    read: Callable[[int], int] = lambda k: ops.new(FROM_TABLE, (), table.kind, (table, k))  # noqa: E731
+    return np.array([read(k) for k in range(table.size)], np.int64).reshape(array.shape)
+
+
+def _combined(program: Interpreter, combine: str, old: Numbers, new: Numbers) -> Numbers:
+    return program.each(functools.partial(program.ops.binary, combine), old, new)

@@ -1,0 +1,122 @@
+"""Primitives that arrange the entries of arrays, at places that are known when a program is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.native.interpreter import Interpreter, Numbers, rule
+from jaxcontact.native.kinds import is_float, kind_of
+
+
+def arranged(program: Interpreter, equation: Any, inputs: list[Numbers], which: tuple[int, ...]) -> Numbers:
+    """The output of a primitive that arranges the entries of the inputs `which`; the others are known.
+
+    The primitive itself is asked, with the places of the numbers in place of the numbers. Entries that it
+    fills in, as a gather does out of bounds, are NaN or zero.
+    """
+    dtype = equation.outvars[0].aval.dtype
+    filled = program.ops.constant(np.nan if is_float(kind_of(dtype)) else 0, kind_of(dtype))
+    numbers, arrays = [np.array([filled])], []
+    for k, (v, x) in enumerate(zip(equation.invars, inputs, strict=True)):
+        if k in which:
+            first = sum(part.size for part in numbers)
+            arrays.append(jnp.asarray(np.arange(first, first + x.size, dtype=np.int32).reshape(x.shape)))
+            numbers.append(x.ravel())
+        else:
+            arrays.append(jnp.asarray(program.values(x, v.aval.dtype)))
+    parameters = dict(equation.params)
+    if "fill_value" in parameters:
+        parameters["fill_value"] = 0
+    places = np.asarray(equation.primitive.bind(*arrays, **parameters))
+    return np.concatenate(numbers)[places]
+
+
+@rule("broadcast_in_dim")
+def _broadcast(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    shape, (array, *_) = equation.params["shape"], inputs
+    wide = [1] * len(shape)
+    for axis, size in zip(equation.params["broadcast_dimensions"], array.shape, strict=True):
+        wide[axis] = size
+    return np.broadcast_to(array.reshape(wide), shape)
+
+
+@rule("reshape", "squeeze", "expand_dims")
+def _reshaped(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return inputs[0].reshape(equation.outvars[0].aval.shape)
+
+
+@rule("transpose")
+def _transposed(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return inputs[0].transpose(equation.params["permutation"])
+
+
+@rule("slice")
+def _sliced(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    p, (array,) = equation.params, inputs
+    steps = p["strides"] or (1,) * array.ndim
+    return array[tuple(map(slice, p["start_indices"], p["limit_indices"], steps))]
+
+
+@rule("concatenate")
+def _joined(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return np.concatenate(inputs, equation.params["dimension"])
+
+
+@rule("stack")
+def _stacked(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return np.stack(inputs, equation.params["axis"])
+
+
+@rule("unstack")
+def _unstacked(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    return list(np.moveaxis(inputs[0], equation.params["axis"], 0))
+
+
+@rule("split")
+def _split(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    ends = np.cumsum(equation.params["sizes"])[:-1]
+    return list(np.split(inputs[0], ends, equation.params["axis"]))
+
+
+@rule("tile")
+def _tiled(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return np.tile(inputs[0], equation.params["reps"])
+
+
+@rule("rev")
+def _reversed(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return np.flip(inputs[0], equation.params["dimensions"])
+
+
+@rule("iota")
+def _count(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    shape, axis = equation.params["shape"], equation.params["dimension"]
+    numbers = program.constants(np.arange(shape[axis]).astype(equation.params["dtype"]))
+    return np.broadcast_to(numbers.reshape([-1 if d == axis else 1 for d in range(len(shape))]), shape)
+
+
+@rule("empty", "empty2")
+def _empty(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    """What is written before it is read; zeros."""
+    output = equation.outvars[0].aval
+    return program.constants(np.zeros(output.shape, output.dtype))
+
+
+@rule("pad")
+def _padded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    array, filling = inputs
+    widths = equation.params["padding_config"]
+    if all(low >= 0 and high >= 0 and inside == 0 for low, high, inside in widths):
+        return np.pad(array, [(low, high) for low, high, _ in widths], constant_values=int(filling))
+    return arranged(program, equation, inputs, (0, 1))
+
+
+@rule("platform_index")
+def _platform(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    """Which branch of `lax.platform_dependent` a CPU takes."""
+    platforms = equation.params["platforms"]
+    own = next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
+    return program.constants(np.int32(own))

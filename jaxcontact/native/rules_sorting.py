@@ -1,0 +1,85 @@
+"""Primitives that sort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.native.control import Largest, Table
+from jaxcontact.native.interpreter import Interpreter, Numbers, rule
+from jaxcontact.native.kinds import is_float
+from jaxcontact.native.operations import FROM_TABLE, Operations
+
+MOST_SORTED = 64  # more would be thousands of exchanges
+
+
+@rule("sort")
+def _sorted(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    """By Batcher's network: which numbers are compared does not depend on them. Always stable."""
+    ops, axis, num_keys = program.ops, equation.params["dimension"], equation.params["num_keys"]
+    columns = [np.moveaxis(array, axis, -1) for array in inputs]
+    shape = columns[0].shape
+    if shape[-1] > MOST_SORTED:
+        raise NotImplementedError(
+            f"function: jc.simd sorts at most {MOST_SORTED} numbers, got {shape[-1]}; "
+            "use jc.on_all_cores(jax.vmap(function))"
+        )
+    outputs = [column.reshape(-1, shape[-1]).copy() for column in columns]
+    places = [ops.constant(k, program.index_kind) for k in range(shape[-1])]
+    for k in range(outputs[0].shape[0]):
+        lists = [*(output[k].tolist() for output in outputs), list(places)]
+        for i, j in _exchanges(shape[-1]):
+            swap = _before(ops, [lists[c] for c in (*range(num_keys), -1)], j, i)
+            for column in lists:
+                low, high = column[i], column[j]
+                column[i], column[j] = ops.select(swap, high, low), ops.select(swap, low, high)
+        for output, column in zip(outputs, lists, strict=False):
+            output[k] = column
+    return [np.moveaxis(output.reshape(shape), -1, axis) for output in outputs]
+
+
+def _before(ops: Operations, keys: list[list[int]], j: int, i: int) -> int:
+    """Whether entry j comes before entry i by the keys; NaN is last."""
+    before = ops.constant(False, "b")
+    for key in reversed(keys):
+        a, b = key[j], key[i]
+        less, same = ops.binary("lt", a, b), ops.binary("eq", a, b)
+        if is_float(ops.kind[a]):
+            nan_a, nan_b = ops.unary("is_nan", a), ops.unary("is_nan", b)
+            less = ops.binary("or", less, ops.binary("and", ops.unary("not", nan_a), nan_b))
+            same = ops.binary("or", same, ops.binary("and", nan_a, nan_b))
+        before = ops.binary("or", less, ops.binary("and", same, before))
+    return before
+
+
+def _exchanges(n: int) -> Iterator[tuple[int, int]]:
+    """The pairs of places that Batcher's odd-even merge sort compares, in order."""
+    p = 1
+    while p < n:
+        q = p
+        while q >= 1:
+            for j in range(q % p, n - q, 2 * q):
+                for i in range(min(q, n - j - q)):
+                    if (i + j) // (2 * p) == (i + j + q) // (2 * p):
+                        yield i + j, i + j + q
+            q //= 2
+        p *= 2
+
+
+@rule("top_k")
+def _largest(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    ops, count = program.ops, equation.params["k"]
+    rows = inputs[0].reshape(-1, inputs[0].shape[-1])
+    found: list[list[Numbers]] = [[], []]
+    for row in rows:
+        source = program.table(row)
+        tables = Table(count, source.kind), Table(count, program.index_kind)
+        ops.now.items.append(Largest(source, *tables))
+        for column, table in zip(found, tables, strict=True):
+            numbers = [ops.shared(FROM_TABLE, (), table.kind, (table, k)) for k in range(count)]
+            column.append(np.array(numbers, np.int64))
+    shape = (*inputs[0].shape[:-1], count)
+    values, places = (np.array(column, np.int64).reshape(shape) for column in found)
+    return [values, program.each(lambda n: ops.convert(n, "i4"), places)]

@@ -1,0 +1,117 @@
+"""Primitives that combine the entries of an axis: sums and their kin, products of matrices."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
+from jaxcontact.native.kinds import greatest, kind_of, least
+from jaxcontact.native.rules_elementwise import or_nan
+
+
+def _in_pairs(combine: Callable[[int, int], int], numbers: list[int]) -> int:
+    """All numbers combined, in pairs of neighbours, then in pairs of those."""
+    while len(numbers) > 1:
+        rest = numbers[len(numbers) - len(numbers) % 2 :]
+        numbers = [combine(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=False)] + rest
+    return numbers[0]
+
+
+def _reduction(op: str, start: Callable[[str], Any]) -> Rule:
+    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+        axes, (array,) = equation.params["axes"], inputs
+        output = equation.outvars[0].aval
+        kind = kind_of(output.dtype)
+        kept = [d for d in range(array.ndim) if d not in axes]
+        rows = array.transpose(*kept, *axes).reshape(math.prod(output.shape), -1).tolist()
+        combine = functools.partial(program.ops.binary, op)
+        nothing = program.ops.constant(start(kind), kind)
+        totals = [_in_pairs(combine, row) if row else nothing for row in rows]
+        return np.array(totals, np.int64).reshape(output.shape)
+
+    return apply
+
+
+RULES["reduce_sum"] = _reduction("add", lambda kind: 0)
+RULES["reduce_prod"] = _reduction("mul", lambda kind: 1)
+RULES["reduce_max"] = _reduction("max", least)
+RULES["reduce_min"] = _reduction("min", greatest)
+RULES["reduce_and"] = _reduction("and", lambda kind: True if kind == "b" else -1)
+RULES["reduce_or"] = _reduction("or", lambda kind: 0)
+RULES["reduce_xor"] = _reduction("xor", lambda kind: 0)
+
+
+def _place(relation: str) -> Rule:
+    """The first place of the largest or smallest number; NaN counts as that."""
+
+    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+        ops, (axis,) = program.ops, equation.params["axes"]
+        kind = kind_of(equation.params["index_dtype"])
+        rows = np.moveaxis(inputs[0], axis, -1)
+        places = []
+        for first, *others in rows.reshape(-1, rows.shape[-1]).tolist():
+            best, place = first, ops.constant(0, kind)
+            for k, number in enumerate(others, 1):
+                better = or_nan(ops, relation, number, best)
+                best = ops.select(better, number, best)
+                place = ops.select(better, ops.constant(k, kind), place)
+            places.append(place)
+        return np.array(places, np.int64).reshape(rows.shape[:-1])
+
+    return apply
+
+
+RULES["argmax"], RULES["argmin"] = _place("gt"), _place("lt")
+
+
+def _cumulative(op: str) -> Rule:
+    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+        axis, backwards = equation.params["axis"], equation.params["reverse"]
+        rows = np.moveaxis(inputs[0], axis, 0)[:: -1 if backwards else 1]
+        totals = list(rows[:1])
+        for row in rows[1:]:
+            totals.append(program.each(functools.partial(program.ops.binary, op), totals[-1], row))
+        stacked = np.stack(totals) if totals else rows
+        return np.moveaxis(stacked[:: -1 if backwards else 1], 0, axis)
+
+    return apply
+
+
+for _name, _op in (("cumsum", "add"), ("cumprod", "mul"), ("cummax", "max"), ("cummin", "min")):
+    RULES[_name] = _cumulative(_op)
+
+
+@rule("dot_general")
+def _product(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    """A product of matrices, without the products that have a known zero."""
+    (first_sum, second_sum), (first_batch, second_batch) = equation.params["dimension_numbers"]
+    output = equation.outvars[0].aval
+    kind = kind_of(output.dtype)
+    first = _as_matrices(program, inputs[0], first_batch, first_sum, kind)
+    second = _as_matrices(program, inputs[1], second_batch, second_sum, kind)
+    ops = program.ops
+    zero = ops.constant(0, kind)
+    totals = []
+    for rows, columns in zip(first.tolist(), second.tolist(), strict=True):
+        for row in rows:
+            present = [(j, number) for j, number in enumerate(row) if number != zero]
+            for column in columns:
+                total = zero
+                for j, number in present:
+                    if column[j] != zero:
+                        total = ops.binary("add", total, ops.binary("mul", number, column[j]))
+                totals.append(total)
+    return np.array(totals, np.int64).reshape(output.shape)
+
+
+def _as_matrices(program: Interpreter, array: Numbers, batch: Any, summed: Any, kind: str) -> Numbers:
+    """An array as (batch, kept, summed), in the kind of the product."""
+    kept = [d for d in range(array.ndim) if d not in batch and d not in summed]
+    sizes = [math.prod(array.shape[d] for d in axes) for axes in (batch, kept, summed)]
+    matrices = array.transpose(*batch, *kept, *summed).reshape(sizes)
+    return program.each(lambda n: program.ops.convert(n, kind), matrices)

@@ -1,0 +1,220 @@
+"""In what order a program runs: pieces of straight code, and steps that call them in branches and loops.
+
+A piece becomes one function, small enough for the compiler. Within a straight stretch a number is computed
+just before the first that needs it, so that few numbers wait.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from jaxcontact.native.control import Assign, Branch, Fill, Largest, Put, Return, Scan, While, WriteRow
+from jaxcontact.native.needed import Needed, read_by
+from jaxcontact.native.operations import CELL, COUNTER, FROM_ROW, FROM_TABLE, INPUT, READ, Block, Operations
+
+PIECE = 500  # operations of a piece: compiling a longer one takes longer by its square
+CELLS = 256  # that are written at once
+WORLD_BY_WORLD = 8  # operations of what is done for each world by itself
+WITHOUT_CODE = (CELL, READ, INPUT, FROM_ROW, COUNTER)
+
+
+@dataclasses.dataclass
+class Piece:
+    """Straight code: numbers to compute, and items of control, in their order."""
+
+    entries: list[Any]
+    block: Block
+
+
+@dataclasses.dataclass
+class Call:
+    """Runs a piece."""
+
+    piece: int
+
+
+@dataclasses.dataclass
+class Step:
+    """A branch or loop: its item, the steps before its test, and the steps of its body."""
+
+    item: Branch | While | Scan
+    condition: list[Any]
+    body: list[Any]
+
+
+@dataclasses.dataclass
+class Schedule:
+    """The pieces and steps of a program.
+
+    Attributes:
+        pieces: in the order of their text.
+        steps: `Call` and `Step`.
+        spans: first and last piece of each loop.
+        around: of each block inside another, that other, and its loop, None for a branch.
+    """
+
+    pieces: list[Piece]
+    steps: list[Any]
+    spans: dict[int, tuple[int, int]]
+    around: dict[int, tuple[Block, Any]]
+
+
+def entries_read(ops: Operations, entry: Any) -> list[int]:
+    """The numbers that an entry of a piece reads."""
+    if isinstance(entry, int):
+        return list(ops.args[entry])
+    if isinstance(entry, Assign):
+        return [n for _, n in entry.pairs] + ([] if entry.where is None else [entry.where])
+    if isinstance(entry, WriteRow):
+        return [*entry.numbers, entry.counter]
+    return [entry.number] if isinstance(entry, Return) else read_by(entry)
+
+
+def make_schedule(ops: Operations, needed: Needed, results: list[int]) -> Schedule:
+    """The schedule of a program that returns `results`."""
+    schedule = Schedule([], [], {}, {})
+    maker = _Maker(ops, needed, schedule)
+    schedule.steps = maker.steps_of(ops.root)
+    maker.add(schedule.steps, [Return(k, n) for k, n in enumerate(results)], ops.root)
+    return schedule
+
+
+class _Maker:
+    def __init__(self, ops: Operations, needed: Needed, schedule: Schedule) -> None:
+        self.ops, self.needed, self.schedule = ops, needed, schedule
+
+    def add(self, steps: list[Any], entries: list[Any], block: Block) -> None:
+        """Appends entries as pieces, and the calls of these to the steps."""
+        begin, size = 0, 0
+        for k, entry in enumerate(entries):
+            size += self._size(entry)
+            if size >= PIECE or k + 1 == len(entries):
+                steps.append(Call(len(self.schedule.pieces)))
+                self.schedule.pieces.append(Piece(entries[begin : k + 1], block))
+                begin, size = k + 1, 0
+
+    def _size(self, entry: Any) -> int:
+        """About how many operations of the CPU an entry is."""
+        if isinstance(entry, Put):
+            return WORLD_BY_WORLD
+        if isinstance(entry, int):
+            return WORLD_BY_WORLD if self.ops.op[entry] == FROM_TABLE and self.ops.args[entry] else 1
+        return len(entries_read(self.ops, entry))
+
+    def steps_of(self, block: Block) -> list[Any]:
+        """The steps of a block."""
+        steps: list[Any] = []
+        straight: list[Any] = []
+        for item in block.items:
+            if isinstance(item, int):
+                if item in self.needed.numbers and self.ops.op[item] not in WITHOUT_CODE:
+                    straight.append(item)
+            elif isinstance(item, Fill | Put | Largest):
+                written = item.values if isinstance(item, Largest) else item.table
+                if written in self.needed.tables:
+                    straight.append(item)
+            else:
+                self.add(steps, self._in_order(straight), block)
+                straight = []
+                self._branch_or_loop(steps, item, block)
+        self.add(steps, self._in_order(straight), block)
+        return steps
+
+    def _branch_or_loop(self, steps: list[Any], item: Branch | While | Scan, block: Block) -> None:
+        cells: list[Any] = [each for each in item.cells if each[0] in self.needed.numbers]
+        rows = [each for each in item.rows if each[0] in self.needed.tables] if isinstance(item, Scan) else []
+        if not cells and not rows:
+            return
+        self.schedule.around[id(item.body)] = block, None if isinstance(item, Branch) else item
+        if isinstance(item, Branch):
+            body = self.steps_of(item.body)
+            self._assign(body, cells, item.where, item.body)
+            steps.append(Step(item, [], body))
+            return
+        self._assign(steps, [(cell, first) for cell, first, _ in cells], None, block)
+        begin = len(self.schedule.pieces)
+        condition, where = [], None
+        if isinstance(item, While):
+            self.schedule.around[id(item.condition)] = block, item
+            condition = self.steps_of(item.condition)
+            where = None if item.together else item.going
+        body = self.steps_of(item.body)
+        if isinstance(item, Scan):
+            self.add(body, [WriteRow(table, numbers, item.counter) for table, numbers in rows], item.body)
+        self._assign(body, [(cell, self._under(where, then)) for cell, _, then in cells], where, item.body)
+        self.schedule.spans[id(item)] = begin, len(self.schedule.pieces) - 1
+        steps.append(Step(item, condition, body))
+
+    def _assign(self, steps: list[Any], pairs: Any, where: int | None, block: Block) -> None:
+        """Writes cells; first those whose new number is that of another cell, all at once."""
+        own = {cell for cell, _ in pairs}
+        moved = [pair for pair in pairs if pair[1] in own]
+        others = [pair for pair in pairs if pair[1] not in own]
+        groups = [moved] + [others[k : k + CELLS] for k in range(0, len(others), CELLS)]
+        for group in groups:
+            if group:
+                self.add(steps, [Assign(group, where)], block)
+
+    def _under(self, where: int | None, number: int) -> int:
+        """What a number is where a bit is set: of its choices by parts of that bit only one is left."""
+        true, false = _facts(self.ops, where)
+        while self.ops.op[number] == "select":
+            bit, yes, no = self.ops.args[number]
+            if bit in true:
+                number = yes
+            elif bit in false:
+                number = no
+            else:
+                break
+        return number
+
+    def _in_order(self, straight: list[Any]) -> list[Any]:
+        """A straight stretch with each number just before the first that needs it."""
+        inside = {entry for entry in straight if isinstance(entry, int)}
+        used = {n for entry in straight for n in entries_read(self.ops, entry)}
+        ordered: list[Any] = []
+        done: set[int] = set()
+        for entry in straight:
+            if not isinstance(entry, int):
+                for number in entries_read(self.ops, entry):
+                    self._place(number, inside, done, ordered)
+                ordered.append(entry)
+            elif entry not in used or self.ops.op[entry] == FROM_TABLE:
+                self._place(entry, inside, done, ordered)
+        for entry in straight:
+            if isinstance(entry, int):
+                self._place(entry, inside, done, ordered)
+        return ordered
+
+    def _place(self, number: int, inside: set[int], done: set[int], ordered: list[Any]) -> None:
+        """Appends a number behind those it needs."""
+        if number in done or number not in inside:
+            return
+        stack = [(number, iter(self.ops.args[number]))]
+        done.add(number)
+        while stack:
+            top, arguments = stack[-1]
+            for argument in arguments:
+                if argument in inside and argument not in done:
+                    done.add(argument)
+                    stack.append((argument, iter(self.ops.args[argument])))
+                    break
+            else:
+                stack.pop()
+                ordered.append(top)
+
+
+def _facts(ops: Operations, where: int | None) -> tuple[set[int], set[int]]:
+    """Bits that are set, and bits that are not, where a bit is set."""
+    true: set[int] = set()
+    false: set[int] = set()
+    waiting = [] if where is None else [where]
+    while waiting:
+        bit = waiting.pop()
+        true.add(bit)
+        if ops.op[bit] == "and":
+            waiting.extend(ops.args[bit])
+        elif ops.op[bit] == "not":
+            false.add(ops.args[bit][0])
+    return true, false

@@ -1,0 +1,196 @@
+"""Where a program keeps numbers that one piece computes and another reads, and its tables.
+
+Places are slots of one vector each. A slot is used again when nothing reads its number any more; a number
+from outside a loop that is read inside it stays until the loop has ended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+from jaxcontact.native.control import Assign, Branch, Fill, Largest, Put, Scan, Table, While, WriteRow
+from jaxcontact.native.needed import all_items
+from jaxcontact.native.operations import CONSTANT, FROM_ROW, FROM_TABLE, INPUT, READ, Block, Operations
+from jaxcontact.native.schedule import Call, Schedule, Step, entries_read
+
+
+@dataclasses.dataclass
+class Storage:
+    """The slot of each number, the first slot of each table, and the number of slots."""
+
+    slots: dict[int, int]
+    tables: dict[Table, int]
+    size: int
+
+
+def cell_of(ops: Operations, number: int) -> int:
+    """The cell that a number behind a loop or branch is."""
+    while ops.op[number] == READ:
+        (number,) = ops.args[number]
+    return number
+
+
+def make_storage(ops: Operations, schedule: Schedule) -> Storage:
+    """Slots for all numbers that cross pieces, and for tables."""
+    lives = _Lives(ops, schedule)
+    slots, size = _packed(lives.numbers)
+    tables, size = _packed_tables(lives.tables, size)
+    return Storage(slots, tables, size)
+
+
+class _Lives:
+    """From which piece to which each number and each table is kept."""
+
+    def __init__(self, ops: Operations, schedule: Schedule) -> None:
+        self.ops, self.schedule = ops, schedule
+        self.numbers: dict[int, tuple[int, int]] = {}
+        self.tables: dict[Table, tuple[int, int]] = {}
+        self._piece_of = {
+            entry: k
+            for k, piece in enumerate(schedule.pieces)
+            for entry in piece.entries
+            if isinstance(entry, int)
+        }
+        self._home: dict[Any, Block] = {}
+        self._find_homes(ops.root)
+        for k, piece in enumerate(schedule.pieces):
+            for entry in piece.entries:
+                self._visit(entry, k)
+        self._visit_tests(schedule.steps)
+
+    def _find_homes(self, root: Block) -> None:
+        """The blocks in which cells and tables of rows live: those that hold the loop, not its body."""
+        for item in all_items(root):
+            if isinstance(item, Branch | While | Scan) and id(item.body) in self.schedule.around:
+                outer = self.schedule.around[id(item.body)][0]
+                self._home |= dict.fromkeys((cell for cell, *_ in item.cells), outer)
+                if isinstance(item, Scan):
+                    self._home |= dict.fromkeys((table for table, _ in item.rows), outer)
+
+    def _visit(self, entry: Any, k: int) -> None:
+        block = self.schedule.pieces[k].block
+        for number in entries_read(self.ops, entry):
+            self._keep(number, k, block)
+        if isinstance(entry, int):
+            if self.ops.op[entry] == FROM_TABLE:
+                self._keep_table(self.ops.value[entry][0], k, block)
+        elif isinstance(entry, Assign):
+            for cell, _ in entry.pairs:
+                self._keep(cell, k, block)
+        elif isinstance(entry, Fill | Put | WriteRow):
+            self._keep_table(entry.table, k, block)
+        elif isinstance(entry, Largest):
+            for table in (entry.source, entry.values, entry.places):
+                self._keep_table(table, k, block)
+
+    def _visit_tests(self, steps: list[Any]) -> None:
+        """What decides over branches and loops is read between pieces."""
+        for step in steps:
+            if not isinstance(step, Step):
+                continue
+            pieces = [call.piece for call in _calls([step])]
+            if isinstance(step.item, Scan):
+                self._extend(self.numbers, step.item.counter, min(pieces), max(pieces))
+            else:
+                test = step.item.where if isinstance(step.item, Branch) else step.item.going
+                for k in (min(pieces), max(pieces)):
+                    self._keep(test, k, self.schedule.pieces[k].block, always=True)
+            self._visit_tests(step.condition)
+            self._visit_tests(step.body)
+
+    def _keep(self, number: int, k: int, block: Block, always: bool = False) -> None:
+        """Keeps a number until piece k, of a block, has read it."""
+        number = cell_of(self.ops, number)
+        op = self.ops.op[number]
+        if op in (CONSTANT, INPUT):
+            return
+        if op == FROM_ROW:
+            counter, table, *_ = self.ops.value[number]
+            self._keep(counter, k, block)
+            self._keep_table(table, k, block)
+            return
+        made = self._piece_of.get(number, k)
+        if made == k and number in self._piece_of and not always:
+            return
+        home = self._home.get(number) or self.ops.block[number]
+        first, last = self._span(k, block, home)
+        self._extend(self.numbers, number, made if number in self._piece_of else first, last)
+
+    def _keep_table(self, table: Table, k: int, block: Block) -> None:
+        home = self._home.setdefault(table, block)
+        self._extend(self.tables, table, *self._span(k, block, home))
+
+    def _span(self, k: int, block: Block, home: Block) -> tuple[int, int]:
+        """First and last piece of the outermost loop that holds piece k but not `home`; else k twice.
+
+        What lives outside a loop and is read or written inside it is kept in all its turns.
+        """
+        span = k, k
+        homes = {id(outer) for outer in self._outwards(home)}
+        for outer in self._outwards(block):
+            if id(outer) in homes:
+                break
+            loop = self.schedule.around[id(outer)][1]
+            if loop is not None:
+                first, last = self.schedule.spans[id(loop)]
+                span = min(span[0], first), max(span[1], last)
+        return span
+
+    def _outwards(self, block: Block | None) -> Iterator[Block]:
+        while block is not None:
+            yield block
+            around = self.schedule.around.get(id(block))
+            block = around[0] if around else None
+
+    @staticmethod
+    def _extend(lives: dict[Any, tuple[int, int]], key: Any, first: int, last: int) -> None:
+        before = lives.get(key, (first, last))
+        lives[key] = min(first, before[0]), max(last, before[1])
+
+
+def _calls(steps: list[Any]) -> Iterator[Call]:
+    for step in steps:
+        if isinstance(step, Call):
+            yield step
+        else:
+            yield from _calls([*step.condition, *step.body])
+
+
+def _packed(lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
+    """Slots for numbers: the lowest that is free from the first piece on."""
+    slots: dict[int, int] = {}
+    free: list[int] = []
+    taken: list[tuple[int, int]] = []
+    size = 0
+    for number, (first, last) in sorted(lives.items(), key=lambda each: each[1][0]):
+        while taken and taken[0][0] < first:
+            heapq.heappush(free, heapq.heappop(taken)[1])
+        if free:
+            slots[number] = heapq.heappop(free)
+        else:
+            slots[number], size = size, size + 1
+        heapq.heappush(taken, (last, slots[number]))
+    return slots, size
+
+
+def _packed_tables(lives: dict[Table, tuple[int, int]], start: int) -> tuple[dict[Table, int], int]:
+    """First slots of tables behind `start`: each, the largest first, where it fits first."""
+    tables: dict[Table, int] = {}
+    end = start
+    for table, (first, last) in sorted(lives.items(), key=lambda each: -each[0].size):
+        place = start
+        beside = sorted(
+            (tables[other], tables[other] + other.size)
+            for other in tables
+            if lives[other][0] <= last and lives[other][1] >= first
+        )
+        for begin, stop in beside:
+            if place + table.size <= begin:
+                break
+            place = max(place, stop)
+        tables[table] = place
+        end = max(end, place + table.size)
+    return tables, end

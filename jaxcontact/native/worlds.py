@@ -1,0 +1,178 @@
+"""`simd`: a function of one world as a function of batches, in lanes and on all cores."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.batching.all_cores import workers
+from jaxcontact.native import (
+    rules_control,
+    rules_elementwise,
+    rules_linear_algebra,
+    rules_places,
+    rules_shapes,
+    rules_sorting,
+    rules_sums,
+)
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.kinds import BOOL, kind_of
+from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
+from jaxcontact.native.machine_code import MachineCode, check_llvmlite
+
+# The modules register their rules.
+RULE_MODULES = (
+    rules_control, rules_elementwise, rules_linear_algebra, rules_places, rules_shapes, rules_sorting,
+    rules_sums,
+)  # fmt: skip
+SHARE = 64  # groups of worlds whose arguments and results are laid out at once
+
+
+def simd(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of batches from one of a single world: a world per lane of the CPU's vectors, on all cores.
+
+    The function is traced once for each kind of batch and compiled by LLVM, without XLA: a step of a robot
+    becomes a list of operations on numbers, without the zeros of its tree, and runs in registers. What it
+    closes over, such as `model.params`, is known when it is compiled. Worlds in the lanes of one group wait
+    for each other in loops, as under `vmap`, and for no others.
+
+    Args:
+        function: maps pytrees of arrays to a pytree of arrays, for one world: a rollout, a step, the gradient
+            of one. It may use what JAX can trace but random numbers, callbacks and large sorts.
+
+    Returns:
+        A function of batches, the first axis of all arrays, for calls from outside any `jit`. Its results are
+        NumPy arrays. Results differ from those of XLA by rounding. A product with a number that is known to
+        be zero is zero, also where the other factor is NaN or infinite.
+
+    Raises:
+        ImportError: llvmlite is missing.
+        ValueError: when called with no arrays, an empty batch, or first axes that differ; or for a program of
+            more than four million operations.
+        NotImplementedError: names what the function uses and `simd` has no rule for.
+
+    Derivative: none, because the result cannot be traced; let `function` return derivatives.
+    """
+    check_llvmlite()
+    programs: dict[Any, _Program] = {}
+
+    def run(*batch: Any) -> Any:
+        leaves, structure = jax.tree.flatten(batch)
+        arrays = [np.asarray(jnp.asarray(leaf)) for leaf in leaves]
+        sizes = {array.shape[:1] for array in arrays}
+        if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
+            raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
+        key = structure, tuple((array.shape[1:], array.dtype.str) for array in arrays)
+        if key not in programs:
+            programs[key] = _Program.of(function, structure, arrays)
+        return programs[key].run(arrays)
+
+    return run
+
+
+@dataclasses.dataclass(frozen=True)
+class _Program:
+    """A compiled function: its code, its lanes, and the shapes and dtypes of its results."""
+
+    code: MachineCode
+    lanes: Lanes
+    structure: Any
+    results: list[tuple[tuple[int, ...], Any]]
+
+    @staticmethod
+    def of(function: Callable[..., Any], structure: Any, arrays: list[np.ndarray]) -> _Program:
+        """The program for batches of such arrays."""
+        structure_of_results = None
+
+        def flat(*leaves: Any) -> list[Any]:
+            nonlocal structure_of_results
+            results, structure_of_results = jax.tree.flatten(function(*jax.tree.unflatten(structure, leaves)))
+            return results
+
+        closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in arrays))
+        lanes = Lanes(8 if jnp.zeros(0).dtype == np.float64 else 4)
+        program = Interpreter(lanes.index_kind)
+        inputs, count = [], 0
+        for array in arrays:
+            inputs.append(program.inputs(array.shape[1:], array.dtype, count))
+            count += inputs[-1].size
+        outputs = program.run_closed(closed, inputs)
+        numbers = [int(n) for output in outputs for n in output.ravel()]
+        cores = len(workers(jax.local_devices(backend="cpu")[:1]))
+        code = MachineCode(program.ops, numbers, count, lanes, cores)
+        results = [(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.outvars]
+        return _Program(code, lanes, structure_of_results, results)
+
+    def run(self, arrays: list[np.ndarray]) -> Any:
+        """The results of a batch: the worlds of each core in shares."""
+        size = len(arrays[0])
+        found = [np.empty((size, *shape), dtype) for shape, dtype in self.results]
+        width = SHARE * self.lanes.count
+        cores = len(workers(jax.local_devices(backend="cpu")[:1]))
+        width = max(self.lanes.count, min(width, -(-size // cores)))
+        begins = range(0, size, width)
+
+        def share(begin: int) -> None:
+            end = min(begin + width, size)
+            for whole, part in zip(found, self._share([a[begin:end] for a in arrays]), strict=True):
+                whole[begin:end] = part
+
+        if len(begins) == 1:
+            share(0)
+        else:
+            with ThreadPoolExecutor(cores) as pool:
+                list(pool.map(share, begins))
+        return jax.tree.unflatten(self.structure, found)
+
+    def _share(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """The results of some worlds, in groups of lanes; the last world fills the last group."""
+        lanes, size = self.lanes, len(arrays[0])
+        groups = -(-size // lanes.count)
+        inputs = np.concatenate([_as_slots(array, groups, lanes) for array in arrays], axis=1)
+        count = sum(math.prod(shape) for shape, _ in self.results)
+        given, memory = _aligned(inputs.nbytes), _aligned(self.code.memory_bytes)
+        given[:] = inputs.ravel().view(np.uint8)
+        returned = _aligned(groups * count * VECTOR_BYTES)
+        self.code.run(given.ctypes.data, returned.ctypes.data, memory.ctypes.data, groups)
+        slots = returned.reshape(groups, count, VECTOR_BYTES)
+        ends = np.cumsum([math.prod(shape) for shape, _ in self.results]).tolist()
+        return [
+            _from_slots(slots[:, end - math.prod(shape) : end], shape, dtype, lanes)[:size]
+            for end, (shape, dtype) in zip(ends, self.results, strict=True)
+        ]
+
+
+def _as_slots(array: np.ndarray, groups: int, lanes: Lanes) -> np.ndarray:
+    """Numbers of worlds (groups, numbers, bytes of a slot), side by side."""
+    kind = kind_of(array.dtype)
+    worlds: np.ndarray = array.reshape(len(array), -1).astype(lanes.numpy(kind))
+    if kind == BOOL:
+        worlds = -worlds
+    padded = np.concatenate([worlds, np.repeat(worlds[-1:], groups * lanes.count - len(worlds), axis=0)])
+    side_by_side = padded.reshape(groups, lanes.count, -1).swapaxes(1, 2)
+    slots = np.zeros((groups, side_by_side.shape[1], VECTOR_BYTES), np.uint8)
+    slots[:, :, : lanes.count * lanes.step(kind)] = np.ascontiguousarray(side_by_side).view(np.uint8)
+    return slots
+
+
+def _from_slots(slots: np.ndarray, shape: tuple[int, ...], dtype: Any, lanes: Lanes) -> np.ndarray:
+    """The inverse of `_as_slots`, for numbers of one array."""
+    kind = kind_of(dtype)
+    used = np.ascontiguousarray(slots[:, :, : lanes.count * lanes.step(kind)])
+    numbers: np.ndarray = used.view(lanes.numpy(kind)).reshape(len(slots), -1, lanes.count).swapaxes(1, 2)
+    worlds: np.ndarray = numbers.reshape(len(slots) * lanes.count, *shape)
+    return (worlds != 0) if kind == BOOL else worlds.astype(dtype, copy=False)
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Bytes that begin at a multiple of 64, zero."""
+    raw = np.zeros(size + 64, np.uint8)
+    begin = -raw.ctypes.data % 64
+    return raw[begin : begin + size]

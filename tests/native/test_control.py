@@ -1,0 +1,156 @@
+"""Loops and branches against JAX's own, with worlds that take different ways."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxcontact as jc
+from jaxcontact.native import rules_control
+from tests.helpers.by_lanes import close
+
+COUNTS = np.array([0, 3, 1, 7, 2, 2, 5, 11, 0])
+REAL = np.linspace(-1.0, 2.0, 9)
+
+
+@pytest.fixture(params=["written out", "as they are"])
+def small_programs(request, monkeypatch):
+    """Small loops and branches are written out; with limits of zero they are loops and branches."""
+    if request.param == "as they are":
+        monkeypatch.setattr(rules_control, "UNROLLED", 0)
+        monkeypatch.setattr(rules_control, "CHOSEN", 0)
+    return request.param
+
+
+def collatz(n):
+    """Turns and largest number until n is one; the numbers change places in each turn."""
+
+    def turn(carry):
+        k, number, high, low, other = carry
+        then = jnp.where(number % 2 == 0, number // 2, 3 * number + 1)
+        return k + 1, then, jnp.maximum(high, then), other, low + 1
+
+    return lax.while_loop(lambda c: c[1] > 1, turn, (0, n, n, 10 * n, -n))
+
+
+@pytest.mark.float32
+def test_worlds_leave_a_loop_at_their_time():
+    close(collatz, COUNTS)
+
+
+@pytest.mark.float32
+def test_loops_in_loops(small_programs):
+    def function(n, x):
+        def outer(i, total):
+            inner = lax.while_loop(lambda c: c[0] < i, lambda c: (c[0] + 1, c[1] * 0.5 + x), (0, total))
+            return inner[1] + jnp.sin(total)
+
+        return lax.fori_loop(0, n, outer, x), lax.fori_loop(2, 5, outer, x)
+
+    close(function, COUNTS, REAL)
+
+
+@pytest.mark.float32
+def test_scans_read_and_write_rows(small_programs):
+    table = jnp.arange(12.0).reshape(6, 2)
+
+    def function(x, rows):
+        def turn(carry, row):
+            total, k = carry
+            total = total + row[0] @ row[1] - row[2].sum()
+            return (total, k + 1), (total * x, k > 2, jnp.ones(2))
+
+        same = jnp.full((6, 2), x)  # rows that do not differ
+        forward = lax.scan(turn, (x, 0), (table, rows, same))
+        return forward, lax.scan(turn, (x, 0), (table, rows, same), reverse=True)
+
+    close(function, REAL, np.random.default_rng(0).normal(size=(9, 6, 2)), rtol=1e-12)
+
+
+@pytest.mark.float32
+def test_loops_around_loops_with_rows(small_programs):
+    def function(n, x):
+        def turn(carry, row):
+            outer = lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] + row * c[0]), (0, carry))
+            inner, steps = lax.scan(lambda c, r: (c + r * row, c), outer[1], jnp.arange(3.0))
+            return inner, steps
+
+        return lax.scan(turn, x, jnp.linspace(0.0, 1.0, 4))
+
+    close(function, COUNTS, REAL, rtol=1e-12)
+
+
+@pytest.mark.float32
+def test_branches(small_programs):
+    def function(n, x):
+        many = lax.switch(n, [jnp.sin, jnp.cos, lambda y: y * y, lambda y: 0 * y], x)
+        two = lax.cond(x > 0, lambda: (jnp.sqrt(jnp.abs(x)), n), lambda: (x, n + 1))
+        return many, two, lax.cond(n > 100, lambda: x, lambda: -x)
+
+    close(function, COUNTS, REAL)
+
+
+def test_a_loop_in_a_branch_does_not_wait_for_worlds_that_are_not_there(small_programs):
+    def down(n):  # ends only for n >= 0
+        return lax.while_loop(lambda c: c[0] != 0, lambda c: (c[0] - 1, c[1] + c[0]), (n, 0))[1]
+
+    def function(n):
+        return lax.cond(n >= 0, down, lambda n: n, n)
+
+    found = jc.simd(function)(np.array([3, -1, 5, -7, 0]))
+    np.testing.assert_array_equal(found, [6, -1, 15, -7, 0])
+
+
+def test_a_poisoned_world_keeps_no_other():
+    def function(x):
+        return lax.while_loop(
+            lambda c: (c[1] > 1e-9) & (c[0] < 100), lambda c: (c[0] + 1, 0.5 * c[1]), (0, x)
+        )
+
+    x = np.array([1.0, np.nan, 3.0, np.inf, 0.1])
+    turns, rest = jc.simd(function)(x)
+    alone = [jax.jit(function)(each) for each in x]
+    np.testing.assert_array_equal(turns, [each[0] for each in alone])
+    np.testing.assert_array_equal(rest, [each[1] for each in alone])
+
+
+def test_what_a_loop_does_not_change_is_known(monkeypatch):
+    """Zeros that a loop carries stay zeros: the product inside it has three terms, not nine."""
+    seen = []
+    compiled = jc.native.worlds.MachineCode.__init__
+
+    def watched(self, ops, *arguments):
+        compiled(self, ops, *arguments)
+        seen.append(self.num_operations)
+
+    monkeypatch.setattr(jc.native.worlds.MachineCode, "__init__", watched)
+
+    def function(zero, x):
+        matrix = jnp.diag(x) + zero
+
+        def turn(carry):
+            k, matrix, y = carry
+            return k + 1, 0.5 * matrix, matrix @ y
+
+        return lax.while_loop(lambda c: c[2][0] < 100.0, turn, (0, matrix, x))[2]
+
+    x = np.arange(2.0, 29.0).reshape(9, 3)
+    found = jc.simd(lambda x: function(0.0, x))(x)
+    np.testing.assert_allclose(found, jc.simd(function)(np.zeros(9), x), rtol=1e-14)
+    assert seen[0] < 0.6 * seen[1]
+
+
+@pytest.mark.float32
+def test_gradients(small_programs):
+    def loss(x):
+        def turn(state, push):
+            y = jnp.tanh(state @ jnp.arange(9.0).reshape(3, 3) / 9.0) + push
+            return y, y @ y
+
+        end, costs = lax.scan(turn, x, jnp.linspace(0.0, 1.0, 5)[:, None] * x[None])
+        return costs.sum() + end[0]
+
+    x = np.random.default_rng(1).normal(size=(9, 3))
+    close(jax.value_and_grad(loss), x, rtol=1e-11, atol=1e-12)
+    close(jax.jacfwd(jax.grad(loss)), x, rtol=1e-10, atol=1e-11)

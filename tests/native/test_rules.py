@@ -1,0 +1,239 @@
+"""Every rule against JAX itself, on a batch that does not fill its last group of lanes."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import jaxcontact as jc
+from tests.helpers.by_lanes import close
+
+WORLDS = 7
+RNG = np.random.default_rng(0)
+REAL = RNG.normal(size=(WORLDS, 3, 4))
+POSITIVE = np.abs(REAL) + 0.1
+UNIT = np.tanh(REAL)
+WHOLE = RNG.integers(-9, 9, size=(WORLDS, 3, 4)).astype(np.int32)
+COUNTS = RNG.integers(0, 60, size=(WORLDS, 3, 4)).astype(np.uint32)
+BITS = REAL > 0.2
+ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -2.5])[:, None, None] + 0.0 * np.zeros(
+    (WORLDS, 3, 4)
+)
+PLACES = RNG.integers(-2, 7, size=(WORLDS, 5)).astype(np.int32)
+PAIRS = RNG.integers(-1, 5, size=(WORLDS, 5, 2)).astype(np.int32)
+
+
+ELEMENTWISE = {
+    **{name: (getattr(jnp, name), REAL) for name in ("sin", "cos", "tan", "arctan", "sinh", "cosh", "tanh")},
+    **{name: (getattr(jnp, name), POSITIVE) for name in ("sqrt", "cbrt", "log", "log1p", "exp", "exp2")},
+    **{name: (getattr(jnp, name), UNIT) for name in ("arcsin", "arccos", "expm1")},
+    **{name: (getattr(jnp, name), ODD) for name in ("isfinite", "isnan", "abs", "sign", "floor", "ceil")},
+    "negative": (jnp.negative, ODD),
+    "rsqrt": (lax.rsqrt, POSITIVE),
+    "logistic": (jax.nn.sigmoid, REAL),
+    "square": (jnp.square, REAL),
+    "cube": (lambda x: x**3, REAL),
+    "inverse square": (lambda x: x**-2, POSITIVE),
+    "to even": (jnp.round, np.arange(WORLDS)[:, None] / 2 + np.array([-3.0, 0.5])),
+    "away from zero": (
+        lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+        np.arange(WORLDS)[:, None] / 2 + np.array([-3.0, 0.5]),
+    ),
+    "whole": (lambda n: (abs(n), -n, ~n, n * 3 - 2, jnp.sign(n), n == 4), WHOLE),
+    "counts": (lambda n: (~n, n - 7, n * n, n > 3, jnp.sign(n), n & 5 | 8 ^ n), COUNTS),
+    "bits": (
+        lambda b: (~b, b & b[:1], b | b[1:2], b ^ b[2:], jnp.maximum(b, b[:1]), jnp.minimum(b, b[:1])),
+        BITS,
+    ),
+    "converted": (
+        lambda x: [x.astype(t) for t in (np.int32, np.uint32, np.int8, np.float32, np.bool_)],
+        np.array([-3.7, 0.0, 2.5, 1e12, -1e12, np.nan, 300.0]),
+    ),
+    "of whole": (lambda n: (n.astype(float), n.astype(np.uint32), n.astype(np.int8), n.astype(bool)), WHOLE),
+    "of counts": (lambda n: (n.astype(float), n.astype(np.int32), (n > 20).astype(float)), COUNTS),
+}
+
+
+@pytest.mark.float32
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_functions_of_one_number(name):
+    close(*ELEMENTWISE[name])
+
+
+@pytest.mark.float32
+def test_functions_of_two_numbers():
+    def function(a, b, c, m, n, k):
+        return (
+            *(a + b, a - b, a * b, a / b, jnp.arctan2(a, b), c**a, lax.rem(a, b)),
+            *(a < b, a <= b, a > b, a >= b, a == b, a != b),
+            *(m < n, m <= n, m > n, m >= n, m == n, m != n, jnp.maximum(m, n), jnp.minimum(m, n)),
+            *(lax.div(m, n), lax.rem(m, n), m // 3, m % 3, m + n, m - n),
+            *(lax.shift_left(k, k), lax.shift_right_logical(k, k % 40), k // 7, k % 7),
+            lax.shift_right_logical(m, jnp.abs(n)),
+        )
+
+    close(function, REAL, REAL[::-1], POSITIVE, WHOLE, WHOLE[::-1], COUNTS)
+
+
+@pytest.mark.float32
+def test_what_is_no_number():
+    def function(a, b):
+        return (
+            *(jnp.maximum(a, b), jnp.minimum(a, b), jnp.maximum(a, 0.5), jnp.minimum(0.5, a)),
+            *(a < b, a == b, a != b, a != a, jnp.clip(a, -1.0, 1.0), jnp.where(a == a, a, b)),
+            *(jnp.max(a), jnp.min(a), jnp.argmax(a), jnp.argmin(a), jnp.sort(a), jnp.argsort(-a)),
+        )
+
+    mixed = np.where(RNG.uniform(size=(WORLDS, 6)) < 0.3, np.nan, RNG.normal(size=(WORLDS, 6)))
+    close(function, mixed, mixed[::-1])
+
+
+def test_integers_wrap_round_where_their_kind_does():
+    def function(n, k):
+        return n + n, n * n, -n, k * k, k - 1, n - 2 * n, jnp.sum(n), lax.div(n, jnp.int32(-1))
+
+    large = np.array([[2**31 - 1, -(2**31), 65537]] * WORLDS, np.int32)
+    close(function, large, np.array([[2**32 - 1, 0, 65537]] * WORLDS, np.uint32))
+
+
+def test_a_division_by_zero_does_not_stop_the_process():
+    def function(n, m):
+        return lax.div(n, m), lax.rem(n, m)
+
+    n = np.array([5, -5, -(2**63), 7, 0, 1, -(2**63)])
+    m = np.array([0, 0, -1, -1, 0, 3, 1])
+    close(function, n, m)
+    close(function, n.astype(np.uint64), m.astype(np.uint64))
+
+
+SHAPES = {
+    "broadcast": (lambda x: x[:, None] + x[None], REAL),
+    "reshape": (lambda x: (x.reshape(2, 6), x.ravel(), x[None], x.T, x[::-1], jnp.flip(x, 1)), REAL),
+    "slice": (lambda x: (x[1:, ::2], x[-1], x[..., 1:3], jnp.split(x, 2, axis=1)), REAL),
+    "join": (lambda x: (jnp.concatenate([x, 2 * x]), jnp.stack([x, x + 1], 1), jnp.tile(x, (2, 1))), REAL),
+    "pad": (lambda x: (jnp.pad(x, 1), lax.pad(x, 9.0, [(-1, 2, 0), (1, -1, 2)])), REAL),
+    "iota": (lambda x: (x + jnp.arange(4)[None], lax.broadcasted_iota(int, (3, 4), 0)), REAL),
+    "known places": (lambda x: (x[jnp.array([2, 0, 5])], x.at[1, 2].set(7.0), x.at[:, 1].add(x[:, 2])), REAL),
+    "repeated places": (lambda x: x.at[jnp.array([0, 2, 0])].add(x), REAL),
+    "diagonal": (lambda x: (jnp.diag(x[0]), jnp.diagonal(x), jnp.tril(x), jnp.trace(x)), REAL),
+    "choice": (lambda x: (x[jnp.array([0, 1, 2, 1]), jnp.arange(4)], lax.select_n(2, *x)), REAL),
+}
+
+
+@pytest.mark.float32
+@pytest.mark.parametrize("name", SHAPES)
+def test_arrangements(name):
+    close(*SHAPES[name])
+
+
+SUMS = {
+    "sums": (lambda x: (x.sum(), x.sum(0), x.prod(1), x.max(), x.min(0), x.mean(1), jnp.sum(x[:0])), REAL),
+    "bits": (lambda b: (b.all(), b.any(0), b.sum(), jnp.logical_xor.reduce(b, 1)), BITS),
+    "whole": (lambda n: (n.sum(), n.max(0), n.min(1), n.prod(0), jnp.bitwise_or.reduce(n, 1)), WHOLE),
+    "running": (
+        lambda x: (jnp.cumsum(x, 1), jnp.cumprod(x, 0), lax.cummax(x, 1), lax.cummin(x, 0, reverse=True)),
+        REAL,
+    ),
+    "places": (lambda x: (jnp.argmax(x), jnp.argmin(x, 0), jnp.argmax(x, 1)), REAL),
+    "products": (
+        lambda x: (x @ x.T, x[0] @ x[1], jnp.einsum("ij,kj->ikj", x, x), x @ jnp.eye(4)[:, :2]),
+        REAL,
+    ),
+    "of bits": (lambda b: b.astype(int) @ jnp.arange(4), BITS),
+}
+
+
+@pytest.mark.float32
+@pytest.mark.parametrize("name", SUMS)
+def test_sums(name):
+    close(*SUMS[name], rtol=1e-12)
+
+
+@pytest.mark.float32
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 13])
+def test_sorting(size):
+    values = RNG.integers(0, 6, size=(WORLDS, size)).astype(float)  # with ties
+
+    def function(x):
+        by_two = lax.sort((jnp.round(x / 2), x, jnp.arange(size)), num_keys=2)
+        return jnp.sort(x), jnp.argsort(x), by_two, lax.top_k(x, min(3, size)), lax.top_k(-x, size)
+
+    close(function, values)
+
+
+@pytest.mark.float32
+def test_the_largest_of_many():
+    values = np.round(RNG.normal(size=(WORLDS, 90)), 1)
+    values[3, 40], values[4] = -np.inf, -np.inf
+    close(lambda x: lax.top_k(x, 7), values)
+    close(lambda n: lax.top_k(n, 7), (10 * values[:3]).astype(np.int32))
+
+
+@pytest.mark.float32
+def test_places_that_differ_between_worlds():
+    def function(x, at, pair):
+        return (
+            x.ravel()[at],
+            x[at],
+            x[:, at],
+            x[pair[:, 0], pair[:, 1]],
+            jnp.take(x, at, axis=1, mode="clip"),
+            lax.dynamic_slice(x, (at[0], at[1]), (2, 2)),
+            lax.dynamic_update_slice(x, x[:2, :2] + 1, (at[0], at[1])),
+            x.at[at].set(x[:1], mode="drop"),
+            x.at[at[0]].set(5.0),
+            x.at[:, at[1]].add(x[:, 0]),
+            x.at[pair[:, 0], pair[:, 1]].add(jnp.arange(5.0)),
+            x.at[at[0], 1].mul(3.0),
+            x.at[at[0]].max(0.3),
+            x.at[at[0]].min(0.3),
+            (x > 0)[at],
+            (x > 0).at[at[2]].set(True),
+            jnp.arange(7).at[at].set(at),
+        )
+
+    close(function, REAL, PLACES, PAIRS)
+
+
+@pytest.mark.float32
+def test_linear_algebra():
+    matrix = np.einsum("wij,wkj->wik", REAL, REAL) + np.eye(3)
+
+    def function(a, b):
+        solve = functools.partial(lax.linalg.triangular_solve, a)
+        return (
+            jnp.linalg.cholesky(a),
+            *(
+                solve(b, left_side=True, lower=low, transpose_a=turn)
+                for low in (True, False)
+                for turn in (True, False)
+            ),
+            *(
+                solve(b.T, left_side=False, lower=low, transpose_a=turn)
+                for low in (True, False)
+                for turn in (True, False)
+            ),
+            solve(b, left_side=True, lower=True, unit_diagonal=True),
+            jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(a), True), b),
+        )
+
+    close(function, matrix, REAL, rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda x: jnp.linalg.svd(x), "svd"),
+        (lambda x: jax.pure_callback(lambda y: y, x, x), "pure_callback"),
+        (lambda x: lax.complex(x, x), "complex"),
+        (lambda x: jnp.sort(jnp.tile(x.ravel(), 6)), "at most 64 numbers, got 72"),
+        (lambda x: jax.random.uniform(jax.random.key(0)) + x, "random"),
+        (lambda x: x.astype(jnp.float16), "float16"),
+    ],
+)
+def test_what_has_no_rule_is_named(function, name):
+    with pytest.raises(NotImplementedError, match=name):
+        jc.simd(function)(REAL)

@@ -1,0 +1,180 @@
+"""`jc.simd`: batches of any size and any arrays, bad input, programs that are kept, and robots."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+from jaxcontact.native import llvm_worker, machine_code, operations, worlds
+from jaxcontact.status import Status
+from tests.helpers.by_lanes import close
+
+
+@pytest.mark.float32
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 9, 13, 700])
+def test_batches_of_any_size(size):
+    x = np.linspace(-1.0, 1.0, 3 * size).reshape(size, 3)
+    close(lambda x, n: {"a": jnp.sum(x) * n, "b": (x > 0, n - 1)}, x, np.arange(size))
+
+
+@pytest.mark.float32
+def test_nothing_depends_on_the_other_worlds_nor_on_the_number_of_cores(monkeypatch):
+    def function(x, n):
+        return jax.lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sin(c[1])), (0, x))[1]
+
+    run = jc.simd(function)
+    x, n = np.linspace(0.1, 3.0, 37), np.arange(37) % 11
+    found = run(x, n)
+    monkeypatch.setattr(worlds, "SHARE", 1)
+    monkeypatch.setattr(worlds, "workers", lambda devices: list(devices) * 5)
+    np.testing.assert_array_equal(run(x, n), found)
+    order = np.random.default_rng(0).permutation(37)
+    np.testing.assert_array_equal(run(x[order], n[order]), found[order])
+
+
+def test_a_function_without_numbers_of_the_batch():
+    found = jc.simd(lambda x: (jnp.arange(3), x[:0], jnp.float64(2.0)))(np.ones((2, 4)))
+    np.testing.assert_array_equal(found[0], [[0, 1, 2]] * 2)
+    assert found[1].shape == (2, 0) and found[2].tolist() == [2.0, 2.0]
+
+
+def test_a_batch_needs_one_first_axis():
+    run = jc.simd(lambda *x: x[0])
+    for batch in ((), (np.ones(()),), (np.ones(0),), (np.ones(2), np.ones(3))):
+        with pytest.raises(ValueError, match="batch: expected"):
+            run(*batch)
+
+
+def test_it_is_traced_once_for_each_kind_of_batch():
+    traces = []
+
+    def function(x):
+        traces.append(x.shape)
+        return 2 * x
+
+    run = jc.simd(function)
+    for size, width in ((3, 2), (5, 2), (900, 2), (3, 1), (4, 1)):
+        np.testing.assert_array_equal(run(np.ones((size, width))), 2 * np.ones((size, width)))
+    assert traces == [(2,), (1,)]
+
+
+def test_it_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    with pytest.raises(ImportError, match=r"pip install 'jaxcontact\[simd\]'"):
+        jc.simd(jnp.sin)
+
+
+def test_a_program_that_is_too_large(monkeypatch):
+    monkeypatch.setattr(operations, "MOST_OPERATIONS", 1000)
+    with pytest.raises(ValueError, match="at most 1000 operations of one world, got more"):
+        jc.simd(lambda x: x @ x @ x)(np.ones((2, 12, 12)))
+
+
+@pytest.fixture
+def no_folder():
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_long_programs_are_compiled_in_other_processes(monkeypatch, no_folder):
+    monkeypatch.setattr(machine_code, "APART", 0)
+    started = []
+    run = subprocess.run
+
+    def watched(*arguments, **options):
+        started.append(arguments)
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(machine_code.subprocess, "run", watched)
+    np.testing.assert_allclose(jc.simd(jnp.sin)(np.ones(3)), np.sin(np.ones(3)), rtol=1e-15)
+    assert len(started) > 1
+    # A program without an interpreter of its own compiles in its process.
+    monkeypatch.setattr(machine_code.sys, "executable", "/bin/false")
+    np.testing.assert_allclose(jc.simd(jnp.cos)(np.ones(3)), np.cos(np.ones(3)), rtol=1e-15)
+
+
+def test_code_is_kept_in_the_folder_of_jax(monkeypatch, no_folder, tmp_path):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "kept"))
+    first = jc.simd(jnp.tanh)(np.ones(3))
+    kept = sorted((tmp_path / "kept").glob("jaxcontact-native-*"))
+    assert len(kept) == 2
+
+    def none(text):
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(llvm_worker, "machine_code", none)
+    np.testing.assert_array_equal(jc.simd(jnp.tanh)(np.ones(3)), first)
+    with pytest.raises(AssertionError, match="compiled again"):
+        jc.simd(jnp.cosh)(np.ones(3))
+
+
+def starts(model, count, spread=0.3):
+    """States (q, v) of worlds that differ in velocity."""
+    rng = np.random.default_rng(0)
+    q = np.tile(model.state.q, (count, 1))
+    return q, spread * rng.normal(size=(count, model.system.structure.num_velocities))
+
+
+def steps_of(model, steps, **options):
+    """The motion of one world without controls, and what its last step says."""
+    controls = jnp.zeros((steps, model.system.num_controls))
+
+    def motion(q, v):
+        state = model.state.replace(q=q, v=v)
+        states, info = jc.compliant.rollout(model.system, model.params, state, controls, dt=0.004, **options)
+        last = jax.tree.map(lambda leaf: leaf[-1], info)
+        return states.q[-1], states.v[-1], info.status, last.lam, last.gap, last.iterations
+
+    return motion
+
+
+def test_a_robot_steps_as_by_xla_and_a_poisoned_world_is_flagged_alone():
+    model = jc.models.half_cheetah()
+    q, v = starts(model, 6)
+    v[3, 0] = np.nan
+    motion = steps_of(model, 12)
+    found, expected = jc.simd(motion)(q, v), jax.jit(jax.vmap(motion))(q, v)
+    np.testing.assert_array_equal(found[2], expected[2])
+    assert found[2][3].all() and not np.delete(found[2], 3, axis=0).any()
+    assert found[2][3, 0] & Status.NONFINITE
+    for a, b in zip(found[:5], expected[:5], strict=True):
+        scale = np.nanmax(np.abs(b)) if b.dtype.kind == "f" else 1.0
+        np.testing.assert_allclose(np.delete(a, 3, 0), np.delete(b, 3, 0), rtol=1e-9, atol=1e-10 * scale)
+    np.testing.assert_array_equal(np.delete(found[5], 3), np.delete(expected[5], 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("quadruped", {}), ("ant", {}), ("hopper", {}), ("planar_walker", {"max_contacts": 2})],
+)
+def test_all_robots_step_as_by_xla(name, options):
+    model = getattr(jc.models, name)()
+    q, v = starts(model, 9)
+    motion = steps_of(model, 20, **options)
+    found, expected = jc.simd(motion)(q, v), jax.jit(jax.vmap(motion))(q, v)
+    np.testing.assert_array_equal(found[2], expected[2])
+    for a, b in zip(found[:2], expected[:2], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_the_gradient_of_a_robot_s_steps():
+    model = jc.models.half_cheetah()
+    q, v = starts(model, 4)
+    controls = jnp.zeros((10, model.system.num_controls))
+
+    def reach(q, v, push):
+        state = model.state.replace(q=q, v=v)
+        states, _ = jc.compliant.rollout(model.system, model.params, state, controls + push, dt=0.004)
+        return states.q[-1, 0]
+
+    gradient = jax.value_and_grad(reach, argnums=(1, 2))
+    push = np.random.default_rng(2).normal(size=(4, *controls.shape))
+    close(gradient, q, v, push, rtol=1e-8, atol=1e-9)
