@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxcontact.native.control import Fill, Table
@@ -31,6 +32,28 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def is_key(array: Any) -> bool:
+    """Whether an array has keys of random numbers; they must be keys of threefry."""
+    dtype = getattr(array, "dtype", None)
+    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        return False
+    if str(dtype) != "key<fry>":
+        raise NotImplementedError(f"function: jc.simd has random numbers of threefry, got {dtype}")
+    return True
+
+
+def array_of(v: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of the numbers that a variable is: a key of random numbers is a pair of integers."""
+    if is_key(v.aval):
+        return jax.ShapeDtypeStruct((*v.aval.shape, 2), np.uint32)
+    return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
+
+
+def numbers_of(array: Any) -> np.ndarray:
+    """The numbers of an array: a key of random numbers is a pair of integers."""
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
 class Interpreter:
     """Runs a jaxpr on numbers.
 
@@ -47,7 +70,7 @@ class Interpreter:
 
     def constants(self, values: Any) -> Numbers:
         """Known numbers."""
-        array = np.asarray(values)
+        array = numbers_of(values)
         kind = kind_of(array.dtype)
         numbers = [self.ops.constant(value, kind) for value in array.ravel()]
         return np.array(numbers, np.int64).reshape(array.shape)

@@ -49,6 +49,8 @@ def operation(writer: PieceWriter, number: int) -> str:
     of = ops.kind[args[0]]
     if op == "convert":
         return _converted(writer, values[0], of, kind)
+    if op == "bits":
+        return _with_same_bits(writer, values[0], of, kind)
     if op == "select":
         vector = writer.lanes.vector(kind)
         bit = f"{writer.lanes.vector(BOOL)} {values[0]}"
@@ -183,6 +185,22 @@ def _shifted(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
     moved = writer.emit(f"{'shl' if op == 'shift_left' else 'lshr'} {vector} {a}, {amount}")
     result = writer.emit(f"select {bits} {inside}, {vector} {moved}, {vector} zeroinitializer")
     return _held(writer, kind, result)
+
+
+def _with_same_bits(writer: PieceWriter, value: str, of: str, to: str) -> str:
+    """A number as another kind of as many bits; an integer may have a wider lane."""
+    lanes = writer.lanes
+    few = f"<{lanes.count} x i{8 * int(of[1])}>"
+    if is_float(of):
+        bits = writer.emit(f"bitcast {lanes.vector(of)} {value} to {few}")
+        if lanes.narrow(to) is None:
+            return bits
+        return writer.emit(f"{'zext' if to[0] == 'u' else 'sext'} {few} {bits} to {lanes.vector(to)}")
+    if not is_float(to):
+        return _held(writer, to, value)
+    if lanes.narrow(of) is not None:
+        value = writer.emit(f"trunc {lanes.vector(of)} {value} to {few}")
+    return writer.emit(f"bitcast {few} {value} to {lanes.vector(to)}")
 
 
 def _converted(writer: PieceWriter, value: str, of: str, to: str) -> str:

@@ -163,6 +163,14 @@ class Operations:
             return self.constant(folding.converted(self.value[a], kind), kind)
         return self.shared("convert", (a,), kind)
 
+    def same_bits(self, a: int, kind: str) -> int:
+        """The number of another kind that has the same bits."""
+        if self.kind[a] == kind:
+            return a
+        if self.is_known(a):
+            return self.constant(self.value[a].view(numpy_type(kind)), kind)
+        return self.shared("bits", (a,), kind)
+
 
 def _product(ops: Operations, a: int, b: int) -> int | None:
     for x, y in ((a, b), (b, a)):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.native.control import Branch, Scan, Table, While
-from jaxcontact.native.interpreter import Interpreter, Numbers, rule
+from jaxcontact.native.interpreter import Interpreter, Numbers, array_of, rule
 from jaxcontact.native.kinds import kind_of
 from jaxcontact.native.operations import BOOL, CELL, COUNTER, FROM_ROW, FROM_TABLE, READ, Block
 
@@ -91,7 +91,7 @@ def _branches(program: Interpreter, equation: Any, inputs: list[Numbers]) -> lis
         chosen = outputs[-1]
         for hit, numbers in zip(hits[:-1], outputs[:-1], strict=True):
             chosen = [ops.select(hit, a, b) for a, b in zip(numbers, chosen, strict=True)]
-        return _as_arrays(chosen, [v.aval for v in equation.outvars])
+        return _as_arrays(chosen, [array_of(v) for v in equation.outvars])
     return _run_apart(program, equation, hits, arguments)
 
 
@@ -99,7 +99,7 @@ def _run_apart(
     program: Interpreter, equation: Any, hits: list[int], arguments: list[Numbers]
 ) -> list[Numbers]:
     """The outputs of branches of which a group of worlds runs those that one of its worlds takes."""
-    ops, avals = program.ops, [v.aval for v in equation.outvars]
+    ops, avals = program.ops, [array_of(v) for v in equation.outvars]
     kinds = [kind_of(aval.dtype) for aval in avals for _ in range(aval.size)]
     cells = [ops.new(CELL, (), kind) for kind in kinds]
     for hit, branch in zip(hits, equation.params["branches"], strict=True):
@@ -199,7 +199,7 @@ def _scan(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Nu
     p = equation.params
     first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
     fixed, carry, rows = inputs[:first], inputs[first:last], inputs[last:]
-    avals = [v.aval for v in equation.outvars[p["num_carry"] :]]
+    avals = [array_of(v) for v in equation.outvars[p["num_carry"] :]]
     if p["length"] <= 1 or p["length"] * _size(p["jaxpr"].jaxpr) <= UNROLLED:
         return _written_out(program, p, fixed, carry, rows, avals)
     return _turn_by_turn(program, p, fixed, carry, rows, avals)

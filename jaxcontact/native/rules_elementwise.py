@@ -146,6 +146,14 @@ def _converted(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Nu
     return program.each(lambda a: program.ops.convert(a, kind), *inputs)
 
 
+@rule("bitcast_convert_type")
+def _same_bits(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    kinds = [kind_of(v.aval.dtype) for v in (*equation.invars, *equation.outvars)]
+    if kinds[0][1:] != kinds[1][1:]:
+        raise NotImplementedError(f"function: jc.simd has no bits of {kinds[0]} as {kinds[1]}")
+    return program.each(lambda a: program.ops.same_bits(a, kinds[1]), *inputs)
+
+
 @rule("reduce_precision")
 def _of_less_precision(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
     return list(inputs)

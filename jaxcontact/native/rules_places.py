@@ -49,18 +49,22 @@ def _read(program: Interpreter, array: Numbers, table: Table, address: int, offs
     return ops.shared(FROM_TABLE, (address,), table.kind, (table, offset))
 
 
-def _rows(starts: Numbers) -> list[list[int]]:
-    """The starts of windows, one after the other."""
-    rows: list[list[int]] = starts.reshape(math.prod(starts.shape[:-1]), starts.shape[-1]).tolist()
-    return rows
+def _rows(starts: Numbers) -> list[tuple[tuple[int, ...], list[int]]]:
+    """The starts of windows, one after the other: where each is in its array, and its numbers."""
+    return [(place, starts[place].tolist()) for place in np.ndindex(starts.shape[:-1])]
+
+
+def _of_batch(place: tuple[int, ...], own: Any, others: Any, shape: tuple[int, ...]) -> int:
+    """Place in an array of the first entry of the batch that the start at `place` belongs to."""
+    pairs = zip(own, others, strict=True)
+    return sum(place[other] * math.prod(shape[axis + 1 :]) for axis, other in pairs)
 
 
 @rule("dynamic_slice")
 def _window_of(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
     array, *start = inputs
-    sizes = equation.params["slice_sizes"]
-    axes = range(array.ndim)
-    address, _ = _address(program, [int(s) for s in start], axes, array.shape, sizes)
+    sizes = (*equation.params["slice_sizes"], *array.shape[len(start) :])
+    address, _ = _address(program, [int(s) for s in start], range(len(start)), array.shape, sizes)
     window = _window(array.shape, sizes)
     if program.ops.is_known(address):
         return array.ravel()[window + int(program.ops.value[address])]
@@ -81,17 +85,17 @@ def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
     if program.are_known(starts):
         return arranged(program, equation, inputs, (0,))
     numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
-    if numbers.operand_batching_dims:
-        raise NotImplementedError("function: jc.simd has no rule for a gather with batched operands")
-    ops = program.ops
+    ops, own = program.ops, numbers.operand_batching_dims
     window = _window(array.shape, sizes)
-    window = window.reshape([s for d, s in enumerate(sizes) if d not in numbers.collapsed_slice_dims])
+    gone = (*numbers.collapsed_slice_dims, *own)
+    window = window.reshape([s for d, s in enumerate(sizes) if d not in gone])
     table, rows = program.table(array), []
     clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
     outside = ops.constant(np.nan if table.kind[0] == "f" else 0, table.kind)
-    for start in _rows(starts):
+    for place, start in _rows(starts):
+        fixed = _of_batch(place, own, numbers.start_indices_batching_dims, array.shape)
         address, inside = _address(program, start, numbers.start_index_map, array.shape, sizes)
-        row = [_read(program, array, table, address, int(offset)) for offset in window.ravel()]
+        row = [_read(program, array, table, address, int(offset) + fixed) for offset in window.ravel()]
         rows.append(row if clips else [ops.select(inside, number, outside) for number in row])
     found = np.array(rows, np.int64).reshape(*starts.shape[:-1], *window.shape)
     along = [d for d in range(found.ndim) if d not in numbers.offset_dims]
@@ -102,10 +106,8 @@ def _scattered(combine: str) -> Rule:
     def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
         array, starts, new = inputs
         numbers = equation.params["dimension_numbers"]
-        if numbers.operand_batching_dims:
-            raise NotImplementedError("function: jc.simd has no rule for a scatter with batched operands")
-        axes = numbers.scatter_dims_to_operand_dims
-        sizes, kept = list(array.shape), numbers.inserted_window_dims
+        axes, own = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims
+        sizes, kept = list(array.shape), (*numbers.inserted_window_dims, *own)
         for axis in kept:
             sizes[axis] = 1
         others = [d for d in range(array.ndim) if d not in kept]
@@ -116,8 +118,10 @@ def _scattered(combine: str) -> Rule:
         updates = updates.reshape(-1, math.prod(sizes))
         clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
         writes = []
-        for start, update in zip(_rows(starts), updates, strict=True):
+        for (place, start), update in zip(_rows(starts), updates, strict=True):
+            fixed = _of_batch(place, own, numbers.scatter_indices_batching_dims, array.shape)
             address, inside = _address(program, start, axes, array.shape, sizes)
+            address = program.ops.binary("add", address, program.ops.constant(fixed, program.index_kind))
             writes.append((address, None if clips else inside, update))
         return _written(program, array, writes, _window(array.shape, sizes), combine)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.native.interpreter import Interpreter, Numbers, rule
+from jaxcontact.native.interpreter import Interpreter, Numbers, array_of, rule
 from jaxcontact.native.kinds import is_float, kind_of
 
 
@@ -36,16 +36,17 @@ def arranged(program: Interpreter, equation: Any, inputs: list[Numbers], which: 
 
 @rule("broadcast_in_dim")
 def _broadcast(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    shape, (array, *_) = equation.params["shape"], inputs
-    wide = [1] * len(shape)
-    for axis, size in zip(equation.params["broadcast_dimensions"], array.shape, strict=True):
+    shape, (array, *_) = array_of(equation.outvars[0]).shape, inputs
+    axes = equation.params["broadcast_dimensions"]
+    wide = [1] * len(equation.params["shape"]) + list(array.shape[len(axes) :])
+    for axis, size in zip(axes, array.shape, strict=False):
         wide[axis] = size
     return np.broadcast_to(array.reshape(wide), shape)
 
 
 @rule("reshape", "squeeze", "expand_dims")
 def _reshaped(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    return inputs[0].reshape(equation.outvars[0].aval.shape)
+    return inputs[0].reshape(array_of(equation.outvars[0]).shape)
 
 
 @rule("transpose")
@@ -56,7 +57,7 @@ def _transposed(program: Interpreter, equation: Any, inputs: list[Numbers]) -> N
 @rule("slice")
 def _sliced(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
     p, (array,) = equation.params, inputs
-    steps = p["strides"] or (1,) * array.ndim
+    steps = p["strides"] or (1,) * len(p["start_indices"])
     return array[tuple(map(slice, p["start_indices"], p["limit_indices"], steps))]
 
 

@@ -18,19 +18,20 @@ from jaxcontact.native import (
     rules_elementwise,
     rules_linear_algebra,
     rules_places,
+    rules_random,
     rules_shapes,
     rules_sorting,
     rules_sums,
 )
-from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.interpreter import Interpreter, array_of, is_key, numbers_of
 from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.machine_code import MachineCode, check_llvmlite
 
 # The modules register their rules.
 RULE_MODULES = (
-    rules_control, rules_elementwise, rules_linear_algebra, rules_places, rules_shapes, rules_sorting,
-    rules_sums,
+    rules_control, rules_elementwise, rules_linear_algebra, rules_places, rules_random,
+    rules_shapes, rules_sorting, rules_sums,
 )  # fmt: skip
 SHARE = 64  # groups of worlds whose arguments and results are laid out at once
 
@@ -45,12 +46,13 @@ def simd(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Args:
         function: maps pytrees of arrays to a pytree of arrays, for one world: a rollout, a step, the gradient
-            of one. It may use what JAX can trace but random numbers, callbacks and large sorts.
+            of one. It may use what JAX can trace but callbacks, complex numbers and large sorts. Keys of
+            random numbers are arrays like others; draws are bit by bit those of JAX.
 
     Returns:
         A function of batches, the first axis of all arrays, for calls from outside any `jit`. Its results are
-        NumPy arrays. Results differ from those of XLA by rounding. A product with a number that is known to
-        be zero is zero, also where the other factor is NaN or infinite.
+        NumPy arrays, or keys. They differ from those of XLA by rounding. A product with a number that is
+        known to be zero is zero, also where the other factor is NaN or infinite.
 
     Raises:
         ImportError: llvmlite is missing.
@@ -65,35 +67,41 @@ def simd(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def run(*batch: Any) -> Any:
         leaves, structure = jax.tree.flatten(batch)
-        arrays = [np.asarray(jnp.asarray(leaf)) for leaf in leaves]
+        leaves = [jnp.asarray(leaf) for leaf in leaves]
+        keys = tuple(map(is_key, leaves))
+        arrays = [numbers_of(leaf) for leaf in leaves]
         sizes = {array.shape[:1] for array in arrays}
         if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
-        key = structure, tuple((array.shape[1:], array.dtype.str) for array in arrays)
-        if key not in programs:
-            programs[key] = _Program.of(function, structure, arrays)
-        return programs[key].run(arrays)
+        kind = structure, keys, tuple((array.shape[1:], array.dtype.str) for array in arrays)
+        if kind not in programs:
+            programs[kind] = _Program.of(function, structure, keys, arrays)
+        return programs[kind].run(arrays)
 
     return run
 
 
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """A compiled function: its code, its lanes, and the shapes and dtypes of its results."""
+    """A compiled function: its code, its lanes, shapes and dtypes of its results, and which are keys."""
 
     code: MachineCode
     lanes: Lanes
     structure: Any
     results: list[tuple[tuple[int, ...], Any]]
+    keys: tuple[bool, ...]
 
     @staticmethod
-    def of(function: Callable[..., Any], structure: Any, arrays: list[np.ndarray]) -> _Program:
-        """The program for batches of such arrays."""
+    def of(
+        function: Callable[..., Any], structure: Any, keys: tuple[bool, ...], arrays: list[np.ndarray]
+    ) -> _Program:
+        """The program for batches of such arrays, some of which are the numbers of keys."""
         structure_of_results = None
 
         def flat(*leaves: Any) -> list[Any]:
             nonlocal structure_of_results
-            results, structure_of_results = jax.tree.flatten(function(*jax.tree.unflatten(structure, leaves)))
+            given = [_keys(x) if of_keys else x for x, of_keys in zip(leaves, keys, strict=True)]
+            results, structure_of_results = jax.tree.flatten(function(*jax.tree.unflatten(structure, given)))
             return results
 
         closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in arrays))
@@ -107,8 +115,9 @@ class _Program:
         numbers = [int(n) for output in outputs for n in output.ravel()]
         cores = len(workers(jax.local_devices(backend="cpu")[:1]))
         code = MachineCode(program.ops, numbers, count, lanes, cores)
-        results = [(v.aval.shape, v.aval.dtype) for v in closed.jaxpr.outvars]
-        return _Program(code, lanes, structure_of_results, results)
+        results = [array_of(v) for v in closed.jaxpr.outvars]
+        which = tuple(is_key(v.aval) for v in closed.jaxpr.outvars)
+        return _Program(code, lanes, structure_of_results, [(a.shape, a.dtype) for a in results], which)
 
     def run(self, arrays: list[np.ndarray]) -> Any:
         """The results of a batch: the worlds of each core in shares."""
@@ -129,7 +138,8 @@ class _Program:
         else:
             with ThreadPoolExecutor(cores) as pool:
                 list(pool.map(share, begins))
-        return jax.tree.unflatten(self.structure, found)
+        pairs = zip(found, self.keys, strict=True)
+        return jax.tree.unflatten(self.structure, [_keys(x) if of_keys else x for x, of_keys in pairs])
 
     def _share(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """The results of some worlds, in groups of lanes; the last world fills the last group."""
@@ -147,6 +157,11 @@ class _Program:
             _from_slots(slots[:, end - math.prod(shape) : end], shape, dtype, lanes)[:size]
             for end, (shape, dtype) in zip(ends, self.results, strict=True)
         ]
+
+
+def _keys(pairs: Any) -> jax.Array:
+    """Keys of random numbers from their pairs of integers."""
+    return jax.random.wrap_key_data(jnp.asarray(pairs), impl="threefry2x32")
 
 
 def _as_slots(array: np.ndarray, groups: int, lanes: Lanes) -> np.ndarray:

@@ -133,7 +133,7 @@ def test_what_a_loop_does_not_change_is_known(monkeypatch):
             k, matrix, y = carry
             return k + 1, 0.5 * matrix, matrix @ y
 
-        return lax.while_loop(lambda c: c[2][0] < 100.0, turn, (0, matrix, x))[2]
+        return lax.while_loop(lambda c: c[2][0] > 0.01, turn, (0, matrix, x))[2]
 
     x = np.arange(2.0, 29.0).reshape(9, 3)
     found = jc.simd(lambda x: function(0.0, x))(x)

@@ -229,11 +229,82 @@ def test_linear_algebra():
         (lambda x: jnp.linalg.svd(x), "svd"),
         (lambda x: jax.pure_callback(lambda y: y, x, x), "pure_callback"),
         (lambda x: lax.complex(x, x), "complex"),
-        (lambda x: jnp.sort(jnp.tile(x.ravel(), 6)), "at most 64 numbers, got 72"),
-        (lambda x: jax.random.uniform(jax.random.key(0)) + x, "random"),
+        (lambda x: jnp.sort(jnp.tile(x.ravel(), 11)), "at most 128 numbers, got 132"),
         (lambda x: x.astype(jnp.float16), "float16"),
     ],
 )
 def test_what_has_no_rule_is_named(function, name):
     with pytest.raises(NotImplementedError, match=name):
         jc.simd(function)(REAL)
+
+
+@pytest.mark.float32
+def test_random_numbers_are_those_of_jax():
+    def function(key, seed, at):
+        keys = jax.random.split(key, 5)
+        own = jax.random.fold_in(jax.random.key(seed), 3)
+        rows = lax.scan(lambda k, _: tuple(jax.random.split(k)), own, length=4)[1]
+        return (
+            jax.random.uniform(key, (3,)),
+            jax.random.uniform(keys[at], (2, 2)),
+            jax.random.bits(keys[1], (3,), "uint32"),
+            jax.random.permutation(keys[2], 6),
+            jax.random.randint(keys[3], (4,), 0, 10),
+            jax.vmap(lambda k: jax.random.exponential(k))(rows.reshape(-1)),
+            jax.random.key_data(keys.reshape(5, 1)),
+        )
+
+    keys = jax.random.split(jax.random.key(3), WORLDS)
+    given = keys, np.arange(WORLDS), np.arange(WORLDS) % 5
+    found, expected = jc.simd(function)(*given), jax.vmap(function)(*given)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5 if a.dtype == np.float32 else 1e-12)
+
+
+def test_keys_that_are_closed_over_or_returned():
+    keys, old = jax.random.split(jax.random.key(3), 5), jax.random.PRNGKey(4)
+
+    def function(i):
+        return jax.random.uniform(keys[i]), jax.random.uniform(jax.random.fold_in(old, i)), keys[:2]
+
+    found, expected = (by(function)(np.arange(5)) for by in (jc.simd, jax.vmap))
+    np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-12)
+    assert found[2].dtype == expected[2].dtype
+    assert jnp.all(found[2] == expected[2])
+
+
+def test_other_generators_are_named():
+    other = jax.random.key(0, impl="rbg")
+    with pytest.raises(NotImplementedError, match="threefry, got key<rbg>"):
+        jc.simd(lambda x: x + jax.random.uniform(jax.random.key(0, impl="rbg")))(REAL)
+    with pytest.raises(NotImplementedError, match="threefry, got key<rbg>"):
+        jc.simd(lambda x: x + jax.random.uniform(other))(REAL)
+    with pytest.raises(NotImplementedError, match="threefry, got key<rbg>"):
+        jc.simd(jax.random.uniform)(jax.random.split(other, 3))
+
+
+@pytest.mark.float32
+def test_bits_of_numbers():
+    def function(x, n, k):
+        whole = lax.bitcast_convert_type(x, np.int32 if x.dtype == np.float32 else np.int64)
+        short = x.astype(np.float32)
+        return (
+            whole,
+            lax.bitcast_convert_type(whole + 1, x.dtype),
+            lax.bitcast_convert_type(short, np.uint32),
+            lax.bitcast_convert_type(n, np.float32),
+            lax.bitcast_convert_type(n, np.uint32),
+            lax.bitcast_convert_type(k, np.int32),
+        )
+
+    close(function, REAL, WHOLE + 2**29, COUNTS)
+
+
+@pytest.mark.float32
+def test_places_in_batches():
+    def function(x, at):
+        rows = jax.vmap(lambda row, k: row[k])(x, at[:3])
+        written = jax.vmap(lambda row, k: row.at[k].set(9.0))(x, at[:3])
+        return rows, written, jax.vmap(lambda row, k: row.at[k].add(row[0]))(x, at[1:4])
+
+    close(function, REAL, PLACES)

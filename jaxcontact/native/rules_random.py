@@ -1,0 +1,121 @@
+"""Random numbers: keys and draws of JAX's default generator, threefry, bit by bit those of JAX.
+
+A key is a pair of integers: an array of keys has one more axis, of length two, than JAX says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.random import threefry_prng_impl
+
+from jaxcontact.native.interpreter import Interpreter, Numbers, Rule, array_of, rule
+
+_TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon, Moraes, Dror and Shaw (2011), Threefry-2x32
+_PARITY = 0x1BD11BDA
+
+
+def _rule_of_keys(*names: str) -> Callable[[Rule], Rule]:
+    """`rule` for primitives of keys, which must be keys of threefry."""
+
+    def register(apply: Rule) -> Rule:
+        def checked(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Any:
+            for v in (*equation.invars, *equation.outvars):
+                array_of(v)
+            return apply(program, equation, inputs)
+
+        return rule(*names)(checked)
+
+    return register
+
+
+def _generated(program: Interpreter, function: Callable[..., Any], *inputs: Numbers) -> Numbers:
+    """The output of a function of the generator on numbers, which are 32 bits each."""
+    avals = [jax.ShapeDtypeStruct(each.shape, jnp.uint32) for each in inputs]
+    return program.run_closed(jax.make_jaxpr(function)(*avals), list(inputs))[0]
+
+
+def _for_each_key(
+    program: Interpreter, function: Callable[..., Any], keys: Numbers, *others: Numbers
+) -> Numbers:
+    """A function of one key, of an array of keys."""
+    for _ in range(keys.ndim - 1):
+        function = jax.vmap(function)
+    return _generated(program, function, keys, *others)
+
+
+@_rule_of_keys("random_wrap", "random_unwrap")
+def _pair(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    return list(inputs)
+
+
+@_rule_of_keys("random_seed")
+def _seeded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    function: Callable[..., Any] = threefry_prng_impl.seed
+    for _ in range(inputs[0].ndim):
+        function = jax.vmap(function)
+    avals = [jax.ShapeDtypeStruct(inputs[0].shape, equation.invars[0].aval.dtype)]
+    return program.run_closed(jax.make_jaxpr(function)(*avals), inputs)[0]
+
+
+@_rule_of_keys("random_split")
+def _split(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    split = functools.partial(threefry_prng_impl.split, shape=equation.params["shape"])
+    return _for_each_key(program, split, *inputs)
+
+
+@_rule_of_keys("random_fold_in")
+def _folded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    return _for_each_key(program, threefry_prng_impl.fold_in, *inputs)
+
+
+@_rule_of_keys("random_bits")
+def _bits(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    settings = {name: equation.params[name] for name in ("bit_width", "shape")}
+    return _for_each_key(program, functools.partial(threefry_prng_impl.random_bits, **settings), *inputs)
+
+
+@rule("iota_2x32_shape")
+def _counters(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    """The upper and lower halves of the places of all entries."""
+    shape = equation.params["shape"]
+    places = np.arange(np.prod(shape, dtype=np.int64), dtype=np.uint64).reshape(shape)
+    halves = (places >> np.uint64(32), places & np.uint64(2**32 - 1))
+    return [program.constants(half.astype(np.uint32)) for half in halves]
+
+
+@rule("threefry2x32")
+def _threefry(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    """Twenty rounds on pairs of counters, with a part of the key added after each four."""
+    ops = program.ops
+
+    def constant(value: int) -> int:
+        return ops.constant(value, "u4")
+
+    def added(a: int, b: int) -> int:
+        return ops.binary("add", a, b)
+
+    def turned(a: int, by: int) -> int:
+        left = ops.binary("shift_left", a, constant(by))
+        return ops.binary("or", left, ops.binary("shift_right", a, constant(32 - by)))
+
+    def hashed(k0: int, k1: int, x0: int, x1: int) -> tuple[int, int]:
+        keys = (k0, k1, ops.binary("xor", ops.binary("xor", k0, k1), constant(_PARITY)))
+        x0, x1 = added(x0, k0), added(x1, k1)
+        for block in range(5):
+            for by in _TURNS[block % 2]:
+                x0 = added(x0, x1)
+                x1 = ops.binary("xor", x0, turned(x1, by))
+            x0 = added(x0, keys[(block + 1) % 3])
+            x1 = added(added(x1, keys[(block + 2) % 3]), constant(block + 1))
+        return x0, x1
+
+    shape = np.broadcast_shapes(*(each.shape for each in inputs))
+    columns = [np.broadcast_to(each, shape).ravel().tolist() for each in inputs]
+    pairs = [hashed(*row) for row in zip(*columns, strict=True)]
+    return [np.array([pair[k] for pair in pairs], np.int64).reshape(shape) for k in (0, 1)]
