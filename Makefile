@@ -9,6 +9,9 @@ QUICK := XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0 --xla_cpu_us
 # What took a while to compile is kept for the next run.
 KEPT := JAX_COMPILATION_CACHE_DIR="$(CURDIR)/.cache/jax" JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.1
 
+# A test that takes a quarter of an hour does not end: stop, and say where it is.
+STUCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+
 PAPERS := drumwright halm_posa seghete_murphey varkonyi anderson_revzen
 
 .PHONY: demo demo-block demo-robot test test-all docs papers lint bench clean
@@ -27,8 +30,8 @@ test: $(VENV)/installed-test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 -m "not slow"
-	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile -m "float32 and not slow"
+	$(QUICK) $(KEPT) $(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 $(STUCK) -m "not slow"
+	$(QUICK) $(KEPT) JAXCONTACT_FLOAT32=1 $(RUN) -m pytest -q -n 2 --dist loadfile $(STUCK) -m "float32 and not slow"
 
 test-all: $(VENV)/installed-all
 	$(RUN) -m pytest -q -n 2 --dist loadfile --max-worker-restart 0
