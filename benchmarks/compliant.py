@@ -82,12 +82,16 @@ def _distance_error(x: np.ndarray, speeds: np.ndarray) -> float:
     return 100 * float(np.max(np.abs(x - truth) / truth))
 
 
-def _box(batch: int, steps: int, dt: float, num_feet: int | None = None) -> Run:
+def _box(batch: int, steps: int, dt: float, num_feet: int | None = None, by_xla: bool = False) -> Run:
     model = _sliding_box(num_feet)
     speeds = _starts(batch)
-    v = jnp.zeros((batch, 6)).at[:, 0].set(speeds)
-    one = functools.partial(_final, model.system, model.params, steps=steps, dt=dt)
-    march = jc.on_all_cores(jax.vmap(lambda v: one(model.state.replace(v=v))))
+    v = np.zeros((batch, 6))
+    v[:, 0] = speeds
+
+    def one(v: jax.Array) -> Any:
+        return _final(model.system, model.params, model.state.replace(v=v), steps, dt)
+
+    march = jc.on_all_cores(jax.vmap(one)) if by_xla else jc.simd(one)
 
     def run() -> dict[str, Any]:
         end, status = jax.block_until_ready(march(v))
@@ -313,9 +317,11 @@ def _case(name: str, items: int, setup: Callable[..., Run], *arguments: Any, rep
 FEET = (4, 10, 30, 100)
 CASES = [
     *(_case(f"box batch {n}", 50 * n, _box, n, 50, 0.01) for n in (1, 1024, 4096)),
+    *(_case(f"box batch {n} by XLA", 50 * n, _box, n, 50, 0.01, None, True) for n in (1, 1024)),
     _case("box batch 1024 MuJoCo, one thread", 50 * 1024, _box_mujoco, 1024, 50, 0.01),
     _case("box batch 1024 MJX", 50 * 1024, _box_mjx, 1024, 50, 0.01, repeats=3),
     *(_case(f"{n} feet batch 256", 50 * 256, _box, 256, 50, 0.01, n, repeats=3) for n in FEET),
+    *(_case(f"{n} feet batch 256 by XLA", 50 * 256, _box, 256, 50, 0.01, n, True, repeats=3) for n in FEET),
     *(_case(f"{n} feet MuJoCo", 50 * 256, _box_mujoco, 256, 50, 0.01, n, repeats=3) for n in FEET),
     _case("box 1000 steps forward", 1000, _box_gradient, 1000, 1e-3, False),
     _case("box 1000 steps forward and reverse", 1000, _box_gradient, 1000, 1e-3, True),

@@ -24,17 +24,17 @@ def robots(lines: list[dict[str, Any]]) -> str:
     """The table of `python -m benchmarks robots`: what was measured, on what, with what."""
     first = lines[0]
     rows = [
-        "| robot | worlds | engine | wall us | processor us | error | converged % | trace s | compile s |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| robot | worlds | engine | wall us | processor us | error | converged % | first call s |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for line in lines:
         name = f"| {line['robot']} | {line['batch']} | {line['engine']} |"
         if "skipped" in line:
-            rows.append(f"{name} {line['skipped'].splitlines()[0][:80]} | | | | | |")
+            rows.append(f"{name} {line['skipped'].splitlines()[0][:80]} | | | | |")
             continue
         rows.append(
             f"{name} {line['us_per_item']:.3g} | {line['cpu_us_per_item']:.3g} | {line['error']:.1e} | "
-            f"{line['converged %']:.4g} | {line['trace_s']:.1f} | {line['compile_s']:.1f} |"
+            f"{line['converged %']:.4g} | {line['first_s']:.1f} |"
         )
     packages = ", ".join(f"{key} {first[key]}" for key in ("jax", "mujoco", "mujoco-mjx"))
     head = f"Per step and world. {first['device']}, {first['dtype']}, {packages}; {first['date']}, commit "

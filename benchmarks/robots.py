@@ -1,6 +1,7 @@
 """`python -m benchmarks robots`: a robot's step by jaxcontact, MuJoCo and MJX, in one run on the same files.
 
-Each engine starts every world from the same state and holds the same controls. `error` is the largest
+Each engine starts every world from the same state and holds the same controls. "jaxcontact" is `jc.simd`, and
+"jaxcontact XLA" the same function under `jax.jit` and `jax.vmap`. `error` is the largest
 difference of a number of q after the motion from that with steps a sixteenth as long, of jaxcontact for
 jaxcontact and of MuJoCo for both others: their contacts yield by different laws, so each has its own truth.
 Times are per step and world; processor time leaves out waiting for a core.
@@ -33,7 +34,7 @@ from jaxcontact.models import robots
 
 STEPS, DT = 25, 0.004  # of a robot's motion
 FINER, JUDGED = 16, 4  # steps of the reference in one step; worlds compared with it
-GROUP = 128  # worlds of ours that a core steps together: with 1024 a humanoid's step took longer
+GROUP = 128  # worlds of ours that a core steps together by XLA: with 1024 a humanoid's step took longer
 MJX_GROUP = 16  # worlds; of 4, 8, 16, 32 and 128 the quickest for a quadruped
 SPREAD = 0.3  # of the velocities at the start, rad/s and m/s
 RIGID = jc.simulate.TimeStepping(impact=jc.impact.AnitescuPotra())
@@ -173,13 +174,27 @@ def steps_of(robot: Robot, stepper: Any = None) -> Steps:
 
 
 @functools.cache
-def _march(robot: Robot, stepper: Any = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The motion of one world and of many: (q, v, dt) -> (q, v) at the end, and the share of good steps."""
+def _motion(robot: Robot, stepper: Any = None) -> Callable[..., tuple[jax.Array, jax.Array, jax.Array]]:
+    """The motion of one world: (q, v, dt) -> (q, v) at the end, and the share of good steps."""
     steps = steps_of(robot, stepper)
 
     def motion(q: jax.Array, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         states, info = steps(q, v, dt)
         return states.q[-1], states.v[-1], jnp.mean(info.status == 0)
+
+    return motion
+
+
+@functools.cache
+def _in_lanes(robot: Robot, stepper: Any = None) -> Callable[..., Any]:
+    """The motion of many worlds by `jc.simd`."""
+    return jc.simd(_motion(robot, stepper))
+
+
+@functools.cache
+def _by_xla(robot: Robot) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The motion of one world and of many by XLA."""
+    motion = _motion(robot)
 
     def in_groups(*worlds: jax.Array) -> Any:
         if len(worlds[0]) <= GROUP:
@@ -190,8 +205,19 @@ def _march(robot: Robot, stepper: Any = None) -> tuple[Callable[..., Any], Calla
 
 
 def ours(scene: Scene, stepper: Any = None) -> Motion:
-    """Steps of `jc.compliant`, or another stepper; a batch on all cores."""
-    one, many = _march(scene.robot, stepper)
+    """Steps of `jc.compliant`, or another stepper, by `jc.simd`: a world in each lane, on all cores."""
+    march, dt = _in_lanes(scene.robot, stepper), np.full(len(scene.q), scene.robot.dt)
+
+    def run() -> tuple[np.ndarray, float]:
+        end, _, good = march(scene.q, scene.v, dt)
+        return end, float(np.mean(good))
+
+    return run
+
+
+def ours_by_xla(scene: Scene) -> Motion:
+    """Steps of `jc.compliant` under `jax.jit`, where they can be differentiated; a batch on all cores."""
+    one, many = _by_xla(scene.robot)
     q, v, dt = jnp.asarray(scene.q), jnp.asarray(scene.v), jnp.full(len(scene.q), scene.robot.dt)
 
     def run() -> tuple[np.ndarray, float]:
@@ -203,7 +229,16 @@ def ours(scene: Scene, stepper: Any = None) -> Motion:
 
 def our_truth(scene: Scene, stepper: Any = None) -> np.ndarray:
     """Positions (worlds, nq) at the end, by short steps."""
-    one, _ = _march(scene.robot, stepper)
+    march, dt = _in_lanes(scene.robot, stepper), np.full(len(scene.q), scene.robot.dt / FINER)
+    q, v = scene.q, scene.v
+    for _ in range(FINER):
+        q, v, _ = march(q, v, dt)
+    return q
+
+
+def our_truth_by_xla(scene: Scene) -> np.ndarray:
+    """Positions (worlds, nq) at the end, by short steps."""
+    one, _ = _by_xla(scene.robot)
     ends = []
     for q, v in zip(jnp.asarray(scene.q), jnp.asarray(scene.v), strict=True):
         for _ in range(FINER):
@@ -287,12 +322,13 @@ def mjx(scene: Scene, group: int = MJX_GROUP) -> Motion:
 
 ENGINES: dict[str, tuple[Callable[[Scene], Motion], Callable[[Scene], np.ndarray]]] = {
     "jaxcontact": (ours, our_truth),
+    "jaxcontact XLA": (ours_by_xla, our_truth_by_xla),
     "MuJoCo": (mujoco_c, mujoco_truth),
     "MJX": (mjx, mujoco_truth),
     "MJX singly": (functools.partial(mjx, group=1), mujoco_truth),
     "TimeStepping": (functools.partial(ours, stepper=RIGID), functools.partial(our_truth, stepper=RIGID)),
 }
-RACE = ("jaxcontact", "MuJoCo", "MJX", "MJX singly")  # if none are named
+RACE = ("jaxcontact", "jaxcontact XLA", "MuJoCo", "MJX", "MJX singly")  # if none are named
 
 
 def measure(scene: Scene, engine: str, repeats: int) -> dict[str, Any]:

@@ -22,10 +22,11 @@ class Table:
 
 @dataclasses.dataclass(eq=False)
 class Fill:
-    """Writes numbers into a table."""
+    """Writes numbers into a table, the first of them at `begin`."""
 
     table: Table
     numbers: list[int]
+    begin: int
 
 
 @dataclasses.dataclass(eq=False)

@@ -23,11 +23,22 @@ def _remainder(a: Any, b: Any) -> Any:
     return a if b == 0 and not is_float(kind_of(a.dtype)) else np.fmod(a, b)
 
 
-def _shifted(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def shift(a: Any, b: Any) -> Any:
-        return function(a, b) if 0 <= b < 8 * a.dtype.itemsize else type(a)(0)
+def _shifted_left(a: Any, b: Any) -> Any:
+    return np.left_shift(a, b) if 0 <= b < 8 * a.dtype.itemsize else type(a)(0)
 
-    return shift
+
+def _shifted_right(a: Any, b: Any) -> Any:
+    """Zeros are moved in."""
+    size = a.dtype.itemsize
+    moved = int(a.view(f"u{size}")) >> int(b) if 0 <= b < 8 * size else 0
+    return np.array(moved, f"u{size}").view(a.dtype)[()]
+
+
+def _shifted_right_signed(a: Any, b: Any) -> Any:
+    """Copies of the first bit are moved in."""
+    size = a.dtype.itemsize
+    moved = int(a.view(f"i{size}")) >> (int(b) if 0 <= b < 8 * size else 8 * size - 1)
+    return np.array(moved, f"i{size}").view(a.dtype)[()]
 
 
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -49,8 +60,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "ge": operator.ge,
     "pow": np.power,
     "atan2": np.arctan2,
-    "shift_left": _shifted(np.left_shift),
-    "shift_right": _shifted(np.right_shift),
+    "shift_left": _shifted_left,
+    "shift_right": _shifted_right,
+    "shift_right_signed": _shifted_right_signed,
 }
 _UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": operator.neg,

@@ -17,6 +17,7 @@ from jaxcontact.native.kinds import kind_of
 from jaxcontact.native.operations import Operations
 
 Numbers = np.ndarray
+FILLED = 256  # numbers of a table that are written at once
 Rule = Callable[["Interpreter", Any, list[Numbers]], Any]
 RULES: dict[str, Rule] = {}
 _CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "fun")  # parameters that hold what a primitive calls
@@ -99,7 +100,8 @@ class Interpreter:
         """A table of numbers."""
         flat = [int(n) for n in numbers.ravel()]
         table = Table(len(flat), self.ops.kind[flat[0]])
-        self.ops.now.items.append(Fill(table, flat))
+        for begin in range(0, len(flat), FILLED):
+            self.ops.now.items.append(Fill(table, flat[begin : begin + FILLED], begin))
         return table
 
     def run(self, jaxpr: Any, constants: Any, arguments: list[Numbers]) -> list[Numbers]:

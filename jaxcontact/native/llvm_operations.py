@@ -141,6 +141,8 @@ def _of_integers(writer: PieceWriter, op: str, kind: str, values: list[str]) -> 
         return _divided(writer, op, kind, values)
     if op in ("shift_left", "shift_right"):
         return _shifted(writer, op, kind, values)
+    if op == "shift_right_signed":
+        return _shifted_with_sign(writer, kind, values)
     raise NotImplementedError(f"function: jc.simd has no {op} of integers")
 
 
@@ -185,6 +187,17 @@ def _shifted(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
     moved = writer.emit(f"{'shl' if op == 'shift_left' else 'lshr'} {vector} {a}, {amount}")
     result = writer.emit(f"select {bits} {inside}, {vector} {moved}, {vector} zeroinitializer")
     return _held(writer, kind, result)
+
+
+def _shifted_with_sign(writer: PieceWriter, kind: str, values: list[str]) -> str:
+    """Bits moved to the right, copies of the first bit moved in."""
+    lanes, (a, b) = writer.lanes, values
+    vector, bits, size = lanes.vector(kind), lanes.vector(BOOL), 8 * int(kind[1])
+    most = lanes.all(lanes.scalar(kind), size - 1)
+    inside = writer.emit(f"icmp ult {vector} {b}, {most}")
+    amount = writer.emit(f"select {bits} {inside}, {vector} {b}, {vector} {most}")
+    signed = _held(writer, f"i{kind[1]}", a)
+    return _held(writer, kind, writer.emit(f"ashr {vector} {signed}, {amount}"))
 
 
 def _with_same_bits(writer: PieceWriter, value: str, of: str, to: str) -> str:

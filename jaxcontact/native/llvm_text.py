@@ -117,7 +117,7 @@ class PieceWriter:
                 self._store(self.place("memory", self.storage.slots[entry]), value, self.ops.kind[entry])
         elif isinstance(entry, Fill):
             for k, number in enumerate(entry.numbers):
-                slot = self.storage.tables[entry.table] + k
+                slot = self.storage.tables[entry.table] + entry.begin + k
                 self._store(self.place("memory", slot), self.use(number), entry.table.kind)
         elif isinstance(entry, Put):
             self._put(entry)

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +27,7 @@ from jaxcontact.native.schedule import make_schedule
 from jaxcontact.native.storage import make_storage
 
 APART = 200_000  # characters of text from which on compiling it takes longer than starting a process
+MANY = 500_000  # operations: a warning says that compiling so many takes long
 
 CACHE = "jax_compilation_cache_dir"  # JAX's setting: a folder, or None
 
@@ -45,6 +47,12 @@ class MachineCode:
         self, ops: Operations, results: list[int], num_inputs: int, lanes: Lanes, workers: int
     ) -> None:
         needed = find_needed(ops, results)
+        if len(needed.numbers) > MANY:
+            warnings.warn(
+                f"function: jc.simd compiles {len(needed.numbers)} operations of one world, which may take "
+                "minutes; jc.on_all_cores(jax.vmap(function)) is there for such programs",
+                stacklevel=4,
+            )
         schedule = make_schedule(ops, needed, results)
         storage = make_storage(ops, schedule)
         self.num_operations = len(needed.numbers)

@@ -169,6 +169,13 @@ def _after(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numb
     return _as_arrays(numbers, carry)
 
 
+def _where(program: Interpreter, bits: Numbers, new: Numbers, old: Numbers) -> Numbers:
+    """New numbers where bits are set, of the first axes of the numbers."""
+    return program.each(
+        program.ops.select, bits.reshape(*bits.shape, *(1,) * (new.ndim - bits.ndim)), new, old
+    )
+
+
 @rule("while")
 def _while(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
     ops, p = program.ops, equation.params
@@ -176,15 +183,20 @@ def _while(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[N
     of_condition, of_body, carry = inputs[:first], inputs[first:last], inputs[last:]
 
     def turn(cells: list[Numbers]) -> tuple[list[Numbers], Any, bool]:
-        def test() -> int:
-            going = int(program.run_closed(p["cond_jaxpr"], [*of_condition, *cells])[0])
+        def test() -> tuple[int, Numbers]:
+            turning = program.run_closed(p["cond_jaxpr"], [*of_condition, *cells])[0]
+            going = ops.constant(False, BOOL)
+            for bit in turning.ravel().tolist():
+                going = ops.binary("or", going, bit)
             if program.going is None or ops.uniform[going]:
-                return going
-            return ops.binary("and", going, program.going)
+                return going, turning
+            return ops.binary("and", going, program.going), turning
 
-        condition, going = _inside(program, test, program.going)
+        condition, (going, turning) = _inside(program, test, program.going)
         outer, program.going = program.going, going
         results = program.run_closed(p["body_jaxpr"], [*of_body, *cells])
+        if turning.ndim:  # a batch in the function: of a world, too, some go on and some have ended
+            results = [_where(program, turning, *pair) for pair in zip(results, cells, strict=True)]
         program.going = outer
         return results, (condition, going), ops.uniform[going]
 

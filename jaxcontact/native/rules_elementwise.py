@@ -16,6 +16,7 @@ _BINARY = {
     **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "pow", "atan2", "shift_left")},
     "add_any": "add",
     "shift_right_logical": "shift_right",
+    "shift_right_arithmetic": "shift_right_signed",
 }
 _UNARY = {
     **{name: name for name in ("neg", "not", "abs", "sqrt", "cbrt", "sin", "cos", "tan", "asin", "acos")},

@@ -71,7 +71,10 @@ def _split(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Number
 
 @_rule_of_keys("random_fold_in")
 def _folded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    return _for_each_key(program, threefry_prng_impl.fold_in, *inputs)
+    keys, data = inputs
+    shape = np.broadcast_shapes(keys.shape[:-1], data.shape)
+    keys = np.broadcast_to(keys, (*shape, 2))
+    return _for_each_key(program, threefry_prng_impl.fold_in, keys, np.broadcast_to(data, shape))
 
 
 @_rule_of_keys("random_bits")

@@ -12,7 +12,7 @@ from jaxcontact.native.interpreter import Interpreter, Numbers, rule
 from jaxcontact.native.kinds import is_float
 from jaxcontact.native.operations import FROM_TABLE, Operations
 
-MOST_SORTED = 128  # more would be thousands of exchanges
+MOST_SORTED = 256  # more would be thousands of exchanges
 
 
 @rule("sort")

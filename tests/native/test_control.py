@@ -40,6 +40,21 @@ def test_worlds_leave_a_loop_at_their_time():
 
 
 @pytest.mark.float32
+def test_a_loop_on_a_batch_of_a_world(small_programs):
+    """Each of them ends at its time, and an empty batch at once."""
+
+    def halvings(x, n):
+        return lax.while_loop(lambda c: c[1] > n, lambda c: (c[0] + 1, 0.5 * c[1]), (0, x))
+
+    def function(x, n):
+        several = jax.vmap(halvings, (0, None))(jnp.abs(x), 0.1 * n)
+        in_rows = jax.vmap(jax.vmap(halvings, (0, None)), (0, None))(jnp.outer(x, x), 0.3)
+        return several, in_rows, jax.vmap(halvings, (0, None))(x[:0], 1.0)
+
+    close(function, np.outer(REAL, [1.0, -2.0, 7.0]), 1 + COUNTS)
+
+
+@pytest.mark.float32
 def test_loops_in_loops(small_programs):
     def function(n, x):
         def outer(i, total):

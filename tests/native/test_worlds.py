@@ -74,6 +74,13 @@ def test_a_program_that_is_too_large(monkeypatch):
         jc.simd(lambda x: x @ x @ x)(np.ones((2, 12, 12)))
 
 
+def test_a_long_program_warns_the_caller(monkeypatch):
+    monkeypatch.setattr(machine_code, "MANY", 100)
+    with pytest.warns(UserWarning, match="operations of one world, which may take minutes") as caught:
+        jc.simd(lambda x: x @ x)(np.ones((2, 5, 5)))
+    assert caught[0].filename == __file__
+
+
 @pytest.fixture
 def no_folder():
     before = jax.config.jax_compilation_cache_dir
