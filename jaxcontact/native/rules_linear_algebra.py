@@ -1,8 +1,9 @@
-"""Primitives of linear algebra on one small matrix."""
+"""Primitives of linear algebra on small matrices."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,50 +21,120 @@ def _less_products(ops: Operations, start: int, first: list[int], second: list[i
     return total
 
 
-def _one_matrix(array: Numbers, name: str) -> None:
-    if array.ndim != 2:
-        raise NotImplementedError(f"function: jc.simd has {name} of one matrix, got shape {array.shape}")
+def _of_each_matrix(function: Callable[..., Any], *arrays: Numbers) -> Any:
+    """A function of matrices, of arrays of them; it returns an array, or a tuple of arrays."""
+    shape = arrays[0].shape[:-2]
+    if not shape:
+        return function(*arrays)
+    found = [function(*(array[place] for array in arrays)) for place in np.ndindex(shape)]
+    if not isinstance(found[0], tuple):
+        return np.stack(found).reshape(*shape, *found[0].shape)
+    return tuple(np.stack(each).reshape(*shape, *each[0].shape) for each in zip(*found, strict=True))
 
 
 @rule("cholesky")
 def _cholesky(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
     """L of A = L L^T, from the lower triangle of A."""
-    ops, (matrix,) = program.ops, inputs
-    _one_matrix(matrix, "a Cholesky factor")
-    n, kind = matrix.shape[0], kind_of(equation.outvars[0].aval.dtype)
-    factor = np.full((n, n), ops.constant(0, kind), np.int64)
-    for j in range(n):
-        done = factor[j, :j].tolist()
-        pivot = ops.unary("sqrt", _less_products(ops, int(matrix[j, j]), done, done))
-        inverse = ops.binary("div", ops.constant(1, kind), pivot)
-        factor[j, j] = pivot
-        for i in range(j + 1, n):
-            left = _less_products(ops, int(matrix[i, j]), factor[i, :j].tolist(), done)
-            factor[i, j] = ops.binary("mul", left, inverse)
-    return factor
+    ops, kind = program.ops, kind_of(equation.outvars[0].aval.dtype)
+
+    def factor_of(matrix: Numbers) -> Numbers:
+        n = matrix.shape[0]
+        factor = np.full((n, n), ops.constant(0, kind), np.int64)
+        for j in range(n):
+            done = factor[j, :j].tolist()
+            pivot = ops.unary("sqrt", _less_products(ops, int(matrix[j, j]), done, done))
+            inverse = ops.binary("div", ops.constant(1, kind), pivot)
+            factor[j, j] = pivot
+            for i in range(j + 1, n):
+                left = _less_products(ops, int(matrix[i, j]), factor[i, :j].tolist(), done)
+                factor[i, j] = ops.binary("mul", left, inverse)
+        return factor
+
+    return _array(_of_each_matrix(factor_of, *inputs), equation)
+
+
+def _array(found: Numbers, equation: Any) -> Numbers:
+    """Numbers in the shape of an equation's output, which may be empty."""
+    return found.reshape(equation.outvars[0].aval.shape)
 
 
 @rule("triangular_solve")
 def _triangular_solve(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    ops, p, (matrix, rhs) = program.ops, equation.params, inputs
-    _one_matrix(matrix, "a triangular solve")
-    lower = p["lower"]
-    if not p["left_side"]:
-        matrix, rhs, lower = matrix.T, rhs.T, not lower
-    if p["transpose_a"]:
-        matrix, lower = matrix.T, not lower
-    n, kind = matrix.shape[0], kind_of(equation.outvars[0].aval.dtype)
-    quotient = functools.partial(ops.binary, "div", ops.constant(1, kind))
-    inverse = [None if p["unit_diagonal"] else quotient(int(matrix[i, i])) for i in range(n)]
-    solution = np.empty(rhs.shape, np.int64)
-    for column in range(rhs.shape[1]):
-        for i in range(n) if lower else reversed(range(n)):
-            known = slice(0, i) if lower else slice(i + 1, n)
-            done = solution[known, column].tolist()
-            left = _less_products(ops, int(rhs[i, column]), matrix[i, known].tolist(), done)
-            scale = inverse[i]
-            solution[i, column] = left if scale is None else ops.binary("mul", left, scale)
-    return solution if p["left_side"] else solution.T
+    ops, p, kind = program.ops, equation.params, kind_of(equation.outvars[0].aval.dtype)
+
+    def solved(matrix: Numbers, rhs: Numbers) -> Numbers:
+        lower = p["lower"]
+        if not p["left_side"]:
+            matrix, rhs, lower = matrix.T, rhs.T, not lower
+        if p["transpose_a"]:
+            matrix, lower = matrix.T, not lower
+        n = matrix.shape[0]
+        quotient = functools.partial(ops.binary, "div", ops.constant(1, kind))
+        inverse = [None if p["unit_diagonal"] else quotient(int(matrix[i, i])) for i in range(n)]
+        solution = np.empty(rhs.shape, np.int64)
+        for column in range(rhs.shape[1]):
+            for i in range(n) if lower else reversed(range(n)):
+                known = slice(0, i) if lower else slice(i + 1, n)
+                done = solution[known, column].tolist()
+                left = _less_products(ops, int(rhs[i, column]), matrix[i, known].tolist(), done)
+                scale = inverse[i]
+                solution[i, column] = left if scale is None else ops.binary("mul", left, scale)
+        return solution if p["left_side"] else solution.T
+
+    return _array(_of_each_matrix(solved, *inputs), equation)
+
+
+@rule("lu")
+def _lu(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+    """L and U in one matrix, for each pivot the row that it changed places with, and the order of rows."""
+    ops, whole = program.ops, kind_of(equation.outvars[1].aval.dtype)
+
+    def factors(matrix: Numbers) -> tuple[Numbers, ...]:
+        m, n = matrix.shape
+        places = [ops.constant(i, whole) for i in range(m)]
+        rows = np.concatenate([matrix, np.array(places, np.int64)[:, None]], axis=1)
+        pivots = []
+        for k in range(min(m, n)):
+            pivots.append(_place_of_largest(ops, rows[k:, k].tolist(), places[k:]))
+            _exchange(ops, rows, k, [ops.binary("eq", pivots[k], place) for place in places])
+            _eliminate(ops, rows[:, :n], k)
+        return rows[:, :n], np.array(pivots, np.int64), rows[:, n]
+
+    found = _of_each_matrix(factors, *inputs)
+    return [each.reshape(v.aval.shape) for each, v in zip(found, equation.outvars, strict=True)]
+
+
+def _place_of_largest(ops: Operations, numbers: list[int], places: list[int]) -> int:
+    """The first place of the largest magnitude."""
+    largest, at = ops.unary("abs", numbers[0]), places[0]
+    for number, place in zip(numbers[1:], places[1:], strict=True):
+        size = ops.unary("abs", number)
+        larger = ops.binary("gt", size, largest)
+        largest, at = ops.select(larger, size, largest), ops.select(larger, place, at)
+    return at
+
+
+def _exchange(ops: Operations, rows: Numbers, k: int, chosen: list[int]) -> None:
+    """Row k changes places with the one below whose bit is set, if one is."""
+    for column in range(rows.shape[1]):
+        top = new_top = int(rows[k, column])
+        for i in range(k + 1, len(rows)):
+            own = int(rows[i, column])
+            rows[i, column] = ops.select(chosen[i], top, own)
+            new_top = ops.select(chosen[i], own, new_top)
+        rows[k, column] = new_top
+
+
+def _eliminate(ops: Operations, rows: Numbers, k: int) -> None:
+    """The rows below a pivot, less multiples of its row; where the pivot is zero, so is what is below."""
+    pivot = int(rows[k, k])
+    is_zero = ops.binary("eq", pivot, ops.constant(0, ops.kind[pivot]))
+    for i in range(k + 1, len(rows)):
+        own = int(rows[i, k])
+        rows[i, k] = ops.select(is_zero, own, ops.binary("div", own, pivot))
+        for column in range(k + 1, rows.shape[1]):
+            less = ops.binary("mul", int(rows[i, k]), int(rows[k, column]))
+            rows[i, column] = ops.binary("sub", int(rows[i, column]), less)
 
 
 @rule("custom_linear_solve")

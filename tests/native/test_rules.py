@@ -236,9 +236,28 @@ def test_linear_algebra():
             ),
             solve(b, left_side=True, lower=True, unit_diagonal=True),
             jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(a), True), b),
+            jax.vmap(jnp.linalg.cholesky)(jnp.stack([a, 2 * a])),
+            solve(b[:, :0], left_side=True),
         )
 
     close(function, matrix, REAL, rtol=1e-11)
+
+
+@pytest.mark.float32
+def test_linear_equations_with_pivots():
+    def function(a, b):
+        wide = lax.linalg.lu(jnp.concatenate([a, b], axis=1))
+        several = jnp.linalg.solve(jnp.stack([a, a.T @ a + jnp.eye(4)]), jnp.stack([b, 2 * b]))
+        slope = jax.grad(lambda a: jnp.sum(jnp.linalg.solve(a, b) ** 2))(a)
+        return wide, several, jnp.linalg.inv(a), jnp.linalg.det(a), slope
+
+    turns = np.linalg.qr(RNG.normal(size=(WORLDS, 4, 4)))[0]
+    matrix = turns * np.array([1.0, 2.0, 0.5, 3.0])
+    matrix[0] = np.eye(4)[[3, 0, 2, 1]]  # pivots are zero without exchanges
+    atol = 3e-5 if jnp.zeros(0).dtype == np.float32 else 1e-12
+    close(function, matrix, RNG.normal(size=(WORLDS, 4, 2)), rtol=1e-11, atol=atol)
+    zero = jc.simd(lambda a: lax.linalg.lu(a))(np.zeros((2, 3, 3)))
+    np.testing.assert_array_equal(zero[0], np.zeros((2, 3, 3)))
 
 
 @pytest.mark.parametrize(
