@@ -11,7 +11,10 @@ import numpy as np
 
 from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
 from jaxcontact.native.kinds import greatest, kind_of, least
+from jaxcontact.native.operations import Operations
 from jaxcontact.native.rules_elementwise import or_nan
+
+CHAIN = 4  # products that are summed one after the other; in a long chain each would wait for the one before
 
 
 def _in_pairs(combine: Callable[[int, int], int], numbers: list[int]) -> int:
@@ -101,12 +104,18 @@ def _product(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numb
         for row in rows:
             present = [(j, number) for j, number in enumerate(row) if number != zero]
             for column in columns:
-                total = zero
-                for j, number in present:
-                    if column[j] != zero:
-                        total = ops.binary("add", total, ops.binary("mul", number, column[j]))
-                totals.append(total)
+                pairs = [(number, column[j]) for j, number in present if column[j] != zero]
+                parts = [_of_products(ops, pairs[k : k + CHAIN]) for k in range(0, len(pairs), CHAIN)]
+                totals.append(_in_pairs(functools.partial(ops.binary, "add"), parts) if parts else zero)
     return np.array(totals, np.int64).reshape(output.shape)
+
+
+def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:
+    """The sum of products of pairs, one after the other."""
+    total, *others = (ops.binary("mul", a, b) for a, b in pairs)
+    for product in others:
+        total = ops.binary("add", total, product)
+    return total
 
 
 def _as_matrices(program: Interpreter, array: Numbers, batch: Any, summed: Any, kind: str) -> Numbers:
