@@ -109,7 +109,7 @@ def os_affinity() -> set[int]:
 def as_table(rows: list[dict[str, Any]]) -> str:
     """A Markdown table of results."""
     lines = [
-        "| case | us per item | quartiles | trace s | compile s | correctness |",
+        "| case | us per item | quartiles | processor us | first call s | correctness |",
         "|---|---|---|---|---|---|",
     ]
     known = {"name", "items", "trace_s", "compile_s", "first_s", "us_per_item", "us_quartiles", "repeats"}
@@ -123,7 +123,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
             f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items() if k not in known
         )
         lines.append(
-            f"| {row['name']} | {row['us_per_item']:.3g} | {low:.3g} .. {high:.3g} | {row['trace_s']:.1f} "
-            f"| {row['compile_s']:.1f} | {figures} |"
+            f"| {row['name']} | {row['us_per_item']:.3g} | {low:.3g} .. {high:.3g} "
+            f"| {row['cpu_us_per_item']:.3g} | {row['first_s']:.1f} | {figures} |"
         )
     return "\n".join(lines)
