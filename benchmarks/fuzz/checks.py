@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.fuzz import elastic, events, families, impacts, lcp, motion, stiff
+from benchmarks.fuzz import elastic, events, families, impacts, lcp, motion, programs, stiff
 from benchmarks.fuzz.tally import Check
 
 CHECKS: dict[str, Check] = {
@@ -21,4 +21,5 @@ CHECKS: dict[str, Check] = {
     "compliant": stiff.compliant,
     "spin": stiff.spin,
     "variational": motion.variational,
+    "programs": programs.programs,
 }

@@ -172,7 +172,7 @@ def _after(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numb
 def _where(program: Interpreter, bits: Numbers, new: Numbers, old: Numbers) -> Numbers:
     """New numbers where bits are set, of the first axes of the numbers."""
     return program.each(
-        program.ops.select, bits.reshape(*bits.shape, *(1,) * (new.ndim - bits.ndim)), new, old
+        program.ops.select, bits.reshape((*bits.shape, *(1,) * (new.ndim - bits.ndim))), new, old
     )
 
 

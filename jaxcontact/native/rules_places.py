@@ -97,7 +97,7 @@ def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
         address, inside = _address(program, start, numbers.start_index_map, array.shape, sizes)
         row = [_read(program, array, table, address, int(offset) + fixed) for offset in window.ravel()]
         rows.append(row if clips else [ops.select(inside, number, outside) for number in row])
-    found = np.array(rows, np.int64).reshape(*starts.shape[:-1], *window.shape)
+    found = np.array(rows, np.int64).reshape((*starts.shape[:-1], *window.shape))
     along = [d for d in range(found.ndim) if d not in numbers.offset_dims]
     return found.transpose(np.argsort([*along, *numbers.offset_dims]))
 

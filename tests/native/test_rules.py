@@ -195,6 +195,7 @@ def test_places_that_differ_between_worlds():
     def function(x, at, pair):
         return (
             x.ravel()[at],
+            x[0].at[at[0]].get(mode="clip"),
             x[at],
             x[:, at],
             x[pair[:, 0], pair[:, 1]],
