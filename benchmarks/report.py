@@ -41,6 +41,42 @@ def robots(lines: list[dict[str, Any]]) -> str:
     return head + f"{first['commit']}.\n\n" + "\n".join(rows)
 
 
+def draw_robots(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Processor time of a step against worlds, contacts and velocities, one curve for each engine."""
+    import matplotlib.pyplot as plt
+
+    measured = [line for line in lines if "skipped" not in line]
+    feet = {line["robot"]: int(line["robot"].split()[2]) for line in measured if "feet" in line["robot"]}
+    most = {robot: max(x["batch"] for x in measured if x["robot"] == robot) for robot in _names_of(measured)}
+    large = [line for line in measured if line["batch"] == most[line["robot"]]]
+    panels = {
+        "worlds (quadruped)": [(x["batch"], x) for x in measured if x["robot"] == "quadruped"],
+        "feet of a body (256 worlds)": [(feet[x["robot"]], x) for x in large if x["robot"] in feet],
+        "velocities of a robot (most worlds)": [(x["nv"], x) for x in large if x["robot"] not in feet],
+    }
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4), constrained_layout=True)
+    for axis, (title, points) in zip(axes, panels.items(), strict=True):
+        for engine in ("jaxcontact", "jaxcontact XLA", "MuJoCo", "MJX singly", "MJX"):
+            own = sorted((x, line["cpu_us_per_item"]) for x, line in points if line["engine"] == engine)
+            style = "o-" if "velocities" not in title else "o"
+            if own:
+                axis.loglog(*zip(*own, strict=True), style, label=engine, markersize=5)
+        if "velocities" in title:
+            for x, line in points:
+                if line["engine"] == "MuJoCo":
+                    axis.annotate(line["robot"], (x, 0.06), rotation=90, fontsize=7, ha="right")
+        axis.set(xlabel=title)
+        axis.grid(alpha=0.3)
+    axes[0].set(ylabel="processor time per world and step, us")
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)
+
+
+def _names_of(lines: list[dict[str, Any]]) -> set[str]:
+    return {line["robot"] for line in lines}
+
+
 def gradients(lines: list[dict[str, Any]]) -> str:
     """The table of `python -m benchmarks robots --gradient`: processor time of steps and of reverse mode."""
     rows = [

@@ -100,6 +100,13 @@ def _rocking_block() -> str:
     return file.replace("</mujoco>", f'<keyframe><key name="start" qpos="{start}"/></keyframe></mujoco>')
 
 
+def _on_feet(count: int) -> str:
+    """A body of 1 kg on so many small balls."""
+    from benchmarks.compliant import _mjcf
+
+    return _mjcf(DT, count)
+
+
 ROBOTS = (
     Robot("box", lambda: BOX),
     Robot("half_cheetah", lambda: robots.file_of("half_cheetah"), planar=True),
@@ -110,6 +117,7 @@ ROBOTS = (
     Robot("heap of 16 boxes", lambda: _heap(16), max_contacts=80),
     Robot("rocking block", _rocking_block, keyframe="start", planar=True, steps=1000, dt=0.001),
     Robot("compass gait", lambda: COMPASS_GAIT, keyframe="start", planar=True, steps=1000, dt=0.001),
+    *(Robot(f"body on {count} feet", functools.partial(_on_feet, count)) for count in (4, 10, 30, 100)),
 )
 
 
@@ -351,7 +359,7 @@ def measure(scene: Scene, engine: str, repeats: int) -> dict[str, Any]:
         runner.Case(name=name, items=len(scene.q) * scene.robot.steps, setup=setup, repeats=repeats)
     )
     few = dataclasses.replace(scene, q=scene.q[:JUDGED], v=scene.v[:JUDGED])
-    return line | {"error": float(np.max(np.abs(ends[-1][:JUDGED] - truth(few))))}
+    return line | {"nv": scene.mj.nv, "error": float(np.max(np.abs(ends[-1][:JUDGED] - truth(few))))}
 
 
 def gradient(robot: Robot, steps: int, repeats: int) -> dict[str, Any]:
@@ -397,8 +405,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--gradient", type=int, metavar="STEPS", help="in place of the race")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path, metavar="FILE", help="append the lines there, too")
+    parser.add_argument(
+        "--lines", type=Path, metavar="FILE", help="take the lines from there, measure nothing"
+    )
     parser.add_argument("--results", type=Path, metavar="FILE", help="put the table into this Markdown file")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw the race into this picture")
     options = parser.parse_args(arguments)
+    if options.lines:
+        lines = [json.loads(line) for line in options.lines.read_text().splitlines()]
+        return _written(options, "robots", lines, report.robots)
     jax.config.update("jax_enable_x64", True)
     head = runner.header()
     lines = []
@@ -431,4 +446,6 @@ def _written(options: argparse.Namespace, name: str, lines: list[dict[str, Any]]
             file.writelines(json.dumps(line) + "\n" for line in lines)
     if options.results:
         report.put(options.results, name, table(lines))
+    if options.figure:
+        report.draw_robots(options.figure, lines)
     return 0
