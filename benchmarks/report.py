@@ -61,14 +61,15 @@ def draw_robots(path: Path, lines: list[dict[str, Any]]) -> None:
             style = "o-" if "velocities" not in title else "o"
             if own:
                 axis.loglog(*zip(*own, strict=True), style, label=engine, markersize=5)
-        if "velocities" in title:
-            for x, line in points:
-                if line["engine"] == "MuJoCo":
-                    axis.annotate(line["robot"], (x, 0.06), rotation=90, fontsize=7, ha="right")
         axis.set(xlabel=title)
         axis.grid(alpha=0.3)
     axes[0].set(ylabel="processor time per world and step, us")
+    axes[2].set_ylim(bottom=1e-3)  # room for names
+    for nv in sorted({line["nv"] for line in large if line["robot"] not in feet}):
+        names = ", ".join(sorted({x["robot"] for x in large if x["nv"] == nv and x["robot"] not in feet}))
+        axes[2].text(nv, 1.3e-3, names, rotation=90, fontsize=8, ha="center", va="bottom")
     axes[0].legend(frameon=False, fontsize=8)
+    axes[2].legend(frameon=False, fontsize=8, loc="upper left")
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
