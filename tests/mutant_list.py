@@ -402,25 +402,11 @@ MUTANTS = [
         "tests/native/test_control.py::test_a_loop_on_a_batch_of_a_world",
     ),
     Mutant(
-        "native: a loop in a branch turns for worlds outside, too",
-        "native/rules_control.py",
-        '            return ops.binary("and", going, program.going), turning\n',
-        "            return going, turning\n",
-        "tests/native/test_control.py::test_a_loop_in_a_branch_does_not_wait_for_worlds_that_are_not_there",
-    ),
-    Mutant(
         "native: keys of any generator are threefry's",
         "native/rules_random.py",
         "                array_of(v)\n",
         "                pass\n",
         "tests/native/test_rules.py::test_other_generators_are_named",
-    ),
-    Mutant(
-        "native: integers are divided by zero",
-        "native/llvm_operations.py",
-        "{vector} {one}, {vector} {b}",
-        "{vector} {b}, {vector} {b}",
-        "tests/native/test_rules.py::test_functions_of_two_numbers",
     ),
     Mutant(
         "native: known numbers shift as signed ones",
