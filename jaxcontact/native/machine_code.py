@@ -27,7 +27,7 @@ from jaxcontact.native.schedule import make_schedule
 from jaxcontact.native.storage import make_storage
 
 APART = 200_000  # characters of text from which on compiling it takes longer than starting a process
-MANY = 500_000  # operations: a warning says that compiling so many takes long
+MANY = 750_000  # operations: a warning says that compiling so many takes long
 
 CACHE = "jax_compilation_cache_dir"  # JAX's setting: a folder, or None
 

@@ -57,7 +57,7 @@ def simd(function: Callable[..., Any]) -> Callable[..., Any]:
     Raises:
         ImportError: llvmlite is missing.
         ValueError: when called with no arrays, an empty batch, or first axes that differ; or for a program of
-            more than four million operations; one of more than half a million warns that it takes minutes.
+            more than four million operations; one of more than 750 000 warns that it takes minutes.
         NotImplementedError: names what the function uses and `simd` has no rule for.
 
     Derivative: none, because the result cannot be traced; let `function` return derivatives.
