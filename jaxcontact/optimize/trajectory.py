@@ -188,9 +188,9 @@ def optimise(
     s, (cost, r, jacobian) = run.restore(s, (cost, r, jacobian), tol)
     if best < last:
         visited = jnp.asarray(steps.visited[best])
-        point, outcome = run.restore(visited, run.evaluate(visited), tol)
-        if _rank(outcome, tol) < _rank((cost, r), tol):
-            s, (cost, r, jacobian) = point, outcome
+        point, reached = run.restore(visited, run.evaluate(visited), tol)
+        if _rank(reached, tol) < _rank((cost, r), tol):
+            s, (cost, r, jacobian) = point, reached
         else:
             best = last
     along = jacobian[0] - _normal(jacobian[0], jacobian[1:])
