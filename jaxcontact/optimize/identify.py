@@ -43,8 +43,8 @@ class IdentifyInfo(Record):
         at_bound: (p,) bool, whether the result lies on a bound; its interval is then one of the others held.
         status: 0 where `slope` and the gain that Newton's next step promises are at most tol |score|; KINK, a
             note, where the result is a minimum at which the derivative jumps, or where a third or three times
-            `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS where the search
-            ran out of steps, STALLED where it stopped elsewhere; SINGULAR where the covariance is NaN.
+            `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS where the
+            search ran out of steps, STALLED where it stopped elsewhere; SINGULAR where the covariance is NaN.
     """
 
     score: float
@@ -164,8 +164,8 @@ class _Run:
     """Mean score and its gradient as functions of flat parameters, on the host, and the search."""
 
     def __init__(
-        self, score: Any, unravel: Callable[[jax.Array], Any], data: Any, share: np.ndarray, start: np.ndarray,
-        bounds: tuple[np.ndarray, np.ndarray],
+        self, score: Any, unravel: Callable[[jax.Array], Any], data: Any, share: np.ndarray,
+        start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray],
     ) -> None:  # fmt: skip
         self._score, self._unravel, self._data, self._share = score, unravel, data, share
         self._start, self._bounds = start, bounds

@@ -50,8 +50,8 @@ def minimise(
 ) -> Point:
     """Search from `start` until `is_minimum`, `max_iters`, or no step descends.
 
-    A point whose value or gradient is not finite counts as too far. `rounding` is the relative error of values:
-    within it the slope decides alone whether a step descends.
+    A point whose value or gradient is not finite counts as too far. `rounding` is the relative error of
+    values: within it the slope decides alone whether a step descends.
     """
     point, restarts, lower, upper = start, 0, *bounds
     while point.num_iters < start.num_iters + max_iters and not is_minimum(point):

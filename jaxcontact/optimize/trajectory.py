@@ -81,9 +81,10 @@ def trajectory(
 
     Every step moves along the constraints' tangent space by what `optimizer` makes of the gradient there,
     and back towards the constraints by a Newton step of least length. The result is the best point visited:
-    the one of least cost + sum |lambda| max |constraints|, lambda the multipliers at the last point; from there
-    Newton's method goes on until the constraints hold within `tol`, and from the last point where they hold
-    only there. Controls are measured in units of |controls0| (1 where zero).
+    the one of least cost + sum |lambda| max |constraints|, lambda the multipliers at the last point. From
+    there Newton's method goes on until the constraints hold within `tol`; if they hold from the last point
+    only, or the cost is lower there, that is the result. Controls are measured in units of |controls0| (1
+    where zero).
     A host driver; the functions are compiled.
 
     Args:

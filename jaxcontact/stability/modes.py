@@ -108,8 +108,8 @@ def _static_forces(terms: LocalTerms, metric: _Metric) -> tuple[jax.Array, jax.A
     """Find forces (nc, 2) that hold the body, among those on few edges of the friction cones.
 
     Equations and edges are scaled to length one, so that lengths, masses and frictions of other sizes count
-    alike. The residual beside is relative, row by row, to the terms that the row adds up, or that of the whole
-    to the force, both in the kinetic metric, if that is smaller.
+    alike. The residual is relative, row by row, to the terms that the row adds up; if that is smaller, the
+    whole relative to the force in the kinetic metric.
     """
     nc, nv = terms.mu.shape[0], terms.force.shape[0]
     edges = jnp.concatenate(
