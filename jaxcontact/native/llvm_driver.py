@@ -9,7 +9,7 @@ from jaxcontact.native.control import Branch, Scan
 from jaxcontact.native.kinds import BOOL
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.llvm_text import piece_name
-from jaxcontact.native.operations import CONSTANT, Operations
+from jaxcontact.native.operations import CONSTANT, FROM_ROW, INPUT, Operations
 from jaxcontact.native.schedule import Call, Schedule
 from jaxcontact.native.storage import Storage, cell_of
 
@@ -98,10 +98,26 @@ class DriverWriter:
         if self.ops.op[number] == CONSTANT:
             return "true" if self.ops.value[number] else "false"
         words, bits = self.lanes.vector(BOOL, memory=True), self.lanes.vector(BOOL)
-        place = self._slot(number)
+        place = self._place_of(number)
         loaded = self._emit(f"load {words}, ptr {place}, align {VECTOR_BYTES}")
         value = self._emit(f"trunc {words} {loaded} to {bits}")
         return self._emit(f"call i1 @llvm.vector.reduce.or.v{self.lanes.count}i1({bits} {value})")
+
+    def _place_of(self, number: int) -> str:
+        """A pointer to a number in memory, among the arguments or in a row."""
+        lanes, op = self.lanes, self.ops.op[number]
+        if op == INPUT:
+            return self._emit(f"getelementptr i8, ptr %in, i64 {self.ops.value[number] * VECTOR_BYTES}")
+        if op != FROM_ROW:
+            return self._slot(number)
+        counter, table, column, width = self.ops.value[number]
+        turn = self._emit(f"load {lanes.word}, ptr {self._slot(counter)}")
+        if lanes.word != "i64":
+            turn = self._emit(f"sext {lanes.word} {turn} to i64")
+        row = self._emit(f"mul i64 {turn}, {width * VECTOR_BYTES}")
+        first = (self.storage.tables[table] + column) * VECTOR_BYTES
+        place = self._emit(f"add i64 {row}, {first}")
+        return self._emit(f"getelementptr i8, ptr %memory, i64 {place}")
 
     def _slot(self, number: int) -> str:
         return self._emit(f"getelementptr i8, ptr %memory, i64 {self.storage.slots[number] * VECTOR_BYTES}")

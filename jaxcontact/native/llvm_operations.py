@@ -136,7 +136,8 @@ def _of_integers(writer: PieceWriter, op: str, kind: str, values: list[str]) -> 
     if op == "abs":
         below = writer.emit(f"icmp slt {vector} {values[0]}, zeroinitializer")
         minus = writer.emit(f"sub {vector} zeroinitializer, {values[0]}")
-        return writer.emit(f"select {lanes.vector(BOOL)} {below}, {vector} {minus}, {vector} {values[0]}")
+        size = writer.emit(f"select {lanes.vector(BOOL)} {below}, {vector} {minus}, {vector} {values[0]}")
+        return _held(writer, kind, size)
     if op in ("div", "rem"):
         return _divided(writer, op, kind, values)
     if op in ("shift_left", "shift_right"):

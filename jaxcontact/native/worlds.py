@@ -36,7 +36,7 @@ RULE_MODULES = (
 SHARE = 64  # groups of worlds whose arguments and results are laid out at once
 
 
-def simd(function: Callable[..., Any]) -> Callable[..., Any]:
+def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any]:
     """A function of batches from one of a single world: a world per lane of the CPU's vectors, on all cores.
 
     The function is traced once for each kind of batch and compiled by LLVM, without XLA: a step of a robot
@@ -48,11 +48,13 @@ def simd(function: Callable[..., Any]) -> Callable[..., Any]:
         function: maps pytrees of arrays to a pytree of arrays, for one world: a rollout, a step, the gradient
             of one. It may use what JAX can trace but callbacks, complex numbers and large sorts. Keys of
             random numbers are arrays like others; draws are bit by bit those of JAX.
+        nan: whether a product with a number that is known to be zero is NaN where the other factor is NaN or
+            infinite, as it is in JAX. Without (`nan=False`) it is zero, and so is a known zero over any number:
+            programs with many known zeros, such as steps of robots, are shorter.
 
     Returns:
         A function of batches, the first axis of all arrays, for calls from outside any `jit`. Its results are
-        NumPy arrays, or keys. They differ from those of XLA by rounding. A product with a number that is
-        known to be zero is zero, also where the other factor is NaN or infinite.
+        NumPy arrays, or keys. They differ from those of XLA by rounding.
 
     Raises:
         ImportError: llvmlite is missing.
@@ -75,7 +77,7 @@ def simd(function: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
         kind = structure, keys, tuple((array.shape[1:], array.dtype.str) for array in arrays)
         if kind not in programs:
-            programs[kind] = _Program.of(function, structure, keys, arrays)
+            programs[kind] = _Program.of(function, structure, keys, arrays, nan)
         return programs[kind].run(arrays)
 
     return run
@@ -93,7 +95,7 @@ class _Program:
 
     @staticmethod
     def of(
-        function: Callable[..., Any], structure: Any, keys: tuple[bool, ...], arrays: list[np.ndarray]
+        function: Callable[..., Any], structure: Any, keys: tuple[bool, ...], arrays: list[np.ndarray], nan: bool
     ) -> _Program:
         """The program for batches of such arrays, some of which are the numbers of keys."""
         structure_of_results = None
@@ -106,7 +108,7 @@ class _Program:
 
         closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in arrays))
         lanes = Lanes(8 if jnp.zeros(0).dtype == np.float64 else 4)
-        program = Interpreter(lanes.index_kind)
+        program = Interpreter(lanes.index_kind, nan)
         inputs, count = [], 0
         for array in arrays:
             inputs.append(program.inputs(array.shape[1:], array.dtype, count))
