@@ -50,16 +50,17 @@ def _cholesky(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
             for i in range(j + 1, n):
                 left = _less_products(ops, int(matrix[i, j]), factor[i, :j].tolist(), done)
                 factor[i, j] = ops.binary("mul", left, inverse)
-        return _where_positive(ops, factor, squares)
+        return _unless_indefinite(ops, factor, squares)
 
     return _array(_of_each_matrix(factor_of, *inputs), equation)
 
 
-def _where_positive(ops: Operations, factor: Numbers, squares: list[int]) -> Numbers:
-    """Return a factor whose squared pivots are all positive, else NaN."""
+def _unless_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> Numbers:
+    """Return a factor with no squared pivot that is zero or negative, else NaN; NaN spreads by itself."""
     good = ops.constant(True, BOOL)
     for square in squares:
-        good = ops.binary("and", good, ops.binary("gt", square, ops.constant(0, ops.kind[square])))
+        bad = ops.binary("le", square, ops.constant(0, ops.kind[square]))
+        good = ops.binary("and", good, ops.unary("not", bad))
     rows, columns = np.tril_indices(len(factor))
     for i, j in zip(rows.tolist(), columns.tolist(), strict=True):
         number = int(factor[i, j])
