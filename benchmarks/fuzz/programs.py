@@ -225,9 +225,14 @@ def _running(rng: np.random.Generator, depth: int) -> Function:
 
 
 def _factor(rng: np.random.Generator, depth: int) -> Function:
-    """Of a matrix that may be indefinite."""
+    """Of a finite matrix that may be indefinite; LAPACK takes an infinite pivot as it likes."""
     shift = float(rng.uniform(-1.0, 3.0))
-    return lambda x, n, b: jnp.linalg.cholesky(jnp.outer(x, x) + shift * jnp.eye(SIZE))[-1]
+
+    def function(x: jax.Array, n: jax.Array, b: jax.Array) -> jax.Array:
+        x = jnp.clip(x, -1e3, 1e3)
+        return jnp.linalg.cholesky(jnp.outer(x, x) + shift * jnp.eye(SIZE))[-1]
+
+    return function
 
 
 def _table_in_while(rng: np.random.Generator, depth: int) -> Function:

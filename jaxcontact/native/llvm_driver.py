@@ -151,21 +151,16 @@ def largest(kind: str, lanes: Lanes) -> str:
     """The function that fills two tables with the largest numbers of a third, and their places.
 
     The tables hold what was largest so far. Each number goes down from the top of them, and takes the place
-    of the first that is smaller; that one and all behind it move down by one. Most numbers are smaller than
-    the last in all worlds.
+    of the first that is smaller; that one and all below it move down by one. Most numbers are smaller than
+    the last in all worlds. Numbers are integers.
     """
     vector, bits, word = lanes.vector(kind), lanes.vector(BOOL), lanes.word
     words = f"<{lanes.count} x {word}>"
     align = lanes.count * lanes.step(kind)
-    greater = "fcmp ugt" if kind[0] == "f" else "icmp ugt" if kind[0] == "u" else "icmp sgt"
+    greater = f"icmp {'u' if kind[0] == 'u' else 's'}gt"
     count = "i64" if word == "i64" else "i32"
     narrow = "" if count == "i64" else "  %k32 = trunc i64 %k to i32\n"
     k_word = "%k" if count == "i64" else "%k32"
-    known = (
-        f"  %isnumber = fcmp ord {vector} %old, zeroinitializer\n  %larger = and {bits} %above, %isnumber\n"
-        if kind[0] == "f"
-        else f"  %larger = or {bits} %above, zeroinitializer\n"
-    )
     return f"""
 define void @largest_{kind}(ptr %source, ptr %values, ptr %places, i64 %size, i64 %count) noinline nounwind {{
 entry:
@@ -207,7 +202,7 @@ slot:
   %old = load {vector}, ptr %svalue, align {align}
   %oldplace = load {words}, ptr %splace, align {VECTOR_BYTES}
   %above = {greater} {vector} %value, %old
-{known}  %better = or {bits} %larger, %moved
+  %better = or {bits} %above, %moved
   %upper = select {bits} %better, {vector} %value, {vector} %old
   %lower = select {bits} %better, {vector} %old, {vector} %value
   %upperplace = select {bits} %better, {words} %place, {words} %oldplace

@@ -284,6 +284,9 @@ def test_the_largest_of_many():
     values[3, 40], values[4] = -np.inf, -np.inf
     close(lambda x: lax.top_k(x, 7), values)
     close(lambda n: lax.top_k(n, 7), (10 * values[:3]).astype(np.int32))
+    odd = np.array([-0.0, 0.0, 1.0, np.nan, -0.0, -np.nan, -np.inf, np.inf])
+    close(lambda x: lax.top_k(x, 8), np.stack([odd, odd[::-1]]))
+    close(lambda x: lax.top_k(x.astype(np.float32), 3), np.stack([odd, odd[::-1]]))
 
 
 @pytest.mark.float32
