@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import jax
 
@@ -134,11 +134,11 @@ class _Store:
 
         None where they name none, none on this machine, or limit its size, which JAX alone can keep.
         """
-        folder = jax.config.jax_compilation_cache_dir
-        if not folder or not jax.config.jax_enable_compilation_cache:
+        folder = _setting("compilation_cache_dir")
+        if not folder or not _setting("enable_compilation_cache"):
             return None
         folder = folder.removeprefix("file://")
-        if "://" in folder or jax.config.jax_compilation_cache_max_size != -1:
+        if "://" in folder or _setting("compilation_cache_max_size") != -1:
             return None
         return _Store(Path(folder))
 
@@ -162,9 +162,9 @@ class _Store:
 
     def write(self, name: str, code: bytes, seconds: float) -> None:
         """Keep code that took so many seconds, if JAX would."""
-        if seconds < jax.config.jax_persistent_cache_min_compile_time_secs:
+        if seconds < _setting("persistent_cache_min_compile_time_secs"):
             return
-        if len(code) < jax.config.jax_persistent_cache_min_entry_size_bytes:
+        if len(code) < _setting("persistent_cache_min_entry_size_bytes"):
             return
         path = self._path(name)
         part = path.with_suffix(f".{os.getpid()}")
@@ -176,13 +176,18 @@ class _Store:
             _complain("writing", error)
 
 
+def _setting(name: str) -> Any:
+    """Return a setting of JAX."""
+    return getattr(jax.config, f"jax_{name}")
+
+
 def _digest(name: str, code: bytes) -> bytes:
     return hashlib.sha256(name.encode() + code).digest()
 
 
 def _complain(doing: str, error: Exception) -> None:
     """Warn of the folder as JAX does, or raise where its settings ask for that."""
-    if jax.config.jax_raise_persistent_cache_errors:
+    if _setting("raise_persistent_cache_errors"):
         raise error
     warnings.warn(
         f"Error {doing} persistent compilation cache entry of jc.simd: {type(error).__name__}: {error}",
