@@ -64,8 +64,8 @@ class Interpreter:
         going: the bit that tells which worlds a loop or branch is for; None outside.
     """
 
-    def __init__(self, index_kind: str) -> None:
-        self.ops = Operations()
+    def __init__(self, index_kind: str, nan: bool = True) -> None:
+        self.ops = Operations(nan)
         self.index_kind = index_kind
         self.going: int | None = None
 
@@ -99,7 +99,8 @@ class Interpreter:
     def table(self, numbers: Numbers) -> Table:
         """A table of numbers."""
         flat = [int(n) for n in numbers.ravel()]
-        table = Table(len(flat), self.ops.kind[flat[0]])
+        uniform = all(self.ops.uniform[n] for n in flat)
+        table = Table(len(flat), self.ops.kind[flat[0]], uniform)
         for begin in range(0, len(flat), FILLED):
             self.ops.now.items.append(Fill(table, flat[begin : begin + FILLED], begin))
         return table

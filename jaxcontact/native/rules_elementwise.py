@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
-from jaxcontact.native.kinds import BOOL, is_float, kind_of
+from jaxcontact.native.kinds import BOOL, is_float, kind_of, numpy_type
 from jaxcontact.native.operations import Operations
 
 _BINARY = {
     **{name: name for name in ("add", "sub", "mul", "div", "rem", "max", "min", "and", "or", "xor")},
-    **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "pow", "atan2", "shift_left")},
+    **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "atan2", "shift_left")},
     "add_any": "add",
     "shift_right_logical": "shift_right",
     "shift_right_arithmetic": "shift_right_signed",
@@ -34,6 +34,13 @@ def _by(op: str, method: str) -> Rule:
 
 RULES.update({name: _by(op, "binary") for name, op in _BINARY.items()})
 RULES.update({name: _by(op, "unary") for name, op in _UNARY.items()})
+
+
+@rule("pow")
+def _power(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    """A float to the power of a float or an integer."""
+    ops = program.ops
+    return program.each(lambda a, b: ops.binary("pow", a, ops.convert(b, ops.kind[a])), *inputs)
 
 
 @rule("stop_gradient", "copy", "copy_p", "optimization_barrier", "pvary", "sharding_constraint")
@@ -156,8 +163,36 @@ def _same_bits(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Nu
 
 
 @rule("reduce_precision")
-def _of_less_precision(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
-    return list(inputs)
+def _of_less_precision(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    exponent, mantissa = (equation.params[name] for name in ("exponent_bits", "mantissa_bits"))
+    return program.each(lambda a: _rounded_off(program.ops, a, exponent, mantissa), *inputs)
+
+
+def _rounded_off(ops: Operations, a: int, exponent: int, mantissa: int) -> int:
+    """Round a number to fewer bits: to even, to infinity above the largest, to zero below the smallest."""
+    info = np.finfo(numpy_type(ops.kind[a]))
+    dropped = info.nmant - mantissa
+    kind = f"u{info.dtype.itemsize}"
+
+    def whole(value: int) -> int:
+        return ops.constant(value, kind)
+
+    bits = ops.same_bits(a, kind)
+    sign = ops.binary("and", bits, whole(1 << (info.bits - 1)))
+    size = ops.binary("and", bits, whole((1 << (info.bits - 1)) - 1))
+    if dropped > 0:
+        even = ops.binary("and", ops.binary("shift_right", size, whole(dropped)), whole(1))
+        half = ops.binary("add", even, whole((1 << (dropped - 1)) - 1))
+        mask = ((1 << info.bits) - 1) ^ ((1 << dropped) - 1)
+        size = ops.binary("and", ops.binary("add", size, half), whole(mask))
+    if exponent < info.bits - 1 - info.nmant:
+        bias, reach = (1 << (info.bits - 2 - info.nmant)) - 1, (1 << (exponent - 1)) - 1
+        infinite = whole(((1 << (info.bits - 1 - info.nmant)) - 1) << info.nmant)
+        above = ops.binary("ge", size, whole((bias + reach + 1) << info.nmant))
+        below = ops.binary("le", size, whole((bias - reach) << info.nmant | ((1 << info.nmant) - 1)))
+        size = ops.select(above, infinite, ops.select(below, whole(0), size))
+    result = ops.same_bits(ops.binary("or", sign, size), ops.kind[a])
+    return ops.select(ops.unary("is_nan", a), a, result)
 
 
 def or_nan(ops: Operations, relation: str, a: int, b: int) -> int:

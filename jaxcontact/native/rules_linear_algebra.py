@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.native.interpreter import Interpreter, Numbers, rule
-from jaxcontact.native.kinds import kind_of
+from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.operations import Operations
 
 
@@ -40,17 +40,32 @@ def _cholesky(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
     def factor_of(matrix: Numbers) -> Numbers:
         n = matrix.shape[0]
         factor = np.full((n, n), ops.constant(0, kind), np.int64)
+        squares: list[int] = []
         for j in range(n):
             done = factor[j, :j].tolist()
-            pivot = ops.unary("sqrt", _less_products(ops, int(matrix[j, j]), done, done))
+            squares.append(_less_products(ops, int(matrix[j, j]), done, done))
+            pivot = ops.unary("sqrt", squares[j])
             inverse = ops.binary("div", ops.constant(1, kind), pivot)
             factor[j, j] = pivot
             for i in range(j + 1, n):
                 left = _less_products(ops, int(matrix[i, j]), factor[i, :j].tolist(), done)
                 factor[i, j] = ops.binary("mul", left, inverse)
-        return factor
+        return _unless_indefinite(ops, factor, squares)
 
     return _array(_of_each_matrix(factor_of, *inputs), equation)
+
+
+def _unless_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> Numbers:
+    """Return a factor with no squared pivot that is zero or negative, else NaN; NaN spreads by itself."""
+    good = ops.constant(True, BOOL)
+    for square in squares:
+        bad = ops.binary("le", square, ops.constant(0, ops.kind[square]))
+        good = ops.binary("and", good, ops.unary("not", bad))
+    rows, columns = np.tril_indices(len(factor))
+    for i, j in zip(rows.tolist(), columns.tolist(), strict=True):
+        number = int(factor[i, j])
+        factor[i, j] = ops.select(good, number, ops.constant(np.nan, ops.kind[number]))
+    return factor
 
 
 def _array(found: Numbers, equation: Any) -> Numbers:

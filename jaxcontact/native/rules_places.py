@@ -12,7 +12,7 @@ import numpy as np
 from jaxcontact.native.control import Put, Table
 from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
 from jaxcontact.native.operations import FROM_TABLE
-from jaxcontact.native.rules_shapes import arranged
+from jaxcontact.native.rules_shapes import arranged, fill_of
 
 Mode = Any
 
@@ -32,9 +32,11 @@ def _address(
     ops, kind = program.ops, program.index_kind
     address, inside = ops.constant(0, kind), ops.constant(True, "b")
     for axis, number in zip(axes, start, strict=True):
+        last = shape[axis] - sizes[axis]
+        if ops.kind[number] == f"u{kind[1]}":  # it may be above the largest address
+            number = ops.binary("min", number, ops.constant(last + 1, ops.kind[number]))
         at = ops.convert(number, kind)
-        last = ops.constant(shape[axis] - sizes[axis], kind)
-        held = ops.binary("min", ops.binary("max", at, ops.constant(0, kind)), last)
+        held = ops.binary("min", ops.binary("max", at, ops.constant(0, kind)), ops.constant(last, kind))
         inside = ops.binary("and", inside, ops.binary("eq", at, held))
         stride = ops.constant(math.prod(shape[axis + 1 :]), kind)
         address = ops.binary("add", address, ops.binary("mul", held, stride))
@@ -91,7 +93,7 @@ def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
     window = window.reshape([s for d, s in enumerate(sizes) if d not in gone])
     table, rows = program.table(array), []
     clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
-    outside = ops.constant(np.nan if table.kind[0] == "f" else 0, table.kind)
+    outside = fill_of(program, equation)
     for place, start in _rows(starts):
         fixed = _of_batch(place, own, numbers.start_indices_batching_dims, array.shape)
         address, inside = _address(program, start, numbers.start_index_map, array.shape, sizes)

@@ -8,17 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.native.interpreter import Interpreter, Numbers, array_of, rule
-from jaxcontact.native.kinds import is_float, kind_of
+from jaxcontact.native.kinds import greatest, is_float, kind_of, least
 
 
 def arranged(program: Interpreter, equation: Any, inputs: list[Numbers], which: tuple[int, ...]) -> Numbers:
     """The output of a primitive that arranges the entries of the inputs `which`; the others are known.
 
-    The primitive itself is asked, with the places of the numbers in place of the numbers. Entries that it
-    fills in, as a gather does out of bounds, are NaN or zero.
+    The primitive itself is asked, with the places of the numbers in place of the numbers.
     """
-    dtype = equation.outvars[0].aval.dtype
-    filled = program.ops.constant(np.nan if is_float(kind_of(dtype)) else 0, kind_of(dtype))
+    filled = fill_of(program, equation)
     numbers, arrays = [np.array([filled])], []
     for k, (v, x) in enumerate(zip(equation.invars, inputs, strict=True)):
         if k in which:
@@ -32,6 +30,15 @@ def arranged(program: Interpreter, equation: Any, inputs: list[Numbers], which: 
         parameters["fill_value"] = 0
     places = np.asarray(equation.primitive.bind(*arrays, **parameters))
     return np.concatenate(numbers)[places]
+
+
+def fill_of(program: Interpreter, equation: Any) -> int:
+    """Return the number that an equation fills in, as a gather does out of bounds."""
+    kind = kind_of(array_of(equation.outvars[0]).dtype)
+    value = equation.params.get("fill_value")
+    if value is None:
+        value = np.nan if is_float(kind) else least(kind) if kind[0] == "i" else greatest(kind)
+    return program.ops.constant(value, kind)
 
 
 @rule("broadcast_in_dim")

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxcontact.native.control import Largest, Table
 from jaxcontact.native.interpreter import Interpreter, Numbers, rule
-from jaxcontact.native.kinds import is_float
+from jaxcontact.native.kinds import is_float, kind_of
 from jaxcontact.native.operations import FROM_TABLE, Operations
 
 MOST_SORTED = 256  # more would be thousands of exchanges
@@ -70,8 +70,11 @@ def _exchanges(n: int) -> Iterator[tuple[int, int]]:
 
 @rule("top_k")
 def _largest(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
-    ops, count = program.ops, equation.params["k"]
+    """By the total order of floats: NaN is above or below all other numbers by its sign, -0 below 0."""
+    ops, count, kind = program.ops, equation.params["k"], kind_of(equation.invars[0].aval.dtype)
     rows = inputs[0].reshape(-1, inputs[0].shape[-1])
+    if is_float(kind):
+        rows = program.each(lambda n: _in_total_order(ops, ops.same_bits(n, f"i{kind[1]}")), rows)
     found: list[list[Numbers]] = [[], []]
     for row in rows:
         source = program.table(row)
@@ -82,4 +85,13 @@ def _largest(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list
             column.append(np.array(numbers, np.int64))
     shape = (*inputs[0].shape[:-1], count)
     values, places = (np.array(column, np.int64).reshape(shape) for column in found)
+    if is_float(kind):
+        values = program.each(lambda n: ops.same_bits(_in_total_order(ops, n), kind), values)
     return [values, program.each(lambda n: ops.convert(n, "i4"), places)]
+
+
+def _in_total_order(ops: Operations, bits: int) -> int:
+    """Return an integer that is ordered as the float of these bits is; of that integer, the bits."""
+    kind = ops.kind[bits]
+    sign = ops.binary("shift_right_signed", bits, ops.constant(8 * int(kind[1]) - 1, kind))
+    return ops.binary("xor", bits, ops.binary("shift_right", sign, ops.constant(1, kind)))

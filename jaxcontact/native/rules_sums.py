@@ -44,7 +44,7 @@ RULES["reduce_sum"] = _reduction("add", lambda kind: 0)
 RULES["reduce_prod"] = _reduction("mul", lambda kind: 1)
 RULES["reduce_max"] = _reduction("max", least)
 RULES["reduce_min"] = _reduction("min", greatest)
-RULES["reduce_and"] = _reduction("and", lambda kind: True if kind == "b" else -1)
+RULES["reduce_and"] = _reduction("and", lambda kind: greatest(kind) if kind[0] in "bu" else -1)
 RULES["reduce_or"] = _reduction("or", lambda kind: 0)
 RULES["reduce_xor"] = _reduction("xor", lambda kind: 0)
 
@@ -91,7 +91,7 @@ for _name, _op in (("cumsum", "add"), ("cumprod", "mul"), ("cummax", "max"), ("c
 
 @rule("dot_general")
 def _product(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    """A product of matrices, without the products that have a known zero."""
+    """A product of matrices, without the products that are known to be zero."""
     (first_sum, second_sum), (first_batch, second_batch) = equation.params["dimension_numbers"]
     output = equation.outvars[0].aval
     kind = kind_of(output.dtype)
@@ -102,12 +102,16 @@ def _product(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numb
     totals = []
     for rows, columns in zip(first.tolist(), second.tolist(), strict=True):
         for row in rows:
-            present = [(j, number) for j, number in enumerate(row) if number != zero]
+            present = [(j, number) for j, number in enumerate(row) if number != zero or ops.nan]
             for column in columns:
-                pairs = [(number, column[j]) for j, number in present if column[j] != zero]
+                pairs = [(n, column[j]) for j, n in present if not (_vanishes(ops, n, column[j]))]
                 parts = [_of_products(ops, pairs[k : k + CHAIN]) for k in range(0, len(pairs), CHAIN)]
                 totals.append(_in_pairs(functools.partial(ops.binary, "add"), parts) if parts else zero)
     return np.array(totals, np.int64).reshape(output.shape)
+
+
+def _vanishes(ops: Operations, a: int, b: int) -> bool:
+    return ops.vanishes(a, b) or ops.vanishes(b, a)
 
 
 def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:

@@ -36,7 +36,7 @@ RULE_MODULES = (
 SHARE = 64  # groups of worlds whose arguments and results are laid out at once
 
 
-def simd(function: Callable[..., Any]) -> Callable[..., Any]:
+def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any]:
     """A function of batches from one of a single world: a world per lane of the CPU's vectors, on all cores.
 
     The function is traced once for each kind of batch and compiled by LLVM, without XLA: a step of a robot
@@ -48,11 +48,13 @@ def simd(function: Callable[..., Any]) -> Callable[..., Any]:
         function: maps pytrees of arrays to a pytree of arrays, for one world: a rollout, a step, the gradient
             of one. It may use what JAX can trace but callbacks, complex numbers and large sorts. Keys of
             random numbers are arrays like others; draws are bit by bit those of JAX.
+        nan: whether a known zero times NaN or infinity is NaN, as it is in JAX. If not (`nan=False`), it is
+            zero, and so is a known zero over any number: programs with many known zeros, such as steps of
+            robots, are shorter.
 
     Returns:
         A function of batches, the first axis of all arrays, for calls from outside any `jit`. Its results are
-        NumPy arrays, or keys. They differ from those of XLA by rounding. A product with a number that is
-        known to be zero is zero, also where the other factor is NaN or infinite.
+        NumPy arrays, or keys. They differ from those of XLA by rounding.
 
     Raises:
         ImportError: llvmlite is missing.
@@ -63,20 +65,25 @@ def simd(function: Callable[..., Any]) -> Callable[..., Any]:
     Derivative: none, because the result cannot be traced; let `function` return derivatives.
     """
     check_llvmlite()
+    traced = jax.jit(lambda *world: function(*world))  # traces again when JAX's settings have changed
     programs: dict[Any, _Program] = {}
 
     def run(*batch: Any) -> Any:
         leaves, structure = jax.tree.flatten(batch)
-        leaves = [jnp.asarray(leaf) for leaf in leaves]
-        keys = tuple(map(is_key, leaves))
+        leaves = [leaf if is_key(leaf) else np.asarray(leaf) for leaf in leaves]
         arrays = [numbers_of(leaf) for leaf in leaves]
+        arrays = [array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False) for array in arrays]
         sizes = {array.shape[:1] for array in arrays}
         if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
-        kind = structure, keys, tuple((array.shape[1:], array.dtype.str) for array in arrays)
-        if kind not in programs:
-            programs[kind] = _Program.of(function, structure, keys, arrays)
-        return programs[kind].run(arrays)
+        world = [
+            jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype if is_key(leaf) else array.dtype)
+            for leaf, array in zip(leaves, arrays, strict=True)
+        ]
+        trace = traced.trace(*jax.tree.unflatten(structure, world))
+        if trace.jaxpr not in programs:
+            programs[trace.jaxpr] = _Program.of(trace, arrays, nan)
+        return programs[trace.jaxpr].run(arrays)
 
     return run
 
@@ -92,21 +99,11 @@ class _Program:
     keys: tuple[bool, ...]
 
     @staticmethod
-    def of(
-        function: Callable[..., Any], structure: Any, keys: tuple[bool, ...], arrays: list[np.ndarray]
-    ) -> _Program:
-        """The program for batches of such arrays, some of which are the numbers of keys."""
-        structure_of_results = None
-
-        def flat(*leaves: Any) -> list[Any]:
-            nonlocal structure_of_results
-            given = [_keys(x) if of_keys else x for x, of_keys in zip(leaves, keys, strict=True)]
-            results, structure_of_results = jax.tree.flatten(function(*jax.tree.unflatten(structure, given)))
-            return results
-
-        closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in arrays))
+    def of(trace: Any, arrays: list[np.ndarray], nan: bool) -> _Program:
+        """Compile a traced function for batches of such arrays, some of which are the numbers of keys."""
+        closed = trace.jaxpr
         lanes = Lanes(8 if jnp.zeros(0).dtype == np.float64 else 4)
-        program = Interpreter(lanes.index_kind)
+        program = Interpreter(lanes.index_kind, nan)
         inputs, count = [], 0
         for array in arrays:
             inputs.append(program.inputs(array.shape[1:], array.dtype, count))
@@ -117,7 +114,8 @@ class _Program:
         code = MachineCode(program.ops, numbers, count, lanes, cores)
         results = [array_of(v) for v in closed.jaxpr.outvars]
         which = tuple(is_key(v.aval) for v in closed.jaxpr.outvars)
-        return _Program(code, lanes, structure_of_results, [(a.shape, a.dtype) for a in results], which)
+        structure = jax.tree.structure(trace.out_info)
+        return _Program(code, lanes, structure, [(a.shape, a.dtype) for a in results], which)
 
     def run(self, arrays: list[np.ndarray]) -> Any:
         """The results of a batch: the worlds of each core in shares."""
@@ -161,7 +159,7 @@ class _Program:
 
 def _keys(pairs: Any) -> jax.Array:
     """Keys of random numbers from their pairs of integers."""
-    return jax.random.wrap_key_data(jnp.asarray(pairs), impl="threefry2x32")
+    return jax.random.wrap_key_data(jax.device_put(pairs), impl="threefry2x32")
 
 
 def _as_slots(array: np.ndarray, groups: int, lanes: Lanes) -> np.ndarray:
