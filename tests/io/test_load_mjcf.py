@@ -166,11 +166,6 @@ REFUSED = {
         "actuator 'gaze': transmission 'so3'",
     ),
     "no joints": (f"<mujoco><worldbody>{FLOOR}</worldbody></mujoco>", "no joints: nothing moves"),
-    "cylinders": (
-        '<mujoco><worldbody><geom name="table" type="box" size="1 1 1"/>'
-        '<body><freejoint/><geom name="can" type="cylinder" size="1 1"/></body></worldbody></mujoco>',
-        "no contacts between box and cylinder .such as 'table' and 'can'",
-    ),
     "broken": ("<mujoco><worldbody>", "source: MuJoCo cannot read the text: XML"),
     "massless": (
         "<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>",
