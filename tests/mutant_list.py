@@ -420,7 +420,7 @@ MUTANTS = [
         "native/object_files.py",
         "        if content[:DIGEST_BYTES] != _digest(name, code):\n",
         "        if False:\n",
-        "tests/native/test_worlds.py::test_damaged_files_of_the_folder_are_compiled_again[empty]",
+        "tests/native/test_worlds.py::test_damaged_files_of_the_folder_are_compiled_again[digest]",
     ),
     Mutant(
         "native: an interrupt leaves processes running",

@@ -202,9 +202,10 @@ def test_code_is_kept_in_the_folder_of_jax(monkeypatch, settings, tmp_path):
         lambda code, other: code[: len(code) // 2],
         lambda code, other: b"",
         lambda code, other: bytes(c ^ (k == 100) for k, c in enumerate(code)),
+        lambda code, other: bytes(c ^ (k == 5) for k, c in enumerate(code)),
         lambda code, other: other,
     ],
-    ids=["half", "empty", "one bit", "of another program"],
+    ids=["half", "empty", "code", "digest", "of another program"],
 )
 def test_damaged_files_of_the_folder_are_compiled_again(settings, tmp_path, damage):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
