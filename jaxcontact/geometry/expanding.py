@@ -1,7 +1,7 @@
 """The signed distance of two cores by an expanding polytope, which works alike apart and overlapping.
 
-The polytope lies inside the difference b - a and grows where the origin is nearest to its surface: over a face
-where the origin is inside, over a point of a triangle where it is outside. All sizes are fixed.
+The polytope lies inside the difference b - a and grows where the origin is nearest to its surface: over a
+face where the origin is inside, over a point of a triangle where it is outside. All sizes are fixed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Arr
 
 
 def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tuple[Hull, Summit]:
-    """Find where the hull is nearest to the origin, and add the support point over that place, number `count`.
+    """Find where the hull is nearest to the origin, and add the support point over that place as `count`.
 
     The hull stays where that point gains nothing, and where it has no room for one more.
     """

@@ -1,8 +1,8 @@
 """Convex bodies by support functions: the hull of a few vertices, thickened by an ellipsoid and a ball.
 
-A capsule is two vertices and a ball, a cylinder two vertices and a disc, an ellipsoid one vertex and itself, a
-box eight vertices, a mesh its hull. `gap_along` is a lower bound of the signed distance for every direction,
-and equals it for the best one.
+A capsule is two vertices and a ball, a cylinder two vertices and a disc, an ellipsoid one vertex and itself,
+a box eight vertices, a mesh its hull. `gap_along` is at most the signed distance for every direction, and
+equals it for the best one.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def round_support(ellipsoids: jax.Array, direction: jax.Array) -> tuple[jax.Arra
 
 
 def support(couple: Couple, direction: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The point (3,) of the difference b - a farthest along `direction` (3,), its vertices (2,) of a and b."""
+    """Find the point (3,) of b - a farthest along `direction` (3,), and its vertices (2,) of a and b."""
     vertex_a = jnp.argmin(dot(couple.vertices_a, direction[None]))
     vertex_b = jnp.argmax(dot(couple.vertices_b, direction[None]))
     of_vertices = couple.vertices_b[vertex_b] - couple.vertices_a[vertex_a]

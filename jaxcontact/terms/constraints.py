@@ -279,6 +279,7 @@ def check_sizes(system: System, params: Params, state: State) -> None:
         ("params.mass", jnp.shape(params.mass), [(nb,)]),
         ("params.inertia", jnp.shape(params.inertia), [inertia]),
         ("params.mu", jnp.shape(params.mu), [(), (nc,)]),
+        ("params.margin", jnp.shape(params.margin) if params.margin is not None else (nc,), [(nc,)]),
         ("params.gravity", jnp.shape(params.gravity), [(structure.dim,)]),
     ]
     for name, actual_shape, allowed in expected:
