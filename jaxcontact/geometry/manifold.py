@@ -30,7 +30,7 @@ _RING = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
 
 
 class _Polygon(NamedTuple):
-    """Corners of a nearly flat part of a surface, counter-clockwise about the normal, some of them repeated."""
+LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep, up to this
 
     place: jax.Array  # (8, 2) across the normal
     height: jax.Array  # (8,) along the normal
