@@ -22,7 +22,7 @@ CONTACTS = DIRECTIONS + 1  # the nearest points come first
 TILT = 0.05  # rad; parts of a surface that lean less from the common tangent plane belong to its polygon
 FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
 SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
-LEVEL = 1e-9  # of the size; the nearest points count, too, if no corner is as deep up to this
+LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep, up to this
 PARALLEL = 1e-6  # sine of the angle between sides that do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
@@ -30,7 +30,7 @@ _RING = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
 
 
 class _Polygon(NamedTuple):
-LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep, up to this
+    """Corners of a nearly flat part of a surface, counter-clockwise about the normal; some are repeated."""
 
     place: jax.Array  # (8, 2) across the normal
     height: jax.Array  # (8,) along the normal

@@ -2,8 +2,8 @@
 
 The signed distance is the greatest gap between the projections on a direction. `expand` finds the direction
 up to its tolerance. The triangle of support points there proposes exact directions: that of the triangle,
-those perpendicular to one of its sides, free ones, the axes of discs. Newton's method on the sphere refines the
-best; its last two steps carry the derivatives.
+those perpendicular to one of its sides, free ones, the axes of discs. Newton's method on the sphere refines
+the best; its last two steps carry the derivatives.
 """
 
 from __future__ import annotations
