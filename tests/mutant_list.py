@@ -420,7 +420,7 @@ MUTANTS = [
         "native/object_files.py",
         "        if content[:DIGEST_BYTES] != _digest(name, code):\n",
         "        if False:\n",
-        "tests/native/test_worlds.py::test_damaged_files_of_the_folder_are_compiled_again[empty]",
+        "tests/native/test_worlds.py::test_damaged_files_of_the_folder_are_compiled_again[digest]",
     ),
     Mutant(
         "native: an interrupt leaves processes running",
@@ -431,10 +431,10 @@ MUTANTS = [
     ),
     Mutant(
         "native: keys of any generator are threefry's",
-        "native/rules_random.py",
-        "                array_of(v)\n",
-        "                pass\n",
-        "tests/native/test_rules.py::test_other_generators_are_named",
+        "native/jaxprs.py",
+        '    if str(aval.dtype) != "key<fry>":\n',
+        "    if False:\n",
+        "tests/native/test_rules.py::test_other_generators_run_by_xla",
     ),
     Mutant(
         "native: known numbers shift as signed ones",

@@ -65,9 +65,8 @@ class Operations:
         """A number of its own."""
         number = len(self.op)
         if number >= MOST_OPERATIONS:
-            raise ValueError(
-                f"function: expected at most {MOST_OPERATIONS} operations of one world, got more; "
-                "use jc.on_all_cores(jax.vmap(function))"
+            raise NotImplementedError(
+                f"function: jc.simd takes at most {MOST_OPERATIONS} operations of one world, got more"
             )
         self.op.append(op)
         self.args.append(args)
@@ -237,11 +236,6 @@ def _difference(ops: Operations, a: int, b: int) -> int | None:
 def _quotient(ops: Operations, a: int, b: int) -> int | None:
     if ops.equals(b, 1) or (ops.equals(a, 0) and is_float(ops.kind[a]) and not ops.nan):
         return a
-    # `once.computed_once` divides by a one that only NaN changes.
-    if ops.op[b] == "select":
-        where, _, one = ops.args[b]
-        if ops.op[where] == "is_nan" and ops.args[where][0] == a and ops.equals(one, 1):
-            return a
     return None
 
 

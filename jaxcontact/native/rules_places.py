@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.native.control import Put, Table
-from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Equation
 from jaxcontact.native.operations import FROM_TABLE
+from jaxcontact.native.registry import RULES, Numbers, Rule, rule
 from jaxcontact.native.rules_shapes import arranged, fill_of
 
 Mode = Any
@@ -63,9 +65,9 @@ def _of_batch(place: tuple[int, ...], own: Any, others: Any, shape: tuple[int, .
 
 
 @rule("dynamic_slice")
-def _window_of(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _window_of(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, *start = inputs
-    sizes = (*equation.params["slice_sizes"], *array.shape[len(start) :])
+    sizes = equation.params["slice_sizes"]
     address, _ = _address(program, [int(s) for s in start], range(len(start)), array.shape, sizes)
     window = _window(array.shape, sizes)
     if program.ops.is_known(address):
@@ -75,14 +77,14 @@ def _window_of(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Nu
 
 
 @rule("dynamic_update_slice")
-def _window_replaced(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _window_replaced(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, new, *start = inputs
     address, _ = _address(program, [int(s) for s in start], range(array.ndim), array.shape, new.shape)
     return _written(program, array, [(address, None, new.ravel())], _window(array.shape, new.shape), "set")
 
 
 @rule("gather")
-def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _gathered(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, starts = inputs
     if program.are_known(starts):
         return arranged(program, equation, inputs, (0,))
@@ -105,7 +107,7 @@ def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
 
 
 def _scattered(combine: str) -> Rule:
-    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         array, starts, new = inputs
         numbers = equation.params["dimension_numbers"]
         axes, own = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims

@@ -169,13 +169,13 @@ def test_a_poisoned_world_keeps_no_other():
 def test_what_a_loop_does_not_change_is_known(monkeypatch):
     """Zeros that a loop carries stay zeros: the product inside it has three terms, not nine."""
     seen = []
-    compiled = jc.native.worlds.MachineCode.__init__
+    compiled = jc.batching.simd.MachineCode.__init__
 
     def watched(self, ops, *arguments):
         compiled(self, ops, *arguments)
         seen.append(self.num_operations)
 
-    monkeypatch.setattr(jc.native.worlds.MachineCode, "__init__", watched)
+    monkeypatch.setattr(jc.batching.simd.MachineCode, "__init__", watched)
 
     def function(zero, x):
         matrix = jnp.diag(x) + zero

@@ -363,16 +363,48 @@ def test_linear_equations_with_pivots():
 @pytest.mark.parametrize(
     ("function", "name"),
     [
-        (lambda x: jnp.linalg.svd(x), "svd"),
-        (lambda x: jax.pure_callback(lambda y: y, x, x), "pure_callback"),
+        (lambda x: jnp.linalg.svd(x)[1], "svd"),
+        (lambda x: jax.pure_callback(np.asarray, x, x, vmap_method="broadcast_all"), "pure_callback"),
         (lambda x: lax.complex(x, x), "complex"),
         (lambda x: jnp.sort(jnp.tile(x.ravel(), 22)), "at most 256 numbers, got 264"),
         (lambda x: x.astype(jnp.float16), "float16"),
+        (lambda x: x + jax.random.uniform(jax.random.key(0, impl="rbg")), "threefry, got key<rbg>"),
     ],
 )
-def test_what_has_no_rule_is_named(function, name):
-    with pytest.raises(NotImplementedError, match=name):
+def test_what_has_no_rule_is_named_once_and_runs_by_xla(function, name):
+    run = jc.simd(function)
+    with pytest.warns(UserWarning, match=name) as caught:
+        found = run(REAL)
+    assert caught[0].filename == __file__
+    np.testing.assert_allclose(found, jax.vmap(function)(REAL), rtol=1e-12)
+    assert isinstance(found, np.ndarray)
+    run(REAL[:5])
+    with pytest.warns(UserWarning, match=r"runs as jc.on_all_cores\(jax.vmap\(function\)\)"):
         jc.simd(function)(REAL)
+
+
+def test_keys_are_arranged_as_other_arrays():
+    keys, several = jax.random.split(jax.random.key(3), 6), jnp.array([4, 0])
+
+    def function(i, at, bits):
+        square = keys.reshape(2, 3)
+        arranged = (
+            *(keys[several], keys[at], square.T, square[:, ::-1], jnp.where(bits, keys[:2], keys[2:4])),
+            *(keys.at[i].set(keys[0]), keys.at[several].set(keys[2:4]), jnp.concatenate([keys, keys[:1]])),
+            *(jnp.broadcast_to(keys[:2], (3, 2)), jnp.take(keys, at, mode="clip")),
+            lax.dynamic_update_slice(keys, keys[:2], (i,)),
+        )
+        return jax.tree.map(jax.random.key_data, arranged)
+
+    bits = np.random.default_rng(0).uniform(size=(5, 2)) < 0.5
+    close(function, np.arange(5), np.arange(10).reshape(5, 2) % 6, bits)
+
+
+def test_other_generators_run_by_xla():
+    keys = jax.random.split(jax.random.key(0, impl="rbg"), 3)
+    with pytest.warns(UserWarning, match="threefry, got key<rbg>"):
+        found = jc.simd(lambda key: (jax.random.bits(key), jax.random.fold_in(key, 1)))(keys)
+    assert found[1].dtype == keys.dtype
 
 
 @pytest.mark.float32
@@ -406,22 +438,18 @@ def test_keys_that_are_closed_over_or_returned():
     keys, old = jax.random.split(jax.random.key(3), 5), jax.random.PRNGKey(4)
 
     def function(i):
-        return jax.random.uniform(keys[i]), jax.random.uniform(jax.random.fold_in(old, i)), keys[:2]
+        several = (
+            jax.random.uniform(keys[jnp.array([3, 1, 9])[0]]),
+            jax.random.key_data(keys[jnp.array([4, 0])]),
+        )
+        return jax.random.uniform(keys[i]), jax.random.uniform(jax.random.fold_in(old, i)), keys[:2], several
 
     found, expected = (by(function)(np.arange(5)) for by in (jc.simd, jax.vmap))
     np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-12)
+    np.testing.assert_allclose(found[3][0], expected[3][0], rtol=1e-12)
+    np.testing.assert_array_equal(found[3][1], expected[3][1])
     assert found[2].dtype == expected[2].dtype
     assert jnp.all(found[2] == expected[2])
-
-
-def test_other_generators_are_named():
-    other = jax.random.key(0, impl="rbg")
-    with pytest.raises(NotImplementedError, match="threefry, got key<rbg>"):
-        jc.simd(lambda x: x + jax.random.uniform(jax.random.key(0, impl="rbg")))(REAL)
-    with pytest.raises(NotImplementedError, match="threefry, got key<rbg>"):
-        jc.simd(lambda x: x + jax.random.uniform(other))(REAL)
-    with pytest.raises(NotImplementedError, match="threefry, got key<rbg>"):
-        jc.simd(jax.random.uniform)(jax.random.split(other, 3))
 
 
 @pytest.mark.float32

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.native import llvm_worker, machine_code, object_files, operations, worlds
+from jaxcontact.batching import simd
+from jaxcontact.native import llvm_worker, machine_code, object_files, operations
 from jaxcontact.status import Status
 from tests.helpers.by_lanes import close
 
@@ -31,8 +32,8 @@ def test_nothing_depends_on_the_other_worlds_nor_on_the_number_of_cores(monkeypa
     run = jc.simd(function)
     x, n = np.linspace(0.1, 3.0, 37), np.arange(37) % 11
     found = run(x, n)
-    monkeypatch.setattr(worlds, "SHARE", 1)
-    monkeypatch.setattr(worlds, "workers", lambda devices: list(devices) * 5)
+    monkeypatch.setattr(simd, "SHARE", 1)
+    monkeypatch.setattr(simd, "workers", lambda devices: list(devices) * 5)
     np.testing.assert_array_equal(run(x, n), found)
     order = np.random.default_rng(0).permutation(37)
     np.testing.assert_array_equal(run(x[order], n[order]), found[order])
@@ -72,8 +73,9 @@ def test_it_says_what_is_missing(monkeypatch):
 
 def test_a_program_that_is_too_large(monkeypatch):
     monkeypatch.setattr(operations, "MOST_OPERATIONS", 1000)
-    with pytest.raises(ValueError, match="at most 1000 operations of one world, got more"):
-        jc.simd(lambda x: x @ x @ x)(np.ones((2, 12, 12)))
+    with pytest.warns(UserWarning, match="at most 1000 operations of one world, got more; it runs as jc.on"):
+        found = jc.simd(lambda x: x @ x @ x)(np.ones((2, 12, 12)))
+    np.testing.assert_array_equal(found, np.full((2, 12, 12), 144.0))
 
 
 def test_a_long_program_warns_the_caller(monkeypatch):
@@ -202,9 +204,10 @@ def test_code_is_kept_in_the_folder_of_jax(monkeypatch, settings, tmp_path):
         lambda code, other: code[: len(code) // 2],
         lambda code, other: b"",
         lambda code, other: bytes(c ^ (k == 100) for k, c in enumerate(code)),
+        lambda code, other: bytes(c ^ (k == 5) for k, c in enumerate(code)),
         lambda code, other: other,
     ],
-    ids=["half", "empty", "one bit", "of another program"],
+    ids=["half", "empty", "code", "digest", "of another program"],
 )
 def test_damaged_files_of_the_folder_are_compiled_again(settings, tmp_path, damage):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
