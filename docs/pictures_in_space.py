@@ -29,14 +29,14 @@ def box(tilt, size, mass, mu, v):
     model = jc.load_mjcf(text)
     turn = [np.cos(tilt / 2.0), 0.0, np.sin(tilt / 2.0), 0.0]
     q = jnp.asarray(np.concatenate([[0.0, 0.0, height], turn]))
-    return text, model.replace(state=model.state.replace(q=q, v=jnp.asarray(v)))
+    return text, model.replace(initial=model.initial_state().replace(q=q, v=jnp.asarray(v)))
 
 
 def dog():
     """A dog runs and comes down on all four feet."""
     model = jc.models.quadruped()
-    v = model.state.v.at[:6].set(jnp.array([1.5, 0.6, -1.0, 0.2, 0.1, 0.3]))
-    return robots.file_of("quadruped"), model.replace(state=model.state.replace(v=v))
+    v = model.initial_state().v.at[:6].set(jnp.array([1.5, 0.6, -1.0, 0.2, 0.1, 0.3]))
+    return robots.file_of("quadruped"), model.replace(initial=model.initial_state().replace(v=v))
 
 
 # Name, what lands, largest impulse of a step in N s, names of the contacts, heading.
@@ -64,12 +64,12 @@ def picture(name):
     """Samples a landing and draws it."""
     make, step, heading = LANDINGS[name]
     source, model = make()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     feet = int(np.count_nonzero(terms.active))
     selection = "all" if feet < 4 else "visited"
     begin = time.process_time()
     samples = jc.impact.sample(
-        terms, model.state.v, step=step, max_steps=16 * feet, num_samples=SAMPLES, num_directions=4,
+        terms, model.initial_state().v, step=step, max_steps=16 * feet, num_samples=SAMPLES, num_directions=4,
         selection=selection,
     )  # fmt: skip
     print(

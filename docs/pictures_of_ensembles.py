@@ -29,10 +29,8 @@ def ensemble(model, law, worlds, *, state=None, stepper=None, **options):
     """All worlds of a model, with what they cost; failed ones are named."""
     begin = time.process_time()
     stepper = jc.simulate.TimeStepping(impact=law) if stepper is None else stepper
-    state = model.state if state is None else state
-    found = jc.simulate.ensemble(
-        model.system, model.params, state, stepper=stepper, num_worlds=worlds, **options
-    )
+    state = model.initial_state() if state is None else state
+    found = jc.simulate.ensemble(model, state, stepper=stepper, num_worlds=worlds, **options)
     print(f"  {found.summary}; {(time.process_time() - begin):.0f} s of one core with compiling")
     return found
 
@@ -80,7 +78,7 @@ def walker():
             gravity=G * jnp.array([np.sin(SLOPE), -np.cos(SLOPE)]),
             constants={"hip_to_mass": jnp.array(0.5), **dict.fromkeys(FEET, foot)},
         ),
-        state=jc.State(
+        initial=jc.State(
             q=jnp.array([-np.sin(a), np.cos(a), a, b]),
             v=jnp.array([-np.cos(a) * stance_rate, -np.sin(a) * stance_rate, stance_rate, swing_rate]),
             t=jnp.array(0.0),
@@ -101,23 +99,23 @@ class DrawnUpFeet(Record):
 
     inner: jc.simulate.TimeStepping
 
-    def init(self, system, params, state, key=None):
+    def init(self, model, state, key=None):
         """What the inner stepper remembers, and which feet are down."""
-        return self.inner.init(system, params, state, key), jnp.array([True, False])
+        return self.inner.init(model, state, key), jnp.array([True, False])
 
-    def closed(self, system, params, state):
+    def closed(self, model, state):
         """As the inner stepper."""
-        return self.inner.closed(system, params, state)
+        return self.inner.closed(model, state)
 
-    def step(self, system, params, state, tau, memory, *, dt):
+    def step(self, model, state, tau, memory, *, dt):
         """A step of the inner one, with the feet that are not down drawn up."""
         inner, down = memory
-        gaps, x = contact_gaps(system, params, state.q), feet_x(state.q)
+        gaps, x = contact_gaps(model, state.q), feet_x(state.q)
         down = (down & (gaps <= ABOVE)) | ((x - x[::-1] > AHEAD) & (gaps > ABOVE))
         up = jnp.where(down, 0.0, DRAWN_UP)
-        lengths = {foot: params.constants[foot].at[1].add(up[k]) for k, foot in enumerate(FEET)}
-        drawn = params.replace(constants={**params.constants, **lengths})
-        then, inner, info = self.inner.step(system, drawn, state, tau, inner, dt=dt)
+        lengths = {foot: model.params.constants[foot].at[1].add(up[k]) for k, foot in enumerate(FEET)}
+        drawn = model.params.replace(constants={**model.params.constants, **lengths})
+        then, inner, info = self.inner.step(model.replace(params=drawn), state, tau, inner, dt=dt)
         return then, (inner, down), info
 
 
@@ -177,9 +175,9 @@ def falling_pillar():
     params = model.params.replace(
         inertia=jnp.asarray((square.sum() - square) / 12.0)[None], constants={"size": jnp.asarray(PILLAR)}
     )
-    start = model.state.replace(v=jnp.zeros(6).at[2].set(-np.sqrt(2.0 * G * FALL)))
+    start = model.initial_state().replace(v=jnp.zeros(6).at[2].set(-np.sqrt(2.0 * G * FALL)))
     system = dataclasses.replace(model.system, poses=jc.free_poses)
-    return model.replace(system=system, params=params, state=start)
+    return model.replace(system=system, params=params, initial=start)
 
 
 def face_below(model, state):
@@ -194,7 +192,7 @@ def face_below(model, state):
     axis = jnp.argmax(jnp.abs(up) / half)
     others = jnp.arange(3) != axis
     edge = jnp.sqrt(half[axis] ** 2 + jnp.min(jnp.where(others, half, jnp.inf)) ** 2)
-    kinetic, potential = energies(model.system, model.params, state.q, state.v)
+    kinetic, potential = energies(model, state.q, state.v)
     return 2 * axis + (up[axis] > 0), kinetic + potential + MARGIN < model.params.mass[0] * G * edge
 
 
@@ -206,13 +204,11 @@ def until_final(model, stepper, numbers, dt, most):
 
     def piece(state, number, turn):
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), number), turn)
-        path = jc.simulate.rollout(
-            model.system, model.params, state, jnp.zeros((PIECE, 6)), stepper=stepper, dt=dt, key=key
-        )
+        path = jc.simulate.rollout(model, state, jnp.zeros((PIECE, 6)), stepper=stepper, dt=dt, key=key)
         end = jax.tree.map(lambda rows: rows[-1], path.states)
         return end, *face_below(model, end), jnp.bitwise_or.reduce(path.status), path.states.v[1]
 
-    fresh = jax.tree.map(np.asarray, model.state)
+    fresh = jax.tree.map(np.asarray, model.initial_state())
     many = jax.tree.map(lambda leaf: np.repeat(leaf[None], LANES, axis=0), fresh)
     no_turns = np.zeros(LANES, np.uint32)
     program = jax.jit(jax.vmap(piece)).lower(many, no_turns, no_turns).compile()
@@ -308,7 +304,7 @@ def binomial(k, n):
 # Robots land: RAMone on a foot, a walker on both flat feet, a dog on four.
 
 
-def holds(params, state, t, memory, key):
+def holds(model, state, t, memory, key):
     """The motors of the walker hold the pose that it lands in."""
     pose = jnp.array([0.55, -0.3, -0.25, -0.25, -0.3, 0.55])
     gear = jnp.array([60.0, 60.0, 30.0, 60.0, 60.0, 30.0])
@@ -319,8 +315,8 @@ def robots(worlds=64, dt=0.005):
     """How far worlds drift apart; the apex of a dog's rebound and where it comes to stand."""
     dog = jc.models.quadruped()
     fall = 0.2  # m
-    lifted = dog.replace(state=dog.state.replace(q=dog.state.q.at[2].add(fall)))
-    stance = jnp.tile(dog.state.q[7:], (round(0.8 / dt), 1))
+    lifted = dog.replace(initial=dog.initial_state().replace(q=dog.initial_state().q.at[2].add(fall)))
+    stance = jnp.tile(dog.initial_state().q[7:], (round(0.8 / dt), 1))
     cases = {
         "RAMone, at foot strike": (jc.models.ramone(), jc.impact.Routh(step=1.0, max_steps=20), None, 0.25),
         "walker, on both flat feet": (

@@ -38,7 +38,9 @@ def motion_errors(widths: np.ndarray) -> np.ndarray:
     tight = jc.ess.DormandPrince(rtol=1e-12, atol=1e-14)
     run = jax.jit(
         jax.vmap(
-            lambda e: jc.ess.flow(model.system, model.params, model.state, 0.0, 0.5, eps=e, ode=tight)[0]
+            lambda e: jc.ess.flow(
+                model.system, model.params, model.initial_state(), 0.0, 0.5, eps=e, ode=tight
+            )[0]
         )
     )
     ends, best = np.asarray(run(jnp.asarray(widths))), np.asarray(run(jnp.full(1, 1e-8)))[0]
@@ -147,7 +149,7 @@ def order_table(path: Path) -> None:
 
     def end(eps: float) -> np.ndarray:
         return np.asarray(
-            jc.ess.flow(model.system, model.params, model.state, 0.0, 0.5, eps=eps, ode=tight)[0]
+            jc.ess.flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=eps, ode=tight)[0]
         )
 
     lines = ["| eps | error at the end | over eps^2 | over eps^3 |", "|---|---|---|---|"]

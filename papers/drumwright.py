@@ -18,8 +18,8 @@ from papers import foundation_times
 
 
 def _roll(model: jc.Model, dt: float, steps: int, **options: Any) -> tuple[Any, Any]:
-    controls = jnp.zeros((steps, model.system.structure.num_velocities))
-    return jc.compliant.rollout(model.system, model.params, model.state, controls, dt=dt, **options)
+    controls = jnp.zeros((steps, model.structure.num_velocities))
+    return jc.compliant.rollout(model, model.initial_state(), controls, dt=dt, **options)
 
 
 def _lines(
@@ -81,7 +81,7 @@ def implicit(path: Path) -> None:
             mass=jnp.ones(1), inertia=jnp.zeros(1), mu=jnp.array(0.0), gravity=jnp.zeros(2), constants={},
             law=jc.compliant.Law(stiffness=1e6, damping=0.0),
         ),
-        state=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0)),
+        initial=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0)),
     )  # fmt: skip
     curves = {}
     for dt in (1e-5, 1e-2):
@@ -128,7 +128,7 @@ def pendulum_limit(path: Path) -> None:
     """Fig. 6: a pendulum from the horizontal on a limit of 1e12 N m/rad at four steps, and its impact."""
     model, shown, samples = jc.models.pendulum_limit(), 1.5, 250
     speed = float(np.sqrt(2 * WEIGHT / INERTIA))
-    near = model.replace(state=model.state.replace(q=jnp.array([1e-6]), v=jnp.array([-speed])))
+    near = model.replace(initial=model.initial_state().replace(q=jnp.array([1e-6]), v=jnp.array([-speed])))
     figure = Figure(figsize=(7.6, 2.9), layout="constrained")
     swing, impact = figure.subplots(1, 2, width_ratios=(3, 2))
     for dt, color, style in (
@@ -159,7 +159,7 @@ def foundation(path: Path) -> None:
     states, infos = _roll(model, 0.01, 100)
     last = jax.tree.map(lambda leaf: leaf[-1], states)
     at = 0.5 * np.array([np.cos(10.0), np.sin(10.0), 1.0])
-    figure = jc.viz.plot_pressure(model.system, model.params, last, infos.lam[-1], area=1 / 900, load_at=at)
+    figure = jc.viz.plot_pressure(model, last, infos.lam[-1], area=1 / 900, load_at=at)
     figure.savefig(path, dpi=110)
 
 
@@ -184,7 +184,7 @@ def tangential_spring(path: Path) -> None:
                 constants={"feet": jnp.zeros((1, 2))},
                 law=jc.compliant.Law(stiffness=1e6, damping=1e2, friction_spring=spring),
             ),
-            state=jc.State(q=jnp.array([0.0, -9.81e-6]), v=jnp.array([0.5, 0.0]), t=jnp.array(0.0)),
+            initial=jc.State(q=jnp.array([0.0, -9.81e-6]), v=jnp.array([0.5, 0.0]), t=jnp.array(0.0)),
         )  # fmt: skip
         return _roll(model, 2e-4, 5000, cone="staggered")
 
@@ -219,7 +219,7 @@ def incline(path: Path) -> None:
     curves = {}
     for mu in (0.0, 0.125, 0.25, 0.375):
         states, _ = _roll(jc.models.box_on_incline(mu), 0.01, 100)
-        start = np.asarray(jc.models.box_on_incline(mu).state.q[:3])
+        start = np.asarray(jc.models.box_on_incline(mu).initial_state().q[:3])
         curves[f"mu = {mu:g}"] = (states.t, (np.asarray(states.q)[:, :3] - start) @ downhill)
         rigid = 0.5 * 9.81 * max(0.0, np.sin(slope) - mu * np.cos(slope))
         curves[f"rigid, mu = {mu:g}"] = (states.t[::20], rigid * np.asarray(states.t[::20]) ** 2)
@@ -231,10 +231,10 @@ def spheres(path: Path) -> None:
     numbers, times = (1, 3, 10, 30, 100), []
     for number in numbers:
         model = jc.models.sphere_stack(number)
-        controls = jnp.zeros((100, model.system.structure.num_velocities))
+        controls = jnp.zeros((100, model.structure.num_velocities))
 
         def run(model: jc.Model = model, controls: jax.Array = controls) -> Any:
-            return jc.compliant.rollout(model.system, model.params, model.state, controls, dt=0.01)
+            return jc.compliant.rollout(model, model.initial_state(), controls, dt=0.01)
 
         jax.block_until_ready(run())
         begin = time.process_time()

@@ -44,7 +44,7 @@ def ours(number: int, modulus: float, load: float) -> tuple[float, np.ndarray]:
     controls = jnp.zeros((100, 6))
 
     def run() -> Any:
-        states, info = jc.compliant.rollout(model.system, model.params, model.state, controls, dt=0.01)
+        states, info = jc.compliant.rollout(model, model.initial_state(), controls, dt=0.01)
         return jax.block_until_ready((states.q[-1], info.status))
 
     run()

@@ -23,10 +23,10 @@ PRINTED = {
 @functools.cache
 def _sampled(name: str) -> tuple[jc.Model, jc.ContactTerms, Any]:
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     disks = name == "disk_stack"
     samples = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, keep_path=True,
+        terms, model.initial_state().v, step=model.step, max_steps=model.max_steps, keep_path=True,
         num_samples=2**11 if disks else 2**14, selection="visited" if disks else "all",
     )  # fmt: skip
     return model, terms, samples
@@ -44,7 +44,7 @@ def mechanisms(path: Path) -> None:
     panels = figure.subplots(1, 5)
     for axes, name in zip(panels, (*TWO_CONTACTS, "disk_stack"), strict=True):
         model = getattr(jc.models, name)()
-        jc.viz.draw_mechanism(axes, model.system, model.params, model.state)
+        jc.viz.draw_mechanism(axes, model, model.initial_state())
         axes.set_title(name.replace("_", " "), fontsize=8)
     figure.savefig(path, dpi=110)
 
@@ -103,15 +103,17 @@ def compliant_block(path: Path) -> None:
     found = []
     for exponent in ratios:
         stiffness = 1e6 * 10.0 ** np.array([max(exponent, 0.0), max(-exponent, 0.0)])
-        v_plus, _ = kelvin_voigt(model.system, model.params, model.state, stiffness, 5.0)
+        v_plus, _ = kelvin_voigt(model, model.initial_state(), stiffness, 5.0)
         found.append(J_n @ np.asarray(v_plus))
-    speed, half = -float(model.state.v[1]), np.array([0.5, 1.0])
+    speed, half = -float(model.initial_state().v[1]), np.array([0.5, 1.0])
     tilted = []
     for angle in angles:
         height = half[0] * abs(np.sin(angle)) + half[1] * np.cos(angle)
         drop = np.sqrt(speed**2 - 2 * 9.81 * (height - half[1]))
-        state = model.state.replace(q=jnp.array([0.0, height, angle]), v=jnp.array([0.0, -drop, 0.0]))
-        v_plus, _ = kelvin_voigt(model.system, model.params, state, 1e6, 5.0)
+        state = model.initial_state().replace(
+            q=jnp.array([0.0, height, angle]), v=jnp.array([0.0, -drop, 0.0])
+        )
+        v_plus, _ = kelvin_voigt(model, state, 1e6, 5.0)
         tilted.append(J_n @ np.asarray(v_plus))
     for axes, outcomes, shade, label in (
         (panels[0], found, ratios, "log10 of the stiffness ratio"),
@@ -138,7 +140,7 @@ def bounds(path: Path) -> None:
     rng = np.random.default_rng(0)
     for axes, name in zip(figure.subplots(1, 2), ("rocking_block", "compass_gait"), strict=True):
         model = getattr(jc.models, name)()
-        terms, v = jc.contact_terms(model.system, model.params, model.state), model.state.v
+        terms, v = jc.contact_terms(model, model.initial_state()), model.initial_state().v
         bound, speed = jc.impact.impulse_bound(terms, v), float(jnp.sqrt(v @ terms.M @ v))
         rates = jnp.asarray(rng.uniform(size=(200, 4, 2)) ** 3 + 1e-3)
         until = jnp.asarray(np.sort(rng.uniform(0, bound.total / 2, (200, 3)), axis=1))
@@ -177,9 +179,9 @@ def ball(path: Path) -> None:
     model = jc.load_mjcf(text, planar=True)
     paths = {}
     for height, speed in ((0.4, 0.0), (0.2, 1.5), (0.8, -1.0)):
-        state = model.state.replace(q=jnp.array([0.0, height]), v=jnp.array([0.0, speed]))
+        state = model.initial_state().replace(q=jnp.array([0.0, height]), v=jnp.array([0.0, speed]))
         paths[f"{height} m, {speed} m/s"], info = jc.simulate.time_augmented(
-            model.system, model.params, state, length=8.0, longest=0.02, max_pieces=800
+            model, state, length=8.0, longest=0.02, max_pieces=800
         )
         jc.raise_if_failed(info)
     jc.viz.plot_phase(paths, lambda q, v: (q[:, 1], v[:, 1])).savefig(path, dpi=110)
@@ -188,8 +190,8 @@ def ball(path: Path) -> None:
 @functools.cache
 def _rocking() -> Any:
     model = jc.models.rocking_block()
-    state = model.state.replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.array([-1.0, 0.5, 1.0]))
-    motion, info = jc.simulate.time_augmented(model.system, model.params, state, length=32.0, max_pieces=400)
+    state = model.initial_state().replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.array([-1.0, 0.5, 1.0]))
+    motion, info = jc.simulate.time_augmented(model, state, length=32.0, max_pieces=400)
     jc.raise_if_failed(info)
     return motion
 

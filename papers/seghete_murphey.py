@@ -41,7 +41,7 @@ def cradle(path: Path) -> None:
     motion._single()()
     model, impacts = jc.models.swinging_cradle(), motion.PEER_IMPACTS
     run = jc.simulate.variational(
-        model.system, model.params, model.state, dt=0.02, duration=impacts / 2.0, max_impacts=16
+        model, model.initial_state(), dt=0.02, duration=impacts / 2.0, max_impacts=16
     )
     away = np.asarray(run.states.q) - np.asarray(model.params.constants["home"])
     energy = motion._energy(away, np.asarray(run.states.v), float(model.params.constants["rate"]))
@@ -60,8 +60,8 @@ def billiards(path: Path) -> None:
     found = []
     for angle in angles:
         model = jc.models.billiard_break(math.radians(angle))
-        terms = jc.contact_terms(model.system, model.params, model.state)
-        found.append(100 * float(jc.impact.indeterminacy(terms, model.state.v)))
+        terms = jc.contact_terms(model, model.initial_state())
+        found.append(100 * float(jc.impact.indeterminacy(terms, model.initial_state().v)))
     jc.viz.plot_curves(
         {"xi": (angles, found)}, xlabel="angle, degrees", ylabel="difference of the two outcomes, % of |p|",
         title="A billiard break",

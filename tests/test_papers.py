@@ -102,8 +102,8 @@ def test_the_error_of_a_projection_is_within_section_6s_bound():
 def test_the_loop_of_fig_6_takes_compliant_steps(dt, start):
     """Drumwright: 10^8 steps of the pendulum are drawn by its step in closed form."""
     model = jc.models.pendulum_limit()
-    state = model.state.replace(q=jnp.array([start[0]]), v=jnp.array([start[1]]))
-    states, _ = jc.compliant.rollout(model.system, model.params, state, jnp.zeros((100, 1)), dt=dt)
+    state = model.initial_state().replace(q=jnp.array([start[0]]), v=jnp.array([start[1]]))
+    states, _ = jc.compliant.rollout(model, state, jnp.zeros((100, 1)), dt=dt)
 
     def again(carry, _):
         carry = drumwright.limited_step(*carry, dt)

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
 def describe(model: Model) -> Iterator[str]:
     """Lines about a robot: its tree, its shapes and pairs, its actuators."""
-    structure, params = model.system.structure, model.params
+    structure, params = model.structure, model.params
     tree = structure.tree
     limited = sum(joint.limited for joint in tree.joints)
     yield (

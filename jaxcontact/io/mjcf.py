@@ -88,7 +88,7 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
     params = params.replace(mu=jax.device_put(geometry.mu), constants=geometry.constants)
     state = _state(mj, keyframe)
     _check_numbers(params, state)
-    return Model(system=tree_system(structure), params=params, state=state, dt=float(mj.opt.timestep))
+    return Model(system=tree_system(structure), params=params, initial=state, dt=float(mj.opt.timestep))
 
 
 def _check_numbers(params: Params, state: State) -> None:
