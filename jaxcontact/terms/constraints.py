@@ -273,6 +273,11 @@ def check_sizes(model: Model, state: State) -> None:
         ("params.mass", jnp.shape(model.params.mass), [(nb,)]),
         ("params.inertia", jnp.shape(model.params.inertia), [inertia]),
         ("params.mu", jnp.shape(model.params.mu), [(), (nc,)]),
+        (
+            "params.margin",
+            jnp.shape(model.params.margin) if model.params.margin is not None else (nc,),
+            [(nc,)],
+        ),
         ("params.gravity", jnp.shape(model.params.gravity), [(structure.dim,)]),
     ]
     for name, actual_shape, allowed in expected:
