@@ -36,10 +36,10 @@ def test_steps_along_tangents_are_those_of_mujoco(letters, rng):
     mujoco.mj_integratePos(mj, start, rng.normal(size=mj.nv), 1.0)
     end = start.copy()
     mujoco.mj_integratePos(mj, end, delta, 1.0)
-    found = jc.retract(model.system, jnp.asarray(start), jnp.asarray(delta))
+    found = jc.retract(model, jnp.asarray(start), jnp.asarray(delta))
     np.testing.assert_allclose(found, end, atol=1e-14)
     np.testing.assert_allclose(difference(model.system, jnp.asarray(start), found), delta, atol=1e-14)
-    rate = jax.jvp(lambda h: jc.retract(model.system, jnp.asarray(start), h * delta), (0.0,), (1.0,))[1]
+    rate = jax.jvp(lambda h: jc.retract(model, jnp.asarray(start), h * delta), (0.0,), (1.0,))[1]
     np.testing.assert_allclose(
         position_rate(model.system, jnp.asarray(start), jnp.asarray(delta)), rate, atol=1e-14
     )
