@@ -186,7 +186,7 @@ CALLS = {
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
         BLOCK.replace(params=n["params"]), motion(n), motion(n)
     ),
-    jc.linearize: block(functools.partial(jc.linearize, COMPLIANT), "vector", dt=0.01),
+    jc.linearize: block(functools.partial(jc.linearize, stepper=COMPLIANT), "vector", dt=0.01),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.time_augmented: block(jc.simulate.time_augmented, length=1.0, max_pieces=4),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
