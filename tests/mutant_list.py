@@ -430,6 +430,27 @@ MUTANTS = [
         "tests/native/test_worlds.py::test_an_interrupt_ends_the_compiling",
     ),
     Mutant(
+        "native: a cotangent of what worlds share is that of one world",
+        "batching/simd_primitive.py",
+        "jnp.sum(output, axis=0) if shared[k] else output",
+        "output[0] if shared[k] else output",
+        "tests/native/test_primitive.py::test_derivatives[closed over]",
+    ),
+    Mutant(
+        "native: lanes behind the last world write",
+        "native/foreign_call.py",
+        "icmp slt i64 %world{world}, %size",
+        "icmp sge i64 %size, 0",
+        "tests/native/test_primitive.py::test_results_in_jit_have_the_bits_of_those_outside",
+    ),
+    Mutant(
+        "native: a new axis of a batch is the inner one",
+        "batching/simd_primitive.py",
+        "output.reshape(count, size, *output.shape[1:])",
+        "output.reshape(size, count, *output.shape[1:]).swapaxes(0, 1)",
+        "tests/native/test_primitive.py::test_in_scan_and_vmap",
+    ),
+    Mutant(
         "native: keys of any generator are threefry's",
         "native/jaxprs.py",
         '    if str(aval.dtype) != "key<fry>":\n',

@@ -44,9 +44,10 @@ def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any
             robots, are shorter.
 
     Returns:
-        A function of batches, the first axis of all arrays. Of arrays it returns NumPy arrays, or keys. Inside `jit`, `scan`, `vmap` and derivatives it is one operation of their program, on a CPU by XLA's
-        foreign function interface; what `function` closes over then may be traced, too. Results differ from
-        those of XLA by rounding.
+        A function of batches, the first axis of all arrays. Of arrays it returns NumPy arrays, or keys.
+        Inside `jit`, `scan`, `vmap` and derivatives it is one operation of their program, on a CPU by
+        XLA's foreign function interface, elsewhere `jax.vmap(function)`; what `function` closes over may be
+        traced then. Results differ from those of XLA by rounding.
 
     Raises:
         ImportError: llvmlite is missing.
@@ -63,12 +64,9 @@ class _Batched:
     """The function of batches that `simd` returns: a program for each kind of batch."""
 
     def __init__(self, function: Callable[..., Any], nan: bool) -> None:
-        self._nan = nan
-        self._jitted = jax.jit(
-            lambda *world: function(*world)
-        )  # traces again when JAX's settings have changed
+        self._function, self._nan = function, nan
+        self._jitted = jax.jit(lambda *world: function(*world))  # traces again for other settings of JAX
         self._by_xla = on_all_cores(jax.vmap(function))
-        self._function = function
         self._programs: dict[Any, _Program | None] = {}
         self._worlds: dict[Any, tuple[World, list[Any]]] = {}
         self._kinds: dict[Any, list[Any]] = {}

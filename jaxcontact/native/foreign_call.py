@@ -26,6 +26,8 @@ _EXTENSION, _API, _CONTEXT, _ARGUMENTS, _RESULTS, _FUTURE = 8, 16, 24, 72, 112, 
 _DATA, _DIMENSIONS = 24, 40
 _ERROR_CREATE, _ERROR_DESTROY, _SCHEDULE, _FUTURE_CREATE, _SET_AVAILABLE = 48, 64, 136, 152, 160
 _RESOURCE_EXHAUSTED = 8
+_METADATA = 24  # in a call that asks for the version; its entries: version 0.3, no traits, no state
+_METADATA_ENTRIES = {24: "i32 0", 28: "i32 3", 32: "i32 0", 40: "i64 0"}
 # Words of the record that all threads of one call share; pointers to the buffers follow.
 _NEXT, _ACTIVE, _TICKETS, _SIZE, _GROUPS, _PER_CHUNK, _API_WORD, _FUTURE_WORD, _WORK = range(9)
 _POINTERS = 9
@@ -223,23 +225,56 @@ class _Writer:
 
     def _handler(self) -> str:
         """The function that XLA calls."""
-        lines = ["define ptr @handler(ptr %call) nounwind {", "entry:"]
-        lines += _load_pointer("extension", "%call", _EXTENSION)
+        lines = ["define ptr @handler(ptr %call) nounwind {", "entry:", *self._version(), *self._record()]
+        lines += [
+            "  %isalone = icmp eq i64 %threads, 1",
+            "  br i1 %isalone, label %own, label %share",
+            "share:",
+            *_call("created", "%api", _FUTURE_CREATE, ["ptr null"]),
+            "  %future = load ptr, ptr %createdfield2",
+            f"  store ptr %future, ptr %word{_FUTURE_WORD}",
+            f"  %futureplace = getelementptr i8, ptr %call, i64 {_FUTURE}",
+            "  store ptr %future, ptr %futureplace",
+            "  br label %schedule",
+            "schedule:",
+            "  %thread = phi i64 [1, %share], [%following, %scheduled]",
+            *_call("refused", "%api", _SCHEDULE, ["ptr %context", "ptr @worker", "ptr %record"]),
+            "  %isrefused = icmp ne ptr %refused, null",
+            "  br i1 %isrefused, label %inline, label %scheduled",
+            "inline:",
+            *_call("destroyed", "%api", _ERROR_DESTROY, ["ptr %refused"]),
+            "  call void @worker(ptr %record)",
+            "  br label %scheduled",
+            "scheduled:",
+            "  %following = add i64 %thread, 1",
+            "  %ismore = icmp slt i64 %following, %threads",
+            "  br i1 %ismore, label %schedule, label %own",
+            "own:",
+            "  call void @worker(ptr %record)",
+            "  ret ptr null",
+            "}",
+        ]
+        return "\n".join(lines)
+
+    def _version(self) -> list[str]:
+        """The answer to a call that asks for the version of the interface."""
+        lines = _load_pointer("extension", "%call", _EXTENSION)
         lines += [
             "  %isquestion = icmp ne ptr %extension, null",
             "  br i1 %isquestion, label %version, label %begin",
+            "version:",
+            *_load_pointer("metadata", "%extension", _METADATA),
         ]
-        lines += ["version:", *_load_pointer("metadata", "%extension", 24)]
-        for offset, kind, value in ((24, "i32", 0), (28, "i32", 3), (32, "i32", 0), (40, "i64", 0)):
+        for offset, entry in _METADATA_ENTRIES.items():
             lines.append(f"  %field{offset} = getelementptr i8, ptr %metadata, i64 {offset}")
-            lines.append(f"  store {kind} {value}, ptr %field{offset}")
-        lines += ["  ret ptr null", "begin:"]
-        for name, offset in (
-            ("api", _API),
-            ("context", _CONTEXT),
-            ("arguments", _ARGUMENTS),
-            ("results", _RESULTS),
-        ):
+            lines.append(f"  store {entry}, ptr %field{offset}")
+        return [*lines, "  ret ptr null", "begin:"]
+
+    def _record(self) -> list[str]:
+        """The record of a call, and behind it the memory of each thread."""
+        lines = []
+        offsets = {"api": _API, "context": _CONTEXT, "arguments": _ARGUMENTS, "results": _RESULTS}
+        for name, offset in offsets.items():
             lines += _load_pointer(name, "%call", offset)
         lines += [*_load_pointer("first", "%results", 0), *_load_pointer("dimensions", "%first", _DIMENSIONS)]
         lines += [
@@ -264,50 +299,20 @@ class _Writer:
             f"  %even = and i64 %raw, -{_ALIGNMENT}",
             "  %work = inttoptr i64 %even to ptr",
         ]
-        values = [(_NEXT, "i64 0"), (_ACTIVE, "i64 %threads"), (_TICKETS, "i64 0"), (_SIZE, "i64 %size")]
-        values += [(_GROUPS, "i64 %groups"), (_PER_CHUNK, "i64 %per"), (_API_WORD, "ptr %api")]
-        values += [(_FUTURE_WORD, "ptr null"), (_WORK, "ptr %work")]
-        for word, value in values:
-            lines += [
-                f"  %word{word} = getelementptr i8, ptr %record, i64 {8 * word}",
-                f"  store {value}, ptr %word{word}",
-            ]
+        words = {_NEXT: "i64 0", _ACTIVE: "i64 %threads", _TICKETS: "i64 0", _SIZE: "i64 %size"}
+        words |= {_GROUPS: "i64 %groups", _PER_CHUNK: "i64 %per", _API_WORD: "ptr %api"}
+        words |= {_FUTURE_WORD: "ptr null", _WORK: "ptr %work"}
+        for word, entry in words.items():
+            lines.append(f"  %word{word} = getelementptr i8, ptr %record, i64 {8 * word}")
+            lines.append(f"  store {entry}, ptr %word{word}")
         for k in range(len(self.arguments) + len(self.results)):
             is_argument = k < len(self.arguments)
             base, place = ("%arguments", k) if is_argument else ("%results", k - len(self.arguments))
-            lines += _load_pointer(f"buffer{k}", base, 8 * place) + _load_pointer(
-                f"data{k}", f"%buffer{k}", _DATA
-            )
+            lines += _load_pointer(f"buffer{k}", base, 8 * place)
+            lines += _load_pointer(f"data{k}", f"%buffer{k}", _DATA)
             lines.append(f"  %pointer{k} = getelementptr i8, ptr %record, i64 {8 * (_POINTERS + k)}")
             lines.append(f"  store ptr %data{k}, ptr %pointer{k}")
-        lines += [
-            "  %isalone = icmp eq i64 %threads, 1",
-            "  br i1 %isalone, label %own, label %share",
-            "share:",
-            *_create_future(),
-            f"  store ptr %future, ptr %word{_FUTURE_WORD}",
-            f"  %futureplace = getelementptr i8, ptr %call, i64 {_FUTURE}",
-            "  store ptr %future, ptr %futureplace",
-            "  br label %schedule",
-            "schedule:",
-            "  %thread = phi i64 [1, %share], [%following, %scheduled]",
-            *_call("refused", "%api", _SCHEDULE, ["ptr %context", "ptr @worker", "ptr %record"]),
-            "  %isrefused = icmp ne ptr %refused, null",
-            "  br i1 %isrefused, label %inline, label %scheduled",
-            "inline:",
-            *_call("destroyed", "%api", _ERROR_DESTROY, ["ptr %refused"]),
-            "  call void @worker(ptr %record)",
-            "  br label %scheduled",
-            "scheduled:",
-            "  %following = add i64 %thread, 1",
-            "  %ismore = icmp slt i64 %following, %threads",
-            "  br i1 %ismore, label %schedule, label %own",
-            "own:",
-            "  call void @worker(ptr %record)",
-            "  ret ptr null",
-            "}",
-        ]
-        return "\n".join(lines)
+        return lines
 
 
 def _types(kind: str, lanes: Lanes) -> tuple[str, str]:
@@ -338,9 +343,3 @@ def _call(name: str, api: str, offset: int, values: list[str]) -> list[str]:
         lines.append(f"  store {value}, ptr %{name}field{k}")
     lines += _load_pointer(f"{name}function", api, offset)
     return [*lines, f"  %{name} = call ptr %{name}function(ptr %{name}args)"]
-
-
-def _create_future() -> list[str]:
-    """The future by which XLA learns that the last thread has ended."""
-    lines = _call("created", "%api", _FUTURE_CREATE, ["ptr null"])
-    return [*lines, "  %future = load ptr, ptr %createdfield2"]
