@@ -437,11 +437,11 @@ MUTANTS = [
         "tests/native/test_primitive.py::test_derivatives[closed over]",
     ),
     Mutant(
-        "native: lanes behind the last world write",
+        "native: integers cross the border without their sign",
         "native/foreign_call.py",
-        "icmp slt i64 %world{world}, %size",
-        "icmp sge i64 %size, 0",
-        "tests/native/test_primitive.py::test_results_in_jit_have_the_bits_of_those_outside",
+        "{'zext' if kind[0] == 'u' else 'sext'} {small}",
+        "zext {small}",
+        "tests/native/test_primitive.py::test_all_kinds_of_numbers_cross_the_border",
     ),
     Mutant(
         "native: a new axis of a batch is the inner one",

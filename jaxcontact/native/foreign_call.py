@@ -162,11 +162,8 @@ class _Writer:
         elif small != large:
             lines.append(f"  %small{name} = trunc {large} {value} to {small}")
             value = f"%small{name}"
-        # The last world fills the last group: other lanes write the same number again, or wait for none.
-        lines.append(f"  %isworld{name} = icmp slt i64 %world{world}, %size")
-        lines.append(f"  br i1 %isworld{name}, label %write{name}, label %next{name}")
-        lines += [f"write{name}:", f"  store {small} {value}, ptr {outside}", f"  br label %next{name}"]
-        return [*lines, f"next{name}:"]
+        # Lanes behind the last world compute that world, and write it again.
+        return [*lines, f"  store {small} {value}, ptr {outside}"]
 
     def _worker(self, run: int) -> str:
         """A thread: chunks of groups until none is left; the last thread tells XLA and frees the memory."""

@@ -41,7 +41,7 @@ class MachineCode:
             warnings.warn(
                 f"function: jc.simd compiles {len(needed.numbers)} operations of one world, which may take "
                 "minutes; jc.on_all_cores(jax.vmap(function)) is there for such programs",
-                stacklevel=5,
+                stacklevel=6,
             )
         schedule = make_schedule(ops, needed, results)
         storage = make_storage(ops, schedule)
