@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 
 from jaxcontact import models
 from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.file_options import DEFAULTS, is_file
 from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model
@@ -19,23 +21,44 @@ from jaxcontact.terms.contacts import motion
 
 LOWERINGS = 50  # a robot over a plane needs one or two; one over other shapes comes nearer each time
 TOUCHES = 1e-9  # m, gap at which it has come down
+FLAGS = {
+    "unsupported='skip'": "--unsupported skip",
+    "contacts='world'": "--contacts world",
+    "contacts=[pairs]": "--contacts A:B",
+    "floating=True": "--floating",
+}
 
 
-def ready(source: str, keyframe: str | None, planar: bool) -> Model:
-    """The ready model of a name, or the robot of a file.
+def ready(source: str, options: argparse.Namespace) -> Model:
+    """The ready model of a name, or the robot of a file, with the options of files; one that falls if asked.
+
+    What is left out of a file or unusual in it is told on standard error.
 
     Raises:
-        UsageError: it cannot be loaded.
+        UsageError: it cannot be loaded, or cannot fall.
     """
     try:
-        if not Path(source).suffix:
-            model: Model = getattr(models, source)()
-            return model
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IgnoredOptionWarning)  # `jaxcontact inspect` tells them
-            return load_mjcf(source, keyframe=keyframe, planar=planar)
-    except (ValueError, OSError, ImportError) as error:
-        raise UsageError(str(error)) from None
+        model = load(source, options) if is_file(source) else getattr(models, source)()
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        raise UsageError(as_flags(str(error))) from None
+    for note in model.notes:
+        if not note.startswith("ignored: "):  # `jaxcontact inspect` lists those
+            print(f"jaxcontact: {source}: {note}", file=sys.stderr)
+    return model if options.fall is None else fallen(model, options.fall)
+
+
+def load(source: str, options: argparse.Namespace) -> Model:
+    """The robot of a file, with errors as in `load_mjcf`; its notes are in `notes` alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredOptionWarning)
+        return load_mjcf(source, **{name: getattr(options, name) for name in DEFAULTS})
+
+
+def as_flags(message: str) -> str:
+    """A message that names options of `load_mjcf`, with the flags of a command for them."""
+    for text, flag in FLAGS.items():
+        message = message.replace(text, flag)
+    return message
 
 
 def fallen(model: Model, speed: float) -> Model:
@@ -44,24 +67,24 @@ def fallen(model: Model, speed: float) -> Model:
     Raises:
         UsageError: there is no gravity, something holds the robot, or nothing is below it.
     """
-    system, params, state = model.system, model.params, model.state
-    strength = float(np.linalg.norm(params.gravity))
+    model, state = model, model.initial_state()
+    strength = float(np.linalg.norm(model.params.gravity))
     if strength == 0.0:
         raise UsageError("--fall: the robot has no gravity")
 
     def speeds(v: jax.Array) -> jax.Array:
-        rates = motion(system, params, state.q, v)
+        rates = motion(model, state.q, v)
         return jnp.concatenate([rates.velocity.ravel(), rates.turning.ravel()])
 
     rows = np.asarray(jax.jacfwd(speeds)(jnp.zeros_like(state.v)))
-    bodies, dim = len(system.structure.bodies), system.structure.dim
+    bodies, dim = len(model.structure.bodies), model.structure.dim
     falling = np.zeros(len(rows))
-    falling[: bodies * dim] = np.tile(np.asarray(params.gravity) / strength, bodies)
+    falling[: bodies * dim] = np.tile(np.asarray(model.params.gravity) / strength, bodies)
     down = np.linalg.lstsq(rows, falling, rcond=None)[0]
     if np.max(np.abs(rows @ down - falling)) > 1e-6:
         raise UsageError("--fall: the robot cannot fall freely; its joints hold it")
     for _ in range(LOWERINGS):
-        terms = contact_terms(system, params, state)
+        terms = contact_terms(model, state)
         gaps, rates = np.asarray(terms.phi), np.asarray(terms.J_n @ down)
         approaching = rates < -1e-9
         if not approaching.any():
@@ -69,5 +92,5 @@ def fallen(model: Model, speed: float) -> Model:
         height = float(np.min(gaps[approaching] / -rates[approaching]))
         if abs(height) < TOUCHES:
             break
-        state = state.replace(q=retract(system, state.q, jnp.asarray(height * down)))
-    return model.replace(state=state.replace(v=jnp.asarray(speed * down)))
+        state = state.replace(q=retract(model.system, state.q, jnp.asarray(height * down)))
+    return model.replace(initial=state.replace(v=jnp.asarray(speed * down)))

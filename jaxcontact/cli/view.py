@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from pathlib import Path
 
 import jax.numpy as jnp
 
-from jaxcontact import models
+from jaxcontact.cli import robot_file
 from jaxcontact.cli.catalogue import UsageError
-from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.animation import animate
@@ -25,11 +23,11 @@ def command(options: argparse.Namespace) -> int:
     try:
         if options.what.endswith(".npz"):
             trajectory = Trajectory.load(options.what)
-            model = _model(options.model, options)
+            model = robot_file.ready(options.model, options)
         else:
-            model = _model(options.what, options)
+            model = robot_file.ready(options.what, options)
             trajectory = at_rest(model)
-        animate(trajectory, model.system, model.params, options.out, title=Path(options.what).stem)
+        animate(trajectory, model, options.out, title=Path(options.what).stem)
     except (ValueError, OSError, ImportError) as error:
         raise UsageError(str(error)) from None
     print(options.out)
@@ -38,14 +36,9 @@ def command(options: argparse.Namespace) -> int:
 
 def at_rest(model: Model) -> Trajectory:
     """A model in its state, as a motion of one row."""
-    row = State(q=model.state.q[None], v=model.state.v[None], t=jnp.asarray(model.state.t)[None])
+    row = State(
+        q=model.initial_state().q[None],
+        v=model.initial_state().v[None],
+        t=jnp.asarray(model.initial_state().t)[None],
+    )
     return Trajectory(states=row, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]
-
-
-def _model(source: str, options: argparse.Namespace) -> Model:
-    if not Path(source).suffix:
-        ready: Model = getattr(models, source)()
-        return ready
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IgnoredOptionWarning)  # `jaxcontact inspect` tells them
-        return load_mjcf(source, keyframe=options.keyframe, planar=options.planar)
