@@ -154,7 +154,8 @@ def test_all_kinds_of_numbers_cross_the_border():
     arrays = [(100 * X).astype(kind) for kind in kinds]
 
     def function(*arrays):
-        return [~a if a.dtype == bool else a + a for a in arrays], jnp.zeros((0, 2)), arrays[0][0]
+        doubled = [~a if a.dtype == bool else a + a for a in arrays]
+        return doubled, [a.astype(float) for a in arrays], jnp.zeros((0, 2)), arrays[0][0]
 
     same(jax.jit(jc.simd(function))(*arrays), jax.vmap(function)(*arrays))
 
