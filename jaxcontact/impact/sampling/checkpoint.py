@@ -33,7 +33,7 @@ from jaxcontact.io import fingerprint
 from jaxcontact.io.atomic_files import replace_file, temporary_of
 from jaxcontact.io.manifest import MANIFEST, check_manifest, damage
 
-FORMAT = "jaxcontact impact samples, 2"  # a new number where the same draws end in other bits
+FORMAT = "jaxcontact impact samples, 3"  # a new number where the same draws end in other bits
 JOURNAL = "finished.jsonl"
 FIELDS = ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual", "path")
 
@@ -102,21 +102,21 @@ def describe(
         "platform": stream.devices[0].platform,
         "dtype": str(stream.v.dtype),
         "num_samples": num_samples,
-        "selection": stream.selection,
+        "selection": stream.law.selection,
         "complete": stream.complete,
         "independent": stream.independent,
         "density": getattr(stream.draws, "fingerprint", None),
         "seed": int(draws) if isinstance(draws, np.integer) else draws,
-        "max_steps": stream.max_steps,
-        "step": np.asarray(stream.step).tolist(),
+        "max_steps": stream.law.max_steps,
+        "impulse_step": np.asarray(stream.law.impulse_step).tolist(),
         "keep_path": stream.keep_path,
-        "num_directions": stream.num_directions,
+        "num_directions": stream.law.num_directions,
         **{f"terms.{name}": np.asarray(getattr(stream.terms, name)).tolist() for name in names},
         "v": np.asarray(stream.v).tolist(),
     }
-    if stream.restitution is not None:
-        manifest["restitution"] = np.asarray(stream.restitution).tolist()
-    if stream.turn_polygon:
+    if stream.law.restitution is not None:
+        manifest["restitution"] = np.asarray(stream.law.restitution).tolist()
+    if stream.law.turn_polygon:
         manifest["turn_polygon"] = True
     loaded: dict[str, Any] = json.loads(json.dumps(manifest))
     return loaded

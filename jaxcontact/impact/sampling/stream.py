@@ -20,6 +20,8 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.batching import all_cores
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
+from jaxcontact.impact.laws.routh_law import Routh
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
@@ -82,47 +84,41 @@ class Chunk(NamedTuple):
 
 
 class Stream:
-    """A source of samples of one impact; see `sample` for the arguments."""
+    """A source of samples of one impact by a fitted law; see `sample` for the arguments."""
 
     def __init__(
         self,
         terms: ContactTerms,
         v: jax.Array,
         draws: Sobol | Iid | Shaped,
-        step: jax.Array,
-        max_steps: int,
+        law: Routh,
         *,
-        selection: str,
         keep_path: bool = False,
-        num_directions: int = 8,
         devices: Sequence[jax.Device] | None = None,
-        restitution: jax.Array | None = None,
         places: tuple[np.ndarray, int] | None = None,
-        turn_polygon: bool = False,
     ) -> None:
-        self.terms, self.v, self.draws, self.step = terms, v, draws, step
-        self.max_steps, self.keep_path = max_steps, keep_path
-        self.selection, self.num_directions = selection, num_directions
-        self.restitution, self.places, self.turn_polygon = restitution, places, turn_polygon
+        self.terms, self.v, self.draws, self.law = terms, v, draws, law
+        self.keep_path, self.places = keep_path, places
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v, v)))
-        self.enumerates = self.collides and selection != "lemke" and not turn_polygon
-        self.independent = (draws.independent and selection != "visited") or not self.collides
+        self.enumerates = self.collides and law.selection != "lemke" and not law.turn_polygon
+        self.learns = law.selection == "visited"
+        self.independent = (draws.independent and not self.learns) or not self.collides
         if self.enumerates:
             self.by_modes = ByModes(
                 terms,
                 v,
-                step,
-                max_steps,
+                law.impulse_step,
+                law.max_steps,
                 keep_path=keep_path,
-                learns=selection == "visited",
-                restitution=restitution,
-                num_directions=num_directions,
+                learns=self.learns,
+                restitution=law.restitution,
+                num_directions=law.num_directions,
             )
         huge = self.enumerates and self.by_modes.table.regular.shape[0] > HUGE
         self.pilot = SHORT_PILOT if huge else PILOT
-        known_all = selection == "all" and self.enumerates and self.by_modes.holds_all
+        known_all = law.selection == "all" and self.enumerates and self.by_modes.holds_all
         self.complete = not self.collides or known_all
 
     def chunks(
@@ -150,7 +146,7 @@ class Stream:
                 # The pilot looks among all modes; later blocks use what was known before the block, but only
                 # long ones what there is no room for yet: more room is compiled anew.
                 known = None
-                if self.enumerates and self.selection == "visited" and block_begin > 0:
+                if self.enumerates and self.learns and block_begin > 0:
                     long = self.pilot * GROWTH**number - block_begin >= LONG
                     if not fits(facts, room) and (long or number == 1):
                         room = self.by_modes.memory.room(facts)
@@ -208,7 +204,7 @@ class Stream:
             yield jobs.popleft().result()
 
     def _blocks(self, total: int) -> list[tuple[int, int]]:
-        if self.selection != "visited":
+        if not self.learns:
             return [(0, total)]
         ends = [0]
         while ends[-1] < total:
@@ -250,29 +246,28 @@ class Stream:
             "residual": np.zeros(n, v.dtype),
         }
         if self.keep_path:
-            arrays["path"] = np.broadcast_to(v, (n, self.max_steps + 1, nv))
+            arrays["path"] = np.broadcast_to(v, (n, self.law.max_steps + 1, nv))
         return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
 
     def _by_steps(
         self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
     ) -> ImpactSamples:
         """Each step by itself, with one Lemke solution or modes of its own, a padded batch at a time."""
-        nc, size = self.terms.phi.shape[0], 1024 if self.selection == "lemke" else 32
+        law, nc = self.law, self.terms.phi.shape[0]
+        size = 1024 if law.selection == "lemke" else 32
+        settings = StepSettings(str(law.selection), law.num_directions, turn_polygon=law.turn_polygon)
         terms, draws, step, v, e = jax.device_put(
-            (self.terms, draws, self.step, self.v, self.restitution), device
+            (self.terms, draws, law.impulse_step, self.v, law.restitution), device
         )
         parts = []
         for begin in range(0, len(numbers), size):
             piece = numbers[begin : begin + size]
             padded = jax.device_put(np.resize(piece, size), device)
-            drawn = draws.uniform(padded, 0, self.max_steps * (nc + 1), v.dtype).T
-            drawn = drawn.reshape(size, self.max_steps, nc + 1)
-            caps, picks = drawn[..., :nc] * step[None, None], drawn[..., nc]
+            drawn = draws.uniform(padded, 0, law.max_steps * (nc + 1), v.dtype).T
+            drawn = drawn.reshape(size, law.max_steps, nc + 1)
+            orders = ImpactDraws(drawn[..., :nc] * step[None, None], drawn[..., nc])
             start = jnp.broadcast_to(v, (size, v.shape[0]))
-            part = routh.resolve_many(
-                terms, start, caps, self.selection, self.num_directions, self.keep_path, picks, e,
-                turn_polygon=self.turn_polygon,
-            )  # fmt: skip
+            part = routh.resolve_many(terms, start, orders, settings, self.keep_path, e)
             parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
         v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(
