@@ -55,6 +55,9 @@ class Run:
             raise TypeError(f"progress: expected a function, got {type(self.progress).__name__}")
 
 
+DEFAULT_RUN = Run()
+
+
 def check_run(run: Run, *, unused: Sequence[str] = ()) -> Run:
     """The settings, after a look at them.
 

@@ -41,11 +41,13 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
     """
     if options.stepper == "compliant":
         return simulate.Compliant()
-    if options.law == "routh" and (model.step is None or model.max_steps is None):
+    if options.law == "routh" and (model.impulse_step is None or model.max_steps is None):
         raise ValueError(f"--law routh: {options.model} is not set up for an impact; use another law")
     laws: dict[str, Any] = {
         "anitescu-potra": impact.AnitescuPotra,
-        "routh": lambda: impact.Routh(step=model.step, max_steps=2 * int(model.max_steps or 0)),
+        "routh": lambda: impact.Routh(
+            impulse_step=model.impulse_step, max_steps=2 * int(model.max_steps or 0)
+        ),
         "sequential": impact.Sequential,
         "propagative": impact.Propagative,
         "plastic": impact.Plastic,

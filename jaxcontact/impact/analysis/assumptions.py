@@ -90,7 +90,10 @@ def unique_steps(
         raise ValueError(f"confidence: expected a number in (0, 1), got {confidence}")
     inputs.check_count("seed + 1", seed + 1)
     draw_key, choice_key = jax.random.split(jax.random.key(seed))
-    law = fitted_law(terms, v, law).replace(selection="all", density=None)
+    law = fitted_law(terms, v, law)
+    if law.turn_polygon:
+        raise ValueError("law.turn_polygon: expected False, because a turned step has other modes; got True")
+    law = law.replace(selection="all", density=None)
     samples = sample(terms, v, law, num_samples=num_samples, seed=draw_key, keep_path=True)
     num_steps = np.asarray(samples.num_solves)
     if not np.any(num_steps):
@@ -120,7 +123,9 @@ def unique_steps(
         share_low=float(binomial_lower(several, len(count), confidence)),
         share_high=float(binomial_upper(several, len(count), confidence)),
         most=int(np.max(count)),
-        example=_example(terms, velocities, caps, int(np.argmax(count)), law.num_directions) if several else None,
+        example=_example(terms, velocities, caps, int(np.argmax(count)), law.num_directions)
+        if several
+        else None,
         confidence=float(confidence),
     )
 

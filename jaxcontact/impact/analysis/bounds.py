@@ -37,18 +37,16 @@ class StepBound(Record):
     probability: float = static()
 
 
-def step_bound(
-    terms: ContactTerms, v: jax.Array, law: Routh, *, probability: float = 1e-3
-) -> StepBound:
+def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: float = 1e-3) -> StepBound:
     """A number of steps that an impact exceeds at most with a given probability (Halm & Posa, Theorem 8).
 
     The bound needs a pointed friction cone. Take the shortest r with r . M^-1 J^T lam >= |lam_n|_1, eq (77).
     As energy does not grow, sum |lam_n|_1 <= |r|* |v|_M - r . v over all steps, where
     |r|* = sqrt(r^T M^-1 r). Every step after which a contact still approaches adds at least the smallest of m
-    caps, which are uniform in (0, h), h = impulse_step; its mean is h / (m + 1). So Hoeffding's inequality bounds the
-    number of steps. This is the proof of Theorem 8 with sharper constants: the printed (78), (79) bound |r|*
-    by |r|_2 / sqrt(sigma) and r . v by its size, and round a dimensional speed up to a whole number. The
-    bound holds for every choice among solutions.
+    caps, which are uniform in (0, h), h = impulse_step; its mean is h / (m + 1). So Hoeffding's inequality
+    bounds the number of steps. This is the proof of Theorem 8 with sharper constants: the printed (78), (79)
+    bound |r|* by |r|_2 / sqrt(sigma) and r . v by its size, and round a dimensional speed up to a whole
+    number. The bound holds for every choice among solutions.
 
     Args:
         terms: contact terms.
@@ -60,7 +58,8 @@ def step_bound(
         StepBound.
 
     Raises:
-        ValueError, TypeError: as `anitescu_potra` and `pointed_cone`; a law with a density; a probability out of range.
+        ValueError, TypeError: as `anitescu_potra` and `pointed_cone`; a law with a density; a
+            probability out of range.
 
     Derivative: none; runs on the host.
     """
@@ -156,8 +155,8 @@ def net_bound(
     """Lemma 1 of Halm & Posa: are the samples of an impact an epsilon-net of the reachable velocities?
 
     If every step has one outcome (Assumption 6, tested by `unique_steps`), the velocity after N steps is a
-    piecewise linear function of the N m caps in [0, impulse_step], and independent uniform draws of them are an
-    epsilon-net of its image with probability `dense_sampling`. The Lipschitz constant is computed from
+    piecewise linear function of the N m caps in [0, impulse_step], and independent uniform draws of them are
+    an epsilon-net of its image with probability `dense_sampling`. The Lipschitz constant is computed from
     the contact modes: a = max |dv'/dv|_M and b = max |dv'/dcap|_M over modes whose region has an
     interior give L = b sqrt(sum_{k<N} a^(2k)), below the L^N of the paper's Theorem 9.
 
@@ -188,7 +187,7 @@ def net_bound(
     _check_uniform(law)
     steps, max_steps = np.unique(np.asarray(law.impulse_step, float)), law.max_steps
     if law.restitution is not None or steps.size > 1:
-        raise ValueError(f"law: expected one impulse_step and no restitution, got {law}")
+        raise ValueError(f"law: expected one impulse_step and no restitution, got {steps}, {law.restitution}")
     step = float(steps[0])
     tested = unique_steps(terms, v, law, num_samples=num_tested)
     dimensions = max_steps * int(np.sum(np.asarray(terms.active)))

@@ -25,7 +25,9 @@ ROUNDS = 4  # of ascents; each but the first varies the best ends so far
 RENEWED = 0.5  # share of the numbers of a good end that a round draws anew
 PARENTS = 16  # ends that a round varies
 ALIKE = 1e-4  # relative difference of two values below which their ends count as one
-_Ends = tuple[jax.Array, jax.Array]  # fractions of `impulse_step` and picks (n, N, nc + 1), and their values (n,)
+_Ends = tuple[
+    jax.Array, jax.Array
+]  # fractions of `impulse_step` and picks (n, N, nc + 1), and their values (n,)
 
 
 class Extreme(Record):
@@ -60,11 +62,11 @@ def extreme(
 ) -> Extreme:
     """Search for the impulse order whose outcome lies farthest along a direction.
 
-    The search maximises direction . v_plus over the caps in [0, impulse_step] of `resolve`, by projected gradient
-    ascent from many quasi-random starts in parallel; the starts also draw the choices among solutions. Three
-    times the best ends, with some of their numbers drawn anew, are the next starts. The objective is
-    piecewise smooth, so the search is local: its result is an outcome with its impulse order, and no proof
-    that no outcome lies farther.
+    The search maximises direction . v_plus over the caps in [0, impulse_step] of `resolve`, by projected
+    gradient ascent from many quasi-random starts in parallel; the starts also draw the choices among
+    solutions. Three times the best ends, with some of their numbers drawn anew, are the next starts. The
+    objective is piecewise smooth, so the search is local: its result is an outcome with its impulse
+    order, and no proof that no outcome lies farther.
 
     Args:
         terms: contact terms, nc contacts.
@@ -123,7 +125,6 @@ def _search(
 
     A round keeps what the best ends have where `renewed` is False.
     """
-
     settings = StepSettings(str(law.selection), law.num_directions)
 
     def resolved(order: jax.Array) -> tuple[ImpactDraws, jax.Array, ImpactInfo]:

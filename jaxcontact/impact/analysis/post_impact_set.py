@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
-from jaxcontact.batching.run_settings import Run
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import contact_space, slowest_approach
 from jaxcontact.impact.laws.routh_law import Routh, fitted_law
@@ -46,7 +46,7 @@ def approximate_set(
     num_samples: int,
     tolerance: float,
     seed: int = 0,
-    run: Run = Run(),
+    run: Run = DEFAULT_RUN,
 ) -> PostImpactSet:
     """Approximate the set of post-impact velocities within a tolerance (Halm & Posa, Algorithm 2).
 
@@ -75,7 +75,9 @@ def approximate_set(
         raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance!r}")
     law = fitted_law(terms, v, law)
     if law.restitution is not None:
-        raise ValueError(f"law.restitution: expected None, for the set is of inelastic impacts, got {law}")
+        raise ValueError(
+            f"law.restitution: expected None, for the set is of inelastic impacts, got {law.restitution}"
+        )
     samples = sample(terms, v, law, num_samples=num_samples, seed=seed, run=run)
     nc, _, nv = terms.J_t.shape
     jacobian = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)

@@ -6,6 +6,7 @@ Owns what tells outcomes apart, and says whether there were more than are return
 from __future__ import annotations
 
 import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax

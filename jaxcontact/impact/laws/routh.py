@@ -61,7 +61,7 @@ def routh_step(
         v: (nv,) velocity.
         impulse_max: (nc,) largest normal impulse, N s.
         pick: in [0, 1), chooses among the distinct solutions of the step.
-        selection: "all" enumerates contact modes (as `anitescu_potra_all`), so that every solution is a
+        selection: "all" enumerates contact modes (as `outcomes`), so that every solution is a
             candidate; "lemke" takes the one that pivoting finds. For spatial contacts `pick` then seeds
             the covering vector of Lemke's method (0: all ones), and so finds others in part of the steps.
         num_directions: sides of the friction cone in space; no effect in the plane.

@@ -105,9 +105,7 @@ class Routh(Record):
         if self.early_exit:
             settings = TouchingSettings(steps, self.max_steps, str(jax.random.key_impl(key)), self.density)
             order = OrderKey(jax.random.key_data(key), impulse_step)
-            return resolve_order(
-                terms, v, order, settings, restitution=self.restitution, clearance=clearance
-            )
+            return resolve_order(terms, v, order, settings, restitution=self.restitution, clearance=clearance)
         draws = jax.vmap(lambda number: draw_step(key, number, impulse_step, self.density))(
             jnp.arange(self.max_steps)
         )
@@ -151,7 +149,7 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> Routh:
     if not isinstance(law, Routh):
         name = law.__name__ if isinstance(law, type) else type(law).__name__
         raise TypeError(
-            f"law: expected jc.impact.Routh(impulse_step=, max_steps=), whose outcomes are drawn, got {name}; "
+            f"law: expected jc.impact.Routh(impulse_step=, max_steps=), whose outcomes it draws, got {name}; "
             "outcomes(terms, v, law) finds all solutions of AnitescuPotra and RouthStep"
         )
     nc = terms.phi.shape[0]

@@ -33,7 +33,6 @@ from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-
 Density = Callable[[jax.Array], jax.Array]  # (nc,) uniform numbers -> (nc,) fractions of the largest impulses
 
 

@@ -30,7 +30,7 @@ from jaxcontact.terms import ContactTerms
 
 
 class OrderKey(NamedTuple):
-    """Data of the key that all draws come from, and `impulse_step` (nc,), the largest normal impulses, N s."""
+    """Data of the key that all draws come from, and the largest normal impulses `impulse_step` (nc,), N s."""
 
     data: jax.Array
     impulse_step: jax.Array

@@ -18,6 +18,7 @@ from jaxcontact.impact.sampling.draws import Iid, Sobol
 
 _LOOKS = 1024  # points at which a density is checked
 
+
 class Shaped(Record):
     """Draws whose coordinates come in steps of nc fractions, reshaped by a density, and one pick.
 

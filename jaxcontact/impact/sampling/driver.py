@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.batching.run_settings import Run, check_run
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration, of_contacts, touching_contacts
 from jaxcontact.impact.laws.routh_law import Routh, fitted_law
@@ -67,7 +67,7 @@ def sample(
     seed: Seed = 0,
     keep_path: bool = False,
     reduce: Callable[[Any, ImpactSamples], Any] | None = None,
-    run: Run = Run(),
+    run: Run = DEFAULT_RUN,
 ) -> Any:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
 
@@ -147,9 +147,7 @@ def sample(
     return checkpoints.load_samples(run.checkpoint)
 
 
-def _stream(
-    terms: ContactTerms, v: jax.Array, law: Routh, seed: Seed, keep_path: bool, run: Run
-) -> Stream:
+def _stream(terms: ContactTerms, v: jax.Array, law: Routh, seed: Seed, keep_path: bool, run: Run) -> Stream:
     """The source of the samples; of more contacts than can be enumerated, those that touch."""
     nc, places = terms.phi.shape[0], None
     touching = None if law.selection == "lemke" else touching_contacts(terms, law.num_directions)
