@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +67,7 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
 
 
-def is_key(value: Any) -> bool:
+def is_key(value: Any) -> TypeGuard[jax.Array]:
     """Whether this is one JAX random key, typed or as raw data."""
     if not isinstance(value, jax.Array | np.ndarray):
         return False

@@ -45,7 +45,7 @@ MISTAKES = {
     "a model for terms": (lambda m, t, v, s: draw(m, v, **DRAWING), TypeError, TERMS),
     "no device": (
         lambda m, t, v, s: draw(t, v, devices=[], **DRAWING), ValueError,
-        "devices: expected at least one, got []"),
+        "devices: expected JAX devices, at least one, got []"),
     "a number to reduce with": (
         lambda m, t, v, s: draw(t, v, reduce=3, **DRAWING), TypeError,
         "reduce: expected a function, got int"),

@@ -134,8 +134,8 @@ def _example(
     terms: ContactTerms, velocities: np.ndarray, caps: np.ndarray, row: int, num_directions: int
 ) -> StepExample:
     v, cap = jnp.asarray(velocities[row]), jnp.asarray(caps[row])
-    (velocities, valid), _ = outcomes(terms, v, RouthStep(impulse_max=cap, num_directions=num_directions))
-    return StepExample(v=v, impulse_max=cap, outcomes=velocities[: int(jnp.sum(valid))])
+    (every, valid), _ = outcomes(terms, v, RouthStep(impulse_max=cap, num_directions=num_directions))
+    return StepExample(v=v, impulse_max=cap, outcomes=every[: int(jnp.sum(valid))])
 
 
 @jit

@@ -34,7 +34,7 @@ from jaxcontact.impact.laws.routh_law import Routh, fitted_law
 from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 from jaxcontact.impact.sampling.by_modes import tile_size
 from jaxcontact.impact.sampling.density import Shaped, shaped
-from jaxcontact.impact.sampling.draws import Iid
+from jaxcontact.impact.sampling.draws import Iid, Sobol
 from jaxcontact.impact.sampling.sampling_kernel import LaneResults, resolve_lanes
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
@@ -82,7 +82,7 @@ def sample_in_jit(
     return _sample(terms, v, jnp.asarray(key), law, int(num_samples))
 
 
-def random_draws(key: jax.Array, law: Routh) -> Iid | Shaped:
+def random_draws(key: jax.Array, law: Routh) -> Iid | Sobol | Shaped:
     """Independent draws with the density of the law."""
     return shaped(Iid(key=key), law.density, law.impulse_step.shape[0])
 

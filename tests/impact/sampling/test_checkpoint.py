@@ -158,7 +158,7 @@ def test_a_torn_last_line_is_dropped(gait: tuple, finished: Path, tmp_path: Path
         ({"max_steps": 6}, r"max_steps \(5 there, 6 now\)"),
         ({"num_samples": 4000}, r"num_samples \(3000 there, 4000 now\)"),
         ({"seed": 1}, r"seed \(0 there, 1 now\)"),
-        ({"key": jax.random.key(3)}, "seed"),
+        ({"seed": jax.random.key(3)}, "seed"),
         ({"selection": "visited"}, r'selection \("all" there, "visited" now\)'),
         ({"keep_path": True}, "keep_path"),
         ({"about": {"model": "ramone"}}, r'about model \("compass_gait" there, "ramone" now\)'),
