@@ -19,8 +19,8 @@ from jaxcontact.cli.command_options import is_file
 from jaxcontact.cli.impact_files import MANY_MODES, law_of, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
 from jaxcontact.impact.laws.contact_enumeration import of_contacts
-from jaxcontact.impact.sampling.checkpoint import num_finished
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
+from jaxcontact.io.run_store import num_finished
 from jaxcontact.mechanics.system import Model
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.status import Status

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxcontact import impact, models, simulate, viz
+from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress
 from jaxcontact.io.mjcf import load_mjcf
 from jaxcontact.mechanics.motion_equations import body_frames
@@ -74,7 +75,7 @@ def _simulate(options: argparse.Namespace) -> int:
     show = progress.bar()
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        trajectory = simulate.run(*start, **shared, key=key, progress=show, check=False)
+        trajectory = simulate.run(*start, **shared, key=key, check=False, run=Run(progress=show))
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
@@ -83,7 +84,7 @@ def _simulate(options: argparse.Namespace) -> int:
     else:
         worlds = simulate.ensemble(
             *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True,
-            checkpoint=options.checkpoint, about={"model": stem}, progress=show,
+            run=Run(checkpoint=options.checkpoint, about={"model": stem}, progress=show),
         )  # fmt: skip
         worlds.save(data)
         status = np.bitwise_or.reduce(np.asarray(worlds.status))

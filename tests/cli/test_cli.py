@@ -16,7 +16,6 @@ from jaxcontact.cli import catalogue, gait
 from jaxcontact.cli.main import main
 from jaxcontact.cli.progress import rate_of_samples
 from jaxcontact.impact.analysis.coverage import LEAST
-from jaxcontact.impact.sampling import driver
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.models.robots import file_of
 from jaxcontact.stability.chart import FIGURES
@@ -302,7 +301,7 @@ def test_the_catalogue_knows_the_models(name: str) -> None:
 
 
 def test_the_catalogue_knows_the_choices_of_the_options() -> None:
-    assert catalogue.SELECTIONS == driver.SELECTIONS
+    assert catalogue.SELECTIONS == routh_law.SELECTIONS
     assert catalogue.LEAST_COVERED == 2 * LEAST
     assert tuple(gait.MODELS) == catalogue.GAITS
     assert catalogue.METHODS == stability.METHODS

@@ -61,10 +61,12 @@ def shaped(draws: Sobol | Iid, density: Density | None, num_contacts: int) -> So
     """The draws with another density, after a look at it on 1024 points; as they are if it is None.
 
     Raises:
-        TypeError, ValueError: not hashable, a wrong shape, fractions outside of [0, 1] or NaN.
+        TypeError, ValueError: not callable, not hashable, a wrong shape, fractions outside of [0, 1] or NaN.
     """
     if density is None:
         return draws
+    if not callable(density):
+        raise TypeError(f"density: expected a function of (nc,) uniform numbers, got {density!r}")
     hash(density)
     shape_values = np.asarray(_looked_at(density, num_contacts))
     if shape_values.shape != (_LOOKS, num_contacts):

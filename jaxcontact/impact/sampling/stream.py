@@ -6,10 +6,9 @@ the selection "visited". A sample depends on its number alone, so none of this s
 
 from __future__ import annotations
 
-import collections
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.batching import all_cores
+from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
 from jaxcontact.impact.laws.routh_law import Routh
@@ -140,8 +140,7 @@ class Stream:
         facts, used, room = NO_FACTS, NO_FACTS, (0, 0)
         begin = done[-1][0] if done else 0
         workers = all_cores.workers(self.devices)
-        pool = ThreadPoolExecutor(len(workers))
-        try:
+        with threads(len(workers)) as pool:
             for number, (block_begin, block_end) in enumerate(self._blocks(total)):
                 # The pilot looks among all modes; later blocks use what was known before the block, but only
                 # long ones what there is no room for yet: more room is compiled anew.
@@ -163,8 +162,6 @@ class Stream:
                     facts = np.union1d(facts, chunk.facts)
                     yield chunk
                 facts = exchange(facts)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
         """(begin, end) of the part of each block that each of `count` processes computes."""
@@ -179,7 +176,7 @@ class Stream:
 
     def _in_order(
         self,
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         workers: list[jax.Device],
         pieces: list[tuple[int, int]],
         known: Known | None,
@@ -192,16 +189,8 @@ class Stream:
             resolve = self.by_modes.resolve
             list(pool.map(lambda device: resolve(_NONE, self.draws, placed[device], device), placed))
             self.compiled.add(sizes)
-        jobs: collections.deque[Future[Chunk]] = collections.deque()
-        for number, piece in enumerate(pieces):
-            device = workers[number % len(workers)]
-            jobs.append(pool.submit(self._chunk, *piece, placed[device], device))
-            if number == 0 and not self.enumerates:
-                jobs[0].result()
-            if len(jobs) > 2 * len(workers):
-                yield jobs.popleft().result()
-        while jobs:
-            yield jobs.popleft().result()
+        blocks = ((*piece, placed[device], device) for piece, device in zip(pieces, itertools.cycle(workers)))
+        yield from in_order(pool, self._chunk, blocks, ahead=2 * len(workers), compiles=not self.enumerates)
 
     def _blocks(self, total: int) -> list[tuple[int, int]]:
         if not self.learns:

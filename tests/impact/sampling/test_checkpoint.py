@@ -22,7 +22,7 @@ import pytest
 from helpers.drawing import draw
 
 import jaxcontact as jc
-from jaxcontact.impact.sampling import checkpoint
+from jaxcontact.io import run_store
 
 SETTINGS: dict[str, Any] = {"impulse_step": 0.25, "max_steps": 5, "num_samples": 3000, "chunk": 400}
 ABOUT = {"model": "compass_gait"}
@@ -201,8 +201,14 @@ DAMAGES = {
         lambda f: flip(f / "residual.npy", -1),
         "residual.npy .* samples 2800 to 2999",
     ),
-    "an array cut short": (lambda f: os.truncate(f / "impulse.npy", 5000), "impulse.npy cannot be read"),
-    "an array replaced": (lambda f: np.save(f / "status.npy", np.zeros(9)), "status.npy is not of the size"),
+    "an array cut short": (
+        lambda f: os.truncate(f / "impulse.npy", 5000),
+        "impulse.npy is not of the header and the size",
+    ),
+    "an array replaced": (
+        lambda f: np.save(f / "status.npy", np.zeros(9)),
+        "status.npy is not of the header and the size",
+    ),
     "an array missing": (lambda f: (f / "status.npy").unlink(), "status.npy cannot be read"),
     "a number of the journal": (lambda f: flip(f / "finished.jsonl", 10), "line 1 of finished.jsonl"),
     "a line of the journal missing": (
@@ -211,7 +217,7 @@ DAMAGES = {
     ),
     "no journal": (lambda f: (f / "finished.jsonl").unlink(), "finished.jsonl is missing"),
     "no manifest": (lambda f: (f / "manifest.json").unlink(), "holds other files and no manifest.json"),
-    "half a manifest": (lambda f: os.truncate(f / "manifest.json", 300), "manifest.json is not JSON"),
+    "half a manifest": (lambda f: os.truncate(f / "manifest.json", 300), "manifest.json cannot be read"),
 }
 
 
@@ -259,7 +265,7 @@ def test_a_full_disk_loses_nothing(
     with pytest.raises(Stopped):
         draw(*gait, checkpoint=tmp_path, progress=stop_at(800), **SETTINGS)
     stands = jc.impact.load_samples(tmp_path).status.size
-    left, write_all = allowed, checkpoint._write_all
+    left, write_all = allowed, run_store.write_all
 
     def write(file: Any, data: memoryview) -> None:
         nonlocal left
@@ -269,7 +275,7 @@ def test_a_full_disk_loses_nothing(
         left -= len(data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_write_all", write)
+        patch.setattr(run_store, "write_all", write)
         with pytest.raises(OSError, match=rf"No space left on device. {stands} of 3000 samples are stored"):
             draw(*gait, checkpoint=tmp_path, **SETTINGS)
     assert jc.impact.load_samples(tmp_path).status.size == stands
@@ -315,14 +321,14 @@ def kill_until_done(folder: Path, total: int, chunk: int, selection: str, kills:
     }
     environment = os.environ | cache
     for attempt in range(100):
-        stands = checkpoint.num_finished(folder)
+        stands = run_store.num_finished(folder)
         text = journal.read_bytes() if journal.exists() else b""
         finished = text[: text.rfind(b"\n") + 1]
         command = [sys.executable, "-c", RUN, str(folder), str(total), str(chunk), selection]
         run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         if attempt < kills:
             aim = stands + generator.randrange(1, total // (kills + 1))
-            while run.poll() is None and checkpoint.num_finished(folder) < aim:
+            while run.poll() is None and run_store.num_finished(folder) < aim:
                 time.sleep(0.002)
             time.sleep(generator.random() * 0.02)
             run.send_signal(signal.SIGKILL)
@@ -330,7 +336,7 @@ def kill_until_done(folder: Path, total: int, chunk: int, selection: str, kills:
         assert run.returncode in (0, -signal.SIGKILL), errors
         assert journal.read_bytes().startswith(finished)  # no finished chunk is lost or done again
         if run.returncode == 0:
-            assert checkpoint.num_finished(folder) == total
+            assert run_store.num_finished(folder) == total
             return attempt
     raise AssertionError("never done")
 
