@@ -83,7 +83,7 @@ class Store:
             if hashlib.sha256(data).hexdigest() != entry.digests.get(name):
                 place = f"{self.unit} {entry.begin} to {entry.end - 1}"
                 raise damage(self.folder, f"{name}.npy is not as it was written in {place}")
-            rows[name] = np.frombuffer(data, layout.dtype).reshape(-1, *layout.shape[1:])
+            rows[name] = np.frombuffer(data, layout.dtype).reshape(entry.end - entry.begin, *layout.shape[1:])
         return rows
 
     def check_files(self) -> None:
@@ -137,13 +137,15 @@ class Store:
         self.check_files()
         for entry in self.entries:
             self.read(entry)
-        end = self.num_finished
-        return {
-            name: np.memmap(
-                self.folder / f"{name}.npy", layout.dtype, "r", len(layout.header), (end, *layout.shape[1:])
+        mapped: dict[str, np.ndarray] = {}
+        for name, layout in self.arrays.items():
+            shape, path = (self.num_finished, *layout.shape[1:]), self.folder / f"{name}.npy"
+            empty = not np.prod(shape)  # which cannot be mapped
+            header = len(layout.header)
+            mapped[name] = (
+                np.zeros(shape, layout.dtype) if empty else np.memmap(path, layout.dtype, "r", header, shape)
             )
-            for name, layout in self.arrays.items()
-        }
+        return mapped
 
     def _make_files(self) -> None:
         """Empty arrays of the full size, all or none; the space is claimed."""

@@ -56,9 +56,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             mark, digest = tail[: len(MARK)], tail[len(MARK) :].decode("ascii", "replace")
         file.seek(0)
         if mark != MARK or _digest(file, size) != digest:
-            raise ValueError(
-                f"{path} is damaged, or no file of this package: its digest is not that of its contents"
-            )
+            raise ValueError(f"{path} is damaged, or was not written by this package: its digest is wrong")
         file.seek(0)
         with np.load(file, allow_pickle=False) as data:
             return {name: data[name] for name in data.files}

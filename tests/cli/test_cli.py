@@ -16,6 +16,7 @@ from jaxcontact.cli import catalogue, gait
 from jaxcontact.cli.main import main
 from jaxcontact.cli.progress import rate_of_samples
 from jaxcontact.impact.analysis.coverage import LEAST
+from jaxcontact.impact.laws import routh_law
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.models.robots import file_of
 from jaxcontact.stability.chart import FIGURES
@@ -388,7 +389,7 @@ def test_progress_has_a_rate_without_what_was_stored(
 
 
 def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(**_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(impact, "sample", interrupt)

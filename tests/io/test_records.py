@@ -34,7 +34,7 @@ def test_another_file_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match="holds a Inner, expected a Trajectory"):
         jc.simulate.Trajectory.load(tmp_path / "inner.npz")
     np.savez(tmp_path / "plain.npz", a=np.zeros(2))
-    with pytest.raises(ValueError, match=r"plain.npz is damaged or was not written by this package"):
+    with pytest.raises(ValueError, match=r"plain.npz is damaged, or was not written by this package"):
         load_record(tmp_path / "plain.npz", Inner)
     write_arrays(tmp_path / "arrays.npz", {"a": np.zeros(2)})
     with pytest.raises(ValueError, match="holds no record"):
