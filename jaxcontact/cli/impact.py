@@ -139,7 +139,7 @@ def _sampled(
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
     """The samples and the statistics of all samples; of a checkpoint only the first samples are returned."""
-    draw = functools.partial(
+    draw: Any = functools.partial(
         impact.sample, terms, model.initial_state().v, law_of(settings), seed=options.seed
     )
     show = progress.rate_of_samples(stored)

@@ -121,7 +121,7 @@ class Store:
             for name, layout in self.arrays.items():
                 block = np.ascontiguousarray(rows[name], layout.dtype)
                 end = begin + len(block)
-                data = memoryview(block.reshape(-1).view(np.uint8))
+                data = block.reshape(-1).view(np.uint8).data
                 with open_itself(self.folder / f"{name}.npy", "r+b") as file:
                     file.seek(len(layout.header) + begin * block[0].nbytes)
                     write_all(file, data)

@@ -28,7 +28,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray])
     """
 
     def write(file: BinaryIO) -> None:
-        np.savez(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        np.savez(file, allow_pickle=False, **arrays)
         file.seek(-2, os.SEEK_END)  # an archive ends with the length of its comment
         file.write(LENGTH.to_bytes(2, "little"))
         size = file.tell()

@@ -280,7 +280,7 @@ def test_lists_are_named(call, message):
 
 
 def test_sampling_says_that_it_is_no_traceable_function():
-    with pytest.raises(ValueError, match="sample: a driver for the host, not traceable; use resolve"):
+    with pytest.raises(ValueError, match="sample: a driver for the host, not traceable; use sample_in_jit"):
         jax.jit(lambda v: LAWS["sample"](block_terms(), v).v_plus)(V)
 
 
