@@ -176,11 +176,11 @@ MISTAKES = {
         lambda m, t, v, s: jc.retract(CUBE, jnp.zeros(7), jnp.zeros(6)), ValueError,
         "q: expected a quaternion at index 3, got four zeros"),
     "part of a pose": (
-        lambda m, t, v, s: jc.retract(m.system, v[:1], v), ValueError, "q: expected shape (4,), got (1,)"),
+        lambda m, t, v, s: jc.retract(m, v[:1], v), ValueError, "q: expected shape (4,), got (1,)"),
     "a tangent of another size": (
-        lambda m, t, v, s: jc.retract(m.system, v, v[:1]), ValueError, "delta: expected shape (4,), got (1,)"),
+        lambda m, t, v, s: jc.retract(m, v, v[:1]), ValueError, "delta: expected shape (4,), got (1,)"),
     "whole numbers for a pose": (
-        lambda m, t, v, s: jc.retract(m.system, jnp.arange(4), v), TypeError, "q: expected a floating dtype, got int"),
+        lambda m, t, v, s: jc.retract(m, jnp.arange(4), v), TypeError, "q: expected a floating dtype, got int"),
     "a contact from behind": (
         lambda m, t, v, s: stability.impact(BIPED, v[:3], -1), ValueError,
         "contact: expected an integer >= 0 and <= 1, got -1"),
@@ -258,7 +258,7 @@ def test_a_pose_without_a_turn_is_nan_when_traced():
     assert np.all(np.isnan(moved[1:, 3:])) and np.all(np.isfinite(moved[:, :3]))
     step = jax.vmap(
         lambda q: compliant.step(
-            jc.Model(system=CUBE, params=model.params),
+            model,
             model.initial_state().replace(q=q),
             jnp.zeros(6),
             dt=1e-3,

@@ -107,7 +107,7 @@ def test_rows_are_the_rates_of_what_they_constrain(name, rng):
 
     @jax.jit
     def after(dt):
-        moved = here.replace(q=jc.retract(model.system, here.q, here.v * dt))
+        moved = here.replace(q=jc.retract(model, here.q, here.v * dt))
         terms = jc.constraint_terms(model, moved)
         return terms.phi, terms.G @ here.v
 

@@ -250,7 +250,7 @@ def test_normal_jacobian_is_the_tangent_derivative_of_the_gap(name, rng):
     @jax.jit
     def by_gap(q):
         slope = jax.jacfwd(lambda q: jc.contact_terms(model, state(q, nv=nv)).phi)(q)
-        return slope @ jc.velocity_map(model.system, q)
+        return slope @ jc.velocity_map(model, q)
 
     J_n = jc.contact_terms(model, state(q, nv=nv)).J_n
     np.testing.assert_allclose(by_gap(q), J_n, rtol=0, atol=1e-13)
@@ -273,7 +273,7 @@ def test_derivative_by_the_configuration(name, rng):
 
     @jax.jit
     def f(delta):
-        return flat(jc.contact_terms(model, state(jc.retract(model.system, q, delta), nv=nv)))
+        return flat(jc.contact_terms(model, state(jc.retract(model, q, delta), nv=nv)))
 
     slope = central(f, np.zeros(nv))
     np.testing.assert_allclose(jax.jit(jax.jacfwd(f))(jnp.zeros(nv)), slope, rtol=0, atol=1e-8)

@@ -113,9 +113,9 @@ CALLS = {
     jc.point_jacobian: placed(jc.point_jacobian, 1, jnp.ones(2)),
     jc.potential_energy: robot(jc.potential_energy),
     jc.project: block(jc.project),
-    jc.retract: lambda n: jc.retract(CHEETAH.system, n["robot"][1].q, n["robot"][1].v),
+    jc.retract: lambda n: jc.retract(CHEETAH, n["robot"][1].q, n["robot"][1].v),
     jc.solve_lcp: plain(jc.solve_lcp, "matrix", "vector"),
-    jc.velocity_map: lambda n: jc.velocity_map(CHEETAH.system, n["robot"][1].q),
+    jc.velocity_map: lambda n: jc.velocity_map(CHEETAH, n["robot"][1].q),
     compliant.estimate_forces: lambda n: compliant.estimate_forces(
         BLOCK.replace(params=n["params"]), n["states"], n["controls"], dt=n["scalar"]
     ),

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_array
-from jaxcontact.mechanics import actuators, dynamics, kinematics, tree_constraints
+from jaxcontact.arguments import check_array, check_type
+from jaxcontact.mechanics import actuators, configuration, dynamics, kinematics, tree_constraints
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import (
     bias_at,
@@ -195,3 +195,30 @@ def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Arra
     if model.system.mechanics is None:
         return controls
     return model.system.mechanics.drive(model.structure, state.q, state.v, model.params, controls)
+
+
+def retract(model: Model, q: jax.Array, delta: jax.Array) -> jax.Array:
+    """Return the configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
+
+    Quaternions may have any length; the result has unit quaternions. A quaternion of length zero, or one
+    whose squares leave the range of floats, gives NaN.
+
+    Raises:
+        TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
+
+    Derivative: exact, any order.
+    """
+    check_type("model", model, Model)
+    return configuration.retract(model.system, q, delta)
+
+
+def velocity_map(model: Model, q: jax.Array) -> jax.Array:
+    """Return N(q) (nq, nv) with qdot = N(q) v.
+
+    Raises:
+        TypeError: no Model.
+
+    Derivative: exact, any order.
+    """
+    check_type("model", model, Model)
+    return configuration.velocity_map(model.system, q)

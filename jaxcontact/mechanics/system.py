@@ -252,20 +252,26 @@ class Symmetry:
 
 
 class FixedArrays:
-    """A pytree of arrays as static data: hashable, compared by value, never differentiated by."""
+    """A pytree of arrays as static data: hashable, compared by value, never differentiated by.
+
+    Traced arrays have no values: they make a record that only `unfreeze` refuses, so that the params of a
+    model can be made inside of `jit`.
+    """
 
     def __init__(self, arrays: Any) -> None:
         leaves, self.treedef = jax.tree.flatten(arrays)
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            raise TypeError(
-                "initial: expected numbers, got traced arrays; make the model outside of jit and grad, and "
-                "hand states that are traced to the functions that take them"
-            )
-        values = [np.asarray(leaf) for leaf in leaves]
-        self.leaves = tuple((value.shape, value.dtype.str, value.tobytes()) for value in values)
+        self.leaves: tuple | None = None
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            values = [np.asarray(leaf) for leaf in leaves]
+            self.leaves = tuple((value.shape, value.dtype.str, value.tobytes()) for value in values)
 
     def unfreeze(self) -> Any:
         """Return the arrays, in the precision that JAX has now."""
+        if self.leaves is None:
+            raise ValueError(
+                "initial: the model was made inside of jit, vmap or grad, where its state has no numbers; make "
+                "the state outside, or hand a State of your own to the functions that take one"
+            )
         values = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in self.leaves]
         return jax.tree.unflatten(self.treedef, [jnp.asarray(value) for value in values])
 
@@ -308,7 +314,7 @@ class Model(Record):
         """Return the state that the model starts from.
 
         Raises:
-            ValueError: the model was made without one.
+            ValueError: the model was made without one, or inside of `jit`.
         """
         if self.initial is None:
             raise ValueError(

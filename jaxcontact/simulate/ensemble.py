@@ -1,7 +1,7 @@
 """Many worlds of one mechanism, each with its own key: on every core, in blocks, on disk as they come.
 
 Owns the driver `ensemble` and its record. Worlds are computed in blocks of one width at fixed places,
-whatever the chunk, so a world has the same bits in every call. docs/long-runs.md has the files.
+whatever the chunk, so a world has the same bits in every call. docs/understand/long-runs.md has the files.
 """
 
 from __future__ import annotations

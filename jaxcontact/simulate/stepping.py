@@ -88,7 +88,7 @@ def run(
     """Compute the motion over a duration, on the host: with progress, and an error where a step fails.
 
     Args:
-        system, params, state, stepper, key, policy_memory: as `rollout`.
+        model, state, stepper, key, policy_memory: as `rollout`.
         duration: s, rounded to a number of steps.
         dt: s.
         control: (T, nu), or a policy; None is none.

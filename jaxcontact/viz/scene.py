@@ -95,7 +95,7 @@ def scene_of(model: Model) -> Scene:
 def frames_of(model: Model, q: Any, *, contacts: bool = True) -> Frames:
     """Frames at configurations q (..., nq), by one vmap of the kinematics; with `contacts` or without."""
     shape = np.shape(q)[:-1]
-    flat = _places(model.system, contacts, model.params, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
+    flat = _places(model, contacts, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
     return Frames(*(np.asarray(x).reshape(*shape, *x.shape[1:]) for x in flat))
 
 

@@ -107,7 +107,7 @@ def test_rows_of_the_nearest_are_those_of_all(kind, rng):
         model, state = model, model.initial_state()
     else:
         model, state = cube(jc.free_poses if kind == "free" else slow_poses)
-    q = jc.retract(model.system, state.q, 0.3 * jnp.asarray(rng.normal(size=state.v.size)))
+    q = jc.retract(model, state.q, 0.3 * jnp.asarray(rng.normal(size=state.v.size)))
     state = state.replace(q=q, v=jnp.asarray(rng.normal(size=state.v.size)))
     every = jc.constraint_terms(model, state)
     few, nearest = nearest_terms(model, state, 3)

@@ -353,9 +353,8 @@ def test_spatial_box_by_v_q_and_params(v):
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": p["size"]},
         )
-        terms = touching_terms(
-            jc.Model(system=SPATIAL_BOX, params=params), jc.retract(SPATIAL_BOX, q, p["delta"])
-        )
+        model = jc.Model(system=SPATIAL_BOX, params=params)
+        terms = touching_terms(model, jc.retract(model, q, p["delta"]))
         return LAWS["anitescu_potra"](*pad(terms, p["v"]), CAPS)[0]
 
     agree(outcome, x)

@@ -30,7 +30,7 @@ class Springs:
         push = self.stiffness * jnp.maximum(0.0, -terms.phi)
         force = tau - jc.bias(model, state) + terms.J_n.T @ push
         v = state.v + dt * jnp.linalg.solve(terms.M, force)
-        then = jc.State(q=jc.retract(model.system, state.q, dt * v), v=v, t=state.t + dt)
+        then = jc.State(q=jc.retract(model, state.q, dt * v), v=v, t=state.t + dt)
         info = jc.simulate.StepperInfo(
             status=jnp.uint32(0),
             residual=jnp.zeros((), v.dtype),

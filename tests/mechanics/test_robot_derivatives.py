@@ -35,7 +35,7 @@ def check(f, tree, rng, rtol, step=1e-6):
 def test_forward_dynamics_by_every_number(rng):
     model = jc.load_mjcf(ZOO)
     nv = model.initial_state().v.size
-    q = jc.retract(model.system, model.initial_state().q, jnp.asarray(0.5 * rng.normal(size=nv)))
+    q = jc.retract(model, model.initial_state().q, jnp.asarray(0.5 * rng.normal(size=nv)))
     state = model.initial_state().replace(q=q, v=jnp.asarray(rng.normal(size=nv)))
     weights = jnp.asarray(rng.normal(size=nv))
     controls = jnp.asarray(0.1 * rng.normal(size=6))

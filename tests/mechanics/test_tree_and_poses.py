@@ -84,7 +84,7 @@ def test_a_robot_without_its_closed_forms(rng):
     moments, axes = np.linalg.eigh(params.inertia)
     axes[:, :, 0] *= np.sign(np.linalg.det(axes))[:, None]
     plain = params.replace(inertia=jnp.asarray(moments), constants={"principal": jnp.asarray(axes)})
-    q = jc.retract(model.system, state.q, jnp.asarray(rng.normal(size=state.v.size)))
+    q = jc.retract(model, state.q, jnp.asarray(rng.normal(size=state.v.size)))
     state = state.replace(q=q, v=jnp.asarray(rng.normal(size=state.v.size)))
     oracle = by_poses(model.system)
     directions = [jnp.asarray(rng.normal(size=x.size)) for x in (q, state.v)]
@@ -119,7 +119,7 @@ def test_terms_of_a_robot_are_those_of_its_poses(rng):
     closed, state = model.system, model.initial_state()
     slow = jc.System(closed.structure, closed.poses, constraints=closed.constraints)
     v = jnp.asarray(rng.normal(size=state.v.size))
-    state = state.replace(q=jc.retract(closed, state.q, 0.3 * v), v=v)
+    state = state.replace(q=jc.retract(model, state.q, 0.3 * v), v=v)
     found, expected = (jc.constraint_terms(model.replace(system=s), state) for s in (closed, slow))
     for name in ("G", "phi", "gdot_v", "mu"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=name, **EXACT)

@@ -473,7 +473,7 @@ def test_shares_of_a_load_move_with_the_corners_of_a_face():
             [0.1, 0.2, 0.0, 0.0, 0.0, 0.0, 0.3]
         )
         v = jnp.array([0.2, 0.1, 0.0, 0.0, 0.0, -4.0]) + push * jnp.array([0.5, 0.2, 0.0, 0.0, 0.0, 1.0])
-        state = jc.State(q=jc.retract(CUBE.system, q, jnp.zeros(6)), v=v, t=jnp.array(0.0))
+        state = jc.State(q=jc.retract(CUBE, q, jnp.zeros(6)), v=v, t=jnp.array(0.0))
         here = accelerations(CUBE, state, kind != SEPARATE)
         slip = here.terms.J_t @ v
         return here, slip / jnp.linalg.norm(slip, axis=1, keepdims=True)

@@ -44,7 +44,7 @@ def test_the_first_order_is_the_change_of_a_step(name):
     memory = STEPPER.init(model, start)
 
     def after(x):
-        moved = start.replace(q=jc.retract(model.system, start.q, x[:nv]), v=start.v + x[nv : 2 * nv])
+        moved = start.replace(q=jc.retract(model, start.q, x[:nv]), v=start.v + x[nv : 2 * nv])
         then = step(moved, u + x[2 * nv :], memory, dt=jnp.asarray(DT))[0]
         rotation = jc.rotations.quaternion_matrix(linear.state.q[-4:]).T @ jc.rotations.quaternion_matrix(
             then.q[-4:]

@@ -1,6 +1,6 @@
 """Samples of an impact on disk as they come, in the store of every long run: `sample(run=Run(checkpoint=))`.
 
-Owns what determines such a run, and `load_samples`. docs/long-runs.md has the layout of the files.
+Owns what determines such a run, and `load_samples`. docs/understand/long-runs.md has the layout of the files.
 """
 
 from __future__ import annotations

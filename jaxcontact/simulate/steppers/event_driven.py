@@ -90,7 +90,7 @@ class EventDriven(Record):
         if is_concrete(gaps) and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
                 f"state: expected no penetration, got one of {depth:.3g} m; "
-                "jc.project(system, params, state) removes it"
+                "jc.project(model, state) removes it"
             )
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         return EventMemory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))

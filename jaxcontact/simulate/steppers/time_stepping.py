@@ -103,7 +103,7 @@ class TimeStepping(Record):
         if is_concrete(kept) and (depth := -float(jnp.min(kept, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
                 f"state: expected no penetration, got one of {depth:.3g} m; "
-                "jc.project(system, params, state) removes it"
+                "jc.project(model, state) removes it"
             )
         return SteppingMemory(key=key, number=jnp.int32(0))
 
