@@ -1,7 +1,7 @@
 """Results of a long run on disk as they come: a run killed at any moment resumes and ends with the same bits.
 
 Owns `Store`, a folder that blocks of rows are appended to, made by `open_store`; and, for a file that is
-replaced, `open_state`, `save_state` and `load_state`. docs/understand/long-runs.md has the layout of the files.
+replaced, `open_state`, `save_state` and `load_state`. docs/understand/long-runs.md has the files.
 """
 
 from __future__ import annotations
