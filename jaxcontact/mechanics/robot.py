@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_array, check_type
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.arguments import check_array, check_type, is_concrete
 from jaxcontact.mechanics import actuators, configuration, dynamics, kinematics, tree_constraints
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import (
@@ -169,6 +170,9 @@ def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
 
     For a robot's controls, tau is the result of `actuator_forces`.
 
+    Raises:
+        ValueError: a mass matrix that is not positive definite, as with a mass of zero; inside jit NaN.
+
     Derivative: exact by all arguments, any order.
     """
     check_mechanism(model, state)
@@ -176,7 +180,13 @@ def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
     kinematics = kinematics_of(model, state.q)
     M = mass_matrix_at(model, state.q, kinematics)
     force = tau - bias_at(model, state, kinematics)
-    return implicit.solve_spd(M, force[:, None])[:, 0]
+    inverse, pivot = small_dense.spd_inverse(lax.stop_gradient(M))
+    if is_concrete(pivot) and not pivot > 0:
+        raise ValueError(
+            "params: expected masses and inertias that make the mass matrix positive definite; give every "
+            "velocity some mass, inertia or armature"
+        )
+    return jnp.where(pivot > 0, implicit.solve_spd(M, force[:, None], inverse)[:, 0], jnp.nan)
 
 
 @all_digits

@@ -112,6 +112,7 @@ class Params(Record):
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
         law: material of the compliant constraints, a `compliant.Law`; None for methods that need no material.
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
+        margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
     """
 
     mass: jax.Array
@@ -121,6 +122,7 @@ class Params(Record):
     constants: Mapping[str, Any]
     law: Material | Any = None
     tree: TreeParams | Any = None
+    margin: jax.Array | None = None
 
 
 class State(Record):
@@ -269,8 +271,8 @@ class FixedArrays:
         """Return the arrays, in the precision that JAX has now."""
         if self.leaves is None:
             raise ValueError(
-                "initial: the model was made inside of jit, vmap or grad, where its state has no numbers; make "
-                "the state outside, or hand a State of your own to the functions that take one"
+                "initial: the model was made inside of jit, vmap or grad, where its state has no numbers; "
+                "make it outside, or hand a State of your own to the functions that take one"
             )
         values = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in self.leaves]
         return jax.tree.unflatten(self.treedef, [jnp.asarray(value) for value in values])
@@ -296,6 +298,7 @@ class Model(Record):
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
         symmetry: mirror symmetry of the state and its impact, or None.
+        notes: what of a robot's file is ignored, left out or unusual.
     """
 
     system: System | Any = static()
@@ -305,6 +308,7 @@ class Model(Record):
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
     symmetry: Symmetry | None = static(default=None)
+    notes: tuple[str, ...] = static(default=())
 
     def __post_init__(self) -> None:
         if self.initial is not None and not isinstance(self.initial, FixedArrays):

@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, State
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.terms import contact_terms
 
 MAX_CONTACTS = 3
@@ -142,6 +143,7 @@ def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> Lo
     """
     if model.structure.dim != 2:
         raise ValueError("system: expected a planar mechanism, got a spatial one")
+    check_no_loops(model.system, "local_terms")
     rest = state.replace(v=jnp.zeros_like(state.v))
     terms = contact_terms(model, rest)
     touching = np.flatnonzero(np.asarray(terms.active))

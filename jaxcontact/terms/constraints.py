@@ -19,6 +19,7 @@ from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, ma
 from jaxcontact.mechanics.system import FrameMotion, Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.terms import contacts, free_bodies
+from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
@@ -55,6 +56,10 @@ def contact_terms(model: Model, state: State) -> ContactTerms:
     the size of the bodies, so lengths must be in metres. Impact laws, which take the terms, use no other
     length.
 
+    Closed loops and couplings of a tree (equality) are rigid: with their rows G the rows of contacts are J P,
+    P the projection on G v = 0 in the kinetic metric. Impulses then leave G v as it is, J P v is J v where
+    G v = 0, and every impact law has the effective mass of the closed mechanism.
+
     Args:
         model: the mechanism and its numbers.
         state: configuration and velocity; only q matters here.
@@ -76,16 +81,18 @@ def contact_terms(model: Model, state: State) -> ContactTerms:
 def _contact_terms(model: Model, state: State) -> ContactTerms:
     if model.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
-    if model.structure.tree is not None and model.structure.tree.loops:
-        raise ValueError(
-            "system: contact_terms has no rows for closed loops (equality); only compliant steps support them"
-        )
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     places, _ = contacts.place(model, *body_frames(model, state.q))
     rows = contacts.rows_of(model, state.q, contacts.bodies_of(model.system), places, kinematics)
+    M = mass_matrix_at(model, state.q, kinematics)
+    tree = model.structure.tree
+    if tree is not None and tree.loops:
+        (held, _, _), kinds, _ = joint_rows(model, state, kinematics)
+        held = held[np.array(kinds, int) == BILATERAL]
+        rows = project_rows(M, held, rows.reshape(-1, rows.shape[2])).reshape(rows.shape)
     return ContactTerms(
-        M=mass_matrix_at(model, state.q, kinematics),
+        M=M,
         J_n=rows[:, 0],
         J_t=rows[:, 1:],
         phi=places.phi,
@@ -273,6 +280,11 @@ def check_sizes(model: Model, state: State) -> None:
         ("params.mass", jnp.shape(model.params.mass), [(nb,)]),
         ("params.inertia", jnp.shape(model.params.inertia), [inertia]),
         ("params.mu", jnp.shape(model.params.mu), [(), (nc,)]),
+        (
+            "params.margin",
+            jnp.shape(model.params.margin) if model.params.margin is not None else (nc,),
+            [(nc,)],
+        ),
         ("params.gravity", jnp.shape(model.params.gravity), [(structure.dim,)]),
     ]
     for name, actual_shape, allowed in expected:
