@@ -18,7 +18,6 @@ from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.cli.impact_files import MANY_MODES, law_of, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
-from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 from jaxcontact.io.run_store import num_finished
 from jaxcontact.mechanics.system import Model
@@ -74,7 +73,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
     options.drawn = np.arange(count)
     # A robot has many more candidates than touch, and they take no part.
     if is_file(options.model) or options.fall is not None:
-        options.drawn, terms = touches, of_contacts(terms, touches)
+        options.drawn, terms = touches, terms.take(touches)
         if options.restitution is not None and len(options.restitution) > 1:
             options.restitution = [options.restitution[i] for i in touches]
     return model, terms

@@ -216,9 +216,9 @@ def law_as_pytree(law: Law) -> Any:
     for function, record in RECORDS:
         if law is function:
             return record()
-    for function, use in NEED_SETTINGS.items():
-        if law is function:
-            raise TypeError(f"{expected} {function.__name__}; use jc.impact.{use}")
+    for unset, use in NEED_SETTINGS.items():
+        if law is unset:
+            raise TypeError(f"{expected} {law.__name__}; use jc.impact.{use}")
     try:
         inspect.signature(law).bind(None, None, None)
     except TypeError as error:

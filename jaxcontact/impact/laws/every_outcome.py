@@ -17,7 +17,6 @@ from jaxcontact.impact.laws.callable_laws import AnitescuPotra
 from jaxcontact.impact.laws.contact_enumeration import (
     check_enumeration,
     mode_table,
-    of_contacts,
     touching_contacts,
 )
 from jaxcontact.impact.laws.contact_space import (
@@ -91,7 +90,7 @@ def outcomes(
         inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
     touching = touching_contacts(terms, law.num_directions)
     if touching is not None:
-        terms = of_contacts(terms, touching)
+        terms = terms.take(touching)
         impulse_max = None if impulse_max is None else jnp.asarray(impulse_max)[touching]
     check_enumeration(terms, law.num_directions, "outcomes")
     velocities, valid, info = _outcomes(terms, v, impulse_max, law.num_directions)

@@ -6,6 +6,7 @@ The host-side driver of the sampling kernel: draws, choice of contact modes, chu
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -16,7 +17,7 @@ import numpy as np
 
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.impact import inputs
-from jaxcontact.impact.laws.contact_enumeration import check_enumeration, of_contacts, touching_contacts
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touching_contacts
 from jaxcontact.impact.laws.routh_law import Routh, fitted_law
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
@@ -26,6 +27,7 @@ from jaxcontact.impact.sampling.stream import PIECE, Chunk, ImpactSamples, Strea
 from jaxcontact.terms import ContactTerms
 
 CHECKPOINT_CHUNK = 2**16  # each chunk waits for the disk once
+LARGE_OUTPUT = 4e9  # bytes from which on a run says first what it needs
 Reduced = TypeVar("Reduced")
 Seed = int | jax.Array
 
@@ -100,6 +102,7 @@ def sample(
     waits for another.
 
     In memory a run needs little more than its output; with `reduce` or a checkpoint memory does not grow.
+    More than 4 GB of output are announced by a `MemoryWarning`.
 
     Raises:
         ValueError, TypeError: bad terms or v (as `anitescu_potra`); a law that is no `Routh`, or has an
@@ -132,6 +135,8 @@ def sample(
     else:
         manifest = checkpoints.describe(stream, total, seed, run.about or {})
         chunks = checkpoints.stored(Path(run.checkpoint), manifest, stream, size)
+    if run.checkpoint is None and reduce is None:
+        _announce_memory(stream, total)
     rows = stream.shares(total, size, share[1])
     num_computed = sum(end - begin for begin, end in (block[share[0]] for block in rows))
     with contextlib.closing(_reported(chunks, num_computed, run.progress)) as reported:
@@ -147,13 +152,29 @@ def sample(
     return checkpoints.load_samples(run.checkpoint)
 
 
+class MemoryWarning(UserWarning):
+    """A call is about to ask for more than 4 GB of memory."""
+
+
+def _announce_memory(stream: Stream, total: int) -> None:
+    """Warn where the samples of a run need more than LARGE_OUTPUT bytes."""
+    per_sample = sum(leaf.nbytes for leaf in jax.tree.leaves(stream.unmoved(1).replace(v_minus=None)))
+    if per_sample * total > LARGE_OUTPUT:
+        warnings.warn(
+            f"sample: {total} samples of {per_sample} bytes need {per_sample * total / 1e9:.1f} GB of "
+            "memory; use reduce= or run=jc.Run(checkpoint=) to keep less",
+            MemoryWarning,
+            stacklevel=3,
+        )
+
+
 def _stream(terms: ContactTerms, v: jax.Array, law: Routh, seed: Seed, keep_path: bool, run: Run) -> Stream:
-    """The source of the samples; of more contacts than can be enumerated, those that touch."""
+    """Make the source of the samples; of more contacts than can be enumerated, those that are active."""
     nc, places = terms.phi.shape[0], None
-    touching = None if law.selection == "lemke" else touching_contacts(terms, law.num_directions)
+    touching = touching_contacts(terms, law.num_directions)
     if touching is not None:
         places = touching, nc
-        terms, nc = of_contacts(terms, touching), touching.size
+        terms, nc = terms.take(touching), touching.size
         law = law.replace(
             impulse_step=law.impulse_step[touching],
             restitution=None if law.restitution is None else law.restitution[touching],

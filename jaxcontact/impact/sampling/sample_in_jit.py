@@ -44,7 +44,13 @@ _GROUP = 8  # a tile has a multiple of so many lanes, see `mode_filter.any_lane`
 
 
 def sample_in_jit(
-    terms: ContactTerms, v: jax.Array, law: Routh, key: jax.Array, *, num_samples: int
+    terms: ContactTerms,
+    v: jax.Array,
+    law: Routh,
+    key: jax.Array,
+    *,
+    num_samples: int,
+    max_contacts: int | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """Draw outcomes of an impact over random impulse orders (Halm & Posa, Algorithm 1), inside `jit`.
 
@@ -58,6 +64,9 @@ def sample_in_jit(
         law: as `sample`; the selection "visited" learns on the host and is not offered.
         key: a JAX random key, of threefry2x32 or rbg.
         num_samples: n, how many samples (static).
+        max_contacts: so many of the active contacts at most take part, the first ones in their order; limits
+            are those of so many contacts, and the others get no impulse. A robot has many more candidates
+            than touch. Draws are then those of so many contacts. None: all candidates.
 
     Returns:
         v_plus (n, nv) and ImpactInfo, whose arrays have the samples first: status, residual, energy_ratio and
@@ -68,6 +77,7 @@ def sample_in_jit(
 
     Status: per sample, UNTERMINATED and STALLED as `sample`; inside jit all samples have the bits of
         `resolve` for bad numbers, INVALID also for an impulse_step that is not positive, and v_plus is v.
+        OVERFLOW where more than `max_contacts` are active.
 
     Derivative: of each outcome and its impulse, by v, all terms and the numbers of the law, through the
         contact modes of its steps as `resolve`, forward and reverse, any order. Draws, modes and numbers of
@@ -77,9 +87,29 @@ def sample_in_jit(
     if not inputs.is_key(key):
         raise TypeError(f"key: expected a JAX random key, got {type(key).__name__}")
     inputs.check_count("num_samples", num_samples)
+    if max_contacts is not None:
+        inputs.check_count("max_contacts", max_contacts)
+        if max_contacts < terms.phi.shape[0]:
+            return _of_active(terms, v, law, key, num_samples, max_contacts)
     routh.check_selection(terms, str(law.selection), routh.SELECTIONS, law.num_directions)
     random_draws(key, law)
     return _sample(terms, v, jnp.asarray(key), law, int(num_samples))
+
+
+def _of_active(
+    terms: ContactTerms, v: jax.Array, law: Routh, key: jax.Array, num_samples: int, count: int
+) -> tuple[jax.Array, ImpactInfo]:
+    """Draw from the first `count` active contacts; the impulses are those of all candidates."""
+    index = jnp.argsort(~terms.active, stable=True)[:count]
+    law = law.replace(
+        impulse_step=law.impulse_step[index],
+        restitution=None if law.restitution is None else law.restitution[index],
+    )
+    v_plus, info = sample_in_jit(terms.take(index), v, law, key, num_samples=num_samples)
+    nc, rows = terms.phi.shape[0], info.impulse.shape[2]
+    impulse = jnp.zeros((info.impulse.shape[0], nc, rows), v.dtype).at[:, index].set(info.impulse)
+    more = flag(jnp.sum(terms.active) > count, Status.OVERFLOW)
+    return v_plus, info.replace(impulse=impulse, status=info.status | more)
 
 
 def random_draws(key: jax.Array, law: Routh) -> Iid | Sobol | Shaped:
