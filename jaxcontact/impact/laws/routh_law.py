@@ -51,7 +51,8 @@ class Routh(Record):
 
     Attributes:
         impulse_step: largest normal impulse of a step, a number or (nc,), N s; None is `stopping_impulse`,
-            what stops the fastest contact alone. Smaller steps follow Routh's paths more finely, larger ones jump.
+            what stops the fastest contact alone. Smaller steps follow Routh's paths more finely, larger
+            ones jump.
         max_steps: N, the largest number of steps; None is STEPS_PER_CONTACT for each contact, with
             restitution four times as many.
         restitution: e, a number or (nc,) in 0..1, Stronge's energetic coefficient: steps then also let
@@ -60,13 +61,13 @@ class Routh(Record):
         selection: which solution of a step. "all": uniform among the distinct ones, found by enumerating
             contact modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four
             contacts take some seconds to begin; of more candidates those that are active count alone).
-            "visited": the same among the modes that earlier samples met, much faster for many contacts; a sample with a
-            step whose valid modes are not among the sets that earlier samples found complete continues with
-            "all" (`sample` only). "lemke": the one that pivoting finds. Where steps have several solutions
-            it misses whole families of outcomes. The only one for more contacts; in space the covering
-            vector of Lemke's method is random in every step, which finds others too, with shares of its
-            own. None: "all" where many outcomes are asked for, and in a single call for up to five contacts
-            in the plane; else "lemke".
+            "visited": the same among the modes that earlier samples met, much faster for many contacts; a
+            sample with a step whose valid modes are not among the sets that earlier samples found complete
+            continues with "all" (`sample` only). "lemke": the one that pivoting finds. Where steps have
+            several solutions it misses whole families of outcomes. The only one for more contacts; in space
+            the covering vector of Lemke's method is random in every step, which finds others too, with
+            shares of its own. None: "all" where many outcomes are asked for, and in a single call for up to
+            five contacts in the plane; else "lemke".
         num_directions: sides of the friction cone in space; no effect in the plane.
         density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)
             fractions of `impulse_step` in [0, 1], traceable by JAX; `lambda x: x**2` prefers small impulses.
