@@ -11,6 +11,7 @@ from jaxcontact import stability as stability
 from jaxcontact import viz as viz
 from jaxcontact.algebra import rotations as rotations
 from jaxcontact.batching.all_cores import on_all_cores as on_all_cores
+from jaxcontact.batching.run_settings import Run as Run
 from jaxcontact.batching.simd import simd as simd
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Capsule as Capsule

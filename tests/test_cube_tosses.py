@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
-import jaxcontact as jc
 from benchmarks.cube_tosses import __main__ as command
 from benchmarks.cube_tosses import geometry, impacts, laws, report, scores, smoother, tosses
 from jaxcontact.algebra import rotations
@@ -146,9 +146,9 @@ def test_a_density_of_the_fit_is_one_of_the_sampler(twenty, noise):
     cases = laws.cases_of(found, geometry.Geometry())
     i = int(np.argmax(cases.several))
     terms = jax.tree.map(lambda leaf: leaf[i], cases.terms).replace(mu=jnp.full(2, 0.2))
-    settings = {"step": laws.STEP * float(cases.stop[i]), "max_steps": laws.STEPS, "restitution": 0.3}
+    settings = {"impulse_step": laws.STEP * float(cases.stop[i]), "max_steps": laws.STEPS, "restitution": 0.3}
     drawn = {
-        power: jc.impact.sample(
+        power: draw(
             terms,
             cases.v[i],
             num_samples=256,

@@ -192,7 +192,7 @@ def test_model_against_reference(name, rng):
     model, expected = getattr(jc.models, name)(), reference.MODELS[name]()
     np.testing.assert_allclose(model.initial_state().q, expected.q0, rtol=0, atol=1e-12)
     np.testing.assert_allclose(model.initial_state().v, expected.v0, rtol=0, atol=1e-12)
-    assert (model.step, model.max_steps) == (expected.step, expected.max_steps)
+    assert (model.impulse_step, model.max_steps) == (expected.step, expected.max_steps)
     assert float(model.initial_state().t) == 0.0
     bias = jax.jit(jc.bias)
     nv = len(expected.v0)

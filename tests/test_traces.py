@@ -144,7 +144,6 @@ CALLS = {
     geometry.rows: lambda n: geometry.rows(n["matrix"], (0, 2)),
     geometry.tangent_frame: plain(geometry.tangent_frame, "vector"),
     impact.anitescu_potra: law(impact.anitescu_potra),
-    impact.anitescu_potra_all: law(impact.anitescu_potra_all),
     impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
     impact.normals_gram: plain(impact.normals_gram, "terms"),
     impact.paradox: lambda n: impact.paradox(n["terms"], n["state"].v, n["vector"]),
@@ -159,9 +158,15 @@ CALLS = {
     impact.routh_step: lambda n: impact.routh_step(
         n["terms"], n["state"].v, n["caps"][0], pick=n["scalar"]
     ),
-    impact.routh_step_all: lambda n: impact.routh_step_all(n["terms"], n["state"].v, n["caps"][0]),
+    impact.outcomes: lambda n: impact.outcomes(
+        n["terms"], n["state"].v, impact.RouthStep(impulse_max=n["caps"][0])
+    ),
     impact.sample_in_jit: lambda n: impact.sample_in_jit(
-        n["terms"], n["state"].v, jax.random.key(0), step=n["scalar"], max_steps=2, num_samples=4
+        n["terms"],
+        n["state"].v,
+        impact.Routh(impulse_step=n["scalar"], max_steps=2),
+        jax.random.key(0),
+        num_samples=4,
     ),
     impact.sequential: law(impact.sequential, order=(0, 1), max_impacts=4),
     joints.ball: plain(joints.ball, "pose", "vector", "pose", "vector"),

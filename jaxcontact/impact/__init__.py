@@ -33,12 +33,10 @@ from jaxcontact.impact.laws.callable_laws import Newton as Newton
 from jaxcontact.impact.laws.callable_laws import Plastic as Plastic
 from jaxcontact.impact.laws.callable_laws import Poisson as Poisson
 from jaxcontact.impact.laws.callable_laws import Propagative as Propagative
-from jaxcontact.impact.laws.callable_laws import Routh as Routh
 from jaxcontact.impact.laws.callable_laws import Sequential as Sequential
 from jaxcontact.impact.laws.contact_space import ImpactInfo as ImpactInfo
 from jaxcontact.impact.laws.every_outcome import OutcomesInfo as OutcomesInfo
-from jaxcontact.impact.laws.every_outcome import anitescu_potra_all as anitescu_potra_all
-from jaxcontact.impact.laws.every_outcome import routh_step_all as routh_step_all
+from jaxcontact.impact.laws.every_outcome import outcomes as outcomes
 from jaxcontact.impact.laws.kelvin_voigt import CompliantInfo as CompliantInfo
 from jaxcontact.impact.laws.kelvin_voigt import kelvin_voigt as kelvin_voigt
 from jaxcontact.impact.laws.orders import Sequences as Sequences
@@ -53,6 +51,8 @@ from jaxcontact.impact.laws.reflections import normals_gram as normals_gram
 from jaxcontact.impact.laws.reflections import reset_map as reset_map
 from jaxcontact.impact.laws.routh import resolve as resolve
 from jaxcontact.impact.laws.routh import routh_step as routh_step
+from jaxcontact.impact.laws.routh_law import Routh as Routh
+from jaxcontact.impact.laws.routh_law import RouthStep as RouthStep
 from jaxcontact.impact.laws.routh_path import RouthPathInfo as RouthPathInfo
 from jaxcontact.impact.laws.routh_path import routh_path as routh_path
 from jaxcontact.impact.laws.simultaneous import newton as newton

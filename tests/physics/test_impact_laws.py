@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import drawing
 from helpers import reference as ref
 from scipy.optimize import nnls
 
@@ -51,8 +52,12 @@ def load(name):
 
 def draw(case, **options):
     """Samples with the paper's settings; always with the path, so that one program serves all tests."""
-    settings = {"step": case.model.step, "max_steps": case.model.max_steps, "keep_path": True} | options
-    return jc.impact.sample(case.terms, case.v, **settings)
+    settings = {
+        "impulse_step": case.model.impulse_step,
+        "max_steps": case.model.max_steps,
+        "keep_path": True,
+    } | options
+    return drawing.draw(case.terms, case.v, **settings)
 
 
 def some(names, slow=("ramone",)):
@@ -84,7 +89,7 @@ def drawn(case, count):
     points = sobol(steps * (nc + 1), 0)
     index = jnp.arange(count, dtype=jnp.uint32)
     x = np.stack([np.asarray(points.uniform(index, k * (nc + 1), nc + 1)).T for k in range(steps)], axis=1)
-    return case.model.step * x[..., :nc], x[..., nc]
+    return case.model.impulse_step * x[..., :nc], x[..., nc]
 
 
 # --- laws of the samples
@@ -239,7 +244,9 @@ def test_step_solutions_are_those_of_the_reference(name):
         v = case.v0
         for k in range(case.model.max_steps):
             expected = ref.step_solutions(*case.planar, v, cap[k], bases=bases)[0]
-            v_next, valid = jc.impact.routh_step_all(case.terms, jnp.asarray(v), jnp.asarray(cap[k]))
+            v_next, valid = jc.impact.outcomes(
+                case.terms, jnp.asarray(v), jc.impact.RouthStep(impulse_max=jnp.asarray(cap[k]))
+            )[0]
             found = np.asarray(v_next)[np.asarray(valid)]
             assert len(found) == len(expected)
             gap = norm(case.planar[0], expected[:, None] - found[None])
@@ -258,9 +265,9 @@ def test_solutions_of_a_step_are_drawn_equally_often(name):
     case = load(name)
     samples = draw(case, num_samples=3000)
     caps, _ = drawn(case, 3000)
-    steps, valid = jax.vmap(lambda cap: jc.impact.routh_step_all(case.terms, case.v, cap))(
-        jnp.asarray(caps[:, 0])
-    )
+    steps, valid = jax.vmap(
+        lambda cap: jc.impact.outcomes(case.terms, case.v, jc.impact.RouthStep(impulse_max=cap))[0]
+    )(jnp.asarray(caps[:, 0]))
     several = np.asarray(valid).sum(axis=1) == 3
     options, taken = np.asarray(steps)[several, :3], np.asarray(samples.path)[several, 1]
     nearest = norm(case.planar[0], options - taken[:, None]).argmin(axis=1)
@@ -391,7 +398,9 @@ def test_simultaneous_outcomes_are_those_of_the_reference(name):
     case = load(name)
     solve = ref.anitescu_potra_solutions if name in TWO_CONTACTS else ref.mode_anitescu_potra_solutions
     expected = solve(*case.planar, case.v0)[0]
-    v_plus, valid = (np.asarray(a) for a in jc.impact.anitescu_potra_all(case.terms, case.v))
+    v_plus, valid = (
+        np.asarray(a) for a in jc.impact.outcomes(case.terms, case.v, jc.impact.AnitescuPotra())[0]
+    )
     assert valid.sum() == len(expected) == (3 if name in ("compass_gait", "ramone") else 1)
     assert valid[: valid.sum()].all()
     gap = np.abs(expected[:, None] - v_plus[valid][None]).max(axis=2)

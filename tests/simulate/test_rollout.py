@@ -50,7 +50,12 @@ def test_run_gives_the_same_motion_in_chunks(monkeypatch):
     monkeypatch.setattr("jaxcontact.simulate.stepping.CHUNK", 3)
     seen = []
     found = jc.simulate.run(
-        *ARGS, stepper=STEPPER, dt=DT, duration=0.06, control=CONTROLS, progress=lambda *at: seen.append(at)
+        *ARGS,
+        stepper=STEPPER,
+        dt=DT,
+        duration=0.06,
+        control=CONTROLS,
+        run=jc.Run(progress=lambda *at: seen.append(at)),
     )
     whole = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
     chex.assert_trees_all_close(found, whole, rtol=1e-12, atol=1e-12)

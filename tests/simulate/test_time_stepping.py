@@ -215,7 +215,7 @@ def test_a_poisoned_world_is_alone():
 @pytest.mark.slow
 def test_a_key_draws_an_order_for_every_step():
     block = jc.models.rocking_block()
-    stepper = jc.simulate.TimeStepping(impact=jc.impact.Routh(step=0.4, max_steps=24))
+    stepper = jc.simulate.TimeStepping(impact=jc.impact.Routh(impulse_step=0.4, max_steps=24))
 
     @jax.jit
     def end(key):
@@ -230,7 +230,7 @@ def test_a_key_draws_an_order_for_every_step():
 
 
 BLOCK = jc.models.rocking_block()
-ORDERS = jc.impact.Routh(step=0.3, max_steps=20)
+ORDERS = jc.impact.Routh(impulse_step=0.3, max_steps=20)
 
 
 def orders_of_strikes(terms, v, key=None):

@@ -17,7 +17,7 @@ DISC = sliding_disc.MODEL
 DISC_STATE = sliding_disc.STATE.replace(q=jnp.array([0.0, 0.15, 0.0]), v=jnp.array([1.0, -1.0, 2.0]))
 BLOCK = jc.models.rocking_block()
 DROPPED = BLOCK.initial_state().replace(q=jnp.array([0.0, 1.04, 0.0]), v=jnp.array([0.3, -1.0, 0.0]))
-ROUTH = jc.impact.Routh(step=0.4, max_steps=8)
+ROUTH = jc.impact.Routh(impulse_step=0.4, max_steps=8)
 
 
 class Told(NamedTuple):

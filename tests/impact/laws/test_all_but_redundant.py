@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.routh import resolve_draws
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 
 DT = 0.01  # s, in which weight pulls, and the gaps of a tilted block may close
 PULL = -9.81 * DT
@@ -23,7 +25,7 @@ def steps(model, q, v, impulse_max, pick, selection):
         gap = terms.phi - jnp.min(terms.phi)
         terms = terms.replace(phi=gap, active=jnp.ones_like(terms.active))
         draws = (impulse_max[None], pick[None])
-        return jc.impact.resolve(terms, v, *draws, selection=selection, clearance=gap / DT)
+        return resolve_draws(terms, v, ImpactDraws(*draws), StepSettings(selection, 8), clearance=gap / DT)
 
     return jax.jit(jax.vmap(one))(*(jnp.asarray(each) for each in (q, v, impulse_max, pick)))
 

@@ -7,7 +7,7 @@ import pytest
 from helpers import lcp_bases
 
 import jaxcontact as jc
-from jaxcontact.impact import anitescu_potra, anitescu_potra_all, routh_step, routh_step_all
+from jaxcontact.impact import anitescu_potra, routh_step
 from jaxcontact.solvers import polyhedral_modes
 
 NV = 6
@@ -45,9 +45,13 @@ def compare(rng, nc, k, number, laws=(False, True)):
         terms = as_terms(M, J_n, J_t, mu)
         for capped in laws:
             if capped:
-                outcomes, valid = routh_step_all(terms, jnp.asarray(v), jnp.asarray(cap), num_directions=k)
+                outcomes, valid = jc.impact.outcomes(
+                    terms, jnp.asarray(v), jc.impact.RouthStep(impulse_max=jnp.asarray(cap), num_directions=k)
+                )[0]
             else:
-                outcomes, valid = anitescu_potra_all(terms, jnp.asarray(v), num_directions=k)
+                outcomes, valid = jc.impact.outcomes(
+                    terms, jnp.asarray(v), jc.impact.AnitescuPotra(num_directions=k)
+                )[0]
             found = np.asarray(outcomes)[np.asarray(valid)]
             wanted = lcp_bases.solutions(M, J_n, J_t, mu, v, cap if capped else None, k)
             assert len(found) == len(wanted)
@@ -96,7 +100,9 @@ def test_solutions_meet_the_law_and_hold_what_pivoting_finds(rng):
         start = v + jnp.asarray(0.5 * rng.normal(size=NV))
         cap = jnp.asarray(rng.uniform(0.0, 0.3, 2))
         one, info = routh_step(terms, start, cap, selection="lemke", num_directions=4)
-        outcomes, valid, every = routh_step_all(terms, start, cap, num_directions=4, with_info=True)
+        (outcomes, valid), every = jc.impact.outcomes(
+            terms, start, jc.impact.RouthStep(impulse_max=cap, num_directions=4)
+        )
         assert int(every.status) == 0 and float(every.residual) < 1e-9 and int(info.status) == 0
         assert np.abs(np.asarray(outcomes)[np.asarray(valid)] - np.asarray(one)).max(axis=1).min() < 1e-9
 
@@ -107,7 +113,9 @@ def test_a_step_says_that_all_solutions_were_candidates_and_picks_them_alike():
     while True:  # a step with several solutions
         _, J_n, J_t, mu, v, cap = random_step(rng, 1)
         terms = as_terms(M, J_n, J_t, mu)
-        outcomes, valid = routh_step_all(terms, jnp.asarray(v), jnp.asarray(cap), num_directions=4)
+        outcomes, valid = jc.impact.outcomes(
+            terms, jnp.asarray(v), jc.impact.RouthStep(impulse_max=jnp.asarray(cap), num_directions=4)
+        )[0]
         number = int(jnp.sum(valid))
         if number > 1:
             break
@@ -122,10 +130,12 @@ def test_a_step_says_that_all_solutions_were_candidates_and_picks_them_alike():
 def test_outcomes_do_not_depend_on_units():
     terms, v = corners(2)
     start, cap = v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0]), jnp.array([0.1, 0.15])
-    plain, valid = routh_step_all(terms, start, cap, num_directions=4)
+    plain, valid = jc.impact.outcomes(terms, start, jc.impact.RouthStep(impulse_max=cap, num_directions=4))[0]
     for mass, speed in ((1e6, 1e-3), (1e-6, 1e4)):
         scaled = terms.replace(M=terms.M * mass)
-        found, good = routh_step_all(scaled, start * speed, cap * mass * speed, num_directions=4)
+        found, good = jc.impact.outcomes(
+            scaled, start * speed, jc.impact.RouthStep(impulse_max=cap * mass * speed, num_directions=4)
+        )[0]
         assert np.array_equal(good, valid)
         np.testing.assert_allclose(found[good] / speed, plain[valid], rtol=0, atol=1e-12)
 
@@ -136,10 +146,10 @@ def test_a_bad_world_of_a_batch_spoils_no_other():
     starts = jnp.stack([v, v.at[0].set(jnp.nan)])
 
     def every(start):
-        return routh_step_all(terms, start, cap, num_directions=4, with_info=True)
+        return jc.impact.outcomes(terms, start, jc.impact.RouthStep(impulse_max=cap, num_directions=4))
 
-    outcomes, valid, info = jax.vmap(every)(starts)
-    alone = every(v)
+    (outcomes, valid), info = jax.vmap(every)(starts)
+    alone, _ = every(v)
     assert int(info.status[0]) == 0 and jc.Status(int(info.status[1])) == jc.Status.NONFINITE
     assert not bool(jnp.any(valid[1]))
     np.testing.assert_allclose(outcomes[0][valid[0]], alone[0][alone[1]], rtol=0, atol=1e-12)
@@ -150,7 +160,7 @@ def test_an_outcome_has_the_derivative_of_its_modes():
     v = v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0])
 
     def outcome(start):
-        return anitescu_potra_all(terms, start, num_directions=4)[0][0]
+        return jc.impact.outcomes(terms, start, jc.impact.AnitescuPotra(num_directions=4))[0][0][0]
 
     exact = jax.jacfwd(outcome)(v)
     np.testing.assert_allclose(jax.jacrev(outcome)(v), exact, rtol=0, atol=1e-10)
@@ -175,7 +185,7 @@ def test_a_ball_in_single_and_double_precision(tolerance):
             active=jnp.ones(1, bool),
         )
         v = jnp.array([2.5, 0.0, -1.0])
-        outcomes, valid = anitescu_potra_all(terms, v, num_directions=4)
+        outcomes, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra(num_directions=4))[0]
         assert int(jnp.sum(valid)) == 1
         np.testing.assert_allclose(outcomes[0], [along, 0.0, 0.0], rtol=0, atol=tolerance(1e-12, 1e-5))
         one, _ = anitescu_potra(terms, v, num_directions=4)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxcontact as jc
-from jaxcontact.impact import propagate_all, resolve, sample
+from jaxcontact.impact import propagate_all, resolve
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.sampling.draws import sobol
 
@@ -280,8 +280,8 @@ def block():
     terms = jc.contact_terms(model, model.initial_state())
 
     def draw(num_samples, **options):
-        options = {"step": model.step, "max_steps": STEPS} | options
-        return sample(terms, model.initial_state().v, num_samples=num_samples, **options)
+        options = {"impulse_step": model.impulse_step, "max_steps": STEPS} | options
+        return draw(terms, model.initial_state().v, num_samples=num_samples, **options)
 
     return terms, model, draw
 
@@ -302,7 +302,7 @@ def resolved(terms, model, seed, e):
     x = jnp.asarray(x.T.reshape(LANES, STEPS, 3))
     v = jnp.broadcast_to(wide(model.initial_state().v), (LANES, NV))
     e = jnp.broadcast_to(jnp.asarray(e), (LANES, 2))
-    v_plus, info = bounce(lanes, v, model.step * x[..., :2], x[..., 2], e)
+    v_plus, info = bounce(lanes, v, model.impulse_step * x[..., :2], x[..., 2], e)
     return np.asarray(v_plus)[:, :3], np.asarray(info.num_solves)
 
 

@@ -40,8 +40,8 @@ def in_turn(terms, v, key):
 
 LAWS = {
     "AnitescuPotra": jc.impact.AnitescuPotra(),
-    "Routh": jc.impact.Routh(step=0.4, max_steps=8),
-    "Routh with restitution": jc.impact.Routh(step=0.4, max_steps=12, restitution=0.5),
+    "Routh": jc.impact.Routh(impulse_step=0.4, max_steps=8),
+    "Routh with restitution": jc.impact.Routh(impulse_step=0.4, max_steps=12, restitution=0.5),
     "Sequential": jc.impact.Sequential(order=(1, 0)),
     "Newton": jc.impact.Newton(restitution=0.5),
     "Poisson": jc.impact.Poisson(restitution=0.5),

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import jaxcontact as jc
-from jaxcontact.impact import anitescu_potra, resolve, routh_step, routh_step_all
+from jaxcontact.impact import RouthStep, anitescu_potra, outcomes, resolve, routh_step
 from tests.helpers import problems
 
 NV = 9  # of all padded systems
@@ -100,7 +100,7 @@ SIMULTANEOUS = in_chunks(anitescu_potra, 500)
 STEP = in_chunks(lambda t, v, cap, pick: routh_step(t, v, cap, pick=pick), 100)
 PIVOTING = in_chunks(lambda t, v, cap: routh_step(t, v, cap, selection="lemke"), 500)
 RESOLVE = in_chunks(resolve, 100)
-ALL = jax.jit(jax.vmap(routh_step_all))
+ALL = jax.jit(jax.vmap(lambda terms, v, cap: outcomes(terms, v, RouthStep(impulse_max=cap))[0]))
 
 
 # ---------------------------------------------------------------------------------------------------- any system

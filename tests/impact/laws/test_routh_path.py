@@ -193,7 +193,7 @@ def test_steps_converge_to_it_with_order_one(unique):
 def test_it_is_a_member_of_the_sampled_set(unique):
     terms, v, found = unique
     step = {0.3: 0.3, 2.0: 0.5}[found.step]
-    samples = sample(terms, v, step=step, max_steps=40, num_samples=2**12)
+    samples = sample(terms, v, jc.impact.Routh(impulse_step=step, max_steps=40), num_samples=2**12)
     ok = np.asarray(samples.status) == 0
     rates = jnp.asarray(np.random.default_rng(1).uniform(0.3, 1.0, (10, 2)))
     limit, info = jax.vmap(lambda r: routh_path(terms, v, r))(rates)

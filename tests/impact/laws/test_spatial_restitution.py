@@ -168,15 +168,11 @@ def test_a_box_dropped_flat_bounces_on_four_corners():
     """All samples end; without restitution the program with stores has the outcomes of the one without."""
     model = jc.models.box_drop_3d()
     terms = jc.contact_terms(model, model.initial_state())
-    draw = lambda e: sample(  # noqa: E731
-        terms,
-        model.initial_state().v,
-        step=model.step,
-        max_steps=40,
-        num_samples=128,
-        selection="lemke",
-        restitution=e,
-    )
+    law = jc.impact.Routh(impulse_step=model.impulse_step, max_steps=40, selection="lemke")
+
+    def draw(e):
+        return sample(terms, model.initial_state().v, law.replace(restitution=e), num_samples=128)
+
     speeds = []
     for e in (0.25, 0.5, 1.0):
         samples = draw(e)
@@ -191,5 +187,5 @@ def test_a_box_dropped_flat_bounces_on_four_corners():
             lambda v, c, p, e: resolve(terms, v, c, p, restitution=e, selection="lemke"), (0, 0, 0, None)
         )
     )
-    v_plus, _ = law(v, jnp.asarray(model.step * x[..., :4]), jnp.asarray(x[..., 4]), jnp.zeros(4))
+    v_plus, _ = law(v, jnp.asarray(model.impulse_step * x[..., :4]), jnp.asarray(x[..., 4]), jnp.zeros(4))
     np.testing.assert_allclose(v_plus, plain.v_plus[:16], atol=1e-13)
