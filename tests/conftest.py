@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-LONG_TESTS = Path(__file__).parent / "long_tests.txt"
 FLOAT32 = os.environ.get("JAXCONTACT_FLOAT32", "0") == "1"
 
 jax.config.update("jax_enable_x64", not FLOAT32)
@@ -30,7 +29,7 @@ def pytest_ignore_collect(collection_path):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    _mark_long_tests(config, items)
+    _mark_slow_cases(items)
     if not FLOAT32:
         return
     left_out = [item for item in items if item.get_closest_marker("float32") is None]
@@ -40,18 +39,21 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
 
 
-def _mark_long_tests(config, items):
-    """Tests named in `long_tests.txt` take seconds to compile: they are slow, and cheaper ones stay in `make test`."""
-    slow = set(LONG_TESTS.read_text().splitlines())
+def _mark_slow_cases(items):
+    """Mark the cases that `slow_cases` names, by their ids; refuse ids that no case has."""
+    cases = {}
     for item in items:
-        if item.nodeid in slow:
-            item.add_marker(pytest.mark.slow)
-    whole_files = not config.option.keyword and not any("::" in argument for argument in config.args)
-    collected = {item.nodeid for item in items}
-    files = {node.split("::")[0] for node in collected}
-    gone = [node for node in slow - collected if node.split("::")[0] in files]
-    if gone and whole_files and not FLOAT32:
-        raise pytest.UsageError(f"{LONG_TESTS.name} names tests that are not there: {sorted(gone)}")
+        marker = item.get_closest_marker("slow_cases")
+        if marker is not None:
+            of_test = cases.setdefault(item.nodeid.partition("[")[0], (set(marker.args), set()))
+            of_test[1].add(item.callspec.id)
+            if item.callspec.id in marker.args:
+                item.add_marker(pytest.mark.slow)
+    for name, (named, collected) in cases.items():
+        if len(collected) > 1 and not named <= collected:
+            raise pytest.UsageError(
+                f"{name}: slow_cases names {sorted(named - collected)}, which are no cases"
+            )
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -266,3 +266,6 @@ class WithAndWithoutJit(chex.TestCase):
         other = jax.tree.map(changed, numbers())
         with jax.log_compiles(), self.assertNoLogs("jax", "WARNING"):
             call(other)
+
+
+pytest.mark.slow(WithAndWithoutJit.test_the_same_records_and_nothing_compiled_again_resolve__with_jit)
