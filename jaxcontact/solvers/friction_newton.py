@@ -1,6 +1,6 @@
 """Coulomb friction and the associated law by Newton's method and interior points, for traced code.
 
-Entry: `solve_coulomb`; `friction_problem` has the public call with its checks. Page: docs/methods/friction.md.
+Entry: `solve_coulomb`; `friction_problem` has the public call with its checks. See docs/methods/friction.md.
 """
 
 from __future__ import annotations
