@@ -1,9 +1,11 @@
 """Settings of every test: double precision, strict shapes, fixed seeds.
 
 JAXCONTACT_FLOAT32=1 turns double precision off and keeps only the tests marked `float32`.
+`--fifth 3` keeps one fifth of the files, `--all-but-fifth 3` the others: `make test` compiles a fifth as users do.
 """
 
 import os
+import zlib
 from pathlib import Path
 
 import jax
@@ -20,11 +22,27 @@ settings.register_profile("jaxcontact", derandomize=True, deadline=None, databas
 settings.load_profile("jaxcontact")
 
 
-def pytest_ignore_collect(collection_path):
-    """In single precision only files with such tests are imported."""
-    if FLOAT32 and collection_path.suffix == ".py" and "mark.float32" not in collection_path.read_text():
+def pytest_addoption(parser):
+    parser.addoption("--fifth", type=int, help="0..4: only the files of this fifth")
+    parser.addoption("--all-but-fifth", type=int, help="0..4: only the files of the other fifths")
+
+
+def fifth_of(path):
+    """Return the fifth, 0..4, of a file of tests; the same on every machine."""
+    return zlib.crc32(path.relative_to(Path(__file__).parent).as_posix().encode()) % 5
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Import only the files of the fifths asked for; in single precision only those with such tests."""
+    if not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
+        return None
+    if FLOAT32 and "mark.float32" not in collection_path.read_text():
         return True
-    return None
+    only, without = config.getoption("--fifth"), config.getoption("--all-but-fifth")
+    if only is None and without is None:
+        return None
+    inside = fifth_of(collection_path) == (without if only is None else only)
+    return True if inside == (only is None) else None
 
 
 @pytest.hookimpl(tryfirst=True)
