@@ -40,8 +40,8 @@ def certify(
 
     "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts
     near the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact
-    and small; see `check.py` for the theorem, `exact.py` and `jumps.py` for the conditions. "single" is the
-    test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any
+    and small; see `check.py` for the theorem, `rational_modes.py` and `impact_conditions.py` for the
+    conditions. "single" is the test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any
     velocity.
     "printed" is the program of the paper, "full" the same with two of its conditions weakened at no loss: see
     `paper_program.py`; with restitution both are large (half a minute, in place of a second).
