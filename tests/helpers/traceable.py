@@ -135,7 +135,7 @@ CASES = {
         jc.simulate.rollout, SLIDING, jnp.zeros((3, 6)), stepper=jc.simulate.Compliant(), dt=0.01
     ),
     "linearize": mechanism(
-        functools.partial(jc.linearize, jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
+        functools.partial(jc.linearize, stepper=jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
     ),
     "simulate.rollout of time steps": mechanism(
         jc.simulate.rollout,
