@@ -95,6 +95,35 @@ def _contact_terms(system: System, params: Params, state: State) -> ContactTerms
     )
 
 
+class MovingTerms(NamedTuple):
+    """`contact_terms`, rates (nc, dim) of contact velocities at constant v, and the kinematics of both."""
+
+    terms: ContactTerms
+    drift: jax.Array
+    kinematics: Any
+
+
+@functools.partial(jit, static_argnums=0)
+def moving_terms(system: System, params: Params, state: State) -> MovingTerms:
+    """Compute contact terms with (dJ/dt) v from kinematics and a geometry that are evaluated once.
+
+    Derivative: exact by q, v and params, any order; `active` is piecewise constant.
+    """
+    kinematics = kinematics_of(system, params, state.q)
+    found, _ = _moving_contacts(system, params, state, kinematics)
+    rows = contacts.rows_of(system, params, state.q, found.bodies, found.places, kinematics)
+    phi = found.places.phi
+    terms = ContactTerms(
+        M=mass_matrix_at(system, params, state.q, kinematics),
+        J_n=rows[:, 0],
+        J_t=rows[:, 1:],
+        phi=phi,
+        mu=contacts.friction(system, params, phi.dtype),
+        active=phi <= CONTACT_TOLERANCE,
+    )
+    return MovingTerms(terms, computed_once(contacts.slip_rate(*found)), kinematics)
+
+
 def constraint_terms(system: System, params: Params, state: State) -> ConstraintTerms:
     """Joints, limits and contacts of a mechanism at a state, as rows of one matrix.
 

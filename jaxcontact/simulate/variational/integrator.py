@@ -16,7 +16,7 @@ from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.motion_equations import mass_matrix
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Params, State, System, is_inertia
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
@@ -132,7 +132,14 @@ def _check_numbers(system: System, params: Params, state: State, restitution: An
     for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", params.gravity)):
         if is_concrete(value):
             check_number(name, value)
-    least = {"params.mass": params.mass, "params.inertia": params.inertia, "params.mu": params.mu}
+    if is_concrete(params.inertia):
+        check_number("params.inertia", params.inertia)
+        with jax.ensure_compile_time_eval():
+            usable = bool(is_inertia(jnp.asarray(params.inertia)))
+        if not usable:
+            tensor = np.asarray(params.inertia)
+            raise ValueError(f"params.inertia: expected no negative eigenvalue, got {tensor}")
+    least = {"params.mass": params.mass, "params.mu": params.mu}
     for name, value in {**least, "restitution": restitution, "zeno": zeno}.items():
         if is_concrete(value):
             check_number(name, value, 0.0)
