@@ -196,7 +196,7 @@ def _motion(robot: Robot, stepper: Any = None) -> Callable[..., tuple[jax.Array,
 @functools.cache
 def _in_lanes(robot: Robot, stepper: Any = None) -> Callable[..., Any]:
     """The motion of many worlds by `jc.simd`."""
-    return jc.simd(_motion(robot, stepper))
+    return jc.simd(_motion(robot, stepper), nan=False)
 
 
 @functools.cache

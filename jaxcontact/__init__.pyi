@@ -11,6 +11,7 @@ from jaxcontact import stability as stability
 from jaxcontact import viz as viz
 from jaxcontact.algebra import rotations as rotations
 from jaxcontact.batching.all_cores import on_all_cores as on_all_cores
+from jaxcontact.batching.simd import simd as simd
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Capsule as Capsule
 from jaxcontact.geometry import ConvexMesh as ConvexMesh
@@ -45,7 +46,6 @@ from jaxcontact.mechanics.system import Structure as Structure
 from jaxcontact.mechanics.system import Symmetry as Symmetry
 from jaxcontact.mechanics.system import System as System
 from jaxcontact.mechanics.system import free_poses as free_poses
-from jaxcontact.native.worlds import simd as simd
 from jaxcontact.optimize import gaits as gaits
 from jaxcontact.precision import PrecisionWarning as PrecisionWarning
 from jaxcontact.simulate.linearize import linearize as linearize

@@ -26,6 +26,15 @@ def check_array(name: str, value: Any, shape: tuple[int, ...] | None = None) -> 
         raise ValueError(f"{name}: expected shape {shape}, got {jnp.shape(value)}")
 
 
+def check_float_leaves(name: str, tree: Any) -> None:
+    """Raise TypeError for a leaf that is not of floats, with its place in the tree."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        if not jnp.issubdtype(dtype, jnp.floating):
+            place = name + jax.tree_util.keystr(path)
+            raise TypeError(f"{place}: expected floats, which a gradient can move, got {dtype}")
+
+
 def check_count(name: str, value: Any) -> None:
     """Raise ValueError for what is not an integer >= 1."""
     check_integer(name, value, 1)

@@ -33,8 +33,9 @@ class Status(enum.IntFlag):
     SIMULTANEOUS = 1 << 17  # several events at once whose order matters
     ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
     WIDE_BAND = 1 << 19  # a guard's band is too wide for the motion in it
+    KINK = 1 << 20  # a minimum at which the derivative jumps
 
-    NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND
+    NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND | KINK
     FAILURES = (
         MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | ENERGY
         | INACCURATE | OVERFLOW

@@ -14,8 +14,8 @@ import jaxcontact
 ROOT = Path(jaxcontact.__file__).parent
 LAYERS = (
     ("_lazy", "_pytree", "status", "arguments", "precision"),
-    ("batching",),
     ("native",),
+    ("batching",),
     ("algebra",),
     ("geometry",),
     ("mechanics",),

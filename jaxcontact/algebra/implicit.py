@@ -21,6 +21,7 @@ from jax.interpreters import ad, batching, mlir
 
 from jaxcontact.algebra import cholesky, small_dense
 from jaxcontact.batching.batch_axes import batch_last
+from jaxcontact.native import registry
 from jaxcontact.precision import all_digits
 
 
@@ -204,6 +205,12 @@ def _root_batched(
         correct=jax.vmap(correct, in_axes=(data_axes, 0, 0)),
     )
     return root, [0] * count
+
+
+@registry.rule(_root.name)
+def _root_in_lanes(program: Any, equation: Any, inputs: list[registry.Numbers]) -> list[registry.Numbers]:
+    """Return the root: machine code of one world has no derivatives."""
+    return inputs[: equation.params["count"]]
 
 
 _root.def_impl(_root_unchanged)

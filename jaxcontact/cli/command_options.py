@@ -24,6 +24,7 @@ from jaxcontact.cli.catalogue import (
     find_kind,
     with_impacts,
 )
+from jaxcontact.cli.file_options import add_file_options, check_file_options, is_file
 
 SLOPE_NUMBERS = {
     "alpha": (30.0, "slope, degrees"),
@@ -52,13 +53,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
     run.add_argument(
         "model", metavar="MODEL|FILE", help="a mechanism (`jaxcontact models`), or an MJCF or URDF file"
     )
-    _add_robot_file(run)
-    run.add_argument(
-        "--fall",
-        type=float,
-        metavar="V",
-        help="move a robot along gravity to where it first touches, all of it falling at V m/s",
-    )
+    add_file_options(run)
     run.add_argument(
         "--law",
         choices=("set-valued", "propagative"),
@@ -120,11 +115,9 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
 def check_impact(options: argparse.Namespace) -> None:
     """Raise UsageError where the options of `impact` cannot work; sets `options.name`, of its files."""
     options.name = Path(options.model).stem
-    if is_file(options.model):
-        _check_file("MODEL", options.model)
-    else:
+    if not is_file(options.model):
         _check_ready_model(options)
-    _check_numbers("fall", [options.fall], "a speed > 0, m/s", 5e-324)
+    check_file_options("MODEL", options.model, options)
     if options.law == "propagative":
         for option in ("restitution", "mu", "checkpoint"):
             if getattr(options, option) is not None:
@@ -150,30 +143,17 @@ def _check_ready_model(options: argparse.Namespace) -> None:
         raise UsageError(f"{name} is not a mechanism: it has no impact; {with_impacts()}")
     if not kind.num_contacts:
         raise UsageError(f"{name} has no contacts, so no impact; {with_impacts()}")
-    for option in ("keyframe", "planar"):
-        if getattr(options, option):
-            raise UsageError(f"--{option}: only with a FILE")
     if options.law == "propagative":
         return
-    if not kind.has_impact and None in (options.step, options.max_steps):
+    if not kind.has_impact and options.fall is None and None in (options.step, options.max_steps):
         raise UsageError(
-            f"{name} is an example of motion in time, not set up for an impact; give --step and "
-            f"--max-steps, or {with_impacts()}"
+            f"{name} is an example of motion in time, not set up for an impact; let it --fall, give "
+            f"--step and --max-steps, or {with_impacts()}"
         )
     for option in ("mu", "restitution"):
         numbers = getattr(options, option)
         if numbers is not None and len(numbers) not in (1, kind.num_contacts):
             raise UsageError(f"--{option}: expected 1 or {kind.num_contacts} numbers, got {len(numbers)}")
-
-
-def is_file(model: str) -> bool:
-    """Whether a MODEL|FILE names a file."""
-    return bool(Path(model).suffix) or os.sep in model
-
-
-def _check_file(name: str, path: str) -> None:
-    if not Path(path).is_file():
-        raise UsageError(f"{name}: no file {path!r}")
 
 
 def add_simulate(commands: Any) -> argparse.ArgumentParser:
@@ -188,6 +168,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
     run.add_argument(
         "model", metavar="MODEL", help="a mechanism (`jaxcontact models`), or an MJCF or URDF file"
     )
+    add_file_options(run)
     run.add_argument("--stepper", choices=STEPPERS, default=STEPPERS[0], help=f"[{STEPPERS[0]}]")
     run.add_argument(
         "--law", choices=LAWS, default=LAWS[0],
@@ -213,11 +194,9 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
 def check_simulate(options: argparse.Namespace) -> None:
     """Raise UsageError where this cannot be simulated."""
     name = options.model
-    if Path(name).suffix in (".xml", ".urdf") or os.sep in name:
-        if not Path(name).is_file():
-            raise UsageError(f"MODEL: no file {name!r}")
-    elif not find_kind(name).dim:
+    if not is_file(name) and not find_kind(name).dim:
         raise UsageError(f"{name} is not a mechanism; see `jaxcontact models`")
+    check_file_options("MODEL", name, options)
     _check_numbers("duration", [options.duration], "a finite number > 0", 5e-324)
     _check_numbers("dt", [options.dt], "a finite number > 0", 5e-324)
     _check_numbers("seed", [options.seed], "an integer >= 0", 0)
@@ -259,16 +238,16 @@ def add_inspect(commands: Any) -> argparse.ArgumentParser:
         "inspect", help="list the bodies, shapes and actuators of a robot file, and ignored settings"
     )
     run.add_argument("file", metavar="FILE", help="MJCF or URDF file")
-    run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe that is the state")
-    run.add_argument("--planar", action="store_true", help="as a mechanism of the plane")
+    add_file_options(run)
     run.set_defaults(check=check_inspect)
     return run
 
 
 def check_inspect(options: argparse.Namespace) -> None:
-    """Raise UsageError where the file does not exist."""
+    """Raise UsageError where the file does not exist, or a number is wrong."""
     if not Path(options.file).is_file():
         raise UsageError(f"FILE: no file {options.file!r}")
+    check_file_options("FILE", options.file, options)
 
 
 def add_view(commands: Any) -> argparse.ArgumentParser:
@@ -284,7 +263,7 @@ def add_view(commands: Any) -> argparse.ArgumentParser:
         "what", metavar="MODEL|FILE", help="a mechanism, an MJCF or URDF file, or .npz of a motion"
     )
     run.add_argument("--model", metavar="MODEL|FILE", help="of the motion in a .npz file")
-    _add_robot_file(run)
+    add_file_options(run)
     run.add_argument("--out", type=Path, metavar="PAGE", help="file to write: .html, .gif, .mp4 [NAME.html]")
     run.set_defaults(check=check_view)
     return run
@@ -301,11 +280,9 @@ def check_view(options: argparse.Namespace) -> None:
         what = options.model
     elif options.model is not None:
         raise UsageError("--model: only with a .npz file")
-    if Path(what).suffix:
-        if not Path(what).is_file():
-            raise UsageError(f"FILE: no file {what!r}")
-    elif not find_kind(what).dim:
+    if not is_file(what) and not find_kind(what).dim:
         raise UsageError(f"{what} is not a mechanism: there is nothing to draw")
+    check_file_options("FILE", what, options)
     options.out = options.out or Path(f"{Path(options.what).stem}.html")
     if options.out.suffix not in (".html", ".gif", ".mp4"):
         raise UsageError(f"--out: expected a name that ends in .html, .gif or .mp4, got {str(options.out)!r}")
@@ -347,11 +324,6 @@ def check_stability(options: argparse.Namespace) -> None:
         _check_numbers(f"e{foot}", [getattr(options, f"e{foot}")], "restitution in [0, 1)", 0.0, 1.0 - 2**-53)
     if options.d == 0.0:
         raise UsageError("--d: the feet coincide; expected two points")
-
-
-def _add_robot_file(run: argparse.ArgumentParser) -> None:
-    run.add_argument("--keyframe", metavar="NAME", help="name of the keyframe of a robot file")
-    run.add_argument("--planar", action="store_true", help="a robot file as a mechanism of the plane")
 
 
 def _add_out(run: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxcontact import impact
 from jaxcontact.cli import progress, propagative, robot_file
 from jaxcontact.cli.catalogue import UsageError
-from jaxcontact.cli.command_options import is_file
+from jaxcontact.cli.file_options import is_file
 from jaxcontact.cli.impact_files import MANY_MODES, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
 from jaxcontact.impact.laws.contact_enumeration import of_contacts
@@ -49,7 +49,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
     Raises:
         UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
     """
-    model = robot_file.ready(options.model, options.keyframe, options.planar)
+    model = robot_file.ready(options.model, options)
     count = model.system.structure.num_contacts
     if not count:
         raise UsageError(f"{options.name} has no contacts, so no impact")
@@ -58,8 +58,6 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         if numbers is not None and len(numbers) not in (1, count):
             raise UsageError(f"--{option}: expected 1 or {count} numbers, got {len(numbers)}")
     try:
-        if options.fall is not None:
-            model = robot_file.fallen(model, options.fall)
         if options.mu is not None:
             mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
             model = model.replace(params=model.params.replace(mu=mu))
@@ -73,7 +71,8 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
             "one does, or let the robot --fall"
         )
     options.drawn = np.arange(count)
-    if is_file(options.model):  # a robot has many more candidates than touch, and they take no part
+    # A robot has many more candidates than touch, and they take no part.
+    if is_file(options.model) or options.fall is not None:
         options.drawn, terms = touches, of_contacts(terms, touches)
         if options.restitution is not None and len(options.restitution) > 1:
             options.restitution = [options.restitution[i] for i in touches]

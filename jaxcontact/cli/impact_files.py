@@ -12,8 +12,9 @@ import numpy as np
 
 from jaxcontact import impact, viz
 from jaxcontact.cli.catalogue import UsageError
-from jaxcontact.cli.command_options import is_file
+from jaxcontact.cli.file_options import is_file
 from jaxcontact.impact.sampling.outcomes import contact_names
+from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.system import Model
 from jaxcontact.models import robots
 from jaxcontact.peers.mujoco import MODELS as MUJOCO_MODELS
@@ -112,9 +113,11 @@ def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.
     of_package = options.name in robots.NAMES
     if not (is_file(options.model) or of_package) or options.mu is not None:  # a file has its own friction
         return None
+    if options.contacts != "all":  # MuJoCo would have more contacts
+        return None
     source = options.model if is_file(options.model) else robots.file_of(options.name)
     try:
-        return outcome_of_file(source, model)
+        return outcome_of_file(compile_source(source, options.floating, options.floor).mj, model)
     except RuntimeError as error:
         print(f"jaxcontact: {error}; it is not drawn", file=sys.stderr)
         return None

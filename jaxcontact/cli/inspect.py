@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
+from jaxcontact.cli import robot_file
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.geometry import num_contacts
-from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
 from jaxcontact.mechanics.system import Model
+from jaxcontact.mechanics.tree import dofs
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,15 +21,13 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         UsageError: the file cannot be loaded.
     """
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always", IgnoredOptionWarning)
-        try:
-            model = load_mjcf(options.file, keyframe=options.keyframe, planar=options.planar)
-        except (ValueError, OSError, ImportError) as error:
-            raise UsageError(str(error)) from None
+    try:
+        model = robot_file.load(options.file, options)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        raise UsageError(robot_file.as_flags(str(error))) from None
+    if options.fall is not None:
+        model = robot_file.fallen(model, options.fall)
     print("\n".join(describe(model)))
-    for note in notes:
-        print(note.message)
     return 0
 
 
@@ -55,6 +55,7 @@ def describe(model: Model) -> Iterator[str]:
         yield f"  {pair[0]} on {pair[1]}: {count}, friction {float(params.mu[start]):.4g}"
         start += count
     yield f"actuators: {', '.join(tree.actuators) or 'none, controls are generalized forces'}"
+    yield from (f"  {line}" for line in describe_controls(model))
     if tree.loops:
         ties = Counter(loop.kind for loop in tree.loops)
         yield f"closed loops: {', '.join(f'{count} {kind}' for kind, count in ties.items())}"
@@ -62,3 +63,28 @@ def describe(model: Model) -> Iterator[str]:
         yield f"tendons: {', '.join(tendon.name for tendon in tree.tendons)}"
     if tree.dry:
         yield f"dry friction: of {len(tree.dry)} velocities"
+    if model.notes:
+        yield "notes:"
+    yield from (f"  {note}" for note in model.notes)
+
+
+def describe_controls(model: Model) -> Iterator[str]:
+    """What the control of each actuator sets, its unit and its range."""
+    tree, numbers = model.system.structure.tree, model.params.tree
+    owners = [tree.joints[j] for j in dofs(tree).joint]
+    for row, name in enumerate(tree.actuators):
+        driven = [owners[k] for k in np.flatnonzero(numbers.moment[row])]
+        joints = " and ".join(dict.fromkeys(joint.name for joint in driven)) or "nothing"
+        gain, (_, by_length, by_speed) = float(numbers.gain[row]), np.asarray(numbers.bias[row])
+        length = {"hinge": "rad", "slide": "m"}.get(driven[0].kind if driven else "", "")
+        if gain and gain == -by_length:
+            kind, unit = "position", length
+        elif gain and gain == -by_speed and not by_length:
+            kind, unit = "velocity", f"{length}/s" if length else ""
+        else:
+            kind, unit = "force", {"rad": "N m", "m": "N"}.get(length, "") if gain == 1.0 else ""
+        low, high = np.asarray(numbers.control_range[row])
+        bounds = f", {low:.4g} .. {high:.4g}" if np.isfinite(low) or np.isfinite(high) else ""
+        gears = np.asarray(numbers.moment[row])[np.flatnonzero(numbers.moment[row])]
+        gear = f", gear {gears[0]:.4g}" if len(gears) == 1 and gears[0] != 1.0 else ""
+        yield f"{name}: {kind} of {joints}{f', {unit}' if unit else ''}{gear}{bounds}"

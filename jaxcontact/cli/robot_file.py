@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 
 from jaxcontact import models
 from jaxcontact.cli.catalogue import UsageError
+from jaxcontact.cli.file_options import DEFAULTS, is_file
 from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.system import Model
@@ -19,23 +21,44 @@ from jaxcontact.terms.contacts import motion
 
 LOWERINGS = 50  # a robot over a plane needs one or two; one over other shapes comes nearer each time
 TOUCHES = 1e-9  # m, gap at which it has come down
+FLAGS = {
+    "unsupported='skip'": "--unsupported skip",
+    "contacts='world'": "--contacts world",
+    "contacts=[pairs]": "--contacts A:B",
+    "floating=True": "--floating",
+}
 
 
-def ready(source: str, keyframe: str | None, planar: bool) -> Model:
-    """The ready model of a name, or the robot of a file.
+def ready(source: str, options: argparse.Namespace) -> Model:
+    """The ready model of a name, or the robot of a file, with the options of files; one that falls if asked.
+
+    What is left out of a file or unusual in it is told on standard error.
 
     Raises:
-        UsageError: it cannot be loaded.
+        UsageError: it cannot be loaded, or cannot fall.
     """
     try:
-        if not Path(source).suffix:
-            model: Model = getattr(models, source)()
-            return model
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IgnoredOptionWarning)  # `jaxcontact inspect` tells them
-            return load_mjcf(source, keyframe=keyframe, planar=planar)
-    except (ValueError, OSError, ImportError) as error:
-        raise UsageError(str(error)) from None
+        model = load(source, options) if is_file(source) else getattr(models, source)()
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        raise UsageError(as_flags(str(error))) from None
+    for note in model.notes:
+        if not note.startswith("ignored: "):  # `jaxcontact inspect` lists those
+            print(f"jaxcontact: {source}: {note}", file=sys.stderr)
+    return model if options.fall is None else fallen(model, options.fall)
+
+
+def load(source: str, options: argparse.Namespace) -> Model:
+    """The robot of a file, with errors as in `load_mjcf`; its notes are in `notes` alone."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IgnoredOptionWarning)
+        return load_mjcf(source, **{name: getattr(options, name) for name in DEFAULTS})
+
+
+def as_flags(message: str) -> str:
+    """A message that names options of `load_mjcf`, with the flags of a command for them."""
+    for text, flag in FLAGS.items():
+        message = message.replace(text, flag)
+    return message
 
 
 def fallen(model: Model, speed: float) -> Model:

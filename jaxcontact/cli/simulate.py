@@ -12,9 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact import impact, models, simulate, viz
-from jaxcontact.cli import progress
-from jaxcontact.io.mjcf import load_mjcf
+from jaxcontact import impact, simulate, viz
+from jaxcontact.cli import progress, robot_file
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
@@ -60,10 +59,7 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
 
 def _simulate(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
-    if Path(options.model).is_file():
-        model, stem = load_mjcf(options.model), Path(options.model).stem
-    else:
-        model, stem = getattr(models, options.model)(), options.model
+    model, stem = robot_file.ready(options.model, options), Path(options.model).stem
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
     picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"

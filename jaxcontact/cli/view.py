@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from pathlib import Path
 
 import jax.numpy as jnp
 
-from jaxcontact import models
+from jaxcontact.cli import robot_file
 from jaxcontact.cli.catalogue import UsageError
-from jaxcontact.io.mjcf import IgnoredOptionWarning, load_mjcf
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.animation import animate
@@ -25,9 +23,9 @@ def command(options: argparse.Namespace) -> int:
     try:
         if options.what.endswith(".npz"):
             trajectory = Trajectory.load(options.what)
-            model = _model(options.model, options)
+            model = robot_file.ready(options.model, options)
         else:
-            model = _model(options.what, options)
+            model = robot_file.ready(options.what, options)
             trajectory = at_rest(model)
         animate(trajectory, model.system, model.params, options.out, title=Path(options.what).stem)
     except (ValueError, OSError, ImportError) as error:
@@ -40,12 +38,3 @@ def at_rest(model: Model) -> Trajectory:
     """A model in its state, as a motion of one row."""
     row = State(q=model.state.q[None], v=model.state.v[None], t=jnp.asarray(model.state.t)[None])
     return Trajectory(states=row, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]
-
-
-def _model(source: str, options: argparse.Namespace) -> Model:
-    if not Path(source).suffix:
-        ready: Model = getattr(models, source)()
-        return ready
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IgnoredOptionWarning)  # `jaxcontact inspect` tells them
-        return load_mjcf(source, keyframe=options.keyframe, planar=options.planar)

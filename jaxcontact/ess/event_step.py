@@ -142,7 +142,9 @@ def cross(
         events=c.events + 1,
         last=k,
         residual=jnp.maximum(c.residual, jnp.abs(done.left[k])),
-        status=taken.status | flag(~jnp.all(jnp.isfinite(f)), Status.NONFINITE),
+        status=taken.status
+        | flag(~jnp.all(jnp.isfinite(f)), Status.NONFINITE)
+        | flag(jnp.abs(done.left[k]) > guard_crossing.NOTED_MISS * s.eps[k], Status.WIDE_BAND),
     )
     # A crossing that the correction moves beyond the end is left to the smooth steps.
     return jax.tree.map(lambda a, b: jnp.where(live & ~wide & (done.t <= s.t1), a, b), taken, refused)

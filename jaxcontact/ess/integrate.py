@@ -127,10 +127,10 @@ def integrate(
     what raises above, inside jit; GRAZING where liveness fails: inside the band of a guard the rate of h
     falls below half of what it was at the entry, or h does not grow after the crossing, or another
     crossing turns it round (`grazed` says which guard first; if it is crossed later, smooth steps locate
-    that); WIDE_BAND where a straight step would miss its guard by more than a tenth of eps or pass another
-    one that comes before, or where the flow turns back to a guard inside its band: smooth steps then locate
-    that crossing; SIMULTANEOUS where two guards are met together whose jumps give different states in
-    different order. After a failure the result ends where the trouble is.
+    that); WIDE_BAND where a straight step misses its guard by more than 0.015 eps; where it would by more
+    than a tenth of eps or pass another one that comes before, or where the flow turns back to a guard inside
+    its band, smooth steps locate that crossing; SIMULTANEOUS where two guards are met together whose jumps
+    give different states in different order. After a failure the result ends where the trouble is.
 
     Derivative: that of the steps taken, by x0, t0, t1, params and control, forward and reverse; at a tie of
     two guards that of the order taken (the lower index first), for both sides see `b_derivative`.

@@ -14,6 +14,7 @@ from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
 from jaxcontact.geometry.convex import capsule_on_cylinder, capsule_on_ellipsoid
 from jaxcontact.geometry.frames import dot, frames_of, owners, pose_in_body, products, rows, turned
+from jaxcontact.geometry.manifold import touch_couple
 from jaxcontact.geometry.polytopes import (
     Polytope,
     Topology,
@@ -23,6 +24,7 @@ from jaxcontact.geometry.polytopes import (
 )
 from jaxcontact.geometry.separation import reach, segments_apart, separate, touch_polytopes
 from jaxcontact.geometry.shapes import Capsule, Cylinder, Ellipsoid, HalfSpace, Shape
+from jaxcontact.geometry.support import Core, Couple, cores_in_bodies, place_core
 
 
 class World(NamedTuple):
@@ -113,6 +115,52 @@ def nearest_polytopes(
     nearest_gaps = nearest_contacts[2]
     gaps = jnp.broadcast_to(gap[:, None], (len(first), nearest_gaps.shape[1])).at[index].set(nearest_gaps)
     return index, _flat(nearest_contacts), gaps.ravel(), jnp.any(touches.at[index].set(False))
+
+
+class _Cores(NamedTuple):
+    """Cores in the axes of their bodies, with the frames of those; axis 0 is the pair."""
+
+    core: Core
+    radius: jax.Array
+    position: jax.Array
+    orientation: jax.Array
+
+
+def _cores(world: World, shapes: Sequence[Any], count: int) -> _Cores:
+    distinct = list(dict.fromkeys(shapes))
+    index = [distinct.index(shape) for shape in shapes]
+    cores, radii = cores_in_bodies(distinct, count, world.constants, world.positions.dtype)
+    frames = frames_of(owners(shapes, world.bodies), world.positions, world.orientations)
+    return _Cores(jax.tree.map(lambda leaf: rows(leaf, index), cores), rows(radii, index), *frames)
+
+
+def cores_on_cores(
+    world: World, first: Sequence[Any], second: Sequence[tuple[Any, bool]], count_a: int, count_b: int
+) -> Rows:
+    """Contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
+    a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
+    points_a, points_b, gaps, normals = _flat(jax.vmap(_touch_cores)(a, b))
+    swapped = np.repeat([swap for _, swap in second], len(gaps) // len(second))[:, None]
+    return (
+        jnp.where(swapped, points_b, points_a),
+        jnp.where(swapped, points_a, points_b),
+        gaps,
+        jnp.where(swapped, -normals, normals),
+    )
+
+
+def _touch_cores(a: _Cores, b: _Cores) -> Rows:
+    """Contacts of one pair, computed in the axes of the first body: far from the world's origin, too."""
+    turn = a.orientation.T
+    core_b = place_core(b.core, turn @ (b.position - a.position), turn @ b.orientation)
+    couple = Couple(a.core.vertices, core_b.vertices, jnp.stack([a.core.ellipsoid, core_b.ellipsoid]))
+    point_a, point_b, gap, normal = touch_couple(couple)
+    return (
+        a.position[None] + (point_a - a.radius * normal) @ turn,
+        a.position[None] + (point_b + b.radius * normal) @ turn,
+        gap - a.radius - b.radius,
+        normal @ turn,
+    )
 
 
 def _swap(contacts: Rows) -> Rows:

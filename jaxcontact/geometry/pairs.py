@@ -21,6 +21,7 @@ from jaxcontact.arguments import check_count
 from jaxcontact.geometry import convex, groups
 from jaxcontact.geometry.balls import RIM, Balls, Rows, num_balls, place_balls
 from jaxcontact.geometry.frames import rows, tangent_frame
+from jaxcontact.geometry.manifold import CONTACTS
 from jaxcontact.geometry.polytopes import topology
 from jaxcontact.geometry.shapes import (
     PLANAR,
@@ -39,10 +40,12 @@ from jaxcontact.geometry.shapes import (
     Shape,
     Sphere,
 )
+from jaxcontact.geometry.support import num_vertices
 
 BALLS = (Point, Points, Disc, Sphere)
 POLYTOPES = (Capsule, Box, Polygon, ConvexMesh)
 ROUND = (Cylinder, Ellipsoid)
+CONVEX = (Capsule, Box, ConvexMesh, Cylinder, Ellipsoid)  # pairs of these without a closed form
 
 
 class Candidates(NamedTuple):
@@ -77,6 +80,7 @@ class Family(enum.Enum):
     BALL_ROUND = enum.auto()
     CAPSULE_ROUND = enum.auto()
     ROUND_PLANE = enum.auto()
+    CONVEX = enum.auto()
 
 
 def _family(a: Shape, b: Shape) -> Family | None:
@@ -98,10 +102,14 @@ def _family(a: Shape, b: Shape) -> Family | None:
 
 def _in_order(a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
     """The family of a pair, its shapes in the order of the family, and whether that order is swapped."""
-    family = _family(a, b)
-    if family is None and not isinstance(a, HalfSpace):
-        return _family(b, a), b, a, True
-    return family, a, b, False
+    for first, second in ((a, b), (b, a)):
+        family = _family(first, second)
+        if family is not None:
+            return family, first, second, first is b
+    if isinstance(a, CONVEX) and isinstance(b, CONVEX):
+        swapped = num_vertices(a) < num_vertices(b)
+        return Family.CONVEX, *((b, a) if swapped else (a, b)), swapped
+    return None, a, b, False
 
 
 def check_shape(dim: int, shape: Shape) -> None:
@@ -148,16 +156,14 @@ def check_pair(a: Shape, b: Shape) -> None:
         raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
     if _in_order(a, b)[0] is None:
         kinds = f"{type(a).__name__} and {type(b).__name__}"
-        raise ValueError(
-            f"pairs: {(a.name, b.name)}: there are no contacts of {kinds}; "
-            "Cylinder, Ellipsoid and ConvexMesh meet HalfSpace, Point, Points, Sphere and Capsule"
-        )
+        raise ValueError(f"pairs: {(a.name, b.name)}: there are no contacts of {kinds}")
     if isinstance(a, Point | Points) and isinstance(b, Point | Points):
         raise ValueError(
             f"pairs: {a.name!r} and {b.name!r} are points, which never meet; give one of them a radius"
         )
     for mesh, partner in ((a, b), (b, a)):
-        if isinstance(mesh, ConvexMesh) and not mesh.faces and not isinstance(partner, HalfSpace):
+        closed = _in_order(a, b)[0] in (Family.BALL_POLYTOPE, Family.POLYTOPES)
+        if isinstance(mesh, ConvexMesh) and not mesh.faces and closed:
             raise ValueError(
                 f"pairs: {(a.name, b.name)}: {mesh.name!r} needs faces=hull_faces(vertices) to meet "
                 f"{type(partner).__name__}"
@@ -174,6 +180,8 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
             + len(topology_b.vertices)
             + len(topology_a.crossing) * len(topology_b.crossing)
         )
+    if family is Family.CONVEX:
+        return CONTACTS
     if family is Family.ROUND_PLANE:
         return 2 * RIM + 2 if isinstance(a, Cylinder) else 1
     if family is Family.CAPSULE_ROUND:
@@ -220,6 +228,7 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
     Family.BALL_ROUND: groups.balls_on_round,
     Family.CAPSULE_ROUND: groups.capsules_on_round,
     Family.ROUND_PLANE: groups.round_on_planes,
+    Family.CONVEX: groups.cores_on_cores,
 }
 
 
@@ -231,6 +240,8 @@ def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tup
         return topology(dim, a), topology(dim, b)
     if family in (Family.BALL_ROUND, Family.CAPSULE_ROUND):
         return type(b), swapped
+    if family is Family.CONVEX:
+        return num_vertices(a), num_vertices(b)
     return (type(a),) if family is Family.ROUND_PLANE else ()
 
 
@@ -255,7 +266,7 @@ def _gather(
             rims += [(count + offset, i, b) for offset, i in enumerate(balls)]
             members_of_group.setdefault(key, []).append((count + len(balls), a, b))
         else:
-            members = [(0, a, b)]
+            members = [(0, a, (b, swapped) if family is Family.CONVEX else b)]
         members_of_group.setdefault(key, []).extend(
             (count + offset, *m[1:]) for offset, m in enumerate(members)
         )

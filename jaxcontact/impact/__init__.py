@@ -28,7 +28,10 @@ from jaxcontact.impact.analysis.symmetry import mirrored as mirrored
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.laws.anitescu_potra import sequential as sequential
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra as AnitescuPotra
+from jaxcontact.impact.laws.callable_laws import Energetic as Energetic
+from jaxcontact.impact.laws.callable_laws import Newton as Newton
 from jaxcontact.impact.laws.callable_laws import Plastic as Plastic
+from jaxcontact.impact.laws.callable_laws import Poisson as Poisson
 from jaxcontact.impact.laws.callable_laws import Propagative as Propagative
 from jaxcontact.impact.laws.callable_laws import Routh as Routh
 from jaxcontact.impact.laws.callable_laws import Sequential as Sequential
@@ -52,6 +55,8 @@ from jaxcontact.impact.laws.routh import resolve as resolve
 from jaxcontact.impact.laws.routh import routh_step as routh_step
 from jaxcontact.impact.laws.routh_path import RouthPathInfo as RouthPathInfo
 from jaxcontact.impact.laws.routh_path import routh_path as routh_path
+from jaxcontact.impact.laws.simultaneous import newton as newton
+from jaxcontact.impact.laws.simultaneous import poisson as poisson
 from jaxcontact.impact.sampling.checkpoint import load_samples as load_samples
 from jaxcontact.impact.sampling.driver import sample as sample
 from jaxcontact.impact.sampling.sample_in_jit import sample_in_jit as sample_in_jit

@@ -3,79 +3,102 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import re
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, geometry_of
-from jaxcontact.io.mjcf_support import default_law, ignored, refused
-from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, transmission, tree_numbers, tree_of
-from jaxcontact.io.mujoco_package import mujoco_package
+from jaxcontact.arguments import check_integer
+from jaxcontact.io.mjcf_hulls import FEWEST_CORNERS
+from jaxcontact.io.mjcf_shapes import ACROSS, EXACT, Frames, geometry_of
+from jaxcontact.io.mjcf_source import compile_source
+from jaxcontact.io.mjcf_support import bad_numbers, default_law, ignored, out_of_range, refused
+from jaxcontact.io.mjcf_tree import body_names, inertia_tensors, tree_numbers, tree_of
+from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.robot import tree_system
 from jaxcontact.mechanics.system import Model, Params, State, Structure
 
 
 class IgnoredOptionWarning(UserWarning):
-    """Warns of settings in a file that are ignored; they do not change which motions are possible."""
+    """Warns, once for a file, of settings that are ignored, of what is left out, and of its start."""
 
 
-def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = False) -> Model:
-    """A robot as a `Model`: mechanics of its tree, actuators, joint limits, contacts between its geoms.
+def load_mjcf(
+    source: Any,
+    *,
+    keyframe: str | int | None = None,
+    planar: bool = False,
+    contacts: str | Sequence[tuple[str, str]] = "all",
+    unsupported: str = "error",
+    floating: bool | None = None,
+    floor: float | None = None,
+    max_hull_vertices: int | None = None,
+) -> Model:
+    """Make a `Model` of a robot: mechanics of its tree, actuators, joint limits, contacts between its geoms.
 
     MuJoCo reads the file; positions, velocities and controls have the order of MuJoCo. `model.body(name)` and
     `model.joint(name)` tell the indices of a body or joint in q and v. `model.params` holds all numbers, and
     each is differentiable: masses, inertia tensors (nb, 3, 3) in body axes, friction of every candidate
     contact, and in `params.tree` frames, axes, springs, limits, actuators. The default material is so stiff
-    that one contact carries the weight of the robot at a depth of 1 mm.
+    that one contact carries the weight of the robot at a depth of 1 mm. `model.notes` says what of the file
+    is ignored or left out.
 
     Args:
         source: path of an MJCF or URDF file, XML text, a mujoco.MjSpec or a mujoco.MjModel. Meshes
-            "package://name/rest" of a .urdf file or a MjSpec are looked for in a folder `name` above the file
-            or beside one above it. The root of a URDF is fixed, unless a joint is `floating`.
+            "package://name/rest" are looked for in a folder `name` above the file or beside one above it.
+            Meshes that are only seen may be missing.
         keyframe: name or number of the keyframe that gives the state; None is the reference, at rest.
         planar: make a planar mechanism of a robot that moves in x and z only. q and v stay the same, and x-z
             becomes x-y; a contact in the plane has fewer rows.
+        contacts: "all" that the file lets touch; "world", those with the floor and what stands on it; or
+            pairs of names of geoms or bodies, such as [("left_foot", "floor")].
+        unsupported: "error" refuses a file with something that moves or touches and that the package lacks;
+            "skip" leaves this out. An actuator left out keeps its control, without effect; one with a filter
+            acts at once.
+        floating: True puts a free joint under the base of every robot that stands on the world without one,
+            False takes it away; None leaves the base as it is in the file. The root of a URDF is fixed.
+        floor: height in m of a plane to add, with MuJoCo's default friction.
+        max_hull_vertices: largest number of corners of the hull of a mesh, at least 4. `model.notes` says by
+            how much the surface moved.
 
     Raises:
         ImportError: the package mujoco is not installed.
         FileNotFoundError: no such file.
-        ValueError: MuJoCo cannot read the source; a number is NaN; the robot has an element that the
-            mechanics lacks (the message names it), or a pair of shapes without contacts here; no such
-            keyframe; with `planar`, a part that moves out of the plane.
+        TypeError: an argument of another type.
+        ValueError: MuJoCo cannot read the source; a number is NaN, infinite, or negative where none may be;
+            the robot has an element or a pair of shapes that the package lacks (the message names it); no
+            such keyframe; with `planar`, a part that moves out of the plane.
 
     Warns:
-        IgnoredOptionWarning: lists, once, the ignored settings of MuJoCo's own contacts and solver.
+        IgnoredOptionWarning: lists, once, what `model.notes` has.
     """
-    mj = compiled(source)
-    lacking = refused(mj)
-    if lacking:
-        raise ValueError(f"source: not supported: {'; '.join(lacking)}")
-    left_out = ignored(mj)
-    if left_out:
-        warnings.warn(f"load_mjcf ignores {'; '.join(left_out)}", IgnoredOptionWarning, stacklevel=2)
+    if unsupported not in ("error", "skip"):
+        raise ValueError(f"unsupported: expected 'error' or 'skip', got {unsupported!r}")
+    if max_hull_vertices is not None:
+        check_integer("max_hull_vertices", max_hull_vertices, FEWEST_CORNERS)
+    mj, changes = compile_source(source, floating, floor)
+    _check_file(mj)
     tree = tree_of(mj)
-    reference = _reference_frames(mj)
-    turns = reference[0] if planar else np.broadcast_to(np.eye(3), reference[0].shape)
+    frames = _reference_frames(mj, planar)
     # `device_put`, for `asarray` would compile a program for each shape of these numbers.
     params = Params(
         mass=jax.device_put(np.array(mj.body_mass[1:])),
         inertia=jax.device_put(inertia_tensors(mj)),
         mu=jax.device_put(np.zeros(0)),
-        gravity=jax.device_put(np.array(_gravity(mj))),
+        gravity=jax.device_put(_gravity(mj)),
         constants={},
         law=_law(mj),
-        tree=tree_numbers(mj, transmission(mj)),
+        tree=tree_numbers(mj),
     )
     if planar:
-        params = _in_plane(tree, params, turns[1:])
-    geometry = geometry_of(mj, turns, reference[1], planar)
+        params = _in_plane(tree, params, frames.turns[1:])
+    geometry = geometry_of(mj, frames, contacts, max_hull_vertices)
+    left_out = [*refused(mj), *geometry.left_out]
+    if left_out and unsupported == "error":
+        raise ValueError(_refusal(left_out, bool(geometry.left_out)))
     structure = Structure(
         dim=2 if planar else 3,
         bodies=body_names(mj),
@@ -85,10 +108,62 @@ def load_mjcf(source: Any, *, keyframe: str | int | None = None, planar: bool = 
         pairs=geometry.pairs,
         tree=tree,
     )
-    params = params.replace(mu=jax.device_put(geometry.mu), constants=geometry.constants)
+    params = params.replace(
+        mu=jax.device_put(geometry.mu),
+        margin=None if geometry.margin is None else jax.device_put(geometry.margin),
+        constants=geometry.constants,
+    )
     state = _state(mj, keyframe)
     _check_numbers(params, state)
-    return Model(system=tree_system(structure), params=params, state=state, dt=float(mj.opt.timestep))
+    notes = _Notes(
+        ignored=ignored(mj),
+        left_out=[*changes, *left_out],
+        unusual=[*geometry.notes, *out_of_range(mj, np.asarray(state.q))],
+    )
+    if notes.lines:
+        warnings.warn(f"load_mjcf {notes.sentence}", IgnoredOptionWarning, stacklevel=2)
+    return Model(
+        system=tree_system(structure),
+        params=params,
+        state=state,
+        dt=float(mj.opt.timestep),
+        notes=notes.lines,
+    )
+
+
+class _Notes(NamedTuple):
+    """What of a file is ignored, left out or unusual."""
+
+    ignored: list[str]
+    left_out: list[str]
+    unusual: list[str]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of `Model.notes`."""
+        lines = [f"ignored: {text}" for text in self.ignored]
+        return (*lines, *(f"left out: {text}" for text in self.left_out), *self.unusual)
+
+    @property
+    def sentence(self) -> str:
+        """What follows the name `load_mjcf` in a warning."""
+        verbs = {"ignores": self.ignored, "leaves out": self.left_out, "notes": self.unusual}
+        return ". It ".join(f"{verb} {'; '.join(texts)}" for verb, texts in verbs.items() if texts)
+
+
+def _check_file(mj: Any) -> None:
+    """Raise ValueError where nothing moves, or a number is infinite, or negative where none may be."""
+    bad = bad_numbers(mj)
+    if bad:
+        raise ValueError(f"source: {'; '.join(bad)}")
+    if not mj.njnt:
+        raise ValueError("source: no joints: nothing moves; floating=True lets the body on the world move")
+
+
+def _refusal(left_out: list[str], contacts_too: bool) -> str:
+    """The message that names what is not supported, and the options that leave it out."""
+    options = ["unsupported='skip'", *(["contacts='world'", "contacts=[pairs]"] if contacts_too else [])]
+    return f"source: not supported: {'; '.join(left_out)}; {' or '.join(options)} leaves this out"
 
 
 def _check_numbers(params: Params, state: State) -> None:
@@ -99,68 +174,18 @@ def _check_numbers(params: Params, state: State) -> None:
         raise ValueError(f"source: numbers of the file are NaN, in {', '.join(bad)}")
 
 
-def compiled(source: Any) -> Any:
-    """The mujoco.MjModel of a source, with errors as in `load_mjcf`."""
-    mujoco = mujoco_package("load_mjcf")
-    if isinstance(source, mujoco.MjModel):
-        return source
-    if isinstance(source, mujoco.MjSpec):
-        return _read("the MjSpec", lambda: _compiled_spec(source))
-    if not isinstance(source, str | os.PathLike):
-        kind = type(source).__name__
-        raise TypeError(f"source: expected a path, XML text, a MjSpec or a MjModel, got {kind}")
-    text = os.fspath(source)
-    if text.lstrip().startswith("<"):
-        return _read("the text", lambda: mujoco.MjModel.from_xml_string(text))
-    if not os.path.isfile(text):
-        raise FileNotFoundError(f"source: no file {text!r}")
-    if Path(text).suffix == ".urdf":
-        return _read(repr(text), lambda: _compiled_spec(mujoco.MjSpec.from_file(text)))
-    return _read(repr(text), lambda: mujoco.MjModel.from_xml_path(text))
-
-
-def _read(origin: str, compile_source: Callable[[], Any]) -> Any:
-    try:
-        return compile_source()
-    except ValueError as error:
-        reason = " ".join(str(error).split())
-        raise ValueError(f"source: MuJoCo cannot read {origin}: {reason}") from None
-
-
-def _compiled_spec(spec: Any) -> Any:
-    for mesh in spec.meshes:
-        mesh.file = _in_its_package(mesh.file, Path(spec.modelfiledir))
-    return spec.compile()
-
-
-def _in_its_package(file: str, start: Path) -> str:
-    """The path of "package://name/rest", as in URDF files, in a folder `name` above `start` or beside one.
-
-    Any other name, and one that is not found, stays as it is.
-    """
-    package = re.fullmatch(r"package:/+([^/]+)/(.+)", file)
-    if package is None:
-        return file
-    name, rest = package.groups()
-    for folder in (start.resolve(), *start.resolve().parents):
-        for root in (folder, folder / name) if folder.name == name else (folder / name,):
-            if (root / rest).is_file():
-                return str(root / rest)
-    return file
-
-
-def _reference_frames(mj: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Rotations (nbody, 3, 3) and positions (nbody, 3) of the world and all bodies at the reference."""
+def _reference_frames(mj: Any, planar: bool) -> Frames:
+    """Frames of the world and all bodies at the reference; in the plane they turn to those of the world."""
     mujoco = mujoco_package("load_mjcf")
     data = mujoco.MjData(mj)
     data.qpos[:] = mj.qpos0
     mujoco.mj_kinematics(mj, data)
-    return np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos)
+    turns = np.array(data.xmat).reshape(-1, 3, 3)
+    return Frames(turns if planar else np.broadcast_to(np.eye(3), turns.shape), np.array(data.xpos), planar)
 
 
 def _gravity(mj: Any) -> np.ndarray:
-    disabled = mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_GRAVITY)
-    return np.zeros(3) if disabled else np.array(mj.opt.gravity)
+    return np.zeros(3) if is_disabled(mj, "gravity") else np.array(mj.opt.gravity)
 
 
 def _law(mj: Any) -> Material:

@@ -1,4 +1,7 @@
-"""Equalities, fixed tendons and dry friction of a compiled MuJoCo model, as parts of a tree."""
+"""Equalities, fixed tendons and dry friction of a compiled MuJoCo model, as parts of a tree.
+
+Equalities and tendons that the mechanics lacks are not among them; `mjcf_support` names them.
+"""
 
 from __future__ import annotations
 
@@ -6,89 +9,151 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.io.mujoco_package import mujoco_package
+from jaxcontact.io.mujoco_package import is_disabled, mujoco_package
 from jaxcontact.mechanics.tree import WORLD, Loop, Tendon
 
 LOOPS = ("connect", "weld", "joint", "tendon")
 
 
-def loop_kind(mj: Any, equality: int) -> str:
+def file_kind(mj: Any, equality: int) -> str:
     """MuJoCo's word for the kind of an equality."""
     kinds = mujoco_package("load_mjcf").mjtEq
     return kinds(int(mj.eq_type[equality])).name.removeprefix("mjEQ_").lower()
 
 
+def loop_kind(mj: Any, equality: int) -> str:
+    """The kind of an equality; a weld whose torques have no scale holds a point alone, so it is a connect."""
+    kind = file_kind(mj, equality)
+    return "connect" if kind == "weld" and mj.eq_data[equality, 10] == 0.0 else kind
+
+
 def active_loops(mj: Any) -> list[int]:
     """Indices of the equalities that are active when the model starts."""
-    if mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_EQUALITY):
+    if is_disabled(mj, "equality", "constraint"):
         return []
     return [e for e in range(mj.neq) if mj.eq_active0[e]]
+
+
+def supported_loops(mj: Any) -> list[int]:
+    """Indices of the active equalities that become loops."""
+    return [e for e in active_loops(mj) if file_kind(mj, e) in LOOPS and not on_spatial_tendon(mj, e)]
+
+
+def on_spatial_tendon(mj: Any, equality: int) -> bool:
+    """Whether an equality couples a tendon that is not fixed."""
+    ends = {int(mj.eq_obj1id[equality]), int(mj.eq_obj2id[equality])}
+    return file_kind(mj, equality) == "tendon" and not ends <= {*fixed_tendons(mj), WORLD}
+
+
+def _of_sites(mj: Any, equality: int) -> bool:
+    return bool(mj.eq_objtype[equality] == mujoco_package("load_mjcf").mjtObj.mjOBJ_SITE)
 
 
 def loops_of(mj: Any) -> tuple[Loop, ...]:
     """The loops, in the order of the file; body indices do not count the world."""
     loops = []
-    for e in active_loops(mj):
+    tendon_at = {tendon: index for index, tendon in enumerate(fixed_tendons(mj))}
+    for e in supported_loops(mj):
         kind, first, second = loop_kind(mj, e), int(mj.eq_obj1id[e]), int(mj.eq_obj2id[e])
-        shift = 1 if kind in ("connect", "weld") else 0  # our bodies do not count the world
-        loops.append(Loop(kind=kind, first=first - shift, second=max(second - shift, WORLD)))
+        if kind == "tendon":
+            first, second = tendon_at[first], tendon_at.get(second, WORLD)
+        elif kind != "joint":
+            if _of_sites(mj, e):
+                first, second = (int(mj.site_bodyid[site]) for site in (first, second))
+            first, second = first - 1, max(second - 1, WORLD)
+        loops.append(Loop(kind=kind, first=first, second=second))
     return tuple(loops)
 
 
 def loop_numbers(mj: Any) -> dict[str, np.ndarray]:
     """Anchors, turns and polynomials of the loops."""
-    equalities = active_loops(mj)
+    equalities = supported_loops(mj)
     anchors, turns = np.zeros((len(equalities), 2, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (len(equalities), 1))
     polynomials = np.zeros((len(equalities), 5))
     for row, e in enumerate(equalities):
-        kind, data = loop_kind(mj, e), np.array(mj.eq_data[e])
-        if kind == "connect":
-            anchors[row] = data[:3], data[3:6]
-        elif kind == "weld":  # MuJoCo names the point of the second body first
-            anchors[row], turns[row] = (data[3:6], data[:3]), data[6:10]
-        else:
+        kind, data = file_kind(mj, e), np.array(mj.eq_data[e])
+        if kind in ("joint", "tendon"):
             polynomials[row] = data[:5]
+        elif _of_sites(mj, e):
+            first, second = int(mj.eq_obj1id[e]), int(mj.eq_obj2id[e])
+            anchors[row] = mj.site_pos[first], mj.site_pos[second]
+            turns[row] = _relative_turn(mj.site_quat[first], mj.site_quat[second])
+        elif kind == "connect":
+            anchors[row] = data[:3], data[3:6]
+        else:  # MuJoCo names the point of the second body first
+            anchors[row], turns[row] = (data[3:6], data[:3]), data[6:10]
     return {"loop_anchor": anchors, "loop_turn": turns, "loop_polynomial": polynomials}
 
 
+def _relative_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Quaternion of the second body in the axes of the first when two frames on them coincide."""
+    mujoco = mujoco_package("load_mjcf")
+    back, turn = np.zeros(4), np.zeros(4)
+    mujoco.mju_negQuat(back, np.array(second, float))
+    mujoco.mju_mulQuat(turn, np.array(first, float), back)
+    return turn
+
+
 def dry_frictions(mj: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Largest dry friction of every velocity (nv,) and tendon (nt,)."""
-    disabled = mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_FRICTIONLOSS)
-    factor = 0.0 if disabled else 1.0
-    return factor * np.array(mj.dof_frictionloss), factor * np.array(mj.tendon_frictionloss)
+    """Largest dry friction of every velocity (nv,) and of every fixed tendon (nt,)."""
+    factor = 0.0 if is_disabled(mj, "frictionloss", "constraint") else 1.0
+    return factor * np.array(mj.dof_frictionloss), factor * np.array(mj.tendon_frictionloss)[
+        fixed_tendons(mj)
+    ]
+
+
+def fixed_tendons(mj: Any) -> list[int]:
+    """Indices of the tendons whose length is a sum of joint positions."""
+    joint = int(mujoco_package("load_mjcf").mjtWrap.mjWRAP_JOINT)
+    starts, counts = np.asarray(mj.tendon_adr), np.asarray(mj.tendon_num)
+    return [
+        t
+        for t in range(mj.ntendon)
+        if np.all(np.asarray(mj.wrap_type)[starts[t] : starts[t] + counts[t]] == joint)
+    ]
 
 
 def tendons_of(mj: Any) -> tuple[Tendon, ...]:
-    """The tendons, in the order of the file."""
-    limits_off = bool(mj.opt.disableflags & int(mujoco_package("load_mjcf").mjtDisableBit.mjDSBL_LIMIT))
-    rubbing = dry_frictions(mj)[1]
+    """The fixed tendons, in the order of the file."""
+    limits_off = is_disabled(mj, "limit", "constraint")
+    rubbing, heavy = dry_frictions(mj)[1], tendon_armature(mj)
     return tuple(
         Tendon(
             name=mj.tendon(t).name or f"tendon_{t}",
             limited=bool(mj.tendon_limited[t]) and not limits_off,
-            dry=bool(rubbing[t]),
+            dry=bool(rubbing[index]),
+            heavy=bool(heavy[index]),
         )
-        for t in range(mj.ntendon)
+        for index, t in enumerate(fixed_tendons(mj))
     )
+
+
+def tendon_armature(mj: Any) -> np.ndarray:
+    """Inertia (nt,) of the fixed tendons; an older MuJoCo has none."""
+    return np.asarray(getattr(mj, "tendon_armature", np.zeros(mj.ntendon)))[fixed_tendons(mj)]
 
 
 def tendon_moments(mj: Any) -> np.ndarray:
     """Length (nt, nv) of each fixed tendon per position of each joint."""
-    moment = np.zeros((mj.ntendon, mj.nv))
-    for t in range(mj.ntendon):
+    tendons = fixed_tendons(mj)
+    moment = np.zeros((len(tendons), mj.nv))
+    for row, t in enumerate(tendons):
         first = int(mj.tendon_adr[t])
         for k in range(first, first + int(mj.tendon_num[t])):
-            moment[t, mj.jnt_dofadr[mj.wrap_objid[k]]] += mj.wrap_prm[k]
+            moment[row, mj.jnt_dofadr[mj.wrap_objid[k]]] += mj.wrap_prm[k]
     return moment
 
 
 def tendon_numbers(mj: Any, springs: float, dampers: float) -> dict[str, np.ndarray]:
-    """The numbers of the tendons; `springs` and `dampers` are 0 where the file switches them off, else 1."""
+    """The numbers of the fixed tendons; `springs` and `dampers` are 0 if the file disables them, else 1."""
+    tendons = fixed_tendons(mj)
+    inward = np.asarray(mj.tendon_margin)[tendons, None] * np.array([1.0, -1.0])
     return {
         "tendon_moment": tendon_moments(mj),
-        "tendon_stiffness": springs * np.array(mj.tendon_stiffness).reshape(mj.ntendon),
-        "tendon_damping": dampers * np.array(mj.tendon_damping).reshape(mj.ntendon),
+        "tendon_stiffness": springs * np.asarray(mj.tendon_stiffness)[tendons],
+        "tendon_damping": dampers * np.asarray(mj.tendon_damping)[tendons],
         "tendon_dry_friction": dry_frictions(mj)[1],
-        "tendon_rest": np.array(mj.tendon_lengthspring).reshape(mj.ntendon, 2),
-        "tendon_limits": np.array(mj.tendon_range).reshape(mj.ntendon, 2),
+        "tendon_rest": np.asarray(mj.tendon_lengthspring)[tendons],
+        "tendon_limits": np.asarray(mj.tendon_range)[tendons] + inward,
+        "tendon_armature": tendon_armature(mj),
     }

@@ -6,7 +6,6 @@ convex hull.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +26,8 @@ from jaxcontact.geometry import (
     hull_faces,
     num_contacts,
 )
+from jaxcontact.io.mjcf_hulls import Hull, hull_of
+from jaxcontact.io.mjcf_pairs import Pair, candidate_pairs, chosen_pairs, geom_name, kind_of
 from jaxcontact.io.mjcf_tree import body_names, rotation
 from jaxcontact.io.mujoco_package import mujoco_package
 
@@ -35,58 +36,113 @@ EXACT = 1e-9
 
 
 class Geometry(NamedTuple):
-    """Shapes of a model, names of the pairs that may touch, friction of every candidate, numbers by name."""
+    """Shapes of a model, names of the pairs that may touch, and of every candidate friction and margin.
+
+    `constants` are numbers by name, `left_out` and `notes` say what is missing and what differs.
+    """
 
     shapes: tuple[Shape, ...]
     pairs: tuple[tuple[str, str], ...]
     mu: np.ndarray
+    margin: np.ndarray | None
     constants: dict[str, Any]
+    left_out: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
-class Pair(NamedTuple):
-    """Two geoms that may touch, with their friction."""
+class Frames(NamedTuple):
+    """Where the bodies of a file are at the reference.
 
-    first: int
-    second: int
-    mu: float
+    `turns` (nbody, 3, 3) are rotations from the axes of each body in the file to those of the model's frames,
+    `positions` (nbody, 3) are in the world; a `planar` model has the shapes of the x-z plane.
+    """
+
+    turns: np.ndarray
+    positions: np.ndarray
+    planar: bool
 
 
-def geometry_of(mj: Any, turns: np.ndarray, positions: np.ndarray, planar: bool) -> Geometry:
+def geometry_of(
+    mj: Any, frames: Frames, contacts: Any = "all", max_hull_vertices: int | None = None
+) -> Geometry:
     """The shapes that may touch, with their pairs, friction and numbers.
 
-    Args:
-        mj: the compiled model.
-        turns: (nbody, 3, 3) rotations from the axes of each body in the file to those of the model's frames.
-        positions: (nbody, 3) of bodies at the reference, in the world.
-        planar: shapes of the x-z plane.
-
-    Raises:
-        ValueError: the package has no contacts for some pairs of kinds; the message names all of them.
+    Pairs and shapes that the package lacks are not among them, and are named in `left_out`.
     """
-    pairs = _oriented(mj, candidate_pairs(mj))
-    used = sorted({geom for pair in pairs for geom in pair[:2]})
+    pairs = _oriented(mj, chosen_pairs(mj, candidate_pairs(mj), contacts))
     constants: dict[str, Any] = {}
-    shapes = {geom: shape_of(mj, geom, turns, positions, planar, constants) for geom in used}
-    _check_pairs(mj, pairs, shapes)
-    dim, table = 2 if planar else 3, {shape.name: shape for shape in shapes.values()}
-    names = tuple((shapes[first].name, shapes[second].name) for first, second, _ in pairs)
+    shapes: dict[int, Shape] = {}
+    left_out, notes = {}, []
+    for geom in sorted({geom for pair in pairs for geom in pair[:2]}):
+        try:
+            shapes[geom], displacement = shape_of(mj, geom, frames, constants, max_hull_vertices)
+        except ValueError as error:
+            left_out[str(error)] = None
+            continue
+        if displacement:
+            hull = len(constants[shapes[geom].vertices])
+            notes.append(
+                f"geom {geom_name(mj, geom)!r}: a hull of {hull} corners, "
+                f"{displacement:.3g} m inside that of the mesh"
+            )
+    pairs = [pair for pair in pairs if pair.first in shapes and pair.second in shapes]
+    missing = _missing_pairs(mj, pairs, shapes)
+    left_out |= dict.fromkeys(missing.values())
+    kept = [pair for pair in pairs if _kinds(mj, pair) not in missing]
+    used = {geom for pair in kept for geom in pair[:2]}
+    shapes = {geom: shape for geom, shape in shapes.items() if geom in used}
+    dim, table = 2 if frames.planar else 3, {shape.name: shape for shape in shapes.values()}
+    names = tuple((shapes[pair.first].name, shapes[pair.second].name) for pair in kept)
     counts = [num_contacts(dim, table, (pair_of_names,)) for pair_of_names in names]
-    mu = np.repeat([pair.mu for pair in pairs], counts)
-    return Geometry(tuple(shapes.values()), names, mu, constants)
+    margin = np.repeat([pair.margin for pair in kept], counts)
+    return Geometry(
+        shapes=tuple(shapes.values()),
+        pairs=names,
+        mu=np.repeat([pair.mu for pair in kept], counts),
+        margin=margin if np.any(margin) else None,
+        constants={key: value for key, value in constants.items() if key.rpartition("/")[0] in table},
+        left_out=tuple(left_out),
+        notes=tuple(notes),
+    )
 
 
 def shape_of(
-    mj: Any, geom: int, turns: np.ndarray, positions: np.ndarray, planar: bool, constants: dict[str, Any]
-) -> Shape:
-    """A geom as a shape; this function adds its numbers to `constants`."""
-    name, kind, body = geom_name(mj, geom), kind_of(mj, geom), int(mj.geom_bodyid[geom])
-    axes = turns[body] @ rotation(mj.geom_quat[geom])
-    centre, size = turns[body] @ mj.geom_pos[geom], mj.geom_size[geom]
-    fixed_to_world = int(mj.body_weldid[body]) == 0
+    mj: Any, geom: int, frames: Frames, constants: dict[str, Any], max_hull_vertices: int | None = None
+) -> tuple[Shape, float]:
+    """A geom as a shape, and the distance in m by which a hull is thinner; adds its numbers to `constants`.
+
+    Raises:
+        ValueError: the package has no shape for the geom.
+    """
+    shape = _simple_shape(mj, geom, frames, constants)
+    if shape is not None:
+        return shape, 0.0
+    name = geom_name(mj, geom)
+    hull = _hull(mj, geom, max_hull_vertices)
+    axes, centre, owner = _pose(mj, geom, frames)
+    vertices = hull.corners @ axes.T + centre
+    constants[f"{name}/vertices"] = jax.device_put(vertices)
+    mesh = ConvexMesh(
+        name=name, body=owner, vertices=f"{name}/vertices", count=len(vertices), faces=hull_faces(vertices)
+    )
+    return mesh, hull.displacement
+
+
+def _pose(mj: Any, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
+    """Axes (3, 3) and centre (3,) of a geom in the frame of its body, and the body, None for the world."""
+    body = int(mj.geom_bodyid[geom])
+    turn = frames.turns[body]
+    axes, centre = turn @ rotation(mj.geom_quat[geom]), turn @ mj.geom_pos[geom]
+    if int(mj.body_weldid[body]) == 0:  # fixed to the world; its frame is that at the reference
+        return axes, centre + frames.positions[body], None
+    return axes, centre, body_names(mj)[body - 1]
+
+
+def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any]) -> Shape | None:
+    """A geom that is no mesh as a shape; None for a mesh."""
+    name, kind, size, planar = geom_name(mj, geom), kind_of(mj, geom), mj.geom_size[geom], frames.planar
+    axes, centre, owner = _pose(mj, geom, frames)
     flat = slice(None, None, 2) if planar else slice(None)
-    owner = None if fixed_to_world else body_names(mj)[body - 1]
-    if fixed_to_world:  # its frame is that at the reference
-        centre = centre + positions[body]
 
     def add_constant(key: str, value: Any) -> str:
         constants[f"{name}/{key}"] = jax.device_put(np.array(value, float))
@@ -99,7 +155,7 @@ def shape_of(
 
     if kind == "plane":
         normal = axes[:, 2]
-        if not fixed_to_world:
+        if owner is not None:
             raise ValueError(f"geom {name!r}: a plane must not move")
         if planar and abs(normal @ ACROSS) > EXACT:
             raise ValueError(f"geom {name!r}: planar=True needs a plane at a right angle to x-z")
@@ -126,7 +182,7 @@ def shape_of(
         )
     if planar or kind not in ("cylinder", "ellipsoid", "mesh"):
         in_plane = " in the plane" if planar else ""
-        raise ValueError(f"geom {name!r}: no shape here for a {kind}{in_plane}; leave it out of contacts")
+        raise ValueError(f"geom {name!r}: no shape here for a {kind}{in_plane}")
     if kind == "cylinder":
         lengths = {
             "radius": add_constant("radius", size[0]),
@@ -135,20 +191,17 @@ def shape_of(
         return Cylinder(name=name, body=owner, **lengths, **pose())
     if kind == "ellipsoid":
         return Ellipsoid(name=name, body=owner, semi_axes=add_constant("semi_axes", size), **pose())
-    hull = _hull(mj, geom) @ axes.T + centre
-    vertices = add_constant("vertices", hull)
-    return ConvexMesh(name=name, body=owner, vertices=vertices, count=len(hull), faces=hull_faces(hull))
+    return None
 
 
-def _hull(mj: Any, geom: int) -> np.ndarray:
-    """The corners (n, 3) of the convex hull of a mesh, in the axes of its geom."""
-    from scipy.spatial import ConvexHull
-
+def _hull(mj: Any, geom: int, max_vertices: int | None) -> Hull:
+    """The convex hull of a mesh, in the axes of its geom."""
     mesh = int(mj.geom_dataid[geom])
     start, number = int(mj.mesh_vertadr[mesh]), int(mj.mesh_vertnum[mesh])
-    points = np.asarray(mj.mesh_vert[start : start + number], float)
-    corners: np.ndarray = points[np.sort(ConvexHull(points).vertices)]
-    return corners
+    try:
+        return hull_of(np.asarray(mj.mesh_vert[start : start + number], float), max_vertices)
+    except ValueError as error:
+        raise ValueError(f"geom {geom_name(mj, geom)!r}: {error}") from None
 
 
 def _silhouette(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -162,87 +215,26 @@ def _silhouette(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarra
     return centre[::2] + np.stack([-first - second, first - second, first + second, second - first])
 
 
-def candidate_pairs(mj: Any) -> list[Pair]:
-    """The pairs of geoms that MuJoCo lets touch: explicit pairs, then the pairs that pass its filters.
-
-    The filters are contype and conaffinity, excluded bodies, and geoms of one body or of parent and child.
-    Bodies welded together count as one body; the world does not count as a parent. The friction of a pair is
-    that of the geom with the higher priority, or the larger friction at equal priority; it is 0 for condim 1.
-    """
-    flags = mujoco_package("load_mjcf").mjtDisableBit
-    if mj.opt.disableflags & int(flags.mjDSBL_CONTACT | flags.mjDSBL_CONSTRAINT):
-        return []
-    explicit = [
-        Pair(int(a), int(b), float(friction[0]) if dim > 1 else 0.0)
-        for a, b, friction, dim in zip(
-            mj.pair_geom1, mj.pair_geom2, mj.pair_friction, mj.pair_dim, strict=True
-        )
-    ]
-    explicit_geoms = {frozenset(pair[:2]) for pair in explicit}
-    filter_parents = not mj.opt.disableflags & int(flags.mjDSBL_FILTERPARENT)
-    excluded = {(int(s) >> 16, int(s) & 0xFFFF) for s in mj.exclude_signature}
-    filtered = [
-        Pair(a, b, _friction(mj, a, b))
-        for a, b in itertools.combinations(range(mj.ngeom), 2)
-        if frozenset((a, b)) not in explicit_geoms and _may_touch(mj, a, b, filter_parents, excluded)
-    ]
-    return explicit + filtered
-
-
-def _may_touch(mj: Any, a: int, b: int, filter_parents: bool, excluded: set[tuple[int, int]]) -> bool:
-    if not (mj.geom_contype[a] & mj.geom_conaffinity[b] or mj.geom_contype[b] & mj.geom_conaffinity[a]):
-        return False
-    bodies = int(mj.geom_bodyid[a]), int(mj.geom_bodyid[b])
-    if bodies in excluded or bodies[::-1] in excluded:
-        return False
-    first, second = (int(mj.body_weldid[body]) for body in bodies)
-    if first == second:
-        return False
-    if filter_parents and first and second:
-        parent_bodies = [int(mj.body_weldid[mj.body_parentid[body]]) for body in (first, second)]
-        return first != parent_bodies[1] and second != parent_bodies[0]
-    return True
-
-
-def _friction(mj: Any, a: int, b: int) -> float:
-    order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
-    geoms = [a, b] if order == 0 else [a if order > 0 else b]
-    if max(int(mj.geom_condim[geom]) for geom in geoms) == 1:
-        return 0.0
-    return max(float(mj.geom_friction[geom, 0]) for geom in geoms)
-
-
 def _oriented(mj: Any, pairs: list[Pair]) -> list[Pair]:
     """The pairs, with the plane second in each."""
     return [
-        Pair(second, first, mu) if kind_of(mj, first) == "plane" else Pair(first, second, mu)
-        for first, second, mu in pairs
+        pair._replace(first=pair.second, second=pair.first) if kind_of(mj, pair.first) == "plane" else pair
+        for pair in pairs
     ]
 
 
-def _check_pairs(mj: Any, pairs: list[Pair], shapes: dict[int, Shape]) -> None:
-    """Raise ValueError that names the pairs without contacts here, so that none passes through silently."""
+def _kinds(mj: Any, pair: Pair) -> tuple[str, str]:
+    return kind_of(mj, pair.first), kind_of(mj, pair.second)
+
+
+def _missing_pairs(mj: Any, pairs: list[Pair], shapes: dict[int, Shape]) -> dict[tuple[str, str], str]:
+    """Words for the kinds of pairs without contacts here, by kinds."""
     missing: dict[tuple[str, str], str] = {}
-    for first, second, _ in pairs:
+    for pair in pairs:
         try:
-            check_pair(shapes[first], shapes[second])
+            check_pair(shapes[pair.first], shapes[pair.second])
         except ValueError:
-            kinds = kind_of(mj, first), kind_of(mj, second)
-            missing.setdefault(kinds, f"{geom_name(mj, first)!r} and {geom_name(mj, second)!r}")
-    if missing:
-        listed = "; ".join(f"{a} and {b} (such as {pair})" for (a, b), pair in missing.items())
-        raise ValueError(
-            f"source: no contacts between {listed}; keep them apart by contype and conaffinity, "
-            "or <contact><exclude>"
-        )
-
-
-def kind_of(mj: Any, geom: int) -> str:
-    """MuJoCo's word for the shape of a geom."""
-    kinds = mujoco_package("load_mjcf").mjtGeom
-    return kinds(int(mj.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
-
-
-def geom_name(mj: Any, geom: int) -> str:
-    """The name of a geom, or its number where the file names none."""
-    return mj.geom(geom).name or f"geom_{geom}"
+            a, b = _kinds(mj, pair)
+            names = f"{geom_name(mj, pair.first)!r} and {geom_name(mj, pair.second)!r}"
+            missing.setdefault((a, b), f"contacts between {a} and {b} (such as {names})")
+    return missing

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.io.mjcf_loops import LOOPS, active_loops, loop_kind
-from jaxcontact.io.mujoco_package import mujoco_package
+from jaxcontact.io.mjcf_actuators import KINDS, unsupported_reasons
+from jaxcontact.io.mjcf_loops import LOOPS, active_loops, file_kind, fixed_tendons, on_spatial_tendon
+from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
 
 # Attributes of `<option>` that MuJoCo's solver reads and the methods of this package ignore.
 SOLVER_OPTIONS = (
@@ -21,29 +22,55 @@ ABSENT = (
     ("dof_dampingpoly", "joint", "a polynomial damping"),
     ("jnt_stiffnesspoly", "joint", "a polynomial stiffness"),
     ("jnt_plasticadr", "joint", "plasticity"),
-    ("body_gravcomp", "body", "gravcomp"),
     ("geom_fluid", "geom", "fluidshape"),
     ("geom_adhesion", "geom", "adhesion"),
     ("pair_adhesion", "pair", "adhesion"),
     ("geom_surfacevel", "geom", "a surface velocity"),
     ("actuator_damping", "actuator", "damping"),
     ("actuator_dampingpoly", "actuator", "a polynomial damping"),
-    ("actuator_armature", "actuator", "armature"),
     ("actuator_delay", "actuator", "delay"),
-    ("tendon_armature", "tendon", "armature"),
     ("tendon_stiffnesspoly", "tendon", "a polynomial stiffness"),
     ("tendon_dampingpoly", "tendon", "a polynomial damping"),
     ("tendon_actfrclimited", "tendon", "actuatorfrcrange"),
     ("tendon_plasticadr", "tendon", "plasticity"),
 )
-
+# What makes a spatial tendon pull; one without any of these only measures, and is not missed.
+PULLS = (
+    "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_limited", "tendon_armature",
+    "tendon_stiffnesspoly", "tendon_dampingpoly",
+)  # fmt: skip
+# (field, element, attribute): numbers that must be finite and not negative.
+NOT_NEGATIVE = (
+    ("body_mass", "body", "mass"),
+    ("body_inertia", "body", "inertia"),
+    ("dof_armature", "joint", "armature"),
+    ("dof_damping", "joint", "damping"),
+    ("dof_frictionloss", "joint", "frictionloss"),
+    ("jnt_stiffness", "joint", "stiffness"),
+    ("geom_friction", "geom", "friction"),
+    ("pair_friction", "pair", "friction"),
+    ("tendon_stiffness", "tendon", "stiffness"),
+    ("tendon_damping", "tendon", "damping"),
+    ("tendon_frictionloss", "tendon", "frictionloss"),
+    ("tendon_armature", "tendon", "armature"),
+    ("actuator_armature", "actuator", "armature"),
+    ("actuator_damping", "actuator", "damping"),
+)
+# (field, element, attribute): numbers that must be finite.
+FINITE = (
+    ("body_pos", "body", "pos"),
+    ("body_gravcomp", "body", "gravcomp"),
+    ("jnt_pos", "joint", "pos"),
+    ("geom_pos", "geom", "pos"),
+    ("geom_size", "geom", "size"),
+    ("geom_margin", "geom", "margin"),
+    ("actuator_gear", "actuator", "gear"),
+    ("actuator_gainprm", "actuator", "gain"),
+    ("actuator_biasprm", "actuator", "bias"),
+    ("tendon_lengthspring", "tendon", "springlength"),
+)
 # Unsupported elements, with the field that counts them.
-WITHOUT = {"flex": "nflex", "plugin": "nplugin"}
-# Supported actuators: their transmission, and MuJoCo's words for dynamics, gain and bias.
-TRANSMISSIONS = ("joint", "tendon")
-ACTUATORS = {"dyntype": ("none",), "gaintype": ("fixed",), "biastype": ("none", "affine")}
-
-
+WITHOUT = {"flex": "nflex"}
 OWNERS = {"jnt": "joints", "eq": "equalities"}
 
 
@@ -52,15 +79,37 @@ def refused(mj: Any) -> list[str]:
     return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_loops(mj), *_actuators(mj)]
 
 
+def bad_numbers(mj: Any) -> list[str]:
+    """Names of the elements with an infinite number, or a negative one where none may be."""
+    table = [(*row, True) for row in NOT_NEGATIVE] + [(*row, False) for row in FINITE]
+    lines = []
+    for field, element, attribute, from_zero in table:
+        values = np.asarray(getattr(mj, field, np.zeros(0)), float)
+        values = values.reshape(len(values), -1 if values.size else 0)
+        bad = np.isinf(values) | (from_zero & (values < 0.0))
+        for i in np.flatnonzero(bad.any(axis=1)):
+            index = int(mj.dof_jntid[i]) if field.startswith("dof_") else int(i)
+            expected = "finite numbers >= 0" if from_zero else "finite numbers"
+            got = " ".join(f"{x:g}" for x in values[i])
+            lines.append(
+                f"{element} {_name(mj, element, index)!r}: {attribute}: expected {expected}, got {got}"
+            )
+    if not np.all(np.isfinite(mj.opt.gravity)):
+        lines.append(f"option: gravity: expected finite numbers, got {mj.opt.gravity}")
+    return list(dict.fromkeys(lines))
+
+
 def _whole_elements(mj: Any) -> Iterator[str]:
     for element, number in WITHOUT.items():
         count = getattr(mj, number)
         if count:
             yield f"{element} ({count} of them)"
+    for field in ("body_plugin", "geom_plugin", "actuator_plugin"):  # a plugin of a sensor moves nothing
+        element = field.partition("_")[0]
+        for i in np.flatnonzero(np.asarray(getattr(mj, field, np.zeros(0))) >= 0) if mj.nplugin else ():
+            yield f"{element} {_name(mj, element, int(i))!r}: plugin"
     if mj.opt.density or mj.opt.viscosity:
         yield "fluid: option density or viscosity is not 0"
-    if not mj.njnt:
-        yield "no joints: nothing moves"
 
 
 def _attributes(mj: Any) -> Iterator[str]:
@@ -73,61 +122,35 @@ def _attributes(mj: Any) -> Iterator[str]:
         for i in np.flatnonzero(np.any(values.reshape(len(values), -1) != nothing, axis=1)):
             index = int(mj.dof_jntid[i]) if field.startswith("dof_") else int(i)
             yield f"{element} {_name(mj, element, index)!r}: {attribute}"
+    clipped = np.asarray(mj.jnt_actfrclimited, bool) & np.asarray(mj.jnt_actgravcomp, bool)
+    for joint in np.flatnonzero(clipped) if np.any(mj.body_gravcomp) else ():
+        yield f"joint {_name(mj, 'joint', int(joint))!r}: actuatorgravcomp within an actuatorfrcrange"
 
 
 def _tendons(mj: Any) -> Iterator[str]:
-    joint = int(mujoco_package("load_mjcf").mjtWrap.mjWRAP_JOINT)
-    for tendon in range(mj.ntendon):
-        first = int(mj.tendon_adr[tendon])
-        if np.any(mj.wrap_type[first : first + int(mj.tendon_num[tendon])] != joint):
+    spatial = sorted(set(range(mj.ntendon)) - set(fixed_tendons(mj)))
+    for tendon in spatial:
+        pulls = any(np.any(np.asarray(getattr(mj, field))[tendon]) for field in PULLS if hasattr(mj, field))
+        if pulls:
             yield f"tendon {_name(mj, 'tendon', tendon)!r}: spatial"
 
 
 def _loops(mj: Any) -> Iterator[str]:
-    site = int(mujoco_package("load_mjcf").mjtObj.mjOBJ_SITE)
     for e in active_loops(mj):
-        kind, name = loop_kind(mj, e), mj.equality(e).name or f"equality_{e}"
+        kind, name = file_kind(mj, e), mj.equality(e).name or f"equality_{e}"
         if kind not in LOOPS:
             yield f"equality {name!r}: {kind}"
-        elif kind in ("connect", "weld") and mj.eq_objtype[e] == site:
-            yield f"equality {name!r}: {kind} of sites; name bodies and an anchor"
+        elif on_spatial_tendon(mj, e):
+            yield f"equality {name!r}: of a spatial tendon"
 
 
 def _actuators(mj: Any) -> Iterator[str]:
-    for a in range(
-        len(mj.actuator_trntype)
-    ):  # not mj.nu: since MuJoCo 4 an actuator may have several controls
-        transmission, joint = _word("Trn", mj.actuator_trntype[a]), int(mj.actuator_trnid[a, 0])
-        reasons = []
-        if transmission not in TRANSMISSIONS:
-            reasons.append(f"transmission {transmission!r}")
-        elif (
-            transmission == "joint"
-            and mj.actuator_biasprm[a, 1] != 0.0
-            and _word("Joint", mj.jnt_type[joint]) in ("free", "ball")
-        ):
-            reasons.append("a position gain on a free or ball joint")
-        for kind, supported in ACTUATORS.items():
-            word = _word(kind.removesuffix("type").title(), getattr(mj, f"actuator_{kind}")[a])
-            if word not in supported:
-                reasons.append(f"{kind} {word!r}")
+    if is_disabled(mj, "actuation"):
+        return
+    for a in range(len(mj.actuator_trntype)):
+        reasons = list(unsupported_reasons(mj, a))
         if reasons:
             yield f"actuator {_name(mj, 'actuator', a)!r}: {', '.join(reasons)}"
-
-
-def _word(kind: str, value: Any) -> str:
-    """MuJoCo's word for a value of one of its enumerations."""
-    return _as_word(getattr(mujoco_package("load_mjcf"), f"mjt{kind}")(int(value)))
-
-
-def _as_word(member: Any) -> str:
-    return str(member.name.partition("_")[2].lower())
-
-
-def words(kind: str) -> list[str]:
-    """All of MuJoCo's words for the values of one of its enumerations."""
-    members = getattr(mujoco_package("load_mjcf"), f"mjt{kind}").__members__.values()
-    return [_as_word(member) for member in members]
 
 
 def ignored(mj: Any) -> list[str]:
@@ -137,6 +160,8 @@ def ignored(mj: Any) -> list[str]:
     changed = [
         name for name in SOLVER_OPTIONS if getattr(mj.opt, name, 0) != getattr(default_options, name, 0)
     ]
+    if is_enabled(mj, "override"):
+        changed += ["o_solref", "o_solimp"]
     if changed:
         left_out.append(f"option {', '.join(changed)}")
     for kind in ("geom", "jnt", "pair", "eq"):
@@ -145,18 +170,30 @@ def ignored(mj: Any) -> list[str]:
         attributes = [name for name, values, default in (
             ("solref", reference, (0.02, 1.0)), ("solimp", impedance, (0.9, 0.95, 0.001, 0.5, 2.0))
         ) if values.size and np.any(values != np.array(default))]  # fmt: skip
-        attributes += [name for name in ("margin", "gap") if np.any(getattr(mj, f"{kind}_{name}", 0.0))]
         if attributes:
             left_out.append(f"{', '.join(attributes)} of {OWNERS.get(kind, kind + 's')}")
     if np.any(mj.geom_condim[(mj.geom_contype | mj.geom_conaffinity) > 0] > 3) or np.any(mj.pair_dim > 3):
         left_out.append("torsional and rolling friction (condim 4, 6)")
     if mj.npair and not np.array_equal(mj.pair_friction[:, 0], mj.pair_friction[:, 1]):
         left_out.append("the second tangent's friction of pairs")
-    if len(active_loops(mj)) < mj.neq:
+    if len(active_loops(mj)) < mj.neq and not is_disabled(mj, "equality", "constraint"):
         left_out.append("equalities that are not active")
     if mj.nmocap:
         left_out.append("mocap: such bodies stand still")
     return left_out
+
+
+def out_of_range(mj: Any, q: np.ndarray) -> list[str]:
+    """The joints whose position at q is out of their range, with both."""
+    lines = []
+    for j in np.flatnonzero(np.asarray(mj.jnt_limited, bool)):
+        if is_disabled(mj, "limit", "constraint") or KINDS[int(mj.jnt_type[j])] not in ("hinge", "slide"):
+            continue
+        position, (low, high) = float(q[mj.jnt_qposadr[j]]), mj.jnt_range[j]
+        if not low <= position <= high:
+            name = f"joint {_name(mj, 'joint', int(j))!r}"
+            lines.append(f"{name} starts at {position:.4g}, out of its range {low:.4g} .. {high:.4g}")
+    return lines
 
 
 def _name(mj: Any, element: str, index: int) -> str:

@@ -7,17 +7,22 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxcontact.io.mjcf_actuators import (
+    KINDS,
+    actuator_armature,
+    actuator_numbers,
+    control_names,
+    ranges_of,
+)
 from jaxcontact.io.mjcf_loops import (
     dry_frictions,
     loop_numbers,
     loops_of,
-    tendon_moments,
     tendon_numbers,
     tendons_of,
 )
+from jaxcontact.io.mujoco_package import is_disabled
 from jaxcontact.mechanics.tree import Joint, Tree, TreeParams
-
-KINDS = ("free", "ball", "slide", "hinge")  # in the order of MuJoCo's mjtJoint
 
 
 def names_of(mj: Any, count: int, element: Any, kind: str) -> tuple[str, ...]:
@@ -32,7 +37,7 @@ def body_names(mj: Any) -> tuple[str, ...]:
 
 def tree_of(mj: Any) -> Tree:
     """The topology of a model; body 0 of MuJoCo is the world."""
-    limits_off = bool(mj.opt.disableflags & (_bit("mjDSBL_LIMIT") | _bit("mjDSBL_CONSTRAINT")))
+    limits_off = is_disabled(mj, "limit", "constraint")
     joints = names_of(mj, mj.njnt, mj.joint, "joint")
     kinds = [KINDS[int(kind)] for kind in mj.jnt_type]
     turning = [j for j, kind in enumerate(kinds) if kind in ("free", "ball")]
@@ -47,24 +52,20 @@ def tree_of(mj: Any) -> Tree:
             )
             for j, name in enumerate(joints)
         ),
-        actuators=() if _actuation_off(mj) else names_of(mj, mj.nu, mj.actuator, "actuator"),
+        actuators=() if is_disabled(mj, "actuation") else control_names(mj),
         springs=any(mj.jnt_stiffness[j] != 0.0 for j in turning),
         dry=tuple(int(i) for i in np.flatnonzero(dry_frictions(mj)[0])),
         loops=loops_of(mj),
         tendons=tendons_of(mj),
+        rotors=bool(np.any(actuator_armature(mj))),
+        lifted=bool(np.any(mj.body_gravcomp)),
     )
 
 
-def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
-    """Frames, joints and actuators of a model; `moment` (nu, nv) is the transmission of its actuators."""
-    active = slice(0, 0 if _actuation_off(mj) else mj.nu)
-    springs = 0.0 if mj.opt.disableflags & _bit("mjDSBL_SPRING") else 1.0
-    dampers = 0.0 if mj.opt.disableflags & _bit("mjDSBL_DAMPER") else 1.0
-    control = _ranges(mj.actuator_ctrllimited, mj.actuator_ctrlrange)
-    if mj.opt.disableflags & _bit("mjDSBL_CLAMPCTRL"):
-        control = np.full_like(control, np.inf) * np.array([-1.0, 1.0])
-    of_dof = mj.dof_jntid
-    in_use = _in_use(mj)[active, None]
+def tree_numbers(mj: Any) -> TreeParams:
+    """Frames, joints and actuators of a model."""
+    springs, dampers = (0.0 if is_disabled(mj, word) else 1.0 for word in ("spring", "damper"))
+    of_dof, inward = mj.dof_jntid, np.asarray(mj.jnt_margin)[:, None] * np.array([1.0, -1.0])
     numbers = {
         "position": mj.body_pos[1:],
         "orientation": mj.body_quat[1:],
@@ -76,16 +77,11 @@ def tree_numbers(mj: Any, moment: np.ndarray) -> TreeParams:
         "damping": dampers * mj.dof_damping,
         "stiffness": springs * _first(mj.jnt_stiffness),
         "rest": mj.qpos_spring,
-        "limits": mj.jnt_range,
-        "moment": moment[active],
-        "gain": np.where(in_use, mj.actuator_gainprm[active, :1], 0.0)[:, 0],
-        "bias": np.where(
-            in_use & (mj.actuator_biastype[active, None] == 1), mj.actuator_biasprm[active, :3], 0.0
-        ),
-        "control_range": control[active],
-        "force_range": _ranges(mj.actuator_forcelimited, mj.actuator_forcerange)[active],
-        "joint_force_range": _ranges(mj.jnt_actfrclimited, mj.jnt_actfrcrange)[of_dof],
+        "limits": mj.jnt_range + inward,
+        "joint_force_range": ranges_of(mj.jnt_actfrclimited, mj.jnt_actfrcrange)[of_dof],
         "dry_friction": dry_frictions(mj)[0],
+        "gravcomp": mj.body_gravcomp[1:],
+        **actuator_numbers(mj),
         **loop_numbers(mj),
         **tendon_numbers(mj, springs, dampers),
     }
@@ -107,42 +103,5 @@ def rotation(quaternion: np.ndarray) -> np.ndarray:
     return matrix.reshape(3, 3)
 
 
-def transmission(mj: Any) -> np.ndarray:
-    """Generalized force (nu, nv) of each actuator at unit force; joints and fixed tendons."""
-    import mujoco
-
-    moment, tendons = np.zeros((mj.nu, mj.nv)), tendon_moments(mj)
-    for a in range(mj.nu):
-        target, gear = int(mj.actuator_trnid[a, 0]), mj.actuator_gear[a]
-        if mj.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_TENDON:
-            moment[a] = gear[0] * tendons[target]
-        else:
-            first, kind = int(mj.jnt_dofadr[target]), KINDS[int(mj.jnt_type[target])]
-            width = {"free": 6, "ball": 3}.get(kind, 1)
-            moment[a, first : first + width] = gear[:width]
-    return moment
-
-
 def _first(values: np.ndarray) -> np.ndarray:
     return values if values.ndim == 1 else values[:, 0]
-
-
-def _ranges(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    unlimited = np.array([-np.inf, np.inf])
-    return np.where(np.asarray(limited, bool)[:, None], ranges, unlimited)
-
-
-def _bit(name: str) -> int:
-    import mujoco
-
-    return int(getattr(mujoco.mjtDisableBit, name, 0))
-
-
-def _in_use(mj: Any) -> np.ndarray:
-    """Whether each actuator (nu,) is in a group that `option actuatorgroupdisable` leaves enabled."""
-    disabled_groups = [group for group in range(31) if mj.opt.disableactuator >> group & 1]
-    return ~np.isin(mj.actuator_group, disabled_groups)
-
-
-def _actuation_off(mj: Any) -> bool:
-    return bool(mj.opt.disableflags & _bit("mjDSBL_ACTUATION"))

@@ -1,13 +1,14 @@
-"""The import of the optional package mujoco, only where a function needs it."""
+"""The optional package mujoco, imported only where a function needs it, and the flags of its models."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 
 def mujoco_package(caller: str) -> ModuleType:
-    """The module mujoco.
+    """Import the module mujoco.
 
     Raises:
         ImportError: the package is not installed.
@@ -16,3 +17,16 @@ def mujoco_package(caller: str) -> ModuleType:
         return importlib.import_module("mujoco")
     except ImportError as error:
         raise ImportError(f"{caller} needs the package mujoco: pip install jaxcontact[mujoco]") from error
+
+
+def is_disabled(mj: Any, *words: str) -> bool:
+    """Whether the file disables one of these flags, such as "contact"; an older MuJoCo may lack a flag."""
+    flags = mujoco_package("load_mjcf").mjtDisableBit
+    return any(mj.opt.disableflags & int(getattr(flags, f"mjDSBL_{word.upper()}", 0)) for word in words)
+
+
+def is_enabled(mj: Any, word: str) -> bool:
+    """Whether the file enables a flag, such as "override"."""
+    return bool(
+        mj.opt.enableflags & int(getattr(mujoco_package("load_mjcf").mjtEnableBit, f"mjENBL_{word.upper()}"))
+    )

@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Iterator
 
 from jaxcontact.io.mjcf import load_mjcf
+from jaxcontact.io.mjcf_actuators import ACTUATORS, KINDS, TRANSMISSIONS, words
 from jaxcontact.io.mjcf_loops import LOOPS
-from jaxcontact.io.mjcf_support import ABSENT, ACTUATORS, SOLVER_OPTIONS, TRANSMISSIONS, WITHOUT, words
-from jaxcontact.io.mjcf_tree import KINDS
+from jaxcontact.io.mjcf_support import ABSENT, SOLVER_OPTIONS, WITHOUT
 
 GEOMS = {
     "plane": 'type="plane" size="1 1 1"',
@@ -46,15 +46,20 @@ def _lines() -> Iterator[str]:
         "",
         "## Refused, by the name of the element",
         "",
+        'What moves or touches and is not supported is refused; `unsupported="skip"` leaves it out, and',
+        "`model.notes` and one warning name it. What only measures or is only seen (sensors, cameras,",
+        "lights, sites, tendons that pull at nothing, visual meshes, even missing ones) refuses no file.",
+        "",
         "| element | what of it is refused |",
         "|---|---|",
     )
     yield from (f"| {element} | all |" for element in WITHOUT)
+    yield "| plugin | those of bodies, geoms and actuators |"
     yield "| option | density, viscosity (fluids) |"
     for element in dict.fromkeys(element for _, element, _ in ABSENT):
         attributes = [attribute for _, name, attribute in ABSENT if name == element]
         if element == "tendon":
-            attributes.append("spatial ones")
+            attributes.append("spatial ones that pull")
         yield f"| {element} | {', '.join(attributes)} |"
     yield "| file | no joints |"
     yield from ("", "## Joints and actuators", "", "| | read | refused |", "|---|---|---|")
@@ -68,21 +73,27 @@ def _lines() -> Iterator[str]:
         yield f"| {label} | {', '.join(supported)} | {', '.join(lacking) or 'none'} |"
     yield from (
         "",
-        "A position gain on a free or ball joint is refused, and so is an equality of sites. Fixed",
-        "tendons, ranges of controls, forces, joints and tendons, frictionloss and `actuatorgroupdisable`",
-        "are read.",
+        "A position gain on a free or ball joint is refused. Fixed tendons, ranges of controls, forces,",
+        "joints and tendons, frictionloss, gravcomp, armature of joints, tendons and actuators, and",
+        '`actuatorgroupdisable` are read. With `unsupported="skip"` an actuator keeps its control, without',
+        "effect; one with a filter acts at once. Numbers that are infinite, and a negative mass, armature,",
+        "damping, stiffness or friction, are refused by the name of their element.",
         "",
         "## Left out, said once by `IgnoredOptionWarning`",
         "",
         f"- option: {', '.join(SOLVER_OPTIONS)}",
-        "- solref, solimp, margin and gap of geoms, joints and pairs",
+        "- solref and solimp of geoms, joints and pairs, also those of the flag `override`",
         "- torsional and rolling friction (condim 4, 6); the second tangent's friction of pairs",
         "- motion of mocap bodies, which stand still",
         "",
-        "What is seen, sensed or kept for the user (visuals, sites, cameras, lights, sensors, texts,",
-        "numbers) changes no motion and is not looked at.",
+        "A start out of the range of a joint is noted there, too.",
         "",
         "## Contacts",
+        "",
+        '`contacts="world"` takes those with the floor and what stands on it, `contacts=[("foot", "floor")]`',
+        "those between names of geoms or bodies. A URDF gets `floating=True` and `floor=0.0` where it has",
+        "neither. `max_hull_vertices=32` thins the hulls of meshes; `model.notes` says by how much the",
+        "surface moved. A `margin` moves the gap by the distance at which MuJoCo starts to push.",
         "",
         "Candidate contacts per pair of geoms; a pair with - is refused, where contype, conaffinity, bodies",
         "and excludes let it touch. A mesh is its convex hull, here a tetrahedron.",

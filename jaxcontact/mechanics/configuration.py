@@ -93,8 +93,8 @@ def _by_quaternion(
     starts = sorted(structure.quaternions)
     if not starts:
         return other_rule(q, delta)
-    period = structure.num_positions // len(starts)
-    if starts == list(range(starts[0], structure.num_positions, period)) and starts[0] + 4 <= period:
+    period, rest = divmod(structure.num_positions, len(starts))
+    if not rest and starts == list(range(starts[0], structure.num_positions, period)):
         # All bodies have the same layout, so each is one row: a hundred bodies compile like one.
         x, d, i = q.reshape(-1, period), delta.reshape(-1, period - 1), starts[0]
         quaternion_block = jax.vmap(quaternion_rule)(x[:, i : i + 4], d[:, i : i + 3])

@@ -28,13 +28,14 @@ from jaxcontact.mechanics.spatial import (
     sum_along,
 )
 from jaxcontact.mechanics.system import Params, Structure
-from jaxcontact.mechanics.tree import Dofs, dofs
+from jaxcontact.mechanics.tree import Dofs, Tree, TreeParams, dofs
 
 
 def _gravity(structure: Structure, params: Params) -> Vector:
-    """Acceleration of gravity in space."""
+    """Acceleration of gravity in space, of each body where the weight of some is compensated."""
     g = params.gravity
-    return (g[0], g[1], g[2]) if structure.dim == 3 else (g[0], jnp.zeros_like(g[0]), g[1])
+    gravity = (g[0], g[1], g[2]) if structure.dim == 3 else (g[0], jnp.zeros_like(g[0]), g[1])
+    return scale(1.0 - params.tree.gravcomp, gravity) if structure.tree.lifted else gravity
 
 
 def gravity_energy(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
@@ -51,7 +52,18 @@ def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) ->
     not_below = table.above + np.eye(len(table.above))
     pairs = powers(screws, force)
     full = not_below * pairs + table.above.T * pairs.T
-    return full + jnp.diag(params.tree.armature)
+    return full + _armature(structure.tree, params.tree)
+
+
+def _armature(tree: Tree, numbers: TreeParams) -> jax.Array:
+    """Inertia (nv, nv) of rotors at joints, of actuators behind their gears, and of tendons."""
+    total = jnp.diag(numbers.armature)
+    if tree.rotors:
+        total = total + numbers.moment.T @ (numbers.actuator_armature[:, None] * numbers.moment)
+    if any(tendon.heavy for tendon in tree.tendons):
+        moment = numbers.tendon_moment
+        total = total + moment.T @ (numbers.tendon_armature[:, None] * moment)
+    return total
 
 
 def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jaxcontact.algebra import implicit
-from jaxcontact.arguments import check_array, check_type
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.arguments import check_array, check_type, is_concrete
 from jaxcontact.mechanics import actuators, dynamics, kinematics, tree_constraints
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import (
@@ -161,6 +162,9 @@ def forward_dynamics(system: System, params: Params, state: State, tau: jax.Arra
 
     For a robot's controls, tau is the result of `actuator_forces`.
 
+    Raises:
+        ValueError: a mass matrix that is not positive definite, as with a mass of zero; inside jit NaN.
+
     Derivative: exact by all arguments, any order.
     """
     check_mechanism(system, params, state)
@@ -168,7 +172,13 @@ def forward_dynamics(system: System, params: Params, state: State, tau: jax.Arra
     kinematics = kinematics_of(system, params, state.q)
     M = mass_matrix_at(system, params, state.q, kinematics)
     force = tau - bias_at(system, params, state, kinematics)
-    return implicit.solve_spd(M, force[:, None])[:, 0]
+    inverse, pivot = small_dense.spd_inverse(lax.stop_gradient(M))
+    if is_concrete(pivot) and not pivot > 0:
+        raise ValueError(
+            "params: expected masses and inertias that make the mass matrix positive definite; give every "
+            "velocity some mass, inertia or armature"
+        )
+    return jnp.where(pivot > 0, implicit.solve_spd(M, force[:, None], inverse)[:, 0], jnp.nan)
 
 
 @all_digits

@@ -111,6 +111,7 @@ class Params(Record):
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
         law: material of the compliant constraints, a `compliant.Law`; None for methods that need no material.
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
+        margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
     """
 
     mass: jax.Array
@@ -120,6 +121,7 @@ class Params(Record):
     constants: Mapping[str, Any]
     law: Material | Any = None
     tree: TreeParams | Any = None
+    margin: jax.Array | None = None
 
 
 class State(Record):
@@ -255,6 +257,7 @@ class Model(Record):
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
         symmetry: mirror symmetry of the state and its impact, or None.
+        notes: what of a robot's file is ignored, left out or unusual.
     """
 
     system: System | Any = static()
@@ -264,6 +267,7 @@ class Model(Record):
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
     symmetry: Symmetry | None = None
+    notes: tuple[str, ...] = static(default=())
 
     def body(self, name: str) -> Place:
         """The index of a body, and where its own joints are in q and v.

@@ -48,11 +48,15 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tendon:
-    """A fixed tendon, whose length is a sum of joint positions; `limited` by bounds, `dry` by friction."""
+    """A fixed tendon, whose length is a sum of joint positions.
+
+    It may be `limited` by bounds, `dry` by friction, `heavy` by an inertia that moves with its length.
+    """
 
     name: str
     limited: bool = False
     dry: bool = False
+    heavy: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,8 @@ class Tree:
         dry: indices of the velocities with dry friction, ascending.
         loops: constraints that close loops or couple joints.
         tendons: fixed tendons.
+        rotors: whether an actuator has an inertia of its own.
+        lifted: whether the weight of a body is compensated.
     """
 
     parents: tuple[int, ...]
@@ -76,6 +82,8 @@ class Tree:
     dry: tuple[int, ...] = ()
     loops: tuple[Loop, ...] = ()
     tendons: tuple[Tendon, ...] = ()
+    rotors: bool = False
+    lifted: bool = False
 
     def __post_init__(self) -> None:
         if any(not WORLD <= parent < body for body, parent in enumerate(self.parents)):
@@ -183,6 +191,9 @@ class TreeParams(Record):
         tendon_stiffness, tendon_damping, tendon_dry_friction: (nt,) as of joints, per length.
         tendon_rest: (nt, 2) interval of lengths in which the spring is relaxed.
         tendon_limits: (nt, 2) bounds of lengths that are limited.
+        tendon_armature: (nt,) inertia that moves with the length of each tendon, kg m^2 or kg.
+        actuator_armature: (nu,) inertia of each actuator before its gears, kg m^2 or kg.
+        gravcomp: (nb,) share of the weight of each body that is compensated.
     """
 
     position: jax.Array
@@ -212,6 +223,9 @@ class TreeParams(Record):
     tendon_dry_friction: jax.Array
     tendon_rest: jax.Array
     tendon_limits: jax.Array
+    tendon_armature: jax.Array
+    actuator_armature: jax.Array
+    gravcomp: jax.Array
 
 
 class Nodes(NamedTuple):

@@ -14,10 +14,12 @@ class Table:
     Attributes:
         size: how many.
         kind: their kind.
+        uniform: whether all worlds have the same numbers in it.
     """
 
     size: int
     kind: str
+    uniform: bool = False
 
 
 @dataclasses.dataclass(eq=False)

@@ -16,11 +16,14 @@ def _quotient(a: Any, b: Any) -> Any:
         return a / b
     if b == 0:
         return type(a)(-1)
-    return type(a)(abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1))
+    quotient = abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1)
+    return np.array(quotient & (2 ** (8 * a.dtype.itemsize) - 1), f"u{a.dtype.itemsize}").view(a.dtype)[()]
 
 
 def _remainder(a: Any, b: Any) -> Any:
-    return a if b == 0 and not is_float(kind_of(a.dtype)) else np.fmod(a, b)
+    if is_float(kind_of(a.dtype)):
+        return np.fmod(a, b)
+    return a if b == 0 else type(a)(0) if b == -1 else np.fmod(a, b)
 
 
 def _shifted_left(a: Any, b: Any) -> Any:

@@ -9,7 +9,7 @@ from jaxcontact.native.control import Branch, Scan
 from jaxcontact.native.kinds import BOOL
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.llvm_text import piece_name
-from jaxcontact.native.operations import CONSTANT, Operations
+from jaxcontact.native.operations import CONSTANT, FROM_ROW, INPUT, Operations
 from jaxcontact.native.schedule import Call, Schedule
 from jaxcontact.native.storage import Storage, cell_of
 
@@ -98,10 +98,26 @@ class DriverWriter:
         if self.ops.op[number] == CONSTANT:
             return "true" if self.ops.value[number] else "false"
         words, bits = self.lanes.vector(BOOL, memory=True), self.lanes.vector(BOOL)
-        place = self._slot(number)
+        place = self._place_of(number)
         loaded = self._emit(f"load {words}, ptr {place}, align {VECTOR_BYTES}")
         value = self._emit(f"trunc {words} {loaded} to {bits}")
         return self._emit(f"call i1 @llvm.vector.reduce.or.v{self.lanes.count}i1({bits} {value})")
+
+    def _place_of(self, number: int) -> str:
+        """A pointer to a number in memory, among the arguments or in a row."""
+        lanes, op = self.lanes, self.ops.op[number]
+        if op == INPUT:
+            return self._emit(f"getelementptr i8, ptr %in, i64 {self.ops.value[number] * VECTOR_BYTES}")
+        if op != FROM_ROW:
+            return self._slot(number)
+        counter, table, column, width = self.ops.value[number]
+        turn = self._emit(f"load {lanes.word}, ptr {self._slot(counter)}")
+        if lanes.word != "i64":
+            turn = self._emit(f"sext {lanes.word} {turn} to i64")
+        row = self._emit(f"mul i64 {turn}, {width * VECTOR_BYTES}")
+        first = (self.storage.tables[table] + column) * VECTOR_BYTES
+        place = self._emit(f"add i64 {row}, {first}")
+        return self._emit(f"getelementptr i8, ptr %memory, i64 {place}")
 
     def _slot(self, number: int) -> str:
         return self._emit(f"getelementptr i8, ptr %memory, i64 {self.storage.slots[number] * VECTOR_BYTES}")
@@ -135,21 +151,16 @@ def largest(kind: str, lanes: Lanes) -> str:
     """The function that fills two tables with the largest numbers of a third, and their places.
 
     The tables hold what was largest so far. Each number goes down from the top of them, and takes the place
-    of the first that is smaller; that one and all behind it move down by one. Most numbers are smaller than
-    the last in all worlds.
+    of the first that is smaller; that one and all below it move down by one. Most numbers are smaller than
+    the last in all worlds. Numbers are integers.
     """
     vector, bits, word = lanes.vector(kind), lanes.vector(BOOL), lanes.word
     words = f"<{lanes.count} x {word}>"
     align = lanes.count * lanes.step(kind)
-    greater = "fcmp ugt" if kind[0] == "f" else "icmp ugt" if kind[0] == "u" else "icmp sgt"
+    greater = f"icmp {'u' if kind[0] == 'u' else 's'}gt"
     count = "i64" if word == "i64" else "i32"
     narrow = "" if count == "i64" else "  %k32 = trunc i64 %k to i32\n"
     k_word = "%k" if count == "i64" else "%k32"
-    known = (
-        f"  %isnumber = fcmp ord {vector} %old, zeroinitializer\n  %larger = and {bits} %above, %isnumber\n"
-        if kind[0] == "f"
-        else f"  %larger = or {bits} %above, zeroinitializer\n"
-    )
     return f"""
 define void @largest_{kind}(ptr %source, ptr %values, ptr %places, i64 %size, i64 %count) noinline nounwind {{
 entry:
@@ -191,7 +202,7 @@ slot:
   %old = load {vector}, ptr %svalue, align {align}
   %oldplace = load {words}, ptr %splace, align {VECTOR_BYTES}
   %above = {greater} {vector} %value, %old
-{known}  %better = or {bits} %larger, %moved
+  %better = or {bits} %above, %moved
   %upper = select {bits} %better, {vector} %value, {vector} %old
   %lower = select {bits} %better, {vector} %old, {vector} %value
   %upperplace = select {bits} %better, {words} %place, {words} %oldplace

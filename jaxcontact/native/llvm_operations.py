@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from jaxcontact.native.kinds import BOOL, is_float
 from jaxcontact.native.lanes import Lanes
 from jaxcontact.native.operations import CONSTANT, RELATIONS
@@ -101,24 +103,32 @@ def _world_by_world(writer: PieceWriter, name: str, kind: str, values: list[str]
 
 
 def _extreme(writer: PieceWriter, op: str, args: tuple[int, ...]) -> str:
-    """The larger or the smaller number; NaN where one is."""
+    """The larger or the smaller number; NaN where one is; of two zeros max is the positive one."""
     ops, lanes = writer.ops, writer.lanes
     kind = ops.kind[args[0]]
     if ops.op[args[1]] == CONSTANT:
         args = args[::-1]
     a, b = (writer.use(argument) for argument in args)
     vector, bits = lanes.vector(kind), lanes.vector(BOOL)
-    if kind == BOOL:
-        return writer.emit(f"{'or' if op == 'max' else 'and'} {vector} {a}, {b}")
     relation = "gt" if op == "max" else "lt"
     if not is_float(kind):
         first = writer.emit(f"icmp {'u' if kind[0] == 'u' else 's'}{relation} {vector} {a}, {b}")
-    else:
+        return writer.emit(f"select {bits} {first}, {vector} {a}, {vector} {b}")
+    if ops.op[args[0]] == CONSTANT:  # it is not NaN; at a tie of zeros it is taken where its sign is right
+        if bool(np.signbit(ops.value[args[0]])) == (op == "min"):
+            relation = relation[0] + "e"
         first = writer.emit(f"fcmp o{relation} {vector} {a}, {b}")
-        if ops.op[args[0]] != CONSTANT:  # a known number is not NaN
-            nan = writer.emit(f"fcmp uno {vector} {a}, {a}")
-            first = writer.emit(f"or {bits} {first}, {nan}")
-    return writer.emit(f"select {bits} {first}, {vector} {a}, {vector} {b}")
+        return writer.emit(f"select {bits} {first}, {vector} {a}, {vector} {b}")
+    before = writer.emit(f"fcmp o{relation} {vector} {a}, {b}")
+    nan = writer.emit(f"fcmp uno {vector} {a}, {a}")
+    first = writer.emit(f"or {bits} {before}, {nan}")
+    chosen = writer.emit(f"select {bits} {first}, {vector} {a}, {vector} {b}")
+    tie = writer.emit(f"fcmp oeq {vector} {a}, {b}")
+    words = f"<{lanes.count} x i{8 * int(kind[1])}>"
+    both = [writer.emit(f"bitcast {vector} {x} to {words}") for x in (a, b)]
+    joined = writer.emit(f"{'and' if op == 'max' else 'or'} {words} {both[0]}, {both[1]}")
+    zero = writer.emit(f"bitcast {words} {joined} to {vector}")
+    return writer.emit(f"select {bits} {tie}, {vector} {zero}, {vector} {chosen}")
 
 
 def _of_integers(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
@@ -136,7 +146,8 @@ def _of_integers(writer: PieceWriter, op: str, kind: str, values: list[str]) -> 
     if op == "abs":
         below = writer.emit(f"icmp slt {vector} {values[0]}, zeroinitializer")
         minus = writer.emit(f"sub {vector} zeroinitializer, {values[0]}")
-        return writer.emit(f"select {lanes.vector(BOOL)} {below}, {vector} {minus}, {vector} {values[0]}")
+        size = writer.emit(f"select {lanes.vector(BOOL)} {below}, {vector} {minus}, {vector} {values[0]}")
+        return _held(writer, kind, size)
     if op in ("div", "rem"):
         return _divided(writer, op, kind, values)
     if op in ("shift_left", "shift_right"):

@@ -192,6 +192,8 @@ class PieceWriter:
     def combined(self, op: str, kind: str, new: str, old: str) -> str:
         """What a table holds after a number of one world is added to it, or the like."""
         scalar, real = self.lanes.in_memory(kind), kind[0] == "f"
+        if kind == BOOL:  # words of ones or zeros
+            return self.emit(f"{'or' if op == 'max' else 'and'} {scalar} {old}, {new}")
         if op in ("add", "sub", "mul"):
             return self.emit(f"{'f' if real else ''}{op} {scalar} {old}, {new}")
         relation = {"max": "gt", "min": "lt"}[op]

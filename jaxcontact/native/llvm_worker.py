@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+OPTIMISATION = 1  # of LLVM: 2 takes longer and makes no quicker code, for `operations` has simplified it
+
 
 def target_machine() -> Any:
     """The CPU of this machine."""
@@ -19,7 +21,7 @@ def target_machine() -> Any:
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=1,  # 2 takes longer and makes no quicker code: `operations` has simplified it
+        opt=OPTIMISATION,
     )
 
 

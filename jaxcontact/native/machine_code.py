@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import jax
-
-from jaxcontact.native import llvm_worker
+from jaxcontact.native import llvm_worker, object_files
 from jaxcontact.native.control import Largest
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.llvm_driver import DriverWriter, largest
@@ -26,10 +18,7 @@ from jaxcontact.native.operations import Operations
 from jaxcontact.native.schedule import make_schedule
 from jaxcontact.native.storage import make_storage
 
-APART = 200_000  # characters of text from which on compiling it takes longer than starting a process
 MANY = 750_000  # operations: a warning says that compiling so many takes long
-
-CACHE = "jax_compilation_cache_dir"  # JAX's setting: a folder, or None
 
 Run = Callable[[int, int, int, int], None]
 
@@ -51,7 +40,7 @@ class MachineCode:
             warnings.warn(
                 f"function: jc.simd compiles {len(needed.numbers)} operations of one world, which may take "
                 "minutes; jc.on_all_cores(jax.vmap(function)) is there for such programs",
-                stacklevel=4,
+                stacklevel=5,
             )
         schedule = make_schedule(ops, needed, results)
         storage = make_storage(ops, schedule)
@@ -66,7 +55,7 @@ class MachineCode:
         head = declarations(lanes)
         modules = ["\n".join([head, *driver])]
         modules += ["\n".join([head, *calls, *share]) for share in _shares(pieces, workers)]
-        self._engine = _linked(_compiled(modules, workers))
+        self._engine = _linked(object_files.object_files(modules, workers))
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
         self.run: Run = signature(self._engine.get_function_address("run"))
 
@@ -82,7 +71,7 @@ def check_llvmlite() -> None:
 def _shares(pieces: list[str], workers: int) -> list[list[str]]:
     """Pieces in lists of about equal length, one per worker; one list of all where they are short."""
     total = sum(map(len, pieces))
-    count = 1 if total < APART else workers
+    count = 1 if total < object_files.APART else workers
     shares: list[list[str]] = [[] for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=len, reverse=True):
@@ -90,47 +79,6 @@ def _shares(pieces: list[str], workers: int) -> list[list[str]]:
         shares[least].append(piece)
         sizes[least] += len(piece)
     return shares
-
-
-def _compiled(modules: list[str], workers: int) -> list[bytes]:
-    """Object files of modules, the long ones in processes of their own."""
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(_object_file, modules))
-
-
-def _object_file(text: str) -> bytes:
-    """The object file of a module, from JAX's folder of compiled programs where there is one."""
-    folder = getattr(jax.config, CACHE, None)
-    if folder is None:
-        return _fresh(text)
-    import llvmlite
-    from llvmlite import binding
-
-    machine = (
-        f"{llvmlite.__version__} {binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"
-    )
-    name = hashlib.sha256(f"{machine}\n{text}".encode()).hexdigest()
-    path = Path(folder) / f"jaxcontact-native-{name}.o"
-    try:
-        return path.read_bytes()
-    except OSError:
-        pass
-    code = _fresh(text)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_bytes(code)
-    part.replace(path)
-    return code
-
-
-def _fresh(text: str) -> bytes:
-    if len(text) < APART:
-        return llvm_worker.machine_code(text)
-    worker = [sys.executable, "-I", llvm_worker.__file__]
-    done = subprocess.run(worker, input=text.encode(), capture_output=True, check=False)
-    if done.returncode:  # a frozen program, say, has no interpreter of its own
-        return llvm_worker.machine_code(text)
-    return done.stdout
 
 
 def _linked(objects: list[bytes]) -> Any:

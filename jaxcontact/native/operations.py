@@ -1,15 +1,18 @@
 """The operations of a program on single numbers, without those that change nothing.
 
 A number is an index. Arrays of numbers are NumPy arrays of such indices. What is known when a program is
-built is computed then; x + 0, 1 x and 0 x are no operations, and none is done twice.
+built is computed then; x + 0 and 1 x are no operations, and none is done twice.
 
-A product with a known zero is zero, also where the other factor is NaN or infinite.
+A product with a known zero stays, for the other factor may be NaN or infinite; `Operations(nan=False)` takes
+it for zero, and a known zero over any number, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
+
+import numpy as np
 
 from jaxcontact.native import folding
 from jaxcontact.native.kinds import BOOL, is_float, numpy_type
@@ -39,6 +42,7 @@ class Operations:
     """The list of operations. Number n is the result of `op[n]` on the numbers `args[n]`.
 
     Attributes:
+        nan: whether a known zero times NaN, or over it, is NaN.
         kind: kind of each number.
         value: the constant, or where an input, a table or a row is.
         uniform: whether all worlds have the same number there.
@@ -46,7 +50,8 @@ class Operations:
         now: the block that new operations go to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nan: bool = True) -> None:
+        self.nan = nan
         self.op: list[str] = []
         self.args: list[tuple[int, ...]] = []
         self.kind: list[str] = []
@@ -60,9 +65,8 @@ class Operations:
         """A number of its own."""
         number = len(self.op)
         if number >= MOST_OPERATIONS:
-            raise ValueError(
-                f"function: expected at most {MOST_OPERATIONS} operations of one world, got more; "
-                "use jc.on_all_cores(jax.vmap(function))"
+            raise NotImplementedError(
+                f"function: jc.simd takes at most {MOST_OPERATIONS} operations of one world, got more"
             )
         self.op.append(op)
         self.args.append(args)
@@ -83,7 +87,10 @@ class Operations:
             if number is not None:
                 return number
             place = place.parent
-        number = self.new(op, args, kind, value, bool(args) and all(self.uniform[a] for a in args))
+        uniform = bool(args) and all(self.uniform[a] for a in args)
+        if op == FROM_TABLE:  # worlds may differ in what lies at the same place
+            uniform = uniform and value[0].uniform
+        number = self.new(op, args, kind, value, uniform)
         block.known[key] = number
         return number
 
@@ -104,6 +111,18 @@ class Operations:
         """Whether it is this constant."""
         return bool(self.op[number] == CONSTANT and self.value[number] == value)
 
+    def is_finite(self, number: int) -> bool:
+        """Return whether a number is known to be neither NaN nor infinite."""
+        if not is_float(self.kind[number]):
+            return True
+        if self.is_known(number):
+            return bool(np.isfinite(self.value[number]))
+        return self.op[number] == "convert" and not is_float(self.kind[self.args[number][0]])
+
+    def vanishes(self, zero: int, other: int) -> bool:
+        """Return whether a product of two numbers is zero because the first is known to be."""
+        return self.equals(zero, 0) and not (self.nan and not self.is_finite(other))
+
     def unary(self, op: str, a: int) -> int:
         """op(a)."""
         kind = BOOL if op in ("is_finite", "is_nan") else self.kind[a]
@@ -113,6 +132,8 @@ class Operations:
             return self.args[a][0]
         if op == "abs" and self.op[a] in ("neg", "abs"):
             return self.unary("abs", self.args[a][0])
+        if op == "abs" and kind[0] == "u":
+            return a
         return self.shared(op, (a,), kind)
 
     def binary(self, op: str, a: int, b: int) -> int:
@@ -175,7 +196,7 @@ class Operations:
 def _product(ops: Operations, a: int, b: int) -> int | None:
     for x, y in ((a, b), (b, a)):
         if ops.is_known(x):
-            if ops.value[x] == 0:
+            if ops.vanishes(x, y):
                 return ops.constant(0, ops.kind[a])
             if ops.value[x] == 1:
                 return y
@@ -213,13 +234,8 @@ def _difference(ops: Operations, a: int, b: int) -> int | None:
 
 
 def _quotient(ops: Operations, a: int, b: int) -> int | None:
-    if ops.equals(b, 1) or (ops.equals(a, 0) and is_float(ops.kind[a])):
+    if ops.equals(b, 1) or (ops.equals(a, 0) and is_float(ops.kind[a]) and not ops.nan):
         return a
-    # `once.computed_once` divides by a one that only NaN changes.
-    if ops.op[b] == "select":
-        where, _, one = ops.args[b]
-        if ops.op[where] == "is_nan" and ops.args[where][0] == a and ops.equals(one, 1):
-            return a
     return None
 
 
@@ -268,13 +284,29 @@ def _same(ops: Operations, a: int, b: int) -> int | None:
     return None
 
 
+def _known_nan(ops: Operations, a: int, b: int) -> int | None:
+    """Return the one of two numbers that is known to be NaN."""
+    for x in (a, b):
+        if ops.is_known(x) and ops.value[x] != ops.value[x]:
+            return x
+    return None
+
+
 def _larger(ops: Operations, a: int, b: int) -> int | None:
+    if ops.kind[a] == BOOL:
+        return ops.binary("or", a, b)
+    if (nan := _known_nan(ops, a, b)) is not None:
+        return nan
     if a == b or (ops.equals(b, 0) and _bit_of(ops, a) is not None):
         return a
     return b if ops.equals(a, 0) and _bit_of(ops, b) is not None else None
 
 
 def _smaller(ops: Operations, a: int, b: int) -> int | None:
+    if ops.kind[a] == BOOL:
+        return ops.binary("and", a, b)
+    if (nan := _known_nan(ops, a, b)) is not None:
+        return nan
     if a == b or (ops.equals(b, 1) and _bit_of(ops, a) is not None):
         return a
     return b if ops.equals(a, 1) and _bit_of(ops, b) is not None else None

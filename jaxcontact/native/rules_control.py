@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.native.control import Branch, Scan, Table, While
-from jaxcontact.native.interpreter import Interpreter, Numbers, array_of, rule
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Array, Equation, Function
 from jaxcontact.native.kinds import kind_of
 from jaxcontact.native.operations import BOOL, CELL, COUNTER, FROM_ROW, FROM_TABLE, READ, Block
+from jaxcontact.native.registry import Numbers, rule
 
 UNROLLED = 100_000  # operations of a loop of known length that is written out
 CHOSEN = 300  # operations of branches that are all computed
@@ -26,25 +28,19 @@ LOOP = 1000  # operations that a loop counts for at least, so that worlds elsewh
 _MOVES = ("broadcast_in_dim", "reshape", "slice", "concatenate", "squeeze", "transpose")
 
 
-def _size(jaxpr: Any) -> int:
-    """About how many operations a jaxpr has."""
+def _size(function: Function) -> int:
+    """Return about how many operations a function has."""
     total = 0
-    for equation in jaxpr.eqns:
-        inner = [
-            getattr(value, "jaxpr", value)
-            for parameter in equation.params.values()
-            for value in (parameter if isinstance(parameter, list | tuple) else [parameter])
-            if hasattr(getattr(value, "jaxpr", value), "eqns")
-        ]
-        if inner:
-            total += sum(map(_size, inner)) * equation.params.get("length", 1)
-            total += LOOP if equation.primitive.name == "while" else 0
-        elif equation.primitive.name == "dot_general":
+    for equation in function.equations:
+        if equation.functions:
+            total += sum(map(_size, equation.functions)) * equation.params.get("length", 1)
+            total += LOOP if equation.name == "while" else 0
+        elif equation.name == "dot_general":
             (summed, _), _ = equation.params["dimension_numbers"]
-            terms = math.prod(equation.invars[0].aval.shape[d] for d in summed)
-            total += equation.outvars[0].aval.size * terms
-        elif equation.primitive.name not in _MOVES:
-            total += sum(v.aval.size for v in equation.outvars)
+            terms = math.prod(equation.inputs[0].shape[d] for d in summed)
+            total += equation.outputs[0].size * terms
+        elif equation.name not in _MOVES:
+            total += sum(output.size for output in equation.outputs)
     return total
 
 
@@ -73,44 +69,44 @@ def _inside(program: Interpreter, body: Callable[[], Any], going: int | None) ->
 
 
 @rule("cond")
-def _branches(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _branches(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     ops, (which, *arguments) = program.ops, inputs
     branches, place = equation.params["branches"], int(which)
     last = len(branches) - 1
     if ops.is_known(place):
         taken = min(max(int(ops.value[place]), 0), last)
-        return program.run_closed(branches[taken], arguments)
+        return program.run(branches[taken], arguments)
     if ops.kind[place] == BOOL:
         hits = [ops.unary("not", place), place]
     else:
         zero, end = (ops.constant(k, ops.kind[place]) for k in (0, last))
         place = ops.binary("min", ops.binary("max", place, zero), end)
         hits = [ops.binary("eq", place, ops.constant(k, ops.kind[place])) for k in range(len(branches))]
-    if sum(_size(branch.jaxpr) for branch in branches) <= CHOSEN:
-        outputs = [_flat(program.run_closed(branch, arguments)) for branch in branches]
+    if sum(map(_size, branches)) <= CHOSEN:
+        outputs = [_flat(program.run(branch, arguments)) for branch in branches]
         chosen = outputs[-1]
         for hit, numbers in zip(hits[:-1], outputs[:-1], strict=True):
             chosen = [ops.select(hit, a, b) for a, b in zip(numbers, chosen, strict=True)]
-        return _as_arrays(chosen, [array_of(v) for v in equation.outvars])
+        return _as_arrays(chosen, equation.outputs)
     return _run_apart(program, equation, hits, arguments)
 
 
 def _run_apart(
-    program: Interpreter, equation: Any, hits: list[int], arguments: list[Numbers]
+    program: Interpreter, equation: Equation, hits: list[int], arguments: list[Numbers]
 ) -> list[Numbers]:
     """The outputs of branches of which a group of worlds runs those that one of its worlds takes."""
-    ops, avals = program.ops, [array_of(v) for v in equation.outvars]
-    kinds = [kind_of(aval.dtype) for aval in avals for _ in range(aval.size)]
+    ops, arrays = program.ops, equation.outputs
+    kinds = [kind_of(array.dtype) for array in arrays for _ in range(array.size)]
     cells = [ops.new(CELL, (), kind) for kind in kinds]
     for hit, branch in zip(hits, equation.params["branches"], strict=True):
         where = hit if program.going is None else ops.binary("and", hit, program.going)
 
         def body(branch: Any = branch) -> list[int]:
-            return _flat(program.run_closed(branch, arguments))
+            return _flat(program.run(branch, arguments))
 
         block, numbers = _inside(program, body, where)
         ops.now.items.append(Branch(where, block, list(zip(cells, numbers, strict=True))))
-    return _as_arrays([ops.new(READ, (cell,), ops.kind[cell]) for cell in cells], avals)
+    return _as_arrays([ops.new(READ, (cell,), ops.kind[cell]) for cell in cells], arrays)
 
 
 @dataclasses.dataclass
@@ -177,14 +173,14 @@ def _where(program: Interpreter, bits: Numbers, new: Numbers, old: Numbers) -> N
 
 
 @rule("while")
-def _while(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _while(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     ops, p = program.ops, equation.params
     first, last = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
     of_condition, of_body, carry = inputs[:first], inputs[first:last], inputs[last:]
 
     def turn(cells: list[Numbers]) -> tuple[list[Numbers], Any, bool]:
         def test() -> tuple[int, Numbers]:
-            turning = program.run_closed(p["cond_jaxpr"], [*of_condition, *cells])[0]
+            turning = program.run(p["cond_jaxpr"], [*of_condition, *cells])[0]
             going = ops.constant(False, BOOL)
             for bit in turning.ravel().tolist():
                 going = ops.binary("or", going, bit)
@@ -194,7 +190,7 @@ def _while(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[N
 
         condition, (going, turning) = _inside(program, test, program.going)
         outer, program.going = program.going, going
-        results = program.run_closed(p["body_jaxpr"], [*of_body, *cells])
+        results = program.run(p["body_jaxpr"], [*of_body, *cells])
         if turning.ndim:  # a batch in the function: of a world, too, some go on and some have ended
             results = [_where(program, turning, *pair) for pair in zip(results, cells, strict=True)]
         program.going = outer
@@ -207,35 +203,45 @@ def _while(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[N
 
 
 @rule("scan")
-def _scan(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _scan(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     p = equation.params
     first, last = p["num_consts"], p["num_consts"] + p["num_carry"]
     fixed, carry, rows = inputs[:first], inputs[first:last], inputs[last:]
-    avals = [array_of(v) for v in equation.outvars[p["num_carry"] :]]
-    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"].jaxpr) <= UNROLLED:
-        return _written_out(program, p, fixed, carry, rows, avals)
-    return _turn_by_turn(program, p, fixed, carry, rows, avals)
+    shapes = equation.outputs[p["num_carry"] :]
+    if p["length"] <= 1 or p["length"] * _size(p["jaxpr"]) <= UNROLLED:
+        return _written_out(program, p, fixed, carry, rows, shapes)
+    return _turn_by_turn(program, p, fixed, carry, rows, shapes)
 
 
 def _written_out(
-    program: Interpreter, p: Any, fixed: list[Numbers], carry: list[Numbers], rows: list[Numbers], avals: Any
+    program: Interpreter,
+    p: Any,
+    fixed: list[Numbers],
+    carry: list[Numbers],
+    rows: list[Numbers],
+    shapes: list[Array],
 ) -> list[Numbers]:
     """A loop of known length without a loop: what its counter picks is known."""
     length = p["length"]
-    found: list[list[Numbers]] = [[] for _ in avals]
+    found: list[list[Numbers]] = [[] for _ in shapes]
     for t in reversed(range(length)) if p["reverse"] else range(length):
-        outputs = program.run_closed(p["jaxpr"], [*fixed, *carry, *(row[t] for row in rows)])
+        outputs = program.run(p["jaxpr"], [*fixed, *carry, *(row[t] for row in rows)])
         carry = outputs[: p["num_carry"]]
         for column, output in zip(found, outputs[p["num_carry"] :], strict=True):
             column.append(output)
     ordered = [column[::-1] if p["reverse"] else column for column in found]
-    empty = [np.empty(aval.shape, np.int64) for aval in avals]
+    empty = [np.empty(array.shape, np.int64) for array in shapes]
     stacked = [np.stack(column) if column else none for column, none in zip(ordered, empty, strict=True)]
     return [*carry, *stacked]
 
 
 def _turn_by_turn(
-    program: Interpreter, p: Any, fixed: list[Numbers], carry: list[Numbers], rows: list[Numbers], avals: Any
+    program: Interpreter,
+    p: Any,
+    fixed: list[Numbers],
+    carry: list[Numbers],
+    rows: list[Numbers],
+    shapes: list[Array],
 ) -> list[Numbers]:
     """A loop of known length; the rows it reads and writes are tables."""
     ops, length = program.ops, p["length"]
@@ -253,19 +259,19 @@ def _turn_by_turn(
     def turn(cells: list[Numbers]) -> tuple[list[Numbers], Any, bool]:
         places = zip(flat, tables, rows, strict=True)
         here = [read(numbers, table, row.shape[1:]) for numbers, table, row in places]
-        outputs = program.run_closed(p["jaxpr"], [*fixed, *cells, *here])
+        outputs = program.run(p["jaxpr"], [*fixed, *cells, *here])
         return outputs[: p["num_carry"]], outputs[p["num_carry"] :], True
 
     body = _settled(program, carry, turn)
     written = [
-        (Table(length * output.size, kind_of(aval.dtype)), _flat([output]))
-        for output, aval in zip(body.beside, avals, strict=True)
+        (Table(length * output.size, kind_of(array.dtype)), _flat([output]))
+        for output, array in zip(body.beside, shapes, strict=True)
     ]
     ops.now.items.append(Scan(counter, length, p["reverse"], body.block, body.moving, written))
     stacked = []
-    for (table, _), aval in zip(written, avals, strict=True):
+    for (table, _), array in zip(written, shapes, strict=True):
         numbers = [ops.new(FROM_TABLE, (), table.kind, (table, k)) for k in range(table.size)]
-        stacked.append(np.array(numbers, np.int64).reshape(aval.shape))
+        stacked.append(np.array(numbers, np.int64).reshape(array.shape))
     return [*_after(program, body, carry), *stacked]
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
-from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
-from jaxcontact.native.kinds import BOOL, is_float, kind_of
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Equation
+from jaxcontact.native.kinds import BOOL, is_float, kind_of, numpy_type
 from jaxcontact.native.operations import Operations
+from jaxcontact.native.registry import RULES, Numbers, Rule, rule, unchanged
 
 _BINARY = {
     **{name: name for name in ("add", "sub", "mul", "div", "rem", "max", "min", "and", "or", "xor")},
-    **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "pow", "atan2", "shift_left")},
+    **{name: name for name in ("eq", "ne", "lt", "le", "gt", "ge", "atan2", "shift_left")},
     "add_any": "add",
     "shift_right_logical": "shift_right",
     "shift_right_arithmetic": "shift_right_signed",
@@ -26,7 +27,7 @@ _UNARY = {
 
 
 def _by(op: str, method: str) -> Rule:
-    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         return program.each(functools.partial(getattr(program.ops, method), op), *inputs)
 
     return apply
@@ -36,19 +37,18 @@ RULES.update({name: _by(op, "binary") for name, op in _BINARY.items()})
 RULES.update({name: _by(op, "unary") for name, op in _UNARY.items()})
 
 
-@rule("stop_gradient", "copy", "copy_p", "optimization_barrier", "pvary", "sharding_constraint")
-def _unchanged(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
-    return list(inputs)
+@rule("pow")
+def _power(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    """A float to the power of a float or an integer."""
+    ops = program.ops
+    return program.each(lambda a, b: ops.binary("pow", a, ops.convert(b, ops.kind[a])), *inputs)
 
 
-@rule("root")
-def _root(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
-    """What `algebra.implicit` attaches derivatives to."""
-    return list(inputs[: equation.params["count"]])
+rule("stop_gradient", "copy", "copy_p", "optimization_barrier", "pvary", "sharding_constraint")(unchanged)
 
 
 @rule("sign")
-def _sign(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _sign(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     ops = program.ops
 
     def sign(a: int) -> int:
@@ -61,12 +61,12 @@ def _sign(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers
 
 
 @rule("square")
-def _square(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _square(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     return program.each(lambda a: program.ops.binary("mul", a, a), *inputs)
 
 
 @rule("rsqrt")
-def _inverse_root(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _inverse_root(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     ops = program.ops
     return program.each(
         lambda a: ops.binary("div", ops.constant(1, ops.kind[a]), ops.unary("sqrt", a)), *inputs
@@ -74,7 +74,7 @@ def _inverse_root(program: Interpreter, equation: Any, inputs: list[Numbers]) ->
 
 
 @rule("logistic")
-def _logistic(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _logistic(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     ops = program.ops
 
     def logistic(a: int) -> int:
@@ -85,7 +85,7 @@ def _logistic(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
 
 
 @rule("integer_pow")
-def _integer_power(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _integer_power(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     ops, exponent = program.ops, equation.params["y"]
 
     def power(a: int, n: int) -> int:
@@ -103,7 +103,7 @@ def _integer_power(program: Interpreter, equation: Any, inputs: list[Numbers]) -
 
 
 @rule("round")
-def _rounded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _rounded(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     """To the nearest integer: of two the even one, or the one away from zero."""
     ops = program.ops
     if equation.params["rounding_method"].name == "TO_NEAREST_EVEN":
@@ -121,15 +121,15 @@ def _rounded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numb
 
 
 @rule("clamp")
-def _clamped(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _clamped(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     ops = program.ops
     return program.each(lambda low, a, high: ops.binary("min", ops.binary("max", a, low), high), *inputs)
 
 
 @rule("select_n")
-def _selected(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _selected(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     ops, (which, *cases) = program.ops, inputs
-    if equation.invars[0].aval.dtype == np.bool_:
+    if equation.inputs[0].dtype == np.bool_:
         return program.each(lambda w, no, yes: ops.select(w, yes, no), which, *cases)
 
     def choice(w: int, *numbers: int) -> int:
@@ -142,22 +142,50 @@ def _selected(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
 
 
 @rule("convert_element_type")
-def _converted(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    kind = kind_of(equation.outvars[0].aval.dtype)
+def _converted(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    kind = kind_of(equation.outputs[0].dtype)
     return program.each(lambda a: program.ops.convert(a, kind), *inputs)
 
 
 @rule("bitcast_convert_type")
-def _same_bits(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    kinds = [kind_of(v.aval.dtype) for v in (*equation.invars, *equation.outvars)]
+def _same_bits(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    kinds = [kind_of(array.dtype) for array in (*equation.inputs, *equation.outputs)]
     if kinds[0][1:] != kinds[1][1:]:
         raise NotImplementedError(f"function: jc.simd has no bits of {kinds[0]} as {kinds[1]}")
     return program.each(lambda a: program.ops.same_bits(a, kinds[1]), *inputs)
 
 
 @rule("reduce_precision")
-def _of_less_precision(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
-    return list(inputs)
+def _of_less_precision(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    exponent, mantissa = (equation.params[name] for name in ("exponent_bits", "mantissa_bits"))
+    return program.each(lambda a: _rounded_off(program.ops, a, exponent, mantissa), *inputs)
+
+
+def _rounded_off(ops: Operations, a: int, exponent: int, mantissa: int) -> int:
+    """Round a number to fewer bits: to even, to infinity above the largest, to zero below the smallest."""
+    info = np.finfo(numpy_type(ops.kind[a]))
+    dropped = info.nmant - mantissa
+    kind = f"u{info.dtype.itemsize}"
+
+    def whole(value: int) -> int:
+        return ops.constant(value, kind)
+
+    bits = ops.same_bits(a, kind)
+    sign = ops.binary("and", bits, whole(1 << (info.bits - 1)))
+    size = ops.binary("and", bits, whole((1 << (info.bits - 1)) - 1))
+    if dropped > 0:
+        even = ops.binary("and", ops.binary("shift_right", size, whole(dropped)), whole(1))
+        half = ops.binary("add", even, whole((1 << (dropped - 1)) - 1))
+        mask = ((1 << info.bits) - 1) ^ ((1 << dropped) - 1)
+        size = ops.binary("and", ops.binary("add", size, half), whole(mask))
+    if exponent < info.bits - 1 - info.nmant:
+        bias, reach = (1 << (info.bits - 2 - info.nmant)) - 1, (1 << (exponent - 1)) - 1
+        infinite = whole(((1 << (info.bits - 1 - info.nmant)) - 1) << info.nmant)
+        above = ops.binary("ge", size, whole((bias + reach + 1) << info.nmant))
+        below = ops.binary("le", size, whole((bias - reach) << info.nmant | ((1 << info.nmant) - 1)))
+        size = ops.select(above, infinite, ops.select(below, whole(0), size))
+    result = ops.same_bits(ops.binary("or", sign, size), ops.kind[a])
+    return ops.select(ops.unary("is_nan", a), a, result)
 
 
 def or_nan(ops: Operations, relation: str, a: int, b: int) -> int:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.native.interpreter import Interpreter, Numbers, rule
-from jaxcontact.native.kinds import kind_of
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Equation
+from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.operations import Operations
+from jaxcontact.native.registry import Numbers, rule
 
 
 def _less_products(ops: Operations, start: int, first: list[int], second: list[int]) -> int:
@@ -33,34 +35,49 @@ def _of_each_matrix(function: Callable[..., Any], *arrays: Numbers) -> Any:
 
 
 @rule("cholesky")
-def _cholesky(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _cholesky(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     """L of A = L L^T, from the lower triangle of A."""
-    ops, kind = program.ops, kind_of(equation.outvars[0].aval.dtype)
+    ops, kind = program.ops, kind_of(equation.outputs[0].dtype)
 
     def factor_of(matrix: Numbers) -> Numbers:
         n = matrix.shape[0]
         factor = np.full((n, n), ops.constant(0, kind), np.int64)
+        squares: list[int] = []
         for j in range(n):
             done = factor[j, :j].tolist()
-            pivot = ops.unary("sqrt", _less_products(ops, int(matrix[j, j]), done, done))
+            squares.append(_less_products(ops, int(matrix[j, j]), done, done))
+            pivot = ops.unary("sqrt", squares[j])
             inverse = ops.binary("div", ops.constant(1, kind), pivot)
             factor[j, j] = pivot
             for i in range(j + 1, n):
                 left = _less_products(ops, int(matrix[i, j]), factor[i, :j].tolist(), done)
                 factor[i, j] = ops.binary("mul", left, inverse)
-        return factor
+        return _unless_indefinite(ops, factor, squares)
 
     return _array(_of_each_matrix(factor_of, *inputs), equation)
 
 
-def _array(found: Numbers, equation: Any) -> Numbers:
+def _unless_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> Numbers:
+    """Return a factor with no squared pivot that is zero or negative, else NaN; NaN spreads by itself."""
+    good = ops.constant(True, BOOL)
+    for square in squares:
+        bad = ops.binary("le", square, ops.constant(0, ops.kind[square]))
+        good = ops.binary("and", good, ops.unary("not", bad))
+    rows, columns = np.tril_indices(len(factor))
+    for i, j in zip(rows.tolist(), columns.tolist(), strict=True):
+        number = int(factor[i, j])
+        factor[i, j] = ops.select(good, number, ops.constant(np.nan, ops.kind[number]))
+    return factor
+
+
+def _array(found: Numbers, equation: Equation) -> Numbers:
     """Numbers in the shape of an equation's output, which may be empty."""
-    return found.reshape(equation.outvars[0].aval.shape)
+    return found.reshape(equation.outputs[0].shape)
 
 
 @rule("triangular_solve")
-def _triangular_solve(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    ops, p, kind = program.ops, equation.params, kind_of(equation.outvars[0].aval.dtype)
+def _triangular_solve(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    ops, p, kind = program.ops, equation.params, kind_of(equation.outputs[0].dtype)
 
     def solved(matrix: Numbers, rhs: Numbers) -> Numbers:
         lower = p["lower"]
@@ -85,9 +102,9 @@ def _triangular_solve(program: Interpreter, equation: Any, inputs: list[Numbers]
 
 
 @rule("lu")
-def _lu(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _lu(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     """L and U in one matrix, for each pivot the row that it changed places with, and the order of rows."""
-    ops, whole = program.ops, kind_of(equation.outvars[1].aval.dtype)
+    ops, whole = program.ops, kind_of(equation.outputs[1].dtype)
 
     def factors(matrix: Numbers) -> tuple[Numbers, ...]:
         m, n = matrix.shape
@@ -101,7 +118,7 @@ def _lu(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numb
         return rows[:, :n], np.array(pivots, np.int64), rows[:, n]
 
     found = _of_each_matrix(factors, *inputs)
-    return [each.reshape(v.aval.shape) for each, v in zip(found, equation.outvars, strict=True)]
+    return [each.reshape(output.shape) for each, output in zip(found, equation.outputs, strict=True)]
 
 
 def _place_of_largest(ops: Operations, numbers: list[int], places: list[int]) -> int:
@@ -138,9 +155,9 @@ def _eliminate(ops: Operations, rows: Numbers, k: int) -> None:
 
 
 @rule("custom_linear_solve")
-def _solved(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _solved(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     """`lax.custom_linear_solve`: its own solver."""
     lengths = equation.params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     own = inputs[first : first + lengths.solve]
-    return program.run_closed(equation.params["jaxprs"].solve, [*own, *inputs[sum(lengths) :]])
+    return program.run(equation.params["jaxprs"].solve, [*own, *inputs[sum(lengths) :]])

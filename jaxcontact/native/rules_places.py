@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.native.control import Put, Table
-from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Equation
 from jaxcontact.native.operations import FROM_TABLE
-from jaxcontact.native.rules_shapes import arranged
+from jaxcontact.native.registry import RULES, Numbers, Rule, rule
+from jaxcontact.native.rules_shapes import arranged, fill_of
 
 Mode = Any
 
@@ -32,9 +34,11 @@ def _address(
     ops, kind = program.ops, program.index_kind
     address, inside = ops.constant(0, kind), ops.constant(True, "b")
     for axis, number in zip(axes, start, strict=True):
+        last = shape[axis] - sizes[axis]
+        if ops.kind[number] == f"u{kind[1]}":  # it may be above the largest address
+            number = ops.binary("min", number, ops.constant(last + 1, ops.kind[number]))
         at = ops.convert(number, kind)
-        last = ops.constant(shape[axis] - sizes[axis], kind)
-        held = ops.binary("min", ops.binary("max", at, ops.constant(0, kind)), last)
+        held = ops.binary("min", ops.binary("max", at, ops.constant(0, kind)), ops.constant(last, kind))
         inside = ops.binary("and", inside, ops.binary("eq", at, held))
         stride = ops.constant(math.prod(shape[axis + 1 :]), kind)
         address = ops.binary("add", address, ops.binary("mul", held, stride))
@@ -61,9 +65,9 @@ def _of_batch(place: tuple[int, ...], own: Any, others: Any, shape: tuple[int, .
 
 
 @rule("dynamic_slice")
-def _window_of(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _window_of(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, *start = inputs
-    sizes = (*equation.params["slice_sizes"], *array.shape[len(start) :])
+    sizes = equation.params["slice_sizes"]
     address, _ = _address(program, [int(s) for s in start], range(len(start)), array.shape, sizes)
     window = _window(array.shape, sizes)
     if program.ops.is_known(address):
@@ -73,14 +77,14 @@ def _window_of(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Nu
 
 
 @rule("dynamic_update_slice")
-def _window_replaced(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _window_replaced(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, new, *start = inputs
     address, _ = _address(program, [int(s) for s in start], range(array.ndim), array.shape, new.shape)
     return _written(program, array, [(address, None, new.ravel())], _window(array.shape, new.shape), "set")
 
 
 @rule("gather")
-def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+def _gathered(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     array, starts = inputs
     if program.are_known(starts):
         return arranged(program, equation, inputs, (0,))
@@ -91,7 +95,7 @@ def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
     window = window.reshape([s for d, s in enumerate(sizes) if d not in gone])
     table, rows = program.table(array), []
     clips = equation.params["mode"].name in ("CLIP", "PROMISE_IN_BOUNDS")
-    outside = ops.constant(np.nan if table.kind[0] == "f" else 0, table.kind)
+    outside = fill_of(program, equation)
     for place, start in _rows(starts):
         fixed = _of_batch(place, own, numbers.start_indices_batching_dims, array.shape)
         address, inside = _address(program, start, numbers.start_index_map, array.shape, sizes)
@@ -103,7 +107,7 @@ def _gathered(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Num
 
 
 def _scattered(combine: str) -> Rule:
-    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         array, starts, new = inputs
         numbers = equation.params["dimension_numbers"]
         axes, own = numbers.scatter_dims_to_operand_dims, numbers.operand_batching_dims

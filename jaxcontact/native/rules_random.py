@@ -10,34 +10,21 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.random import threefry_prng_impl
 
-from jaxcontact.native.interpreter import Interpreter, Numbers, Rule, array_of, rule
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Array, Equation, trace
+from jaxcontact.native.registry import Numbers, rule, unchanged
 
 _TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon, Moraes, Dror and Shaw (2011), Threefry-2x32
 _PARITY = 0x1BD11BDA
 
 
-def _rule_of_keys(*names: str) -> Callable[[Rule], Rule]:
-    """`rule` for primitives of keys, which must be keys of threefry."""
-
-    def register(apply: Rule) -> Rule:
-        def checked(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Any:
-            for v in (*equation.invars, *equation.outvars):
-                array_of(v)
-            return apply(program, equation, inputs)
-
-        return rule(*names)(checked)
-
-    return register
-
-
 def _generated(program: Interpreter, function: Callable[..., Any], *inputs: Numbers) -> Numbers:
     """The output of a function of the generator on numbers, which are 32 bits each."""
-    avals = [jax.ShapeDtypeStruct(each.shape, jnp.uint32) for each in inputs]
-    return program.run_closed(jax.make_jaxpr(function)(*avals), list(inputs))[0]
+    arrays = [Array(each.shape, np.uint32) for each in inputs]
+    return program.run(trace(function, *arrays), list(inputs))[0]
 
 
 def _for_each_key(
@@ -49,42 +36,39 @@ def _for_each_key(
     return _generated(program, function, keys, *others)
 
 
-@_rule_of_keys("random_wrap", "random_unwrap")
-def _pair(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
-    return list(inputs)
+rule("random_wrap", "random_unwrap")(unchanged)
 
 
-@_rule_of_keys("random_seed")
-def _seeded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+@rule("random_seed")
+def _seeded(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     function: Callable[..., Any] = threefry_prng_impl.seed
     for _ in range(inputs[0].ndim):
         function = jax.vmap(function)
-    avals = [jax.ShapeDtypeStruct(inputs[0].shape, equation.invars[0].aval.dtype)]
-    return program.run_closed(jax.make_jaxpr(function)(*avals), inputs)[0]
+    return program.run(trace(function, equation.inputs[0]), inputs)[0]
 
 
-@_rule_of_keys("random_split")
-def _split(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+@rule("random_split")
+def _split(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     split = functools.partial(threefry_prng_impl.split, shape=equation.params["shape"])
     return _for_each_key(program, split, *inputs)
 
 
-@_rule_of_keys("random_fold_in")
-def _folded(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+@rule("random_fold_in")
+def _folded(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     keys, data = inputs
     shape = np.broadcast_shapes(keys.shape[:-1], data.shape)
     keys = np.broadcast_to(keys, (*shape, 2))
     return _for_each_key(program, threefry_prng_impl.fold_in, keys, np.broadcast_to(data, shape))
 
 
-@_rule_of_keys("random_bits")
-def _bits(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+@rule("random_bits")
+def _bits(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
     settings = {name: equation.params[name] for name in ("bit_width", "shape")}
     return _for_each_key(program, functools.partial(threefry_prng_impl.random_bits, **settings), *inputs)
 
 
 @rule("iota_2x32_shape")
-def _counters(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _counters(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     """The upper and lower halves of the places of all entries."""
     shape = equation.params["shape"]
     places = np.arange(np.prod(shape, dtype=np.int64), dtype=np.uint64).reshape(shape)
@@ -93,7 +77,7 @@ def _counters(program: Interpreter, equation: Any, inputs: list[Numbers]) -> lis
 
 
 @rule("threefry2x32")
-def _threefry(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _threefry(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     """Twenty rounds on pairs of counters, with a part of the key added after each four."""
     ops = program.ops
 

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from jaxcontact.native.control import Largest, Table
-from jaxcontact.native.interpreter import Interpreter, Numbers, rule
-from jaxcontact.native.kinds import is_float
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Equation
+from jaxcontact.native.kinds import is_float, kind_of
 from jaxcontact.native.operations import FROM_TABLE, Operations
+from jaxcontact.native.registry import Numbers, rule
 
 MOST_SORTED = 256  # more would be thousands of exchanges
 
 
 @rule("sort")
-def _sorted(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
+def _sorted(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
     """By Batcher's network: which numbers are compared does not depend on them. Always stable."""
     ops, axis, num_keys = program.ops, equation.params["dimension"], equation.params["num_keys"]
     columns = [np.moveaxis(array, axis, -1) for array in inputs]
     shape = columns[0].shape
     if shape[-1] > MOST_SORTED:
-        raise NotImplementedError(
-            f"function: jc.simd sorts at most {MOST_SORTED} numbers, got {shape[-1]}; "
-            "use jc.on_all_cores(jax.vmap(function))"
-        )
+        raise NotImplementedError(f"function: jc.simd sorts at most {MOST_SORTED} numbers, got {shape[-1]}")
     outputs = [column.reshape(-1, shape[-1]).copy() for column in columns]
     places = [ops.constant(k, program.index_kind) for k in range(shape[-1])]
     for k in range(outputs[0].shape[0]):
@@ -69,9 +67,12 @@ def _exchanges(n: int) -> Iterator[tuple[int, int]]:
 
 
 @rule("top_k")
-def _largest(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list[Numbers]:
-    ops, count = program.ops, equation.params["k"]
+def _largest(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
+    """By the total order of floats: NaN is above or below all other numbers by its sign, -0 below 0."""
+    ops, count, kind = program.ops, equation.params["k"], kind_of(equation.inputs[0].dtype)
     rows = inputs[0].reshape(-1, inputs[0].shape[-1])
+    if is_float(kind):
+        rows = program.each(lambda n: _in_total_order(ops, ops.same_bits(n, f"i{kind[1]}")), rows)
     found: list[list[Numbers]] = [[], []]
     for row in rows:
         source = program.table(row)
@@ -82,4 +83,13 @@ def _largest(program: Interpreter, equation: Any, inputs: list[Numbers]) -> list
             column.append(np.array(numbers, np.int64))
     shape = (*inputs[0].shape[:-1], count)
     values, places = (np.array(column, np.int64).reshape(shape) for column in found)
+    if is_float(kind):
+        values = program.each(lambda n: ops.same_bits(_in_total_order(ops, n), kind), values)
     return [values, program.each(lambda n: ops.convert(n, "i4"), places)]
+
+
+def _in_total_order(ops: Operations, bits: int) -> int:
+    """Return an integer that is ordered as the float of these bits is; of that integer, the bits."""
+    kind = ops.kind[bits]
+    sign = ops.binary("shift_right_signed", bits, ops.constant(8 * int(kind[1]) - 1, kind))
+    return ops.binary("xor", bits, ops.binary("shift_right", sign, ops.constant(1, kind)))

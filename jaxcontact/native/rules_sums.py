@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxcontact.native.interpreter import RULES, Interpreter, Numbers, Rule, rule
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Equation
 from jaxcontact.native.kinds import greatest, kind_of, least
 from jaxcontact.native.operations import Operations
+from jaxcontact.native.registry import RULES, Numbers, Rule, rule
 from jaxcontact.native.rules_elementwise import or_nan
 
 CHAIN = 4  # products that are summed one after the other; in a long chain each would wait for the one before
@@ -26,9 +28,9 @@ def _in_pairs(combine: Callable[[int, int], int], numbers: list[int]) -> int:
 
 
 def _reduction(op: str, start: Callable[[str], Any]) -> Rule:
-    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         axes, (array,) = equation.params["axes"], inputs
-        output = equation.outvars[0].aval
+        output = equation.outputs[0]
         kind = kind_of(output.dtype)
         kept = [d for d in range(array.ndim) if d not in axes]
         rows = array.transpose(*kept, *axes).reshape(math.prod(output.shape), -1).tolist()
@@ -44,7 +46,7 @@ RULES["reduce_sum"] = _reduction("add", lambda kind: 0)
 RULES["reduce_prod"] = _reduction("mul", lambda kind: 1)
 RULES["reduce_max"] = _reduction("max", least)
 RULES["reduce_min"] = _reduction("min", greatest)
-RULES["reduce_and"] = _reduction("and", lambda kind: True if kind == "b" else -1)
+RULES["reduce_and"] = _reduction("and", lambda kind: greatest(kind) if kind[0] in "bu" else -1)
 RULES["reduce_or"] = _reduction("or", lambda kind: 0)
 RULES["reduce_xor"] = _reduction("xor", lambda kind: 0)
 
@@ -52,7 +54,7 @@ RULES["reduce_xor"] = _reduction("xor", lambda kind: 0)
 def _place(relation: str) -> Rule:
     """The first place of the largest or smallest number; NaN counts as that."""
 
-    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         ops, (axis,) = program.ops, equation.params["axes"]
         kind = kind_of(equation.params["index_dtype"])
         rows = np.moveaxis(inputs[0], axis, -1)
@@ -73,7 +75,7 @@ RULES["argmax"], RULES["argmin"] = _place("gt"), _place("lt")
 
 
 def _cumulative(op: str) -> Rule:
-    def apply(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
+    def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         axis, backwards = equation.params["axis"], equation.params["reverse"]
         rows = np.moveaxis(inputs[0], axis, 0)[:: -1 if backwards else 1]
         totals = list(rows[:1])
@@ -90,10 +92,10 @@ for _name, _op in (("cumsum", "add"), ("cumprod", "mul"), ("cummax", "max"), ("c
 
 
 @rule("dot_general")
-def _product(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numbers:
-    """A product of matrices, without the products that have a known zero."""
+def _product(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
+    """A product of matrices, without the products that are known to be zero."""
     (first_sum, second_sum), (first_batch, second_batch) = equation.params["dimension_numbers"]
-    output = equation.outvars[0].aval
+    output = equation.outputs[0]
     kind = kind_of(output.dtype)
     first = _as_matrices(program, inputs[0], first_batch, first_sum, kind)
     second = _as_matrices(program, inputs[1], second_batch, second_sum, kind)
@@ -102,12 +104,16 @@ def _product(program: Interpreter, equation: Any, inputs: list[Numbers]) -> Numb
     totals = []
     for rows, columns in zip(first.tolist(), second.tolist(), strict=True):
         for row in rows:
-            present = [(j, number) for j, number in enumerate(row) if number != zero]
+            present = [(j, number) for j, number in enumerate(row) if number != zero or ops.nan]
             for column in columns:
-                pairs = [(number, column[j]) for j, number in present if column[j] != zero]
+                pairs = [(n, column[j]) for j, n in present if not (_vanishes(ops, n, column[j]))]
                 parts = [_of_products(ops, pairs[k : k + CHAIN]) for k in range(0, len(pairs), CHAIN)]
                 totals.append(_in_pairs(functools.partial(ops.binary, "add"), parts) if parts else zero)
     return np.array(totals, np.int64).reshape(output.shape)
+
+
+def _vanishes(ops: Operations, a: int, b: int) -> bool:
+    return ops.vanishes(a, b) or ops.vanishes(b, a)
 
 
 def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:

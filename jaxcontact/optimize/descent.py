@@ -41,7 +41,7 @@ def one_sided_descent(
     calls = 0
     floor = 1e-9 * max(1.0, float(np.linalg.norm(pieces[0])))
     while len(pieces) <= MAX_PIECES:
-        d = -_shortest(np.stack(pieces))
+        d = -shortest_in_hull(np.stack(pieces))
         length = float(np.linalg.norm(d))
         if length <= floor:
             break
@@ -64,8 +64,8 @@ def one_sided_descent(
     return (-slope * d if slope < -floor else np.zeros(size)), calls
 
 
-def _shortest(points: np.ndarray) -> np.ndarray:
-    """The shortest vector of the convex hull of points (k, n)."""
+def shortest_in_hull(points: np.ndarray) -> np.ndarray:
+    """Return the shortest vector of the convex hull of points (k, n)."""
     from scipy.optimize import nnls  # here, as its import takes long
 
     scale = max(float(np.max(np.abs(points))), 1e-300)

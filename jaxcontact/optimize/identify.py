@@ -17,10 +17,15 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count, check_number, check_positive
+from jaxcontact.optimize import quasi_newton
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
 NORMAL_95 = 1.959964  # standard deviations on either side that hold 95 %
+MAX_ROUNDS = 4  # of the search; each but the first starts with the curvature found at the end of the last
+SHRUNK = 1e-9  # of the start: below it the steps of differences are measured by the start, not by the result
+ROUGHNESS = 0.5  # relative change of a curvature with the step of differences; a smooth score has under 0.1
+MIN_EIGENVALUE = 1e-10  # of the second derivative with unit diagonal; less is the noise of its differences
 
 
 class IdentifyInfo(Record):
@@ -31,11 +36,15 @@ class IdentifyInfo(Record):
         start: the same at the start.
         lower, upper: ends of the 95 % intervals, cut at the bounds.
         covariance: (p, p) of the flat parameters; NaN where the scores do not tell.
-        slope: largest derivative of the mean score by a parameter, in its size, away from its bounds.
+        slope: largest derivative of the mean score by a parameter times the larger of its sizes at start and
+            result, beyond what rounding of the parameters makes; without those that a bound holds.
         num_iters: steps of the search.
         evaluations: calls of the score with its derivatives.
         at_bound: (p,) bool, whether the result lies on a bound; its interval is then one of the others held.
-        status: 0; MAX_ITERS where the search ran out of steps, STALLED where it stopped short of a minimum.
+        status: 0 where `slope` and the gain that Newton's next step promises are at most tol |score|; KINK, a
+            note, where the result is a minimum at which the derivative jumps, or where a third or three times
+            `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS where the
+            search ran out of steps, STALLED where it stopped elsewhere; SINGULAR where the covariance is NaN.
     """
 
     score: float
@@ -58,7 +67,7 @@ def identify(
     bounds: Any = None,
     groups: np.ndarray | None = None,
     weights: np.ndarray | None = None,
-    max_steps: int = 100,
+    max_steps: int = 200,
     tol: float = 1e-6,
     curvature_step: float = 1e-4,
 ) -> tuple[Any, IdentifyInfo]:
@@ -77,7 +86,7 @@ def identify(
         bounds: pytree as params0 with pairs (least, most) for leaves, or None.
         groups: (m,) integers; scores of one group depend on one another. None: each is its own.
         weights: (m,) >= 0, of the scores; 0 leaves one out without compiling again. None: ones.
-        max_steps: of the search (L-BFGS-B).
+        max_steps: of the search (BFGS within bounds; a point where the score is not finite is too far).
         tol: largest slope of the mean score, as a share of it per size of a parameter, at a minimum.
         curvature_step: of the central differences of gradients that give H, in sizes of the parameters. Where
             contacts change, a score has kinks, whose share of H is seen only across many of them: 1e-2.
@@ -105,38 +114,38 @@ def identify(
     start = np.asarray(flat, float)
     if not start.size:
         raise ValueError("params0: expected at least one number, got none")
-    least, most = _bounds(bounds, params0, start)
+    lower, upper = _bounds(bounds, params0, start)
     scores = np.asarray(_scores(score, unravel(flat), data)[0])
     if scores.ndim != 1 or not np.all(np.isfinite(scores)):
         raise ValueError(f"score: expected finite numbers (m,) at params0, got {scores.shape}: {scores}")
     share = _shares(weights, scores.size)
     members = _members(groups, scores.size)
-    size = np.where(start == 0.0, 1.0, np.abs(start))
-    run = _Run(score, unravel, data, share, size)
-    first, gradient, _ = run.evaluate(start)
-    if not np.all(np.isfinite(gradient)):
-        raise ValueError(f"score: expected a finite derivative at params0, got {gradient}")
-    result = run.search(start, abs(first) or 1.0, least, most, max_steps, tol)
-    at_bound = (result.x <= least) | (result.x >= most)
-    mean, gradient, rates = run.evaluate(result.x)
-    slope = float(np.max(np.abs(np.where(at_bound, 0.0, gradient * size)), initial=0.0))
-    covariance = run.covariance(result.x, rates, members, ~at_bound, least, most, curvature_step)
+    run = _Run(score, unravel, data, share, start, (lower, upper))
+    if not np.all(np.isfinite(run.evaluate(start)[1])):
+        raise ValueError(f"score: expected a finite derivative at params0, got {run.evaluate(start)[1]}")
+    x, status = run.search(max_steps, tol, curvature_step)
+    mean, _, rates = run.evaluate(x)
+    hessian, slope, _ = run.local_account(x, curvature_step)
+    at_bound = (x <= lower) | (x >= upper)
+    covariance = _sandwich(hessian, rates, members, ~at_bound)
     spread = NORMAL_95 * np.sqrt(np.diag(covariance))
-    done = slope <= tol * max(abs(mean), np.finfo(float).tiny) or bool(result.success)
-    status = 0 if done else int(Status.MAX_ITERS if result.status == 1 else Status.STALLED)
+    if not np.all(np.isfinite(covariance)):
+        status |= int(Status.SINGULAR)
+    elif run.is_rough(x, hessian, curvature_step):
+        status |= int(Status.KINK)
     info = IdentifyInfo(
         score=mean,
         start=float(share @ scores),
-        lower=unravel(jnp.asarray(np.maximum(result.x - spread, least), flat.dtype)),
-        upper=unravel(jnp.asarray(np.minimum(result.x + spread, most), flat.dtype)),
+        lower=unravel(jnp.asarray(np.maximum(x - spread, lower), flat.dtype)),
+        upper=unravel(jnp.asarray(np.minimum(x + spread, upper), flat.dtype)),
         covariance=covariance,
         slope=slope,
-        num_iters=int(result.nit),
+        num_iters=run.num_iters,
         evaluations=run.evaluations,
         at_bound=at_bound,
         status=np.uint32(status),
     )
-    return unravel(jnp.asarray(result.x, flat.dtype)), info
+    return unravel(jnp.asarray(x, flat.dtype)), info
 
 
 @functools.partial(jit, static_argnums=0)
@@ -152,17 +161,21 @@ def _scores(score: Callable[[Any, Any], jax.Array], params: Any, data: Any) -> t
 
 
 class _Run:
-    """Mean score and its gradient as functions of flat parameters, on the host."""
+    """Mean score and its gradient as functions of flat parameters, on the host, and the search."""
 
     def __init__(
-        self, score: Any, unravel: Callable[[jax.Array], Any], data: Any, share: np.ndarray, size: np.ndarray
-    ) -> None:
-        self._score, self._unravel, self._data = score, unravel, data
-        self._share, self._size = share, size
-        self.evaluations = 0
+        self, score: Any, unravel: Callable[[jax.Array], Any], data: Any, share: np.ndarray,
+        start: np.ndarray, bounds: tuple[np.ndarray, np.ndarray],
+    ) -> None:  # fmt: skip
+        self._score, self._unravel, self._data, self._share = score, unravel, data, share
+        self._start, self._bounds = start, bounds
+        width = bounds[1] - bounds[0]
+        self._size = np.where(start != 0.0, np.abs(start), np.where(np.isfinite(width), width, 1.0))
+        self._rounding = float(jnp.finfo(jnp.result_type(float)).eps)
+        self.evaluations = self.num_iters = 0
 
     def evaluate(self, x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Mean, gradient (p,) and the weighted derivatives (m, p) of the scores."""
+        """Return mean, gradient (p,) and the weighted derivatives (m, p) of the scores."""
         self.evaluations += 1
         scores, rates = _scores(
             self._score, self._unravel(jnp.asarray(x, jnp.result_type(float))), self._data
@@ -173,49 +186,106 @@ class _Run:
         rates = np.where(counted[:, None], np.concatenate(leaves, axis=1) * self._share[:, None], 0.0)
         return float(mean), rates.sum(axis=0), rates
 
-    def search(
-        self, start: np.ndarray, unit: float, least: np.ndarray, most: np.ndarray, max_steps: int, tol: float
-    ) -> Any:
-        from scipy.optimize import Bounds, minimize
+    def search(self, max_steps: int, tol: float, curvature_step: float) -> tuple[np.ndarray, int]:
+        """Minimise in rounds, each with the curvature found at the end of the last; x and status bits."""
+        size, bounds = self._size, (self._bounds[0] / self._size, self._bounds[1] / self._size)
 
         def cost(z: np.ndarray) -> tuple[float, np.ndarray]:
-            mean, gradient, _ = self.evaluate(z * self._size)
-            if not (np.isfinite(mean) and np.all(np.isfinite(gradient))):
-                return 1e300, np.zeros_like(z)  # the line search comes back
-            return mean / unit, gradient * self._size / unit
+            mean, gradient, _ = self.evaluate(z * size)
+            return mean, gradient * size
 
-        minimum = minimize(
-            cost, start / self._size, jac=True, method="L-BFGS-B",
-            bounds=Bounds(least / self._size, most / self._size),
-            options={"maxiter": max_steps, "gtol": tol, "ftol": 1e-14},
-        )  # fmt: skip
-        minimum.x = np.clip(minimum.x * self._size, least, most)
-        return minimum
+        def is_flat(point: quasi_newton.Point) -> bool:
+            free = quasi_newton.free_components(point.x, point.gradient, *bounds)
+            slopes = np.maximum(1.0, np.abs(point.x)) * np.where(free, np.abs(point.gradient), 0.0)
+            rounded = 4 * self._rounding * np.abs(point.curvature) @ np.abs(point.x)
+            beyond = np.where(free & (slopes > rounded), point.gradient, 0.0)
+            gain = float(beyond @ np.linalg.solve(point.curvature, beyond))
+            limit = 0.1 * tol * abs(point.value)
+            return bool(np.all(slopes <= np.maximum(limit, rounded))) and gain <= limit
 
-    def covariance(
-        self, x: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray,
-        least: np.ndarray, most: np.ndarray, step: float,
-    ) -> np.ndarray:  # fmt: skip
-        """Huber's covariance (p, p) of the free parameters, 0 for others; NaN where H has no inverse."""
-        total = np.zeros((x.size, x.size))
-        if not free.any():
-            return total
-        hessian = np.zeros((x.size, x.size))
+        value, gradient = cost(self._start / size)
+        unit = np.eye(size.size) * max(float(np.linalg.norm(gradient)), np.finfo(float).tiny)
+        point = quasi_newton.Point(self._start / size, value, gradient, unit)
+        for _ in range(MAX_ROUNDS):
+            point = quasi_newton.minimise(
+                cost, point, bounds, is_minimum=is_flat, max_iters=max_steps - point.num_iters,
+                rounding=4 * self._rounding,
+            )  # fmt: skip
+            self.num_iters = point.num_iters
+            x = np.clip(point.x * size, *self._bounds)
+            hessian, slope, gain = self.local_account(x, curvature_step)
+            if slope <= tol * abs(point.value) and gain <= tol * abs(point.value):
+                return x, 0
+            if point.num_iters >= max_steps:
+                break
+            scaled = hessian * size[:, None] * size
+            if _is_definite(scaled):
+                point.curvature = scaled
+        left = quasi_newton.shortest_nearby(cost, point, bounds)
+        if left is not None and left <= tol * abs(point.value):
+            return x, int(Status.KINK)
+        return x, int(Status.MAX_ITERS if point.num_iters >= max_steps else Status.STALLED)
+
+    def local_account(self, x: np.ndarray, curvature_step: float) -> tuple[np.ndarray, float, float]:
+        """Return the second derivative (p, p), the slope, and the gain that a Newton step promises.
+
+        Rows of parameters that a bound holds are those of the identity.
+        """
+        lower, upper = self._bounds
+        _, gradient, _ = self.evaluate(x)
+        free = quasi_newton.free_components(x, gradient, lower, upper)
+        for shrunk in (SHRUNK, np.inf):
+            near = np.where(np.abs(x) > shrunk * self._size, np.abs(x), self._size)
+            hessian = self._hessian(x, free, curvature_step * near)
+            if _is_definite(hessian):
+                break
+        slopes = np.abs(np.where(free, gradient, 0.0))
+        rounded = 4 * self._rounding * np.nan_to_num(np.abs(hessian), posinf=0.0) @ np.abs(x)
+        slope = float(np.max(np.maximum(slopes - rounded, 0.0) * np.maximum(np.abs(x), self._size)))
+        beyond = np.where(slopes > rounded, slopes, 0.0) * np.sign(gradient)
+        gain = float(beyond @ np.linalg.solve(hessian, beyond)) if _is_definite(hessian) else 0.0
+        return hessian, slope, gain
+
+    def is_rough(self, x: np.ndarray, hessian: np.ndarray, curvature_step: float) -> bool:
+        """Whether the curvature across a third or three times the step is another one, as between kinks."""
+        others = [np.diag(self.local_account(x, factor * curvature_step)[0]) for factor in (1 / 3, 3.0)]
+        return not np.allclose(others, np.diag(hessian), rtol=ROUGHNESS, atol=0.0)
+
+    def _hessian(self, x: np.ndarray, free: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Return central differences of gradients, rows of the identity where not free."""
+        hessian = np.eye(x.size)
         for i in np.flatnonzero(free):
             ends = np.tile(x, (2, 1))
-            ends[:, i] = np.clip(x[i] + np.array([-step, step]) * self._size[i], least[i], most[i])
+            ends[:, i] = np.clip(x[i] + np.array([-1, 1]) * steps[i], self._bounds[0][i], self._bounds[1][i])
             low, high = (self.evaluate(end)[1] for end in ends)
             hessian[i] = (high - low) / (ends[1, i] - ends[0, i])
-        hessian = 0.5 * (hessian + hessian.T)[np.ix_(free, free)]
-        sums = np.zeros((members.max() + 1, int(free.sum())))
-        np.add.at(sums, members, rates[:, free])
-        scale = self._size[free]
-        scaled = hessian * scale[:, None] * scale
-        finite = np.all(np.isfinite(scaled))
-        known = finite and np.linalg.eigvalsh(scaled)[0] > 1e-10 * np.abs(scaled).max()
-        inverse = scale[:, None] * np.linalg.inv(scaled) * scale if known else np.full_like(hessian, np.nan)
-        total[np.ix_(free, free)] = inverse @ (sums.T @ sums) @ inverse
+        return np.where(np.outer(free, free), 0.5 * (hessian + hessian.T), np.eye(x.size))
+
+
+def _is_definite(matrix: np.ndarray) -> bool:
+    """Whether a symmetric matrix is finite and positive definite beyond rounding, rows scaled."""
+    diagonal = np.diag(matrix)
+    if not (np.all(np.isfinite(matrix)) and np.all(diagonal > 0)):
+        return False
+    root = np.sqrt(diagonal)
+    return bool(np.linalg.eigvalsh(matrix / root[:, None] / root)[0] > MIN_EIGENVALUE)
+
+
+def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Return Huber's covariance (p, p) of the free parameters, 0 for others; NaN where H has no inverse."""
+    total = np.zeros_like(hessian)
+    if not free.any():
         return total
+    part = hessian[np.ix_(free, free)]
+    sums = np.zeros((members.max() + 1, int(free.sum())))
+    np.add.at(sums, members, rates[:, free])
+    if _is_definite(part):
+        root = np.sqrt(np.diag(part))
+        pulled = np.linalg.solve(part / root[:, None] / root, (sums / root).T) / root[:, None]
+        total[np.ix_(free, free)] = pulled @ pulled.T
+    else:
+        total[np.ix_(free, free)] = np.nan
+    return total
 
 
 def _bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -228,10 +298,10 @@ def _bounds(bounds: Any, params0: Any, start: np.ndarray) -> tuple[np.ndarray, n
             raise ValueError(f"{expected}, got {pair!r}")
         return np.stack([np.broadcast_to(np.asarray(end, float), np.shape(leaf)).ravel() for end in pair])
 
-    least, most = np.concatenate(jax.tree.leaves(jax.tree.map(ends, params0, bounds)), axis=1)
-    if not np.all((least < most) & (least <= start) & (start <= most)):
+    lower, upper = np.concatenate(jax.tree.leaves(jax.tree.map(ends, params0, bounds)), axis=1)
+    if not np.all((lower < upper) & (lower <= start) & (start <= upper)):
         raise ValueError(f"{expected} with least <= params0 <= most, got {bounds!r} for {params0!r}")
-    return least, most
+    return lower, upper
 
 
 def _shares(weights: np.ndarray | None, count: int) -> np.ndarray:

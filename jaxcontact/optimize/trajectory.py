@@ -19,7 +19,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
-from jaxcontact.arguments import check_number, check_type
+from jaxcontact.arguments import check_float_leaves, check_number, check_type
 from jaxcontact.io import fingerprint
 from jaxcontact.optimize import resume
 from jaxcontact.optimize.descent import one_sided_descent
@@ -42,13 +42,14 @@ class TrajectoryInfo(Record):
     Attributes:
         cost: of the result.
         residual: largest constraint violation of the result, 0 without constraints.
-        slope: length of the gradient along the constraints at the last step, per relative change of controls.
+        slope: length of the gradient along the constraints at the result, per relative change of controls.
         costs: (steps + 1,) at the start and after each step.
         residuals: (steps + 1,) largest violation at the same times.
         path: (steps + 1, n) controls at the same times, flat in the order of their pytree.
         evaluations: motions computed, with their derivatives.
         corners: steps at which the gradient did not descend as it should, so another direction was sought.
         status: 0; UNTERMINATED where the constraints are not met within `tol`.
+        best_step: number of the step whose controls were returned, 0 for the start.
     """
 
     cost: float
@@ -60,6 +61,7 @@ class TrajectoryInfo(Record):
     evaluations: int
     corners: int
     status: np.uint32
+    best_step: int
 
 
 def trajectory(
@@ -78,13 +80,16 @@ def trajectory(
     """Controls of least cost, objective(controls) -> min subject to constraints(controls) = 0.
 
     Every step moves along the constraints' tangent space by what `optimizer` makes of the gradient there,
-    and back towards the constraints by a Newton step of least length; after the last one Newton's method
-    goes on until they hold within `tol`. Controls are measured in units of |controls0| (1 where zero).
+    and back towards the constraints by a Newton step of least length. The result is the best point visited:
+    the one of least cost + sum |lambda| max |constraints|, lambda the multipliers at the last point. From
+    there Newton's method goes on until the constraints hold within `tol`; if they hold from the last point
+    only, or the cost is lower there, that is the result. Controls are measured in units of |controls0| (1
+    where zero).
     A host driver; the functions are compiled.
 
     Args:
         objective: controls -> cost (), NaN where the motion failed. Motions such as `ess.flow` go here.
-        controls0: pytree of floats to start from; constraints need not hold.
+        controls0: pytree of floats to start from, no integers; constraints need not hold.
         optimizer: an optax transformation, e.g. optax.adam(1e-2).
         constraints: controls -> (k,), to be zero; k less than the number of controls.
         directional: (controls, direction) -> one-sided derivative of the objective, such as
@@ -107,7 +112,7 @@ def trajectory(
     Raises:
         ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
             `directional`; a `checkpoint` of another run, with the names of what differs, or a damaged one.
-        TypeError: a `key` that is no text.
+        TypeError: a `key` that is no text; a leaf of `controls0` that is not of floats.
         FloatingPointError: steps lead to failed motions however short they are.
     """
     if constraints is not None and directional is not None:
@@ -141,7 +146,10 @@ def optimise(
     check_number("tol", tol, 0.0)
     if about["key"] is not None:
         check_type("key", about["key"], str)
+    check_float_leaves("controls0", controls0)
     flat, unravel = ravel_pytree(controls0)
+    if not flat.size:
+        raise ValueError("controls0: expected at least one number, got none")
     flat = lax.convert_element_type(flat, flat.dtype)  # a weak type would be lost in a step: compiled twice
     scale = jnp.where(flat == 0, 1.0, jnp.abs(flat))
     run = _Run(outcome, directional, optimizer, unravel, scale)
@@ -177,13 +185,15 @@ def optimise(
             resume.save(Path(checkpoint), about, steps)
         if progress is not None:
             progress(i + 1, num_steps, costs[-1], residuals[-1])
-    for _ in range(NEWTON_STEPS):
-        if _largest(r) <= 0.1 * tol:
-            break
-        new, reached = run.moved(s, _back(r, jacobian[1:]))
-        if _largest(reached[1]) >= 0.9 * _largest(r):  # as good as the motion's own accuracy allows
-            break
-        s, (cost, r, jacobian) = new, reached
+    best, last = _best_step(costs, residuals, jacobian), len(costs) - 1
+    s, (cost, r, jacobian) = run.restore(s, (cost, r, jacobian), tol)
+    if best < last:
+        visited = jnp.asarray(steps.visited[best])
+        point, reached = run.restore(visited, run.evaluate(visited), tol)
+        if _rank(reached, tol) < _rank((cost, r), tol):
+            s, (cost, r, jacobian) = point, reached
+        else:
+            best = last
     along = jacobian[0] - _normal(jacobian[0], jacobian[1:])
     info = TrajectoryInfo(
         cost=float(cost),
@@ -195,6 +205,7 @@ def optimise(
         evaluations=run.evaluations,
         corners=run.corners,
         status=np.uint32(0 if _largest(r) <= tol else int(Status.UNTERMINATED)),
+        best_step=best,
     )
     return unravel(s * scale), info
 
@@ -278,6 +289,32 @@ class _Run:
                 return new, outcome
             step = 0.5 * step
         raise FloatingPointError("objective: every step along the search direction leads to a failed motion")
+
+    def restore(
+        self, s: jax.Array, outcome: tuple[jax.Array, ...], tol: float
+    ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        """Take Newton steps from s onto the constraints, as far as the motion's own accuracy allows."""
+        for _ in range(NEWTON_STEPS):
+            if _largest(outcome[1]) <= 0.1 * tol:
+                break
+            new, reached = self.moved(s, _back(outcome[1], outcome[2][1:]))
+            if _largest(reached[1]) >= 0.9 * _largest(outcome[1]):
+                break
+            s, outcome = new, reached
+        return s, outcome
+
+
+def _best_step(costs: list[float], residuals: list[float], jacobian: jax.Array) -> int:
+    """Return the number of the step with the least exact penalty function; the last of those that tie."""
+    multipliers = np.linalg.lstsq(np.asarray(jacobian[1:]).T, np.asarray(jacobian[0]), rcond=None)[0]
+    merit = np.asarray(costs) + np.sum(np.abs(multipliers)) * np.asarray(residuals)
+    return len(merit) - 1 - int(np.argmin(merit[::-1]))
+
+
+def _rank(outcome: tuple[jax.Array, ...], tol: float) -> tuple[float, float]:
+    """Return what orders two results: the violation of constraints beyond `tol`, then the cost."""
+    violation = _largest(outcome[1])
+    return (violation if violation > tol else 0.0), float(outcome[0])
 
 
 def _update(

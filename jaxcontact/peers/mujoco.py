@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxcontact import models
 from jaxcontact.geometry import HalfSpace
-from jaxcontact.io.mjcf import compiled as mj_model_of
+from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
 
@@ -139,7 +139,7 @@ def with_stiff_contacts(source: Any, timestep: float, timeconst: float, damprati
     """The mujoco.MjModel of a source, its contacts so stiff and damped, without actuators."""
     import mujoco
 
-    compiled = copy.deepcopy(mj_model_of(source))
+    compiled = copy.deepcopy(compile_source(source).mj)
     compiled.opt.timestep, compiled.opt.tolerance, compiled.opt.iterations = timestep, 1e-14, 200
     compiled.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     compiled.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC

@@ -18,6 +18,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import near_zero
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
 from jaxcontact.mechanics.system import Params, State, System, check_mechanism, usable_numbers
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import jit, warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
 from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
@@ -90,6 +91,7 @@ def time_augmented(
         )
     if system.constraints is not None:
         raise ValueError("system: time_augmented takes no `constraints`; use generalized coordinates")
+    check_no_loops(system, "time_augmented")
     check_count("max_pieces", max_pieces)
     for name, value in (("length", length), ("rtol", rtol)):
         check_positive(name, value)

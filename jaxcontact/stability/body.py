@@ -16,6 +16,7 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.terms import contact_terms
 
 MAX_CONTACTS = 3
@@ -143,6 +144,7 @@ def local_terms(system: System, params: Params, state: State, *, e: float | jax.
     """
     if system.structure.dim != 2:
         raise ValueError("system: expected a planar mechanism, got a spatial one")
+    check_no_loops(system, "local_terms")
     rest = state.replace(v=jnp.zeros_like(state.v))
     terms = contact_terms(system, params, rest)
     touching = np.flatnonzero(np.asarray(terms.active))

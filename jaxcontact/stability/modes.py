@@ -104,25 +104,46 @@ def _coulomb(metric: _Metric, forces: jax.Array, size: jax.Array, power: float) 
     return jnp.all((forces[:, 0] >= -power * size) & (slack >= -power * size * (1.0 + metric.mu)))
 
 
-def _static_forces(metric: _Metric) -> tuple[jax.Array, jax.Array]:
-    """Forces (nc, 2) that hold the body, among those on few edges of the friction cones, and a residual."""
-    nc, nv = metric.mu.shape[0], metric.pull.shape[0]
-    normal, tangent = metric.rows[0::2], metric.rows[1::2]
-    edges = jnp.concatenate([normal - metric.mu[:, None] * tangent, normal + metric.mu[:, None] * tangent])
-    chosen = np.array(list(itertools.combinations(range(2 * nc), min(nv, 2 * nc))))
-    goal = jnp.sqrt(jnp.sum(metric.pull**2))
+def _static_forces(terms: LocalTerms, metric: _Metric) -> tuple[jax.Array, jax.Array]:
+    """Find forces (nc, 2) that hold the body, among those on few edges of the friction cones.
+
+    Equations and edges are scaled to length one, so that lengths, masses and frictions of other sizes count
+    alike. The residual is relative, row by row, to the terms that the row adds up; if that is smaller, the
+    whole relative to the force in the kinetic metric.
+    """
+    nc, nv = terms.mu.shape[0], terms.force.shape[0]
+    edges = jnp.concatenate(
+        [terms.J_n - terms.mu[:, None] * terms.J_t, terms.J_n + terms.mu[:, None] * terms.J_t]
+    )
+    row_size = jnp.max(jnp.abs(edges), axis=0)
+    row_size = jnp.where(row_size > 0, row_size, 1.0)
+    edges = edges / row_size[None]
+    edge_size = jnp.sqrt(jnp.sum(edges**2, axis=1))
+    edges = edges / jnp.where(edge_size > 0, edge_size, 1.0)[:, None]
+    load = -terms.force / row_size
+    load_size = jnp.max(jnp.abs(load))
+    load = load / jnp.where(load_size > 0, load_size, 1.0)
+    pull = jnp.sqrt(jnp.sum(metric.pull**2))
+    pull = jnp.where(pull > 0, pull, 1.0)
+    num_edges = min(nv, 2 * nc)
+    chosen = np.array(list(itertools.combinations(range(2 * nc), num_edges)))
 
     def attempt(index: jax.Array) -> tuple[jax.Array, jax.Array]:
         few = edges[index]
-        part = _solve(few @ few.T, -few @ metric.pull)
-        left = jnp.sqrt(jnp.sum((few.T @ part + metric.pull) ** 2))
-        bad = jnp.maximum(left, -jnp.min(part))
+        part = _solve(jnp.pad(few.T, ((0, 0), (0, nv - num_edges))), load)[:num_edges]
+        left = few.T @ part - load
+        added = jnp.abs(few).T @ jnp.abs(part) + jnp.abs(load)
+        by_row = jnp.max(jnp.abs(left) / jnp.where(added > 0, added, 1.0))
+        overall = jnp.sqrt(jnp.sum((left * row_size * load_size @ metric.back) ** 2)) / pull
+        largest = jnp.max(jnp.abs(part))
+        negative = -jnp.min(part) / jnp.where(largest > 0, largest, 1.0)
+        bad = jnp.maximum(jnp.minimum(by_row, overall), negative)
         return jnp.zeros(2 * nc, part.dtype).at[index].set(part), bad
 
     parts, bad = jax.vmap(attempt)(jnp.asarray(chosen))
-    part = parts[jnp.argmin(bad)]
-    forces = jnp.stack([part[:nc] + part[nc:], metric.mu * (part[nc:] - part[:nc])], axis=1)
-    return forces, jnp.min(bad) / jnp.where(goal > 0, goal, 1.0)
+    part = parts[jnp.argmin(bad)] * load_size / jnp.where(edge_size > 0, edge_size, 1.0)
+    forces = jnp.stack([part[:nc] + part[nc:], terms.mu * (part[nc:] - part[:nc])], axis=1)
+    return forces, jnp.min(bad)
 
 
 def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array:
@@ -190,7 +211,7 @@ def _modes(terms: LocalTerms) -> ModeTable:
 
     forces, residual, consistent = jax.vmap(one)(codes)
     still = words.index("S" * nc)
-    static_forces, bad = _static_forces(metric)
+    static_forces, bad = _static_forces(terms, metric)
     forces = forces.at[still].set(static_forces)
     residual = residual.at[still].set(bad)
     consistent = consistent.at[still].set(bad < tolerance)

@@ -19,6 +19,7 @@ from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, ma
 from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.terms import contacts, free_bodies
+from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
@@ -55,6 +56,10 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     the size of the bodies, so lengths must be in metres. Impact laws, which take the terms, use no other
     length.
 
+    Closed loops and couplings of a tree (equality) are rigid: with their rows G the rows of contacts are J P,
+    P the projection on G v = 0 in the kinetic metric. Impulses then leave G v as it is, J P v is J v where
+    G v = 0, and every impact law has the effective mass of the closed mechanism.
+
     Args:
         system: the mechanism (static).
         params: its numbers.
@@ -77,16 +82,18 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
 def _contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     if system.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
-    if system.structure.tree is not None and system.structure.tree.loops:
-        raise ValueError(
-            "system: contact_terms has no rows for closed loops (equality); only compliant steps support them"
-        )
     check_sizes(system, params, state)
     kinematics = kinematics_of(system, params, state.q)
     places, _ = contacts.place(system, params, *body_frames(system, params, state.q))
     rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), places, kinematics)
+    M = mass_matrix_at(system, params, state.q, kinematics)
+    tree = system.structure.tree
+    if tree is not None and tree.loops:
+        (held, _, _), kinds, _ = joint_rows(system, params, state, kinematics)
+        held = held[np.array(kinds, int) == BILATERAL]
+        rows = project_rows(M, held, rows.reshape(-1, rows.shape[2])).reshape(rows.shape)
     return ContactTerms(
-        M=mass_matrix_at(system, params, state.q, kinematics),
+        M=M,
         J_n=rows[:, 0],
         J_t=rows[:, 1:],
         phi=places.phi,
@@ -308,6 +315,7 @@ def check_sizes(system: System, params: Params, state: State) -> None:
         ("params.mass", jnp.shape(params.mass), [(nb,)]),
         ("params.inertia", jnp.shape(params.inertia), [inertia]),
         ("params.mu", jnp.shape(params.mu), [(), (nc,)]),
+        ("params.margin", jnp.shape(params.margin) if params.margin is not None else (nc,), [(nc,)]),
         ("params.gravity", jnp.shape(params.gravity), [(structure.dim,)]),
     ]
     for name, actual_shape, allowed in expected:

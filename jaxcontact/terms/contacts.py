@@ -58,6 +58,10 @@ def place(
         structure.dim, structure.bodies, structure.shape_table, structure.pairs,
         positions, orientations, params.constants, max_pairs,
     )  # fmt: skip
+    if params.margin is not None:
+        margin = jnp.asarray(params.margin, candidates.phi.dtype)
+        near = margin if candidates.place is None else margin[candidates.place]
+        candidates = candidates._replace(phi=candidates.phi - near, gaps=candidates.gaps - margin)
     return Places(candidates.point, candidates.point_b, candidates.phi, candidates.normal), candidates
 
 

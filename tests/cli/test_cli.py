@@ -433,7 +433,8 @@ def test_inspect_tells_what_a_robot_is_made_of(capsys: pytest.CaptureFixture[str
         "shapes that may touch: 4 Disc, 1 HalfSpace; 4 candidate contacts",
         "  left_heel on floor: 1, friction 0.8",
         "actuators: left_hip, left_knee",
-        "load_mjcf ignores option integrator",
+        "  left_ankle: force of left_ankle, N m, gear 30",
+        "  ignored: option integrator",
     ):
         assert line in printed, printed
     assert main(["inspect", "missing.xml"]) == 2

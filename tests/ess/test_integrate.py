@@ -194,7 +194,8 @@ def test_a_ball_bounces_with_self_re_arming_until_zeno():
     assert np.abs(np.asarray(x1) - [v / 2 * s - 0.5 * 9.81 * s**2, v / 2 - 9.81 * s]).max() < 1e-7
     # Bounces accumulate at the fall times 1 + 2 e / (1 - e): there it stops, and says why.
     x1, info = run(6.0)
-    assert int(info.status) == int(jc.Status.ZENO | jc.Status.STALLED)
+    # The last bounces are lower than the band, which is noted as well.
+    assert int(info.status) & ~int(jc.Status.WIDE_BAND) == int(jc.Status.ZENO | jc.Status.STALLED)
     last = float(info.event_times[int(info.num_events) - 1])
     assert abs(last - 3.0 * fall) < 1e-5 and np.abs(np.asarray(x1)).max() < 1e-6
 

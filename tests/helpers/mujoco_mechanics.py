@@ -40,12 +40,12 @@ def mujoco_everything(mj, data, at):
     return {
         "frames": (data.xpos[1:], data.xmat[1:].reshape(-1, 3, 3)),
         "M": M,
-        "bias": data.qfrc_bias,
-        "passive": data.qfrc_passive,
+        "bias": data.qfrc_bias - data.qfrc_gravcomp,
+        "passive": data.qfrc_passive - data.qfrc_gravcomp,
         "drive": data.qfrc_actuator,
         "jacobians": jacobians,
         "kinetic": data.energy[1],
-        "potential": data.energy[0],
+        "potential": data.energy[0] + (mj.body_gravcomp * mj.body_mass) @ data.xipos @ mj.opt.gravity,
     }
 
 

@@ -218,13 +218,6 @@ def test_what_has_no_rows_for_loops_says_so():
     with pytest.raises(ValueError, match="planar: a weld"):
         welded = '<weld body1="coupler" body2="right"/>'
         jc.load_mjcf(PARALLELOGRAM.replace("<equality>", f"<equality>{welded}"), planar=True)
-    floor = '<geom type="plane" size="1 1 1"/><geom name="x" type="sphere" size="0.1" pos="3 0 2"/>'
-    ball = PARALLELOGRAM.replace("<worldbody>", f"<worldbody>{floor}").replace(
-        '<inertial pos="0.2 0 0"', '<geom type="sphere" size="0.05"/><inertial pos="0.2 0 0"'
-    )
-    model = jc.load_mjcf(ball)
-    with pytest.raises(ValueError, match="contact_terms has no rows for closed loops"):
-        jc.contact_terms(model.system, model.params, model.state)
     for each in (tied, slider):
         with pytest.raises(ValueError, match="system: variational takes no"):
             jc.simulate.variational(each.system, each.params, each.state, dt=0.01, duration=0.1)
@@ -232,3 +225,79 @@ def test_what_has_no_rows_for_loops_says_so():
         jc.compliant.step(
             slider.system, slider.params, slider.state, jnp.zeros(1), dt=0.01, formulation="min_norm"
         )
+
+
+def striking_parallelogram(extra=""):
+    """The coupler of the parallelogram with a ball on it that touches a floor; `extra` equalities."""
+    floor = '<geom type="plane" size="1 1 1" pos="0 0 -0.55"/>'
+    text = PARALLELOGRAM.replace("<worldbody>", f"<worldbody>{floor}").replace(
+        '<inertial pos="0.2 0 0" mass="2"',
+        '<geom type="sphere" size="0.05" pos="0.1 0 0" mass="0"/><inertial pos="0.2 0 0" mass="2"',
+    )
+    return jc.load_mjcf(text.replace("<equality>", f"<equality>{extra}"), contacts="world")
+
+
+TWICE = '<connect body1="coupler" body2="right" anchor="0.4 0 0"/>'
+
+
+@pytest.mark.parametrize("extra", ["", TWICE], ids=["one loop", "the same loop twice"])
+def test_an_impact_of_a_closed_loop_is_that_of_minimal_coordinates(extra):
+    """The parallelogram has one angle: mass m l^2 + 2 I, and the ball moves by l (cos, sin) of it."""
+    model, start = striking_parallelogram(extra), 0.6
+    q = jnp.array([start, -start, start])
+    state = model.state.replace(q=q, v=-1.3 * jnp.array([1.0, -1.0, 1.0]))
+    terms = jc.contact_terms(model.system, model.params, state)
+    mu = jnp.array([0.3])  # with 1, Newton's law has no solution: friction drives the ball in
+    terms = terms.replace(phi=jnp.zeros(1), mu=mu, active=jnp.ones(1, bool))
+    minimal = jc.ContactTerms(
+        M=jnp.array([[2 * 0.25 + 2 * 0.01]]), J_n=jnp.array([[0.5 * np.sin(start)]]),
+        J_t=jnp.array([[[0.5 * np.cos(start)], [0.0]]]), phi=jnp.zeros(1), mu=mu, active=jnp.ones(1, bool),
+    )  # fmt: skip
+    loop = jc.terms.constraint_terms(model.system, model.params, state)
+    G = np.asarray(loop.G)[np.array(loop.kind) == BILATERAL]
+    for law in (jc.impact.AnitescuPotra(), jc.impact.Newton(restitution=0.6), jc.impact.Propagative()):
+        v_plus, info = law(terms, state.v)
+        expected, known = law(minimal, state.v[:1])
+        assert int(info.status) == int(known.status) == 0
+        np.testing.assert_allclose(v_plus, expected[0] * np.array([1.0, -1.0, 1.0]), atol=1e-12)
+        np.testing.assert_allclose(info.impulse[:, 0], known.impulse[:, 0], rtol=1e-10)
+        assert np.abs(G @ np.asarray(v_plus)).max() < 1e-12
+
+
+def test_derivatives_of_terms_with_a_loop():
+    """By the angle along which the loop stays closed, and by a mass."""
+    model = striking_parallelogram(TWICE)
+
+    def delassus(angle, mass):
+        params = model.params.replace(mass=model.params.mass.at[1].set(mass))
+        state = model.state.replace(q=angle * jnp.array([1.0, -1.0, 1.0]))
+        terms = jc.contact_terms(model.system, params, state)
+        return terms.J_n[0] @ jnp.linalg.solve(terms.M, terms.J_n[0])
+
+    def expected(angle, mass):  # the ball weighs nothing
+        return (0.5 * np.sin(angle)) ** 2 / (mass * 0.25 + 0.02)
+
+    angle, mass, h = 0.6, 2.0, 1e-6
+    np.testing.assert_allclose(delassus(angle, mass), expected(angle, mass), rtol=1e-10)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        by_angle, by_mass = derivative(delassus, (0, 1))(angle, mass)
+        slope = (expected(angle + h, mass) - expected(angle - h, mass)) / (2 * h)
+        np.testing.assert_allclose(by_angle, slope, rtol=1e-7)
+        np.testing.assert_allclose(by_mass, -0.25 / 0.52 * expected(angle, mass), rtol=1e-8)
+
+
+def test_a_coupled_slider_moves_its_partner():
+    """Slides with x_2 = 2 x_1: the impact of the first sees m_1 + 4 m_2."""
+    model = jc.load_mjcf(
+        """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+        <body pos="0 0 0.1"><joint name="a" type="slide" axis="0 0 1"/><geom type="sphere" size="0.1" mass="1"/></body>
+        <body pos="1 0 0.5"><joint name="b" type="slide" axis="0 0 1"/><geom type="sphere" size="0.1" mass="3"/></body>
+        </worldbody><equality><joint joint1="b" joint2="a" polycoef="0 2 0 0 0"/></equality></mujoco>""",
+        contacts="world",
+    )
+    state = model.state.replace(v=jnp.array([-1.0, -2.0]))
+    terms = jc.contact_terms(model.system, model.params, state)
+    v_plus, info = jc.impact.anitescu_potra(terms, state.v)
+    assert int(info.status) == 0
+    np.testing.assert_allclose(v_plus, 0.0, atol=1e-14)
+    np.testing.assert_allclose(info.impulse[:, 0].sum(), 13.0, rtol=1e-12)

@@ -183,6 +183,21 @@ def test_inverse_and_forward_dynamics_undo_each_other(rng):
     np.testing.assert_allclose(found, acceleration, rtol=1e-9)
 
 
+def test_a_mass_of_zero_is_refused_and_gives_nan_inside_jit():
+    model = jc.models.rocking_block()
+    massless = model.params.replace(mass=jnp.zeros(1))
+    tau = jnp.zeros(3)
+    with pytest.raises(ValueError, match="params: expected masses and inertias that make the mass matrix"):
+        jc.forward_dynamics(model.system, massless, model.state, tau)
+
+    @jax.jit
+    @jax.vmap
+    def vertical(mass):
+        return jc.forward_dynamics(model.system, model.params.replace(mass=mass), model.state, tau)[1]
+
+    np.testing.assert_array_equal(vertical(jnp.array([[0.0], [2.0], [-1.0]])), [np.nan, -9.81, np.nan])
+
+
 def test_questions_asked_wrongly():
     model = jc.models.quadruped()
     system, params, state = model.system, model.params, model.state

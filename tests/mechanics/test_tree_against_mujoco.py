@@ -7,7 +7,7 @@ from helpers.mujoco_mechanics import mujoco_everything, random_data, relative_er
 from helpers.robot_files import ZOO, chain
 
 import jaxcontact as jc
-from jaxcontact.io.mjcf import compiled
+from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.models import robots
 
 mujoco = pytest.importorskip("mujoco")
@@ -23,7 +23,7 @@ def text_of(name):
 @pytest.mark.float32
 @pytest.mark.parametrize("name", NAMES)
 def test_mechanics_equal_those_of_mujoco(name, rng, tolerance):
-    mj = compiled(text_of(name))
+    mj = compile_source(text_of(name)).mj
     model = jc.load_mjcf(mj)
     assert model.system.structure.num_velocities == mj.nv
     assert model.system.num_controls == mj.nu
@@ -34,7 +34,7 @@ def test_mechanics_equal_those_of_mujoco(name, rng, tolerance):
 def test_a_chain_of_64_links_is_a_program_as_long_as_one_of_16(rng):
     lengths = {}
     for links in (16, 64):
-        mj = compiled(chain(links))
+        mj = compile_source(chain(links)).mj
         model = jc.load_mjcf(mj)
         data = random_data(rng, mj)
 
@@ -53,7 +53,7 @@ def test_a_chain_of_64_links_is_a_program_as_long_as_one_of_16(rng):
 
 def test_a_robot_far_from_the_origin_is_as_exact(rng):
     """Sums are taken about a point that moves along."""
-    mj = compiled(text_of("quadruped"))
+    mj = compile_source(text_of("quadruped")).mj
     model = jc.load_mjcf(mj)
     state = state_of(random_data(rng, mj))
     far = state.replace(q=state.q.at[:2].add(2.0**20))

@@ -106,6 +106,42 @@ def test_branches(small_programs):
     close(function, COUNTS, REAL)
 
 
+@pytest.mark.float32
+def test_a_loop_ends_by_a_table_that_differs_between_worlds(small_programs):
+    """Its first entry is the same in all worlds."""
+
+    def function(x):
+        total = jnp.concatenate([jnp.zeros(1), jnp.cumsum(x)])
+        place = lax.while_loop(lambda i: total[i] < 4.0, lambda i: i + 1, 0)
+
+        def turn(carry):
+            i, row = carry
+            return i + 1, lax.dynamic_slice(total, (i,), (2,))
+
+        pair = lax.while_loop(lambda c: (c[1][1] < 3.0) & (c[0] < 11), turn, (0, jnp.zeros(2)))
+        alike = lax.while_loop(lambda i: jnp.arange(12)[i] < 5, lambda i: i + 1, 0)
+        return place, pair, alike
+
+    close(function, np.random.default_rng(0).exponential(size=(13, 12)))
+
+
+@pytest.mark.float32
+def test_a_branch_by_an_argument_by_a_row_and_in_a_loop(small_programs):
+    def looped(y):
+        return lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, y))[1]
+
+    def function(flag, flags, x):
+        def turn(carry, flag):
+            return lax.cond(flag, looped, jnp.sin, carry), flag
+
+        rows = lax.scan(turn, x, flags)
+        while_ = lax.while_loop(lambda c: flag & (c[1] < 4), lambda c: (c[0] * 2, c[1] + 1), (x, 0))
+        return lax.cond(flag, looped, jnp.cos, x), rows, while_
+
+    flags = np.random.default_rng(0).uniform(size=(9, 5)) < 0.5
+    close(function, REAL > 0, flags, REAL)
+
+
 def test_a_loop_in_a_branch_does_not_wait_for_worlds_that_are_not_there(small_programs):
     def down(n):  # ends only for n >= 0
         return lax.while_loop(lambda c: c[0] != 0, lambda c: (c[0] - 1, c[1] + c[0]), (n, 0))[1]
@@ -133,13 +169,13 @@ def test_a_poisoned_world_keeps_no_other():
 def test_what_a_loop_does_not_change_is_known(monkeypatch):
     """Zeros that a loop carries stay zeros: the product inside it has three terms, not nine."""
     seen = []
-    compiled = jc.native.worlds.MachineCode.__init__
+    compiled = jc.batching.simd.MachineCode.__init__
 
     def watched(self, ops, *arguments):
         compiled(self, ops, *arguments)
         seen.append(self.num_operations)
 
-    monkeypatch.setattr(jc.native.worlds.MachineCode, "__init__", watched)
+    monkeypatch.setattr(jc.batching.simd.MachineCode, "__init__", watched)
 
     def function(zero, x):
         matrix = jnp.diag(x) + zero
@@ -151,8 +187,8 @@ def test_what_a_loop_does_not_change_is_known(monkeypatch):
         return lax.while_loop(lambda c: c[2][0] > 0.01, turn, (0, matrix, x))[2]
 
     x = np.arange(2.0, 29.0).reshape(9, 3)
-    found = jc.simd(lambda x: function(0.0, x))(x)
-    np.testing.assert_allclose(found, jc.simd(function)(np.zeros(9), x), rtol=1e-14)
+    found = jc.simd(lambda x: function(0.0, x), nan=False)(x)
+    np.testing.assert_allclose(found, jc.simd(function, nan=False)(np.zeros(9), x), rtol=1e-14)
     assert seen[0] < 0.6 * seen[1]
 
 

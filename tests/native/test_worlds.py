@@ -1,7 +1,9 @@
 """`jc.simd`: batches of any size and any arrays, bad input, programs that are kept, and robots."""
 
+import signal
 import subprocess
 import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
-from jaxcontact.native import llvm_worker, machine_code, operations, worlds
+from jaxcontact.batching import simd
+from jaxcontact.native import llvm_worker, machine_code, object_files, operations
 from jaxcontact.status import Status
 from tests.helpers.by_lanes import close
 
@@ -29,8 +32,8 @@ def test_nothing_depends_on_the_other_worlds_nor_on_the_number_of_cores(monkeypa
     run = jc.simd(function)
     x, n = np.linspace(0.1, 3.0, 37), np.arange(37) % 11
     found = run(x, n)
-    monkeypatch.setattr(worlds, "SHARE", 1)
-    monkeypatch.setattr(worlds, "workers", lambda devices: list(devices) * 5)
+    monkeypatch.setattr(simd, "SHARE", 1)
+    monkeypatch.setattr(simd, "workers", lambda devices: list(devices) * 5)
     np.testing.assert_array_equal(run(x, n), found)
     order = np.random.default_rng(0).permutation(37)
     np.testing.assert_array_equal(run(x[order], n[order]), found[order])
@@ -70,8 +73,9 @@ def test_it_says_what_is_missing(monkeypatch):
 
 def test_a_program_that_is_too_large(monkeypatch):
     monkeypatch.setattr(operations, "MOST_OPERATIONS", 1000)
-    with pytest.raises(ValueError, match="at most 1000 operations of one world, got more"):
-        jc.simd(lambda x: x @ x @ x)(np.ones((2, 12, 12)))
+    with pytest.warns(UserWarning, match="at most 1000 operations of one world, got more; it runs as jc.on"):
+        found = jc.simd(lambda x: x @ x @ x)(np.ones((2, 12, 12)))
+    np.testing.assert_array_equal(found, np.full((2, 12, 12), 144.0))
 
 
 def test_a_long_program_warns_the_caller(monkeypatch):
@@ -81,44 +85,158 @@ def test_a_long_program_warns_the_caller(monkeypatch):
     assert caught[0].filename == __file__
 
 
+@pytest.mark.parametrize("setting", ["jax_enable_x64", "jax_threefry_partitionable"])
+def test_a_program_follows_the_settings_of_jax(setting):
+    def function(key, x):
+        return jax.random.uniform(key, (5,), dtype=np.float32), x.sum() + jnp.arange(3) / 3
+
+    batch = jax.random.split(jax.random.key(0), 2), np.ones((2, 4), np.float32)
+    run, before = jc.simd(function), getattr(jax.config, setting)
+    try:
+        for value in (not before, before, not before):
+            jax.config.update(setting, value)
+            found, expected = run(*batch), jax.vmap(function)(*batch)
+            np.testing.assert_array_equal(found[0], expected[0])
+            assert found[1].dtype == expected[1].dtype
+    finally:
+        jax.config.update(setting, before)
+
+
+def test_many_sizes_of_batches_need_no_further_memory(monkeypatch):
+    """One program serves them all, and JAX compiles nothing for a size."""
+    run = jc.simd(lambda key, x: (jax.random.uniform(key), 2 * x, jax.random.fold_in(key, 1)))
+    run(jax.random.split(jax.random.key(0), 2), np.ones(2))
+    events = []
+    jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: events.append(name))
+    for size in range(3, 20):
+        keys = jax.random.wrap_key_data(jax.device_put(np.zeros((size, 2), np.uint32)))
+        events.clear()
+        run(keys, np.ones(size))
+        assert not [name for name in events if "compile" in name]
+
+
 @pytest.fixture
-def no_folder():
-    before = jax.config.jax_compilation_cache_dir
+def settings():
+    """JAX's settings of its folder of compiled programs, as they were at the end; no folder at first."""
+    names = ["dir", "max_size"]
+    names = [f"jax_compilation_cache_{name}" for name in names] + [
+        "jax_enable_compilation_cache",
+        "jax_persistent_cache_min_compile_time_secs",
+        "jax_persistent_cache_min_entry_size_bytes",
+        "jax_raise_persistent_cache_errors",
+    ]
+    before = {name: getattr(jax.config, name) for name in names}
     jax.config.update("jax_compilation_cache_dir", None)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     yield
-    jax.config.update("jax_compilation_cache_dir", before)
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
-def test_long_programs_are_compiled_in_other_processes(monkeypatch, no_folder):
-    monkeypatch.setattr(machine_code, "APART", 0)
+def test_long_programs_are_compiled_in_other_processes(monkeypatch, settings):
+    monkeypatch.setattr(object_files, "APART", 0)
     started = []
-    run = subprocess.run
+    start = subprocess.Popen
 
     def watched(*arguments, **options):
         started.append(arguments)
-        return run(*arguments, **options)
+        return start(*arguments, **options)
 
-    monkeypatch.setattr(machine_code.subprocess, "run", watched)
+    monkeypatch.setattr(object_files.subprocess, "Popen", watched)
     np.testing.assert_allclose(jc.simd(jnp.sin)(np.ones(3)), np.sin(np.ones(3)), rtol=1e-15)
     assert len(started) > 1
     # A program without an interpreter of its own compiles in its process.
-    monkeypatch.setattr(machine_code.sys, "executable", "/bin/false")
+    monkeypatch.setattr(object_files.sys, "executable", "/bin/false")
     np.testing.assert_allclose(jc.simd(jnp.cos)(np.ones(3)), np.cos(np.ones(3)), rtol=1e-15)
+    monkeypatch.setattr(object_files.sys, "executable", "/no/such/file")
+    np.testing.assert_allclose(jc.simd(jnp.tan)(np.ones(3)), np.tan(np.ones(3)), rtol=1e-15)
 
 
-def test_code_is_kept_in_the_folder_of_jax(monkeypatch, no_folder, tmp_path):
+def test_an_interrupt_ends_the_compiling(monkeypatch, settings, tmp_path):
+    slow = tmp_path / "slow.py"
+    slow.write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(object_files, "APART", 0)
+    monkeypatch.setattr(object_files.llvm_worker, "__file__", str(slow))
+    processes = []
+    start = subprocess.Popen
+
+    def watched(*arguments, **options):
+        processes.append(start(*arguments, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(object_files.subprocess, "Popen", watched)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    begin = time.perf_counter()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            jc.simd(jnp.sin)(np.ones(3))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    assert time.perf_counter() - begin < 20
+    assert processes and all(process.poll() is not None for process in processes)
+
+
+def none(text):
+    raise AssertionError("compiled again")
+
+
+def test_code_is_kept_in_the_folder_of_jax(monkeypatch, settings, tmp_path):
     jax.config.update("jax_compilation_cache_dir", str(tmp_path / "kept"))
     first = jc.simd(jnp.tanh)(np.ones(3))
     kept = sorted((tmp_path / "kept").glob("jaxcontact-native-*"))
     assert len(kept) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(llvm_worker, "machine_code", none)
+        np.testing.assert_array_equal(jc.simd(jnp.tanh)(np.ones(3)), first)
+        with pytest.raises(AssertionError, match="compiled again"):
+            jc.simd(jnp.cosh)(np.ones(3))
+    jax.config.update("jax_raise_persistent_cache_errors", True)
+    jax.config.update("jax_compilation_cache_dir", str(kept[0]))  # no folder
+    with pytest.raises(OSError, match="jaxcontact-native"):
+        jc.simd(jnp.sinh)(np.ones(3))
 
-    def none(text):
-        raise AssertionError("compiled again")
 
-    monkeypatch.setattr(llvm_worker, "machine_code", none)
-    np.testing.assert_array_equal(jc.simd(jnp.tanh)(np.ones(3)), first)
-    with pytest.raises(AssertionError, match="compiled again"):
-        jc.simd(jnp.cosh)(np.ones(3))
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda code, other: code[: len(code) // 2],
+        lambda code, other: b"",
+        lambda code, other: bytes(c ^ (k == 100) for k, c in enumerate(code)),
+        lambda code, other: bytes(c ^ (k == 5) for k, c in enumerate(code)),
+        lambda code, other: other,
+    ],
+    ids=["half", "empty", "code", "digest", "of another program"],
+)
+def test_damaged_files_of_the_folder_are_compiled_again(settings, tmp_path, damage):
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    right = jc.simd(jnp.tanh)(np.ones(3))
+    whole = {path: path.read_bytes() for path in tmp_path.glob("*.o")}
+    assert len(whole) == 2
+    for path, other in zip(whole, list(whole.values())[::-1], strict=True):
+        path.write_bytes(damage(whole[path], other))
+        with pytest.warns(UserWarning, match="Error reading persistent compilation cache entry of jc.simd"):
+            np.testing.assert_array_equal(jc.simd(jnp.tanh)(np.ones(3)), right)
+        assert path.read_bytes() == whole[path]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("jax_compilation_cache_dir", ""),
+        ("jax_enable_compilation_cache", False),
+        ("jax_persistent_cache_min_compile_time_secs", 1000.0),
+        ("jax_persistent_cache_min_entry_size_bytes", 10**9),
+        ("jax_compilation_cache_max_size", 0),
+    ],
+)
+def test_nothing_is_kept_where_jax_keeps_nothing(settings, monkeypatch, tmp_path, setting, value):
+    monkeypatch.chdir(tmp_path)
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    jax.config.update(setting, value)
+    jc.simd(jnp.tanh)(np.ones(3))
+    assert not list(tmp_path.glob("**/*"))
 
 
 def starts(model, count, spread=0.3):

@@ -126,6 +126,9 @@ def test_a_wide_curvature_step_sees_the_kinks_of_a_score(rng):
     wide = jc.optimize.identify(distance, start, data, curvature_step=0.2)[1]
     assert np.isnan(narrow.covariance).all()
     assert wide.covariance[0, 0] == pytest.approx(np.pi / 2 / 2000, rel=0.1)
+    assert narrow.status & int(jc.Status.SINGULAR) and wide.status == 0
+    few_kinks = jc.optimize.identify(distance, start, data, curvature_step=1e-3)[1]
+    assert few_kinks.status == int(jc.Status.KINK)
 
 
 def test_a_derivative_that_is_not_finite_is_refused_at_the_start_and_leaves_no_covariance():
@@ -142,3 +145,69 @@ def test_a_derivative_that_is_not_finite_is_refused_at_the_start_and_leaves_no_c
 
     info = jc.optimize.identify(rough, {"x": 1.0, "y": jnp.zeros(4)}, jnp.zeros(3))[1]
     assert np.all(np.isnan(info.covariance))
+
+
+def rosenbrock(params, data):
+    return (1 - params["a"]) ** 2 + 100 * (params["b"] - params["a"] ** 2) ** 2 + 0 * data
+
+
+NORMAL = np.random.default_rng(0).normal(1.0, 0.1, 50)
+MEAN = float(NORMAL.mean())
+FAR_STARTS = {
+    "two scales": (
+        lambda p, d: (p["a"] - d) ** 2 + 1e8 * (p["b"] - 3.0) ** 2, {"a": 5.0, "b": 300.0}, (MEAN, 3.0)
+    ),
+    "a curved valley": (rosenbrock, {"a": -120.0, "b": 1000.0}, (1.0, 1.0)),
+    "a large score": (lambda p, d: (p["a"] - d) ** 2, {"a": 1e8}, (MEAN,)),
+    "zero for a large number": (
+        lambda p, d: (1e-8 * p["a"] - d) ** 2 + (p["b"] - 2.0) ** 2, {"a": 0.0, "b": 1.0}, (1e8 * MEAN, 2.0)
+    ),
+    "zero for a small number": (lambda p, d: (1e8 * p["a"] - d) ** 2, {"a": 0.0}, (1e-8 * MEAN,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAR_STARTS)
+def test_far_starts_and_other_scales_reach_the_minimum(case):
+    score, start, expected = FAR_STARTS[case]
+    found, info = jc.optimize.identify(score, start, jnp.asarray(NORMAL))
+    assert info.status == 0 and info.slope <= 1e-6 * abs(info.score)
+    np.testing.assert_allclose(list(found.values()), expected, rtol=1e-5)
+    for name, value in zip(found, expected, strict=True):
+        assert info.lower[name] - 1e-9 * abs(value) <= value <= info.upper[name] + 1e-9 * abs(value)
+
+
+def test_the_edge_of_a_score_that_is_not_finite_beyond_is_no_minimum():
+    def edge(p, d):
+        return jnp.where(p["a"] < 2.0, jnp.sqrt(p["a"] - 1.5) + 0.29, (p["a"] - 1) ** 2) + 0 * d
+
+    found, info = jc.optimize.identify(edge, {"a": 3.0}, jnp.asarray(NORMAL))
+    assert found["a"] == pytest.approx(1.5, abs=1e-6)  # the search gets there past points that are not finite
+    assert info.status & int(jc.Status.STALLED)
+
+
+def test_a_bound_that_pushes_inwards_does_not_hold():
+    score, bounds = FAR_STARTS["a large score"][0], {"a": (0.5, 3.0)}
+    found, info = jc.optimize.identify(score, {"a": 0.5}, jnp.asarray(NORMAL), bounds=bounds)
+    assert info.status == 0 and not info.at_bound.any()
+    assert found["a"] == pytest.approx(MEAN, rel=1e-6)
+
+
+def test_a_minimum_at_a_kink_is_noted_and_reached():
+    """|a - 1| + (b - 2)^2 + (a - b - d)^2 / 10 with mean d: at a = 1, b = (4.2 - mean / 5) / 2.2."""
+
+    def kinked(p, d):
+        return jnp.abs(p["a"] - 1) + (p["b"] - 2) ** 2 + 0.1 * (p["a"] - p["b"] - d) ** 2
+
+    found, info = jc.optimize.identify(kinked, {"a": 3.0, "b": 0.1}, jnp.asarray(NORMAL))
+    assert info.status == int(jc.Status.KINK)
+    assert found["a"] == pytest.approx(1.0, abs=1e-9)
+    assert found["b"] == pytest.approx((4.2 - 0.2 * MEAN) / 2.2, abs=1e-5)
+    assert info.lower["a"] <= 1.0 <= info.upper["a"]
+
+
+def test_parameters_that_the_scores_do_not_tell_apart_are_singular():
+    score = FAR_STARTS["a large score"][0]
+    _, info = jc.optimize.identify(
+        lambda p, d: score({"a": p["a"] + p["b"]}, d), {"a": 1.5, "b": 2.0}, jnp.asarray(NORMAL)
+    )
+    assert info.status == int(jc.Status.SINGULAR) and np.isnan(info.covariance).all()

@@ -154,6 +154,27 @@ def test_wrong_input_is_named():
         trajectory(cost, start(), optimizer=sgd, key=3)
 
 
+@pytest.mark.parametrize("integers", [3, np.array([3, 4]), True], ids=["number", "array", "bool"])
+def test_integer_controls_are_refused_by_their_place(integers):
+    with pytest.raises(TypeError, match=r"controls0\['b'\]: expected floats, which a gradient can move, got"):
+        trajectory(lambda z: z["a"] + jnp.sum(z["b"]), {"a": 1.0, "b": integers}, optimizer=optax.sgd(0.1))
+
+
+def test_the_best_point_visited_is_returned():
+    """Steps of length 2.1 |x| leave the minimum: the start is the best; a growing rate passes the minimum."""
+    off = optax.sgd(1.05)
+    z, info = trajectory(lambda z: jnp.sum(z**2), jnp.array([1.0]), optimizer=off, num_steps=5)
+    assert float(z[0]) == 1.0 and info.cost == 1.0 and info.best_step == 0 and info.costs[-1] > 2.0
+    assert info.slope == pytest.approx(2.0)
+    growing = optax.sgd(lambda i: 0.1 * 1.5**i)
+    z, info = trajectory(cost, start(), optimizer=growing, num_steps=14)
+    assert info.cost == info.costs.min() == info.costs[info.best_step] < 1e-3 * info.costs[-1]
+    z, info = trajectory(cost, start(), optimizer=growing, constraints=on_the_sphere, num_steps=14)
+    nearest = 2.0 * TARGET / np.linalg.norm(TARGET)
+    assert info.status == 0 and info.best_step < 14
+    assert np.linalg.norm(z["a"] - nearest) < 0.2 * np.linalg.norm(info.path[-1] - nearest)
+
+
 def test_steps_into_failed_motions_are_shortened():
     def fails_beyond(z):
         return jnp.where(z["a"][0] > 1.0, jnp.nan, -z["a"][0])

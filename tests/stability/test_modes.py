@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.stability_bodies import ALPHA2, fig2
+from scipy.optimize import linprog
 
 import jaxcontact as jc
 from jaxcontact.stability import PlanarBiped, contact_modes, impact, is_ambiguous, is_equilibrium, local_terms
@@ -80,6 +81,48 @@ def test_equilibrium_is_half_the_sum_of_frictions(rng):
 
     found = jax.vmap(lambda *x: is_equilibrium(body(*x)))(mu1, mu2, alpha)
     assert np.array_equal(found, mu1 + mu2 >= 2 * np.tan(alpha))
+
+
+def rests(body):
+    """Whether forces within the cones hold the body, by a linear program with scaled rows."""
+    terms = as_terms(body)
+    edges = np.concatenate([terms.J_n + s * terms.mu[:, None] * terms.J_t for s in (1, -1)])
+    rows = np.abs(edges).max(0)
+    edges = (edges / np.sqrt(1 + np.tile(terms.mu, 2) ** 2)[:, None] / rows).T
+    load = -terms.force / rows
+    answer = linprog(
+        np.zeros(edges.shape[1]), A_eq=edges, b_eq=load / np.abs(load).max(), method="highs",
+        options={"primal_feasibility_tolerance": 1e-10},
+    )  # fmt: skip
+    return answer.status == 0
+
+
+@pytest.mark.parametrize("decades", [3, 6])
+def test_equilibria_of_bodies_with_parameters_of_many_sizes(decades, rng):
+    def sizes():
+        return 10 ** rng.uniform(-decades / 2, decades / 2, 150)
+
+    d = sizes()
+    middle = rng.uniform(-1.2, 1.2, 150) * d
+    bodies = PlanarBiped(
+        alpha=rng.uniform(-0.5, 0.7, 150),
+        h=sizes(),
+        L1=middle - d,
+        L2=middle + d,
+        mu1=sizes(),
+        mu2=sizes(),
+        F=sizes(),
+    )
+    terms = jax.vmap(as_terms)(jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (150,)), bodies))
+    expected = [rests(jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), terms)) for i in range(150)]
+    assert 20 < sum(expected) < 130
+    np.testing.assert_array_equal(jax.vmap(is_equilibrium)(terms), expected)
+
+
+def test_forces_that_are_rounding_do_not_deny_an_equilibrium():
+    """Without friction, the force upright within rounding: sin(2 pi) is -2e-16."""
+    assert bool(is_equilibrium(PlanarBiped(alpha=2 * np.pi, h=1.0, L1=-1.0, L2=1.0, mu1=0.0, mu2=0.0)))
+    assert not bool(is_equilibrium(PlanarBiped(alpha=1e-9, h=1.0, L1=-1.0, L2=1.0, mu1=0.0, mu2=0.0)))
 
 
 def test_impacts_obey_newton_and_coulomb(bodies, rng):

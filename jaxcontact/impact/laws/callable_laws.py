@@ -19,8 +19,9 @@ from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order
 from jaxcontact.impact.laws.routh import resolve, resolve_in_time, routh_step
-from jaxcontact.impact.laws.routh_path import routh_path
+from jaxcontact.impact.laws.routh_path import RouthPathInfo, routh_path
 from jaxcontact.impact.laws.routh_steps import drawn
+from jaxcontact.impact.laws.simultaneous import newton, poisson
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
@@ -126,6 +127,64 @@ class Sequential(Record):
         return sequential(terms, v, order, clearance=clearance, **options)
 
 
+class Newton(Record):
+    """All contacts at once, Newton's restitution of speeds, Coulomb friction; see `newton`.
+
+    Attributes:
+        restitution: e in 0..1, a number or (nc,).
+        num_directions: sides of the friction cone in space.
+    """
+
+    restitution: Any
+    num_directions: int = static(default=8)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        return newton(terms, v, restitution=self.restitution, num_directions=self.num_directions)
+
+
+class Poisson(Record):
+    """All contacts at once, Poisson's restitution of impulses, Coulomb friction; see `poisson`.
+
+    Attributes:
+        restitution: e in 0..1, a number or (nc,).
+        num_directions: sides of the friction cone in space.
+    """
+
+    restitution: Any
+    num_directions: int = static(default=8)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        return poisson(terms, v, restitution=self.restitution, num_directions=self.num_directions)
+
+
+class Energetic(Record):
+    """Stronge's energetic restitution along Routh's path in the plane, exact; see `routh_path`.
+
+    Attributes:
+        restitution: e in 0..1, a number or (nc,).
+        rates: (nc,) relative rates of normal impulse, in a chain its impulse correlation ratios (Ceanga &
+            Hurmuzlu 2001); None is 1 for all.
+        max_events: largest number of pieces of the path.
+    """
+
+    restitution: Any
+    rates: Any = None
+    max_events: int = static(default=100)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, RouthPathInfo]:
+        """Return v_plus (nv,) and RouthPathInfo; `key` is not used."""
+        rates = jnp.ones_like(terms.phi) if self.rates is None else jnp.asarray(self.rates, v.dtype)
+        return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
+
+
 class Propagative(Record):
     """Single impacts one after the other without friction, elastic to plastic; see `propagate`.
 
@@ -172,6 +231,8 @@ def pressing_law(law: Law) -> Law:
     """
     if isinstance(law, AnitescuPotra | Sequential):
         return law
+    if isinstance(law, Newton | Poisson):
+        return AnitescuPotra(num_directions=law.num_directions)
     if isinstance(law, Routh):
         return law if law.restitution is None else law.replace(restitution=None)
     return AnitescuPotra()
@@ -184,7 +245,13 @@ RECORDS: tuple[tuple[Law, Callable[[], Law]], ...] = (
     (propagate, Propagative),
     (plastic, Plastic),
 )
-NEED_SETTINGS = (resolve, routh_step, routh_path)
+NEED_SETTINGS = {
+    resolve: "Routh(step=, max_steps=)",
+    routh_step: "Routh(step=, max_steps=)",
+    routh_path: "Energetic(restitution=, rates=)",
+    newton: "Newton(restitution=)",
+    poisson: "Poisson(restitution=)",
+}
 
 
 def law_as_pytree(law: Law) -> Any:
@@ -201,8 +268,9 @@ def law_as_pytree(law: Law) -> Any:
     for function, record in RECORDS:
         if law is function:
             return record()
-    if any(law is function for function in NEED_SETTINGS):
-        raise TypeError(f"{expected} {law.__name__}; use jc.impact.Routh(step=, max_steps=)")
+    for function, use in NEED_SETTINGS.items():
+        if law is function:
+            raise TypeError(f"{expected} {function.__name__}; use jc.impact.{use}")
     try:
         inspect.signature(law).bind(None, None, None)
     except TypeError as error:

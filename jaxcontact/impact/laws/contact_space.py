@@ -179,6 +179,7 @@ def outcome(
     guess: jax.Array,
     directions: np.ndarray,
     impulse_max: jax.Array | None = None,
+    impulse_min: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The exact outcome of the contact modes in which a solver's impulse leaves the contacts.
 
@@ -193,6 +194,7 @@ def outcome(
         guess: (r,) scaled impulse from a solver; it carries no derivative.
         directions: (k, nt) extreme friction directions.
         impulse_max: (nc,) scaled cap on the normal impulse, or None.
+        impulse_min: (nc,) scaled normal impulse that a contact takes at least, or None for 0; without a cap.
 
     Returns:
         v_plus (nv,), scaled impulse (r,), and the residual of `ImpactInfo`.
@@ -211,6 +213,9 @@ def outcome(
     out = (lax.stop_gradient(u) + lax.stop_gradient(space.delassus) @ guess).reshape(nc, 1 + nt)
     separates = (out[:, 0] > tolerance) | ~space.active
     capped = (out[:, 0] < -tolerance) & space.active
+    if impulse_min is not None:  # what separates keeps it
+        capped = (out[:, 0] > tolerance) & space.active & (impulse_min > 0)
+        separates, impulse_max = separates & ~capped, impulse_min
     sliding = out[:, 1:]
     sticks = jnp.max(jnp.abs(sliding), axis=1) <= tolerance
     # Which friction directions dissipate most: one (a vertex of the cone) or two (an edge).
@@ -226,10 +231,11 @@ def outcome(
     )  # projector on undetermined friction
 
     impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess)
-    worst = residual(space, v, impulse, directions, impulse_max)
+    cap = impulse_max if impulse_min is None else None
+    worst = residual(space, v, impulse, directions, cap, impulse_min)
     # Corners of a block that is all but flat take huge impulses against each other to lose a speed below the
     # tolerance. The solver's answer, which leaves them that speed, is then the better one.
-    solved = residual(space, v, guess, directions, impulse_max)
+    solved = residual(space, v, guess, directions, cap, impulse_min)
     stands = (worst > residual_limit(dtype)) & (solved <= residual_limit(dtype))
     impulse = jnp.where(stands, guess + (impulse - lax.stop_gradient(impulse)), impulse)
     return v + space.response @ impulse, impulse, jnp.where(stands, solved, worst)
@@ -291,6 +297,7 @@ def residual(
     impulse: jax.Array,
     directions: np.ndarray,
     impulse_max: jax.Array | None = None,
+    impulse_min: jax.Array | None = None,
 ) -> jax.Array:
     """How far a scaled impulse (r,) is from the law; see `ImpactInfo.residual`. No derivative."""
     space, v, impulse = lax.stop_gradient((space, v, impulse))
@@ -301,7 +308,8 @@ def residual(
     out = (space.rates(v) + space.delassus @ impulse).reshape(nc, 1 + nt)
     lam = impulse.reshape(nc, 1 + nt)
     cap = jnp.inf if impulse_max is None else lax.stop_gradient(impulse_max)
-    normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], 0.0, cap)) * per_speed
+    floor = 0.0 if impulse_min is None else lax.stop_gradient(impulse_min)
+    normal = jnp.abs(lam[:, 0] - jnp.clip(lam[:, 0] - out[:, 0], floor, cap)) * per_speed
     fan = jnp.asarray(directions, v.dtype)
     reach = float(np.cos(np.pi / len(directions))) if nt == 2 else 1.0
     # |lam_t| in the polyhedral norm whose unit ball is conv(directions)

@@ -20,6 +20,7 @@ from jaxcontact.impact import inputs
 from jaxcontact.mechanics.configuration import velocity_map
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
@@ -178,6 +179,7 @@ def _settings(
     min_impulse: Any,
 ) -> tuple[Law, np.ndarray, np.ndarray]:
     """The law of the contacts, the stop speed and the least impulses (nc,), checked, with their defaults."""
+    check_no_loops(system, "kelvin_voigt")
     terms = contact_terms(system, params, state)
     inputs.check(terms, state.v)
     phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ state.v)

@@ -16,7 +16,11 @@ from jaxcontact.solvers.lcp import Lemke, solve_lcp
 
 
 def impact_lcp(
-    space: ContactSpace, u: jax.Array, directions: np.ndarray, impulse_max: jax.Array | None
+    space: ContactSpace,
+    u: jax.Array,
+    directions: np.ndarray,
+    impulse_max: jax.Array | None,
+    impulse_min: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """(W, w) of the impact problem; n = nc (k + 2), or nc (k + 3) with a cap on the impulse.
 
@@ -24,6 +28,8 @@ def impact_lcp(
         u: (r,) scaled contact velocity before.
         directions: (k, nt) friction directions.
         impulse_max: (nc,) scaled cap, or None for the law without a cap.
+        impulse_min: (nc,) scaled normal impulse of each contact that u has in it already, without its
+            friction; None is none. The normal impulse of the solution is what comes on top.
     """
     nc, k, dtype = space.mu.shape[0], directions.shape[0], u.dtype
     # Rows (n; D) of every contact from rows (n, t): blocks of a constant matrix.
@@ -46,7 +52,8 @@ def impact_lcp(
             [jnp.concatenate([jnp.diag(space.mu), -ones.T], axis=1), zeros],
         ]
     )
-    w = jnp.concatenate([fan @ u, jnp.zeros(nc, dtype)]) + jnp.max(jnp.abs(u)) * jnp.concatenate(
+    friction = jnp.zeros(nc, dtype) if impulse_min is None else space.mu * impulse_min
+    w = jnp.concatenate([fan @ u, friction]) + jnp.max(jnp.abs(u)) * jnp.concatenate(
         [idle, jnp.zeros(nc * (k + 1), dtype)]
     )
     if impulse_max is None:
@@ -77,18 +84,23 @@ def solve_by_pivoting(
     impulse_max: jax.Array | None = None,
     solver: Lemke | None = None,
     cover: jax.Array | None = None,
+    impulse_min: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """A scaled impulse (r,) that solves the impact problem, and the status of the solver.
 
     Args:
+        impulse_min: (nc,) scaled normal impulse that every contact takes at least; None is 0.
         cover: (n,) covering vector of Lemke's method, n as in `impact_lcp`; default ones.
     """
     nc, k = space.mu.shape[0], directions.shape[0]
-    matrix, w = impact_lcp(space, space.rates(v), directions, impulse_max)
+    rates = space.rates(v)
+    if impulse_min is not None:
+        rates = rates + space.delassus[:, :: 1 + space.num_tangents] @ impulse_min
+    matrix, w = impact_lcp(space, rates, directions, impulse_max, impulse_min)
     z, info = solve_lcp(matrix, w, cover=cover, solver=Lemke() if solver is None else solver)
     if impulse_max is not None:
         z = z[nc:]
-    normal = z[:nc]
+    normal = z[:nc] if impulse_min is None else z[:nc] + impulse_min
     tangential = z[nc : nc * (1 + k)].reshape(nc, k) @ jnp.asarray(directions, v.dtype)
     impulse = jnp.concatenate([normal[:, None], tangential], axis=1)
     return jnp.where(space.active[:, None], impulse, 0.0).reshape(-1), info.status

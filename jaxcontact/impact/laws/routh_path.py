@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.impact import inputs
+from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_space import (
     ContactSpace,
     ImpactInfo,
@@ -52,6 +53,7 @@ def routh_path(
     *,
     max_events: int = 100,
     until: jax.Array | None = None,
+    restitution: Any = None,
 ) -> tuple[jax.Array, RouthPathInfo]:
     """Follow the planar impact inclusion exactly, with the given relative rates of normal impulse.
 
@@ -60,6 +62,11 @@ def routh_path(
     approaching where it can; lam_t in -mu lam_n Sign(u_t). The impact ends when no contact approaches.
     It is the limit of `routh_step` with impulse_max = r ds, ds -> 0. Where several continuations
     exist, the first in a fixed order is followed.
+
+    With restitution a contact stores e_i^2 of the work that its normal impulse does in compression (u_n < 0),
+    and goes on to push at rate r_i until that is spent: Stronge's energetic law (1990), exact through stops
+    and reversals of slip. Energy and stores together never rise. In a chain the ratio of rates is the impulse
+    correlation ratio of Ceanga & Hurmuzlu (2001).
 
     Args:
         terms: planar contact terms, nc <= 5.
@@ -70,6 +77,7 @@ def routh_path(
         max_events: largest number of pieces of the path; a change of rates begins a new one.
         until: (k - 1,) where each phase but the last ends: the sum over contacts of the normal impulse since
             the beginning, N s, in ascending order. Needed for rates of several phases.
+        restitution: e in 0..1, a number or (nc,); None is 0.
 
     Returns:
         v_plus (nv,) and RouthPathInfo with the path; info.num_solves counts its pieces.
@@ -78,13 +86,13 @@ def routh_path(
         ValueError, TypeError: as `anitescu_potra`; rates of the wrong shape or negative; until of the wrong
             shape, negative or not ascending; spatial terms or more than five contacts.
 
-    Status: UNTERMINATED where a contact still approaches after max_events pieces, or has rate 0 and
-        nothing else moves; STALLED where no mode continues the path; inside jit INVALID for bad rates or
-        until.
+    Status: UNTERMINATED where a contact still approaches or has not spent its store after max_events pieces,
+        or has rate 0 and nothing else moves; STALLED where no mode continues the path; inside jit INVALID for
+        bad rates or until, or restitution outside 0..1.
 
-    Derivative: forward and reverse by v, rates, until and terms along the sequence of events found; event
-        times move with their arguments. At a kink that of the sequence taken; where two contacts reach
-        an event together (a block landing flat) there is no derivative, and AD gives neither side.
+    Derivative: forward and reverse by v, rates, until, restitution and terms along the sequence of events
+        found; event times move with their arguments. At a kink that of the sequence taken; where two contacts
+        reach an event together (a block landing flat) there is no derivative, and AD gives neither side.
     """
     inputs.check(terms, v)
     inputs.check_planar_enumeration(terms, contact_modes.MAX_ENUMERATED, "routh_path")
@@ -106,18 +114,27 @@ def routh_path(
     if not (np.all(np.isfinite(ends)) and np.all(np.diff(ends, prepend=0.0) >= 0)):
         raise ValueError(f"until: expected finite, ascending numbers >= 0, got {until}")
     inputs.check_count("max_events", max_events)
-    return _routh_path(terms, v, jnp.reshape(rates, (phases, -1)), until, int(max_events))
+    e = energetic_restitution.check(terms, restitution)
+    return _routh_path(terms, v, jnp.reshape(rates, (phases, -1)), until, int(max_events), e)
 
 
 @functools.partial(jit, static_argnums=4)
 def _routh_path(
-    terms: ContactTerms, v: jax.Array, rates: jax.Array, until: jax.Array, max_events: int
+    terms: ContactTerms,
+    v: jax.Array,
+    rates: jax.Array,
+    until: jax.Array,
+    max_events: int,
+    restitution: jax.Array | None,
 ) -> tuple[jax.Array, RouthPathInfo]:
     v_in, dtype = v, v.dtype
     terms, v, status = inputs.prepare(terms, v)
     bad = ~jnp.all(jnp.isfinite(rates)) | jnp.any(rates < 0)
     bad |= ~jnp.all(jnp.isfinite(until) & (jnp.diff(until, prepend=jnp.zeros(1, dtype)) >= 0))
+    if restitution is not None:
+        bad |= ~jnp.all((restitution >= 0) & (restitution <= 1))
     status = status | flag(bad, Status.INVALID)
+    elastic = jnp.zeros_like(terms.phi) if restitution is None else jnp.where(bad, 0.0, restitution) ** 2
     rates = jnp.where(terms.active & ~bad, rates, 0.0)
     space = contact_space(terms)
     fixed = lax.stop_gradient(space)
@@ -129,31 +146,46 @@ def _routh_path(
     ends = jnp.concatenate([jnp.where(bad, 0.0, until), jnp.zeros(1, dtype)])  # the last phase has none
 
     def piece(carry: Any, _: None) -> tuple[Any, jax.Array]:
-        u, impulse, status, worst, count, phase = carry
+        u, impulse, stored, status, worst, count, phase = carry
         here = lax.stop_gradient(u)
+        pushes = energetic_restitution.loaded(lax.stop_gradient(stored), slowest) & (here[0::2] >= -near)
         # Their common size has no meaning; of contacts that leave it would hide the others.
-        largest = jnp.max(jnp.where(here[0::2] <= near, lax.stop_gradient(caps[phase]), 0.0))
+        largest = jnp.max(jnp.where((here[0::2] <= near) | pushes, lax.stop_gradient(caps[phase]), 0.0))
         cap = caps[phase] / jnp.where(largest > 0, largest, 1.0)
         cap = jnp.where(cap > tolerance**0.75, cap, 0.0)  # else no mode can be told from its neighbour
-        needed = jnp.any(here[0::2] < -slowest)
+        needed = jnp.any((here[0::2] < -slowest) | pushes)
         x = jnp.concatenate([jnp.zeros_like(here), lax.stop_gradient(cap)])
-        mode, violation = _next_mode(table, here, x, near, tolerance)
+        mode, violation = _next_mode(table, here, x, near, tolerance, pushes)
         stuck = violation > tolerance
         rate, hold = _moved(space, table, mode, u, cap, table.impulse[:, :, mode] @ x)
         u = u + space.delassus @ hold
-        u_next, length, never = _next_event(u, space.delassus @ rate, near, tolerance)
+        slope = space.delassus @ rate
+        u_next, length, never = _next_event(u, slope, near, tolerance)
+        spent, empties = _spent(u, slope, rate, stored, pushes, near)
+        first = jnp.argmin(lax.stop_gradient(spent))
+        sooner = spent[first] < jnp.where(never, jnp.inf, length)
+        length = jnp.where(sooner, spent[first], length)
+        u_next = jnp.where(sooner, u + length * slope, u_next)
+        # A contact that neither moves nor meets an event, as one that is wedged, keeps nothing.
+        wedged = never & ~sooner & pushes
+        never = never & ~sooner & ~jnp.any(wedged)
+        drained = wedged | (sooner & empties & (spent <= spent[first]))
         # The normal impulse that this phase has left, in units of this piece.
         pace = jnp.sum((space.scale * rate)[0::2])
         left = (ends[phase] - jnp.sum((space.scale * impulse)[0::2])) / jnp.where(pace > 0, pace, 1.0)
-        turns = (phase < len(ends) - 1) & (pace > 0) & (never | (left < length))
+        turns = (phase < len(ends) - 1) & (pace > 0) & (never | jnp.any(wedged) | (left < length))
         left = jnp.maximum(left, 0.0)
         length = jnp.where(turns, left, length)
-        u_next = jnp.where(turns, u + left * (space.delassus @ rate), u_next)
+        u_next = jnp.where(turns, u + left * slope, u_next)
         go = needed & ~stuck & (turns | ~never)
+        work = length * rate[0::2] * (u[0::2] + 0.5 * length * slope[0::2])
+        kept = stored - jnp.where(work > 0, work, elastic * work)
+        kept = jnp.where(drained & ~turns, 0.0, jnp.maximum(kept, 0.0))
         impulse = jnp.where(go, impulse + hold + length * rate, impulse)
         return (
             jnp.where(go, u_next, u),
             impulse,
+            jnp.where(go, kept, stored),
             status | flag(needed & stuck, Status.STALLED),
             jnp.maximum(worst, jnp.where(needed, violation, 0.0)),
             count + go.astype(jnp.int32),
@@ -161,13 +193,19 @@ def _routh_path(
         ), impulse
 
     zero = jnp.zeros((), dtype)
-    start = (space.jacobian @ v, jnp.zeros_like(space.scale), status, zero, jnp.int32(0), jnp.int32(0))
-    (u, impulse, total, worst, count, _), taken = lax.scan(piece, start, length=max_events)
+    start = (
+        space.jacobian @ v, jnp.zeros_like(space.scale), jnp.zeros_like(space.mu), status, zero,
+        jnp.int32(0), jnp.int32(0),
+    )  # fmt: skip
+    (u, impulse, stored, total, worst, count, _), taken = lax.scan(piece, start, length=max_events)
     v_plus = v + space.response @ impulse
     taken = jnp.concatenate([jnp.zeros_like(impulse)[None], taken])
     path = v[None] + taken @ space.response.T
     info = RouthPathInfo(
-        status=total | flag(jnp.any(u[0::2] < -slowest), Status.UNTERMINATED),
+        status=total
+        | flag(
+            jnp.any((u[0::2] < -slowest) | energetic_restitution.loaded(stored, slowest)), Status.UNTERMINATED
+        ),
         residual=worst,
         impulse=(space.scale * impulse).reshape(-1, 2),
         energy_ratio=energy_ratio(terms.M, v, v_plus),
@@ -178,18 +216,43 @@ def _routh_path(
     return jnp.where(status != 0, v_in, v_plus), info
 
 
+def _spent(
+    u: jax.Array, slope: jax.Array, rate: jax.Array, stored: jax.Array, pushes: jax.Array, near: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return how far each push goes until its store is empty (nc,), inf where it does not, and where it does.
+
+    With s the length: rate_n (u_n s + slope_n s^2 / 2) = S. What is closed within `near` begins at 0.
+    """
+    normal, change, pace = u[0::2], slope[0::2], rate[0::2]
+    normal = jnp.where(jnp.abs(lax.stop_gradient(normal)) <= near, 0.0, normal)
+    store = stored / jnp.where(pace > 0, pace, 1.0)
+    square = normal**2 + 2.0 * change * store
+    bottom = normal + jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    empties = pushes & (pace > 0) & (square > 0) & (bottom > 0)
+    return jnp.where(empties, 2.0 * store / jnp.where(empties, bottom, 1.0), jnp.inf), empties
+
+
 def _next_mode(
-    table: contact_modes.ModeMaps, here: jax.Array, x: jax.Array, near: jax.Array, tolerance: float
+    table: contact_modes.ModeMaps,
+    here: jax.Array,
+    x: jax.Array,
+    near: jax.Array,
+    tolerance: float,
+    pushes: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """Number of the mode in which the path goes on, and by how much that violates its inequalities."""
-    violation = mode_violation(table, here, x, jnp.broadcast_to(near, here.shape))
+    violation = mode_violation(table, here, x, jnp.broadcast_to(near, here.shape), pushes)
     valid = violation <= tolerance
     mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
     return mode, violation[mode]
 
 
 def mode_violation(
-    table: contact_modes.ModeMaps, here: jax.Array, x: jax.Array, near: jax.Array
+    table: contact_modes.ModeMaps,
+    here: jax.Array,
+    x: jax.Array,
+    near: jax.Array,
+    pushes: jax.Array | bool = False,
 ) -> jax.Array:
     """By how much (K,) each mode violates its inequalities where the path is; inf where it cannot be.
 
@@ -199,9 +262,11 @@ def mode_violation(
         here: (r,) scaled contact velocities.
         x: zeros (r,) and the rates (nc,) of normal impulse.
         near: (r,) velocities below which one counts as zero.
+        pushes: (nc,) bool, contacts that give back what they have in store, at their rate.
     """
     u_n, u_t = here[0::2], here[1::2]
-    approaches, leaves, slides = u_n < -near[0::2], u_n > near[0::2], jnp.abs(u_t) > near[1::2]
+    approaches = (u_n < -near[0::2]) | pushes
+    leaves, slides = (u_n > near[0::2]) & ~approaches, jnp.abs(u_t) > near[1::2]
     codes = table.codes  # (m, K)
     separate, plus, minus = codes == contact_modes.SEPARATE, _slides(codes, 1), _slides(codes, -1)
     allowed = jnp.where(

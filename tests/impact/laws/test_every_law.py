@@ -43,6 +43,9 @@ LAWS = {
     "Routh": jc.impact.Routh(step=0.4, max_steps=8),
     "Routh with restitution": jc.impact.Routh(step=0.4, max_steps=12, restitution=0.5),
     "Sequential": jc.impact.Sequential(order=(1, 0)),
+    "Newton": jc.impact.Newton(restitution=0.5),
+    "Poisson": jc.impact.Poisson(restitution=0.5),
+    "Energetic": jc.impact.Energetic(restitution=0.5),
     "Propagative": jc.impact.Propagative(order=(1, 0), restitution=0.5),
     "Plastic": jc.impact.Plastic(),
     "anitescu_potra": jc.impact.anitescu_potra,
@@ -121,8 +124,12 @@ def test_every_law_goes_in_as_it_is(name):
 
 def test_functions_with_settings_of_their_own_become_records_or_are_named():
     assert isinstance(law_as_pytree(jc.impact.anitescu_potra), jc.impact.AnitescuPotra)
-    for law in (jc.impact.resolve, jc.impact.routh_step, jc.impact.routh_path):
-        with pytest.raises(TypeError, match=rf"law: .*got {law.__name__}; use jc.impact.Routh"):
+    uses = {
+        jc.impact.resolve: "Routh", jc.impact.routh_step: "Routh", jc.impact.routh_path: "Energetic",
+        jc.impact.newton: "Newton", jc.impact.poisson: "Poisson",
+    }  # fmt: skip
+    for law, use in uses.items():
+        with pytest.raises(TypeError, match=rf"law: .*got {law.__name__}; use jc.impact.{use}"):
             jc.simulate.Variational(impact=law)
     with pytest.raises(TypeError, match="law: expected a callable .* too many positional arguments"):
         jc.simulate.variational(

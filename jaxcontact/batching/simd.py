@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.batching.all_cores import workers
+from jaxcontact.batching.all_cores import on_all_cores, workers
 from jaxcontact.native import (
     rules_control,
     rules_elementwise,
@@ -23,7 +24,8 @@ from jaxcontact.native import (
     rules_sorting,
     rules_sums,
 )
-from jaxcontact.native.interpreter import Interpreter, array_of, is_key, numbers_of
+from jaxcontact.native.interpreter import Interpreter
+from jaxcontact.native.jaxprs import Function, function_of, is_key, keys_of, numbers_of
 from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.machine_code import MachineCode, check_llvmlite
@@ -36,90 +38,110 @@ RULE_MODULES = (
 SHARE = 64  # groups of worlds whose arguments and results are laid out at once
 
 
-def simd(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of batches from one of a single world: a world per lane of the CPU's vectors, on all cores.
+def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any]:
+    """Return a function of batches from one of a single world: worlds in the lanes of a CPU, on all cores.
 
     The function is traced once for each kind of batch and compiled by LLVM, without XLA: a step of a robot
     becomes a list of operations on numbers, without the zeros of its tree, and runs in registers. What it
     closes over, such as `model.params`, is known when it is compiled. Worlds in the lanes of one group wait
     for each other in loops, as under `vmap`, and for no others.
 
+    Without a rule for what the function uses (decompositions, callbacks, complex numbers, draws of normal
+    numbers, large sorts), or with more than four million operations, it runs as
+    `jc.on_all_cores(jax.vmap(function))`; a warning says so once, and names the reason.
+
     Args:
         function: maps pytrees of arrays to a pytree of arrays, for one world: a rollout, a step, the gradient
-            of one. It may use what JAX can trace but callbacks, complex numbers and large sorts. Keys of
-            random numbers are arrays like others; draws are bit by bit those of JAX.
+            of one. Keys of random numbers are arrays like others; draws are bit by bit those of JAX.
+        nan: whether a known zero times NaN or infinity is NaN, as it is in JAX. If not (`nan=False`), it is
+            zero, and so is a known zero over any number: programs with many known zeros, such as steps of
+            robots, are shorter.
 
     Returns:
         A function of batches, the first axis of all arrays, for calls from outside any `jit`. Its results are
-        NumPy arrays, or keys. They differ from those of XLA by rounding. A product with a number that is
-        known to be zero is zero, also where the other factor is NaN or infinite.
+        NumPy arrays, or keys. They differ from those of XLA by rounding.
 
     Raises:
         ImportError: llvmlite is missing.
-        ValueError: when called with no arrays, an empty batch, or first axes that differ; or for a program of
-            more than four million operations; one of more than 750 000 warns that it takes minutes.
-        NotImplementedError: names what the function uses and `simd` has no rule for.
+        ValueError: when called with no arrays, an empty batch, or first axes that differ.
 
     Derivative: none, because the result cannot be traced; let `function` return derivatives.
     """
     check_llvmlite()
-    programs: dict[Any, _Program] = {}
+    return _Batched(function, nan)
 
-    def run(*batch: Any) -> Any:
+
+class _Batched:
+    """The function of batches that `simd` returns: a program for each kind of batch."""
+
+    def __init__(self, function: Callable[..., Any], nan: bool) -> None:
+        self._nan = nan
+        self._jitted = jax.jit(
+            lambda *world: function(*world)
+        )  # traces again when JAX's settings have changed
+        self._by_xla = on_all_cores(jax.vmap(function))
+        self._programs: dict[Any, _Program | None] = {}
+
+    def __call__(self, *batch: Any) -> Any:
         leaves, structure = jax.tree.flatten(batch)
-        leaves = [jnp.asarray(leaf) for leaf in leaves]
-        keys = tuple(map(is_key, leaves))
-        arrays = [numbers_of(leaf) for leaf in leaves]
+        arrays = [_canonical(numbers_of(leaf)) for leaf in leaves]
         sizes = {array.shape[:1] for array in arrays}
         if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
-        kind = structure, keys, tuple((array.shape[1:], array.dtype.str) for array in arrays)
-        if kind not in programs:
-            programs[kind] = _Program.of(function, structure, keys, arrays)
-        return programs[kind].run(arrays)
+        world = [_of_one_world(leaf, array) for leaf, array in zip(leaves, arrays, strict=True)]
+        trace = self._jitted.trace(*jax.tree.unflatten(structure, world))
+        if trace.jaxpr not in self._programs:
+            self._programs[trace.jaxpr] = self._compiled(trace.jaxpr)
+        program = self._programs[trace.jaxpr]
+        if program is None:
+            return jax.tree.map(lambda x: x if is_key(x) else np.asarray(x), self._by_xla(*batch))
+        return jax.tree.unflatten(jax.tree.structure(trace.out_info), program.run(arrays))
 
-    return run
+    def _compiled(self, jaxpr: Any) -> _Program | None:
+        """Return the program of a function; None, with a warning at the first time, if there is none."""
+        try:
+            return _Program.of(function_of(jaxpr), self._nan)
+        except NotImplementedError as error:
+            if None not in self._programs.values():
+                warnings.warn(f"{error}; it runs as jc.on_all_cores(jax.vmap(function))", stacklevel=3)
+            return None
+
+
+def _canonical(array: np.ndarray) -> np.ndarray:
+    """Return an array in the dtype that JAX's settings allow."""
+    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+
+
+def _of_one_world(leaf: Any, array: np.ndarray) -> jax.ShapeDtypeStruct:
+    """Return what one world has of a leaf of a batch, which has these numbers."""
+    like = leaf if is_key(leaf) else array
+    return jax.ShapeDtypeStruct(like.shape[1:], like.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """A compiled function: its code, its lanes, shapes and dtypes of its results, and which are keys."""
+    """A compiled function: its code, its lanes, and what it returns of one world."""
 
     code: MachineCode
     lanes: Lanes
-    structure: Any
     results: list[tuple[tuple[int, ...], Any]]
-    keys: tuple[bool, ...]
+    keys: list[bool]
 
     @staticmethod
-    def of(
-        function: Callable[..., Any], structure: Any, keys: tuple[bool, ...], arrays: list[np.ndarray]
-    ) -> _Program:
-        """The program for batches of such arrays, some of which are the numbers of keys."""
-        structure_of_results = None
-
-        def flat(*leaves: Any) -> list[Any]:
-            nonlocal structure_of_results
-            given = [_keys(x) if of_keys else x for x, of_keys in zip(leaves, keys, strict=True)]
-            results, structure_of_results = jax.tree.flatten(function(*jax.tree.unflatten(structure, given)))
-            return results
-
-        closed = jax.make_jaxpr(flat)(*(jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in arrays))
+    def of(function: Function, nan: bool) -> _Program:
+        """Compile a function."""
         lanes = Lanes(8 if jnp.zeros(0).dtype == np.float64 else 4)
-        program = Interpreter(lanes.index_kind)
+        program = Interpreter(lanes.index_kind, nan)
         inputs, count = [], 0
-        for array in arrays:
-            inputs.append(program.inputs(array.shape[1:], array.dtype, count))
-            count += inputs[-1].size
-        outputs = program.run_closed(closed, inputs)
-        numbers = [int(n) for output in outputs for n in output.ravel()]
+        for array in function.inputs:
+            inputs.append(program.inputs(array.shape, array.dtype, count))
+            count += array.size
+        numbers = [int(n) for output in program.run(function, inputs) for n in output.ravel()]
         cores = len(workers(jax.local_devices(backend="cpu")[:1]))
         code = MachineCode(program.ops, numbers, count, lanes, cores)
-        results = [array_of(v) for v in closed.jaxpr.outvars]
-        which = tuple(is_key(v.aval) for v in closed.jaxpr.outvars)
-        return _Program(code, lanes, structure_of_results, [(a.shape, a.dtype) for a in results], which)
+        return _Program(code, lanes, [(a.shape, a.dtype) for a in function.outputs], function.keys)
 
-    def run(self, arrays: list[np.ndarray]) -> Any:
+    def run(self, arrays: list[np.ndarray]) -> list[Any]:
         """The results of a batch: the worlds of each core in shares."""
         size = len(arrays[0])
         found = [np.empty((size, *shape), dtype) for shape, dtype in self.results]
@@ -138,8 +160,7 @@ class _Program:
         else:
             with ThreadPoolExecutor(cores) as pool:
                 list(pool.map(share, begins))
-        pairs = zip(found, self.keys, strict=True)
-        return jax.tree.unflatten(self.structure, [_keys(x) if of_keys else x for x, of_keys in pairs])
+        return [keys_of(x) if of_keys else x for x, of_keys in zip(found, self.keys, strict=True)]
 
     def _share(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """The results of some worlds, in groups of lanes; the last world fills the last group."""
@@ -157,11 +178,6 @@ class _Program:
             _from_slots(slots[:, end - math.prod(shape) : end], shape, dtype, lanes)[:size]
             for end, (shape, dtype) in zip(ends, self.results, strict=True)
         ]
-
-
-def _keys(pairs: Any) -> jax.Array:
-    """Keys of random numbers from their pairs of integers."""
-    return jax.random.wrap_key_data(jnp.asarray(pairs), impl="threefry2x32")
 
 
 def _as_slots(array: np.ndarray, groups: int, lanes: Lanes) -> np.ndarray:

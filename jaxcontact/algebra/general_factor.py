@@ -1,0 +1,87 @@
+"""Factors of general square matrices: of a single one by LAPACK, of a batch by exchange steps in lanes.
+
+In a batch LAPACK would be a hazard; see `small_dense`. Batches are made by `vmap`. No derivative: `implicit`
+has the rule.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxcontact.batching.batch_axes import batch_last
+
+Factor = tuple[jax.Array, jax.Array]
+
+
+def factorise(matrix: jax.Array) -> Factor:
+    """Factor a matrix A (n, n), of any pivots; a pivot of zero counts as one and leaves finite numbers."""
+
+    def decompose(a: jax.Array) -> Factor:
+        if a.ndim > 2:
+            return _exchange_lanes(a)
+        lu, _, order = lax.linalg.lu(a)
+        pivots = jnp.diagonal(lu)
+        return lu + jnp.diag(jnp.where(pivots == 0, 1.0, 0.0).astype(a.dtype)), order
+
+    factor: Factor = batch_last(decompose, matrix)
+    return factor
+
+
+def solve_factored(factor: Factor, rhs: jax.Array, transposed: bool = False) -> jax.Array:
+    """Solve A x = b (n,), or A^T x = b, for a factor of `factorise`."""
+
+    def substitute(table: jax.Array, order: jax.Array, b: jax.Array) -> jax.Array:
+        if b.ndim > 1:
+            return _multiply_lanes(table, order, b, transposed)
+        triangle = functools.partial(lax.linalg.triangular_solve, table, left_side=True)
+        if transposed:
+            half = triangle(b[:, None], transpose_a=True)
+            whole = triangle(half, lower=True, unit_diagonal=True, transpose_a=True)[:, 0]
+            return jnp.zeros_like(b).at[order].set(whole)
+        half = triangle(b[order][:, None], lower=True, unit_diagonal=True)
+        return triangle(half)[:, 0]
+
+    x: jax.Array = batch_last(substitute, *factor, rhs)
+    return x
+
+
+def _multiply_lanes(table: jax.Array, order: jax.Array, b: jax.Array, transposed: bool) -> jax.Array:
+    """Multiply b (n, B) with the inverse that a table of `_exchange_lanes` holds, or its transpose."""
+    if not transposed:
+        product = jnp.sum(table * jnp.take_along_axis(b, order, 0)[None], axis=1)
+        return jnp.take_along_axis(product, order, 0)
+    lane = jnp.arange(b.shape[1])[None]
+    product = jnp.sum(table * jnp.zeros_like(b).at[order, lane].set(b)[:, None], axis=0)
+    return jnp.zeros_like(b).at[order, lane].set(product)
+
+
+def _exchange_lanes(matrix: jax.Array) -> Factor:
+    """Exchange every x_k with a y of y = A x, by partial pivoting.
+
+    Returns a table (n, n, B) and an order (n, B). Row order[k] of the table holds x_k, and its column k the
+    coefficients of y_order[k].
+    """
+    n, lanes = matrix.shape[0], matrix.shape[2]
+    index = jnp.arange(n, dtype=jnp.int32)[:, None]
+
+    def exchange(k: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        table, order, free = carry
+        column = lax.dynamic_index_in_dim(table, k, 1, keepdims=False)
+        chosen = jnp.argmax(jnp.where(free, jnp.abs(column), -1.0), axis=0).astype(jnp.int32)
+        row = jnp.take_along_axis(table, chosen[None, None], axis=0)[0]
+        pivot = lax.dynamic_index_in_dim(row, k, 0, keepdims=False)
+        inverse = 1.0 / jnp.where(pivot == 0, 1.0, pivot)
+        row = jnp.where(index == k, -1.0, row) * -inverse[None]
+        hit = index == chosen[None]
+        # Where a row is exchanged, its own entry makes way for the new row.
+        table = jnp.where((index == k)[None], 0.0, table) + column[:, None] * row[None]
+        table = jnp.where(hit[:, None], row[None], table)
+        return table, lax.dynamic_update_index_in_dim(order, chosen, k, 0), free & ~hit
+
+    start = (matrix, jnp.zeros((n, lanes), jnp.int32), jnp.ones((n, lanes), bool))
+    table, order, _ = lax.fori_loop(0, n, exchange, start)
+    return table, order

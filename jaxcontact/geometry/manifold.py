@@ -1,0 +1,166 @@
+"""All contacts of two cores: the nearest points, or the corners of the region where flat parts meet.
+
+Support points of slightly tilted directions span a polygon on each core. Each of eight directions across the
+normal selects the corner of the common region of the polygons that lies farthest along it, so a contact keeps
+its number while the bodies slide, roll and turn a little. Corners that coincide make one contact.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.geometry.frames import dot, unit
+from jaxcontact.geometry.nearest import nearest_points
+from jaxcontact.geometry.support import Couple, round_support
+
+DIRECTIONS = 8
+CONTACTS = DIRECTIONS + 1  # the nearest points come first
+TILT = 0.05  # rad; parts of a surface that lean less from the common tangent plane belong to its polygon
+FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
+SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
+LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep, up to this
+PARALLEL = 1e-6  # sine of the angle between sides that do not cross
+
+_ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+_RING = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
+
+
+class _Polygon(NamedTuple):
+    """Corners of a nearly flat part of a surface, counter-clockwise about the normal; some are repeated."""
+
+    place: jax.Array  # (8, 2) across the normal
+    height: jax.Array  # (8,) along the normal
+
+    def plane_at(self, place: jax.Array, tolerance: jax.Array) -> jax.Array:
+        """Heights (n,) at places (n, 2) of the plane, or of the line or point, through the corners."""
+        middle, level = jnp.mean(self.place, axis=0), jnp.mean(self.height)
+        beside, above = self.place - middle[None], self.height - level
+        xx, xy, yy = (jnp.sum(beside[:, i] * beside[:, k]) for i, k in ((0, 0), (0, 1), (1, 1)))
+        xz, yz = jnp.sum(beside[:, 0] * above), jnp.sum(beside[:, 1] * above)
+        determinant, trace = xx * yy - xy**2, xx + yy
+        is_face = determinant > 1e-9 * trace**2
+        is_line = trace > tolerance**2
+        safe, safe_trace = jnp.where(is_face, determinant, 1.0), jnp.where(is_line, trace, 1.0)
+        slope_x = jnp.where(is_face, (yy * xz - xy * yz) / safe, jnp.where(is_line, xz / safe_trace, 0.0))
+        slope_y = jnp.where(is_face, (xx * yz - xy * xz) / safe, jnp.where(is_line, yz / safe_trace, 0.0))
+        return level + slope_x * (place[:, 0] - middle[0]) + slope_y * (place[:, 1] - middle[1])
+
+    def contains(self, place: jax.Array, tolerance: jax.Array) -> jax.Array:
+        """Whether places (n, 2) lie within the corners."""
+        side = jnp.roll(self.place, -1, axis=0) - self.place
+        length = jnp.sqrt(dot(side, side))
+        beside = place[:, None] - self.place[None]
+        left = (side[None, :, 0] * beside[..., 1] - side[None, :, 1] * beside[..., 0]) >= -tolerance * length[
+            None
+        ]
+        extent = jnp.max(self.place @ _RING.T.astype(place.dtype), axis=0)[None]
+        within = place @ _RING.T.astype(place.dtype) <= extent + tolerance
+        return jnp.all(left & within, axis=1)
+
+
+class _Corners(NamedTuple):
+    """Corners of the common region of two polygons; axis 0 is the corner."""
+
+    place: jax.Array  # (n, 2)
+    height_a: jax.Array  # (n,)
+    height_b: jax.Array
+    valid: jax.Array
+
+
+def _polygons(
+    couple: Couple, normal: jax.Array, axes: jax.Array, origin: jax.Array
+) -> tuple[_Polygon, _Polygon]:
+    """The flat parts of a and b that face one another."""
+    across = _RING.astype(normal.dtype) @ axes
+    at_normal, lengths = round_support(couple.ellipsoids, normal)
+    at_rim, _ = jax.vmap(lambda direction: round_support(couple.ellipsoids, direction))(across)
+    widths = jnp.sqrt(jnp.sum(couple.ellipsoids[:, :, 0] ** 2, axis=1))
+    is_cap = jnp.all(couple.ellipsoids[:, :, 2] == 0.0, axis=1) & (lengths < TILT * widths)
+    polygons = []
+    for k, (vertices, sign) in enumerate(((couple.vertices_a, -1.0), (couple.vertices_b, 1.0))):
+        tilted = jax.lax.stop_gradient(sign * normal[None] + TILT * across)
+        corner = vertices[jnp.argmax(dot(tilted[:, None], vertices[None]), axis=1)]
+        corner = corner + jnp.where(is_cap[k], at_rim[:, k], sign * at_normal[None, k]) - origin[None]
+        place = jnp.stack([dot(corner, axis[None]) for axis in axes], axis=1)
+        polygons.append(_Polygon(place, dot(corner, normal[None])))
+    return polygons[0], polygons[1]
+
+
+def _common_corners(a: _Polygon, b: _Polygon, tolerance: jax.Array) -> _Corners:
+    """Corners of a within b, of b within a, and crossings of their sides."""
+    side_a, side_b = (jnp.roll(x.place, -1, axis=0) - x.place for x in (a, b))
+    rise_a, rise_b = (jnp.roll(x.height, -1, axis=0) - x.height for x in (a, b))
+
+    def cross(u: jax.Array, v: jax.Array) -> jax.Array:
+        return u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0]
+
+    between = b.place[None] - a.place[:, None]
+    sine = cross(side_a[:, None], side_b[None])
+    square_a, square_b = dot(side_a, side_a)[:, None], dot(side_b, side_b)[None]
+    crosses = (sine**2 > PARALLEL**2 * square_a * square_b) & (jnp.minimum(square_a, square_b) > tolerance**2)
+    inverse = jnp.where(crosses, 1.0 / jnp.where(crosses, sine, 1.0), 0.0)
+    share_a, share_b = cross(between, side_b[None]) * inverse, cross(between, side_a[:, None]) * inverse
+    crosses &= (share_a >= 0.0) & (share_a <= 1.0) & (share_b >= 0.0) & (share_b <= 1.0)
+    crossing = a.place[:, None] + share_a[..., None] * side_a[:, None]
+    return _Corners(
+        jnp.concatenate([a.place, b.place, crossing.reshape(-1, 2)]),
+        jnp.concatenate(
+            [
+                a.height,
+                a.plane_at(b.place, tolerance),
+                (a.height[:, None] + share_a * rise_a[:, None]).ravel(),
+            ]
+        ),
+        jnp.concatenate(
+            [b.plane_at(a.place, tolerance), b.height, (b.height[None] + share_b * rise_b[None]).ravel()]
+        ),
+        jnp.concatenate([b.contains(a.place, tolerance), a.contains(b.place, tolerance), crosses.ravel()]),
+    )
+
+
+def _axes(normal: jax.Array) -> jax.Array:
+    """Two unit vectors (2, 3) across the normal that turn with the axes of a."""
+    axis = jnp.where(jnp.abs(normal[2]) < 0.9, jnp.array([0.0, 0.0, 1.0]), jnp.array([1.0, 0.0, 0.0]))
+    first, _ = unit(axis - normal * dot(axis, normal), axis)
+    return jnp.stack([first, jnp.cross(normal, first)]).astype(normal.dtype)
+
+
+def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Points on a and b, gaps and normals of `CONTACTS` contacts of two cores in the axes of a.
+
+    A contact that does not count has a gap larger than both cores. The smallest gap is the signed distance.
+    """
+    nearest = nearest_points(couple)
+    normal, origin = nearest.normal, jax.lax.stop_gradient(nearest.point_b)
+    axes = _axes(normal)
+    fixed = jax.lax.stop_gradient(couple)
+    size = 2.0 * jnp.sum(jnp.sqrt(jnp.sum(fixed.ellipsoids**2, axis=(1, 2))))
+    for vertices in fixed[:2]:
+        size += jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0))
+    tolerance = jnp.maximum(SIDEWAYS, 64.0 * float(jnp.finfo(size.dtype).eps)) * size
+    corners = _common_corners(*_polygons(couple, normal, axes, origin), tolerance)
+    along = corners.place @ _RING.T.astype(size.dtype)
+    chosen = jnp.argmax(jnp.where(corners.valid[:, None], along, -jnp.inf), axis=0)
+    place, height_a, height_b, valid = (leaf[chosen] for leaf in corners)
+    distance = place[:, None] - place[None]
+    earlier = np.tril(np.ones((DIRECTIONS, DIRECTIONS), bool), -1)
+    coincide = (dot(distance, distance) <= (2.0 * tolerance) ** 2) & earlier & valid[None]
+    valid &= ~jnp.any(coincide, axis=1)
+    excess = height_a - height_b - nearest.gap
+    gap = nearest.gap + jnp.maximum(excess, 0.0)
+    several = jnp.sum(valid) > 1
+    is_deepest = valid & (jnp.abs(excess) <= LEVEL / SIDEWAYS * tolerance)
+    counts = jnp.concatenate([(~several | ~jnp.any(is_deepest))[None], valid & several])
+    flat = origin[None] + place[:, :1] * axes[:1] + place[:, 1:] * axes[1:]
+    on_b = flat + height_b[:, None] * normal[None]
+    gaps = jnp.concatenate([nearest.gap[None], gap])
+    return (
+        jnp.concatenate([nearest.point_a[None], on_b + gap[:, None] * normal[None]]),
+        jnp.concatenate([nearest.point_b[None], on_b]),
+        jnp.where(counts, gaps, jax.lax.stop_gradient(size + jnp.abs(nearest.gap))),
+        jnp.broadcast_to(normal[None], (CONTACTS, 3)),
+    )

@@ -1,0 +1,176 @@
+"""The signed distance of two cores, its direction and the nearest points, with one derivative rule.
+
+The signed distance is the greatest gap between the projections on a direction. `expand` finds the direction
+up to its tolerance. The triangle of support points there proposes exact directions: that of the triangle,
+those perpendicular to one of its sides, free ones, the axes of discs. Newton's method on the sphere refines
+the best; its last two steps carry the derivatives.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.geometry.expanding import expand
+from jaxcontact.geometry.frames import across, dot, unit
+from jaxcontact.geometry.support import Couple, gap_along, round_support, support
+
+NEWTON = 8  # steps from the tolerance of `expand`
+POLISH = 2  # further steps that carry derivatives, exact to second order
+SLIVER = (
+    1e-8  # sine of the angle of a triangle without a normal; of the size, length of a side without extent
+)
+STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
+# Which corners of the triangle a direction leaves free to slide: all, a side or one alone.
+CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2))
+
+
+class Feature(NamedTuple):
+    """A part of the difference b - a that is flat in `rank` directions and else follows the ellipsoids."""
+
+    index: jax.Array  # (3, 2) int32, its corners as vertices of a and of b
+    disc: jax.Array  # () int32: 0 the cap of a, 1 the cap of b, else none
+    rank: jax.Array  # () int32: 2 a face, 1 an edge, 0 a point; -1 keeps the direction
+
+
+class Nearest(NamedTuple):
+    """The signed distance of two cores, the unit direction from b to a, the nearest points."""
+
+    gap: jax.Array
+    normal: jax.Array  # (3,)
+    point_a: jax.Array  # (3,)
+    point_b: jax.Array
+
+
+def _spans(couple: Couple, feature: Feature) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """A point of the difference of the vertices, and the two directions in which a feature is flat."""
+    corners = couple.vertices_b[feature.index[:, 1]] - couple.vertices_a[feature.index[:, 0]]
+    sides = corners[1:] - corners[:1]
+    disc = couple.ellipsoids[jnp.clip(feature.disc, 0, 1)].T[:2]
+    sides = jnp.where((feature.disc == 0) | (feature.disc == 1), disc, sides)
+    return corners[0], sides[0], sides[1]
+
+
+def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One Newton step to the direction that separates a feature most, and whether it is a maximum."""
+    corner, first, second = _spans(couple, feature)
+    face, _ = unit(jnp.cross(first, second), normal)
+    face = jnp.where(dot(face, normal) < 0.0, -face, face)
+    is_edge = feature.rank == 1
+    tangent = across(normal)
+    tangent = jnp.where(is_edge, unit(first, tangent)[0], tangent)
+    start, _ = unit(normal - dot(normal, tangent) * tangent, normal)
+    plane = jnp.stack([tangent, jnp.cross(start, tangent)])
+    points, lengths = round_support(couple.ellipsoids, start)
+    gradient = corner + points[0] + points[1]
+    height = dot(gradient, start)
+    # In the plane of the tangents, E E^T / length - point point^T / length is how an ellipsoid curves.
+    images = sum(couple.ellipsoids[:, None, k] * plane[None, :, k, None] for k in range(3))  # (2, 2, 3)
+    inverse = jnp.where(lengths > 0.0, 1.0 / jnp.where(lengths > 0.0, lengths, 1.0), 0.0)
+    slopes = dot(points[:, None], plane[None])
+
+    def bend(i: int, k: int) -> jax.Array:
+        each = (dot(images[:, i], images[:, k]) - slopes[:, i] * slopes[:, k]) * inverse
+        return each[0] + each[1]
+
+    slope_1, slope_2 = jnp.where(is_edge, 0.0, dot(gradient, plane[0])), dot(gradient, plane[1])
+    bend_11 = jnp.where(is_edge, 1.0, bend(0, 0) - height)
+    bend_12 = jnp.where(is_edge, 0.0, bend(0, 1))
+    bend_22 = bend(1, 1) - height
+    determinant = bend_11 * bend_22 - bend_12**2
+    is_maximum = (determinant > jnp.finfo(normal.dtype).tiny ** 0.5) & (bend_22 > 0.0) & (bend_11 > 0.0)
+    inverse = jnp.where(is_maximum, 1.0 / jnp.where(is_maximum, determinant, 1.0), 0.0)
+    moved = (
+        start
+        + (bend_12 * slope_2 - bend_22 * slope_1) * inverse * plane[0]
+        + (bend_12 * slope_1 - bend_11 * slope_2) * inverse * plane[1]
+    )
+    moved, _ = unit(moved, start)
+    result = jnp.where(feature.rank == 2, face, jnp.where(feature.rank < 0, normal, moved))
+    return result, is_maximum | (feature.rank == 2) | (feature.rank < 0)
+
+
+def _proposals(couple: Couple, normal: jax.Array, index: jax.Array, spread: jax.Array) -> Feature:
+    """Features (10,) that may carry the nearest direction, from a triangle of support points."""
+    columns = jnp.swapaxes(couple.ellipsoids, 1, 2)
+    axes, _ = unit(jnp.cross(columns[:, 0], columns[:, 1]), normal)
+    axes = jnp.where(dot(axes, normal[None])[:, None] < 0.0, -axes, axes)
+    is_disc = jnp.any(columns[:, 0] != 0.0, axis=1) & jnp.all(columns[:, 2] == 0.0, axis=1)
+    _, at_axes = jax.vmap(lambda direction: support(couple, direction))(
+        jnp.append(axes, normal[None], axis=0)
+    )
+    ranks = np.array([len(set(corners)) - 1 for corners in CORNERS], np.int32)
+    features = Feature(
+        jnp.concatenate([index[np.array(CORNERS)], jnp.broadcast_to(at_axes[:, None], (3, 3, 2))]),
+        jnp.asarray(np.array([-1] * len(CORNERS) + [0, 1, -1], np.int32)),
+        jnp.concatenate([ranks, jnp.where(is_disc, 2, -1), jnp.array([-1])]).astype(jnp.int32),
+    )
+    # An edge or a face without extent keeps its direction.
+    _, first, second = jax.vmap(lambda feature: _spans(couple, feature))(features)
+    cross = jnp.cross(first, second)
+    square_1, square_2, shortest = dot(first, first), dot(second, second), (SLIVER * spread) ** 2
+    no_length = square_1 <= shortest
+    no_area = no_length | (square_2 <= shortest) | (dot(cross, cross) <= SLIVER**2 * square_1 * square_2)
+    degenerate = ((features.rank == 2) & no_area) | ((features.rank == 1) & no_length)
+    return features._replace(rank=jnp.where(degenerate, -1, features.rank))
+
+
+def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
+    """Gap along a direction and the points of a and b that are that far apart, on a feature."""
+    corner, first, second = _spans(couple, feature)
+    rounds, _ = round_support(couple.ellipsoids, normal)
+    whole = corner + rounds[0] + rounds[1]
+    height = dot(whole, normal)
+    beside = height * normal - whole
+    is_face, is_edge = feature.rank == 2, feature.rank == 1
+    square_1, mixed, square_2 = dot(first, first), dot(first, second), dot(second, second)
+    mixed, square_2 = jnp.where(is_edge, 0.0, mixed), jnp.where(is_edge, 1.0, square_2)
+    determinant = square_1 * square_2 - mixed**2
+    slides = is_face | is_edge
+    inverse = jnp.where(slides, 1.0 / jnp.where(slides, determinant, 1.0), 0.0)
+    along_1, along_2 = dot(beside, first), jnp.where(is_edge, 0.0, dot(beside, second))
+    share_1 = (square_2 * along_1 - mixed * along_2) * inverse
+    share_2 = (square_1 * along_2 - mixed * along_1) * inverse
+    is_cap = feature.disc >= 0
+    shift = jnp.where(is_cap, share_1 * first + share_2 * second, 0.0)
+    shares = jnp.stack([1.0 - share_1 - share_2, share_1, share_2])
+    # A share may be negative: a flat part has several triangles, and any of them spans it.
+    shares = jnp.where(is_cap, jnp.array([1.0, 0.0, 0.0], normal.dtype), shares)
+    on_a = dot(couple.vertices_a[feature.index[:, 0]].T, shares[None]) - rounds[0]
+    on_b = dot(couple.vertices_b[feature.index[:, 1]].T, shares[None]) + rounds[1]
+    on_a = on_a - jnp.where(feature.disc == 0, shift, 0.0)
+    on_b = on_b + jnp.where(feature.disc == 1, shift, 0.0)
+    # Where flat parts have several nearest points, those of a and b may differ sideways.
+    sideways = on_a - on_b + height * normal
+    return Nearest(-height, normal, on_a - 0.5 * sideways, on_b + 0.5 * sideways)
+
+
+def nearest_points(couple: Couple) -> Nearest:
+    """The signed distance of two cores, its direction and the nearest points.
+
+    Derivative: of the feature that is nearest; at a tie between features, of the one taken.
+    """
+    fixed = jax.lax.stop_gradient(couple)
+    spread = jnp.sqrt(jnp.sum(fixed.ellipsoids**2))
+    for vertices in fixed[:2]:
+        spread += jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0))
+    summit = expand(fixed, spread)
+    features = _proposals(fixed, summit.normal, summit.index, spread)
+
+    def refine(feature: Feature) -> tuple[jax.Array, jax.Array]:
+        normal, is_maximum = jax.lax.fori_loop(
+            0, NEWTON, lambda _, carry: _step(fixed, feature, carry[0]), (summit.normal, jnp.asarray(True))
+        )
+        gap = gap_along(fixed, normal) - jnp.where(feature.rank < 0, STAY * spread, 0.0)
+        return normal, jnp.where(is_maximum, gap, -jnp.inf)
+
+    normals, gaps = jax.vmap(refine)(features)
+    best = jnp.argmax(gaps)
+    feature = jax.tree.map(lambda leaf: leaf[best], features)
+    normal, _ = jax.lax.scan(
+        lambda normal, _: (_step(couple, feature, normal)[0], None), normals[best], None, length=POLISH
+    )
+    return _points(couple, feature, normal)

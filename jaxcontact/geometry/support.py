@@ -1,0 +1,114 @@
+"""Convex bodies by support functions: the hull of a few vertices, thickened by an ellipsoid and a ball.
+
+A capsule is two vertices and a ball, a cylinder two vertices and a disc, an ellipsoid one vertex and itself,
+a box eight vertices, a mesh its hull. `gap_along` is at most the signed distance for every direction, and
+equals it for the best one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxcontact.geometry.frames import dot, pose_in_body
+from jaxcontact.geometry.shapes import Box, Capsule, ConvexMesh, Cylinder, Ellipsoid
+
+FLAT_ROUNDING = 64.0  # in units of rounding: sine of the tilt below which a direction is the axis of a disc
+
+
+class Core(NamedTuple):
+    """A convex body without its ball: the sum of a hull of vertices and of the image of a unit ball."""
+
+    vertices: jax.Array  # (nv, 3), some of them repeated
+    ellipsoid: jax.Array  # (3, 3), its columns are semi-axes; zero without one, the last zero for a disc
+
+
+def num_vertices(shape: Any) -> int:
+    """Number of vertices of the core of a shape, rounded up so that many shapes share one program."""
+    if not isinstance(shape, ConvexMesh):
+        return 8
+    return max(8, 4 ** int(np.ceil(np.log(shape.count) / np.log(4.0) - 1e-9)))
+
+
+def _in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[Core, jax.Array]:
+    """The core of a shape in the axes of its body, and the radius of its ball."""
+    zero, no_ellipsoid = jnp.zeros((), dtype), jnp.zeros((3, 3), dtype)
+    if isinstance(shape, ConvexMesh):
+        return Core(jnp.asarray(constants[shape.vertices], dtype), no_ellipsoid), zero
+    if isinstance(shape, Capsule):
+        radius = jnp.asarray(constants[shape.radius], dtype)
+        return Core(jnp.asarray(constants[shape.ends], dtype), no_ellipsoid), radius
+    origin, axes = pose_in_body(shape, 3, constants, dtype)
+    if isinstance(shape, Ellipsoid):
+        return Core(origin[None], axes * jnp.asarray(constants[shape.semi_axes], dtype)[None]), zero
+    if isinstance(shape, Cylinder):
+        half = jnp.asarray(constants[shape.half_length], dtype) * axes[:, 2]
+        radii = jnp.asarray(constants[shape.radius], dtype) * jnp.array([1.0, 1.0, 0.0], dtype)
+        return Core(jnp.stack([origin - half, origin + half]), axes * radii[None]), zero
+    assert isinstance(shape, Box)
+    corners = range(8) if shape.corners is None else shape.corners
+    signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(3)] for k in corners])
+    half = 0.5 * jnp.asarray(constants[shape.size], dtype)
+    return Core(origin[None] + (half[None] * jnp.asarray(signs, dtype)) @ axes.T, no_ellipsoid), zero
+
+
+def cores_in_bodies(
+    shapes: Sequence[Any], count: int, constants: Mapping[str, Any], dtype: Any
+) -> tuple[Core, jax.Array]:
+    """Cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
+    cores, radii = [], []
+    for shape in shapes:
+        core, radius = _in_body(shape, constants, dtype)
+        repeated = np.minimum(np.arange(count), len(core.vertices) - 1)
+        cores.append(core._replace(vertices=core.vertices[repeated]))
+        radii.append(radius)
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *cores), jnp.stack(radii)
+
+
+def place_core(core: Core, position: jax.Array, orientation: jax.Array) -> Core:
+    """A core in the world, from the frame of its body."""
+    return Core(position[None] + core.vertices @ orientation.T, orientation @ core.ellipsoid)
+
+
+class Couple(NamedTuple):
+    """Two cores a and b, whose difference b - a is searched."""
+
+    vertices_a: jax.Array  # (na, 3)
+    vertices_b: jax.Array  # (nb, 3)
+    ellipsoids: jax.Array  # (2, 3, 3)
+
+
+def round_support(ellipsoids: jax.Array, direction: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Points (2, 3) of two ellipsoids farthest along `direction` (3,), and how far that is over its length.
+
+    For a disc and its axis, where every point is as far, both are zero.
+    """
+    scaled = sum(ellipsoids[:, k] * direction[k] for k in range(3))
+    square = dot(scaled, scaled)
+    rounding = FLAT_ROUNDING * jnp.finfo(direction.dtype).eps
+    spread = jax.lax.stop_gradient(jnp.sum(ellipsoids**2, axis=(1, 2)))
+    curved = square > rounding**2 * spread
+    length = jnp.sqrt(jnp.where(curved, square, 1.0))
+    share = scaled * jnp.where(curved, 1.0 / length, 0.0)[:, None]
+    return dot(ellipsoids, share[:, None]), jnp.where(curved, length, 0.0)
+
+
+def support(couple: Couple, direction: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Find the point (3,) of b - a farthest along `direction` (3,), and its vertices (2,) of a and b."""
+    vertex_a = jnp.argmin(dot(couple.vertices_a, direction[None]))
+    vertex_b = jnp.argmax(dot(couple.vertices_b, direction[None]))
+    of_vertices = couple.vertices_b[vertex_b] - couple.vertices_a[vertex_a]
+    of_ellipsoids, _ = round_support(couple.ellipsoids, direction)
+    index = jnp.stack([vertex_a, vertex_b]).astype(jnp.int32)
+    return of_vertices + of_ellipsoids[0] + of_ellipsoids[1], index
+
+
+def gap_along(couple: Couple, direction: jax.Array) -> jax.Array:
+    """The gap between the projections of a and b on a unit direction (3,) from b to a."""
+    nearest_a = jnp.min(dot(couple.vertices_a, direction[None]))
+    farthest_b = jnp.max(dot(couple.vertices_b, direction[None]))
+    return nearest_a - farthest_b - jnp.sum(round_support(couple.ellipsoids, direction)[1])

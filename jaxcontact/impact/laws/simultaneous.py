@@ -1,0 +1,166 @@
+"""Restitution of all contacts at once: Newton's law of speeds and Poisson's law of impulses.
+
+Entries `newton` and `poisson`; docs/method-restitution.md has the equations, and what each law keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.contact_space import (
+    ContactSpace,
+    ImpactInfo,
+    contact_space,
+    energy_ratio,
+    friction_directions,
+    mass_norm,
+    outcome,
+    residual_status,
+)
+from jaxcontact.impact.laws.pivoting import solve_by_pivoting
+from jaxcontact.precision import jit
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+
+def newton(
+    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int = 8
+) -> tuple[jax.Array, ImpactInfo]:
+    """Resolve all contacts at once by Newton's law: speeds of separation are e times those of approach.
+
+    Moreau's generalised law (1988): 0 <= lam_n perp J_n v_plus + e min(J_n v, 0) >= 0, with Coulomb friction
+    on J_t v_plus. Of several solutions the one that pivoting finds.
+
+    Args:
+        terms: contact terms, nc contacts.
+        v: (nv,) velocity before the impact.
+        restitution: e in 0..1, a number or (nc,); 0 is `anitescu_potra`.
+        num_directions: sides of the friction cone in space; no effect in the plane.
+
+    Returns:
+        v_plus (nv,) and ImpactInfo.
+
+    Raises:
+        ValueError, TypeError: as `anitescu_potra`; e of another shape or outside 0..1.
+
+    Status: ENERGY where the kinetic energy rises, which friction or different coefficients can do (Kane's
+        paradox); RAY where the law has no solution, as where friction drives a contact in; as
+        `anitescu_potra`; inside jit INVALID for e outside 0..1.
+
+    Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest.
+    """
+    inputs.check(terms, v)
+    check_restitution(terms, restitution)
+    return _newton(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
+
+
+def poisson(
+    terms: ContactTerms, v: jax.Array, *, restitution: Any, num_directions: int = 8
+) -> tuple[jax.Array, ImpactInfo]:
+    """Resolve all contacts at once by Poisson's law: expansion gives e times the impulse of compression.
+
+    Anitescu & Potra (1997), section 5; Pfeiffer & Glocker (1996): compression is `anitescu_potra`. Expansion
+    begins with its velocity: lam_n >= e lam_n of compression, more only where a contact would else approach,
+    0 <= lam_n - e lam_n' perp J_n v_plus >= 0, with Coulomb friction by lam_n on J_t v_plus.
+
+    Args, Returns, Raises, Status, Derivative: as `newton`; `info.impulse` is the sum of both.
+    """
+    inputs.check(terms, v)
+    check_restitution(terms, restitution)
+    return _poisson(terms, v, jnp.asarray(restitution, v.dtype), num_directions)
+
+
+def check_restitution(terms: ContactTerms, restitution: Any) -> None:
+    """Raise ValueError for coefficients of another shape than () or (nc,), or known ones outside 0..1."""
+    nc = jnp.shape(terms.phi)[0]
+    if np.shape(restitution) not in ((), (nc,)):
+        raise ValueError(
+            f"restitution: expected a number or shape ({nc},), got shape {np.shape(restitution)}"
+        )
+    if inputs.is_concrete(restitution):
+        values = np.asarray(restitution, float)
+        if not np.all((values >= 0) & (values <= 1)):
+            raise ValueError(f"restitution: expected numbers in 0..1, got {restitution}")
+
+
+def _prepare(
+    terms: ContactTerms, v: jax.Array, restitution: jax.Array
+) -> tuple[ContactTerms, jax.Array, jax.Array, jax.Array]:
+    """Return usable terms, velocity and coefficients (nc,), and the bits that say what was not."""
+    terms, v, status = inputs.prepare(terms, v)
+    valid = jnp.all((restitution >= 0) & (restitution <= 1))
+    e = jnp.broadcast_to(jnp.where(valid, restitution, 0.0), terms.phi.shape)
+    return terms, v, e, status | flag(~valid, Status.INVALID)
+
+
+@functools.partial(jit, static_argnums=3)
+def _newton(
+    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int
+) -> tuple[jax.Array, ImpactInfo]:
+    v_in = v
+    terms, v, e, bad = _prepare(terms, v, restitution)
+    rate = terms.J_n @ v
+    space = contact_space(terms, e * jnp.where(rate < 0, rate, 0.0))
+    directions = friction_directions(terms.J_t.shape[1], num_directions)
+    guess, solver_status = solve_by_pivoting(lax.stop_gradient(space), lax.stop_gradient(v), directions)
+    v_plus, impulse, worst = outcome(space, v, guess, directions)
+    status = bad | solver_status | residual_status(worst)
+    return _answer(terms, space, (v_in, v, v_plus), impulse, (status, bad, worst))
+
+
+@functools.partial(jit, static_argnums=3)
+def _poisson(
+    terms: ContactTerms, v: jax.Array, restitution: jax.Array, num_directions: int
+) -> tuple[jax.Array, ImpactInfo]:
+    v_in = v
+    terms, v, e, bad = _prepare(terms, v, restitution)
+    space = contact_space(terms)
+    directions = friction_directions(terms.J_t.shape[1], num_directions)
+    fixed = lax.stop_gradient(space)
+    guess, first_status = solve_by_pivoting(fixed, lax.stop_gradient(v), directions)
+    compressed, first, worst = outcome(space, v, guess, directions)
+    stored = e * jnp.maximum(first[:: 1 + space.num_tangents], 0.0)
+    floor = lax.stop_gradient(stored)
+    guess, second_status = solve_by_pivoting(
+        fixed, lax.stop_gradient(compressed), directions, impulse_min=floor
+    )
+    v_plus, second, last = outcome(space, compressed, guess, directions, impulse_min=stored)
+    # Relative to the speed before the impact, for compression may end at rest.
+    worst = jnp.maximum(worst, last * _speed_unit(terms, compressed) / _speed_unit(terms, v))
+    status = bad | first_status | second_status | residual_status(worst)
+    return _answer(terms, space, (v_in, v, v_plus), first + second, (status, bad, worst))
+
+
+def _speed_unit(terms: ContactTerms, v: jax.Array) -> jax.Array:
+    """Return what residuals at v are relative to: |v|_M, 1 at rest."""
+    speed = mass_norm(terms.M, v)
+    return jnp.where(speed > 0, speed, 1.0)
+
+
+def _answer(
+    terms: ContactTerms,
+    space: ContactSpace,
+    velocities: tuple[jax.Array, jax.Array, jax.Array],
+    impulse: jax.Array,
+    account: tuple[jax.Array, jax.Array, jax.Array],
+) -> tuple[jax.Array, ImpactInfo]:
+    """Return v_plus, v as it came for bad numbers, and the info with the bit of energy."""
+    v_in, v, v_plus = velocities
+    status, bad, worst = account
+    ratio = energy_ratio(terms.M, v, v_plus)
+    rounding = float(jnp.finfo(v.dtype).eps) ** 0.575
+    info = ImpactInfo(
+        status=status | flag(ratio > 1.0 + rounding, Status.ENERGY),
+        residual=worst,
+        impulse=(space.scale * impulse).reshape(terms.J_t.shape[0], -1),
+        energy_ratio=ratio,
+        num_solves=jnp.int32(1),
+    )
+    return jnp.where(bad != 0, v_in, v_plus), info

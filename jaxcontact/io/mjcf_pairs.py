@@ -1,0 +1,162 @@
+"""The pairs of geoms of a compiled MuJoCo model that may touch, with their friction and margin."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
+
+MAX_NAMES = 12  # names that a message lists
+
+
+class Pair(NamedTuple):
+    """Two geoms that may touch, with their friction, and the distance in m at which they act as touching."""
+
+    first: int
+    second: int
+    mu: float
+    margin: float
+
+
+def candidate_pairs(mj: Any) -> list[Pair]:
+    """The pairs of geoms that MuJoCo lets touch: explicit pairs, then the pairs that pass its filters.
+
+    The filters are contype and conaffinity, excluded bodies, and geoms of one body or of parent and child.
+    Bodies welded together count as one body; the world does not count as a parent. The friction of a pair is
+    that of the geom with the higher priority, or the larger friction at equal priority; it is 0 for condim 1.
+    """
+    if is_disabled(mj, "contact", "constraint"):
+        return []
+    margins = mj.pair_margin if _margin_rule() in ADDED_GAP else mj.pair_margin - mj.pair_gap
+    explicit = [
+        Pair(int(a), int(b), *_overridden(mj, float(friction[0]), int(dim), float(margin)))
+        for a, b, friction, dim, margin in zip(
+            mj.pair_geom1, mj.pair_geom2, mj.pair_friction, mj.pair_dim, margins, strict=True
+        )
+    ]
+    explicit_geoms = {frozenset(pair[:2]) for pair in explicit}
+    filter_parents = not is_disabled(mj, "filterparent")
+    excluded = {(int(s) >> 16, int(s) & 0xFFFF) for s in mj.exclude_signature}
+    filtered = [
+        Pair(a, b, *_contact_numbers(mj, a, b))
+        for a, b in itertools.combinations(range(mj.ngeom), 2)
+        if frozenset((a, b)) not in explicit_geoms and _may_touch(mj, a, b, filter_parents, excluded)
+    ]
+    return explicit + filtered
+
+
+def chosen_pairs(mj: Any, pairs: list[Pair], contacts: Any) -> list[Pair]:
+    """The pairs that the argument `contacts` of `load_mjcf` chooses.
+
+    Raises:
+        TypeError: `contacts` is neither a word nor pairs of names.
+        ValueError: another word; no geom or body has a name; nothing of two names may touch in the file.
+    """
+    if isinstance(contacts, str):
+        if contacts not in ("all", "world"):
+            raise ValueError(f"contacts: expected 'all', 'world' or pairs of names, got {contacts!r}")
+        return [pair for pair in pairs if contacts == "all" or any(_on_world(mj, geom) for geom in pair[:2])]
+    chosen: dict[Pair, None] = {}
+    for first, second in _pairs_of_names(contacts):
+        sides = [(_geoms_of(mj, a), _geoms_of(mj, b)) for a, b in ((first, second), (second, first))]
+        matches = [pair for pair in pairs if any(pair.first in a and pair.second in b for a, b in sides)]
+        if not matches:
+            raise ValueError(
+                f"contacts: nothing of {first!r} may touch {second!r} in the file, by contype, conaffinity, "
+                "excludes or for one carries the other"
+            )
+        chosen.update(dict.fromkeys(matches))
+    return [pair for pair in pairs if pair in chosen]
+
+
+def _pairs_of_names(contacts: Any) -> list[tuple[str, str]]:
+    rows = list(contacts) if isinstance(contacts, Iterable) else [contacts]
+    for row in rows:
+        if isinstance(row, str) or not isinstance(row, tuple | list) or len(row) != 2:
+            raise TypeError(f"contacts: expected 'all', 'world' or pairs of names, got {row!r}")
+        if not all(isinstance(name, str) for name in row):
+            raise TypeError(f"contacts: expected names of geoms or bodies, got {row!r}")
+    return [(first, second) for first, second in rows]
+
+
+def _geoms_of(mj: Any, name: str) -> set[int]:
+    """The geom of a name, or the geoms of the body of that name."""
+    geoms = {geom for geom in range(mj.ngeom) if geom_name(mj, geom) == name}
+    bodies = {body for body in range(mj.nbody) if (mj.body(body).name or f"body_{body}") == name}
+    if not geoms and not bodies:
+        names = [geom_name(mj, geom) for geom in range(mj.ngeom) if mj.geom_contype[geom]]
+        listed = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
+        raise ValueError(f"contacts: no geom and no body is called {name!r}; geoms are {listed}")
+    return geoms | {geom for geom in range(mj.ngeom) if int(mj.geom_bodyid[geom]) in bodies}
+
+
+def _on_world(mj: Any, geom: int) -> bool:
+    return int(mj.body_weldid[mj.geom_bodyid[geom]]) == 0
+
+
+def _may_touch(mj: Any, a: int, b: int, filter_parents: bool, excluded: set[tuple[int, int]]) -> bool:
+    if not (mj.geom_contype[a] & mj.geom_conaffinity[b] or mj.geom_contype[b] & mj.geom_conaffinity[a]):
+        return False
+    bodies = int(mj.geom_bodyid[a]), int(mj.geom_bodyid[b])
+    if bodies in excluded or bodies[::-1] in excluded:
+        return False
+    first, second = (int(mj.body_weldid[body]) for body in bodies)
+    if first == second:
+        return False
+    if filter_parents and first and second:
+        parent_bodies = [int(mj.body_weldid[mj.body_parentid[body]]) for body in (first, second)]
+        return first != parent_bodies[1] and second != parent_bodies[0]
+    return True
+
+
+def _contact_numbers(mj: Any, a: int, b: int) -> tuple[float, float]:
+    """Friction and margin of a pair of geoms."""
+    order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
+    geoms = [a, b] if order == 0 else [a if order > 0 else b]
+    dim = max(int(mj.geom_condim[geom]) for geom in geoms)
+    friction = max(float(mj.geom_friction[geom, 0]) for geom in geoms)
+    margins, gaps = ([float(x[geom]) for geom in (a, b)] for x in (mj.geom_margin, mj.geom_gap))
+    rule = _margin_rule()
+    margin = sum(margins) if rule in ("sum", "sum less sum") else max(margins)
+    if rule not in ADDED_GAP:
+        margin -= sum(gaps) if rule == "sum less sum" else max(gaps)
+    return _overridden(mj, friction, dim, margin)
+
+
+def _overridden(mj: Any, friction: float, dim: int, margin: float) -> tuple[float, float]:
+    """Friction and margin of a pair, or those of the option `override`; contacts of condim 1 slide freely."""
+    if is_enabled(mj, "override"):
+        friction, margin = float(mj.opt.o_friction[0]), float(mj.opt.o_margin)
+    return (friction if dim > 1 else 0.0), margin
+
+
+ADDED_GAP = ("sum", "max")  # rules by which the gap of a geom adds to where contacts are found
+
+
+@functools.cache
+def _margin_rule() -> str:
+    """How this MuJoCo combines the margins and gaps of two geoms: the rule has changed between versions."""
+    mujoco = mujoco_package("load_mjcf")
+    mj = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><geom size="1" margin="0.2" gap="0.01"/>'
+        '<body><freejoint/><geom size="1" margin="0.3" gap="0.05"/></body></worldbody></mujoco>'
+    )
+    data = mujoco.MjData(mj)
+    mujoco.mj_forward(mj, data)
+    rules = {"sum": 0.5, "max": 0.3, "max less max": 0.25, "sum less sum": 0.44}
+    margin = float(data.contact.includemargin[0])
+    return min(rules, key=lambda rule: abs(rules[rule] - margin))
+
+
+def kind_of(mj: Any, geom: int) -> str:
+    """MuJoCo's word for the shape of a geom."""
+    kinds = mujoco_package("load_mjcf").mjtGeom
+    return kinds(int(mj.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
+
+
+def geom_name(mj: Any, geom: int) -> str:
+    """The name of a geom, or its number where the file names none."""
+    return mj.geom(geom).name or f"geom_{geom}"

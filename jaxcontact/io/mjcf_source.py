@@ -1,0 +1,192 @@
+"""Sources of robots: a file, XML text, MjSpec or MjModel becomes a compiled mujoco.MjModel."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxcontact.io.mujoco_package import mujoco_package
+
+
+class Compiled(NamedTuple):
+    """A mujoco.MjModel, and what was changed or left out to make it."""
+
+    mj: Any
+    notes: tuple[str, ...] = ()
+
+
+def compile_source(source: Any, floating: bool | None = None, floor: float | None = None) -> Compiled:
+    """Compile a source, with the arguments and errors of `load_mjcf`."""
+    mujoco = mujoco_package("load_mjcf")
+    if isinstance(source, mujoco.MjModel):
+        for name, value in (("floating", floating), ("floor", floor)):
+            if value is not None:
+                raise ValueError(
+                    f"{name}: a compiled MjModel cannot be changed; give its file, its text or a MjSpec"
+                )
+        return Compiled(source)
+    spec, origin = _parse(source)
+    notes = []
+    if floating is not None and _set_floating(spec, floating):
+        notes += ["keyframes, for a base that `floating` changed has another number of coordinates"]
+    if floor is not None:
+        _add_floor(spec, floor)
+    try:
+        return Compiled(_compile(spec.copy()), tuple(notes))
+    except ValueError as error:
+        without, names = _without_visuals(spec)
+        if not names:
+            raise _unreadable(origin, error) from None
+        try:
+            mj = _compile(without)
+        except ValueError:
+            raise _unreadable(origin, error) from None
+        return Compiled(mj, (*notes, f"what is only seen ({len(names)} geoms), for {_one_line(error)}"))
+
+
+def _parse(source: Any) -> tuple[Any, str]:
+    """A source as a MjSpec of its own, and how a message names the source."""
+    mujoco = mujoco_package("load_mjcf")
+    if isinstance(source, mujoco.MjSpec):
+        return source.copy(), "the MjSpec"
+    if not isinstance(source, str | os.PathLike):
+        kind = type(source).__name__
+        raise TypeError(f"source: expected a path, XML text, a MjSpec or a MjModel, got {kind}")
+    text = os.fspath(source)
+    is_text = text.lstrip().startswith("<")
+    if not is_text and not os.path.isfile(text):
+        raise FileNotFoundError(f"source: no file {text!r}")
+    origin = "the text" if is_text else repr(text)
+    if Path(text).suffix.lower() == ".sdf" if not is_text else re.search(r"<sdf[\s>]", text):
+        raise ValueError(f"source: {origin} is an SDF, which MuJoCo cannot read; expected MJCF or URDF")
+    parse = mujoco.MjSpec.from_string if is_text else mujoco.MjSpec.from_file
+    try:
+        spec = _warnings_in_one_line(lambda: parse(text))
+    except ValueError as error:
+        raise _unreadable(origin, error) from None
+    start = Path(spec.modelfiledir) if not is_text else Path.cwd()
+    for mesh in spec.meshes:
+        mesh.file = _in_its_package(mesh.file, start)
+    return spec, origin
+
+
+def _compile(spec: Any) -> Any:
+    return _warnings_in_one_line(spec.compile)
+
+
+def _warnings_in_one_line(call: Callable[[], Any]) -> Any:
+    """The result of a call of MuJoCo, whose warnings become warnings of `load_mjcf` in one line each."""
+    with warnings.catch_warnings(record=True) as messages:
+        warnings.simplefilter("always")
+        result = call()
+    for message in messages:
+        text = f"load_mjcf: MuJoCo warns: {' '.join(str(message.message).split())}"
+        warnings.warn(text, message.category, stacklevel=5)
+    return result
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _unreadable(origin: str, error: Exception) -> ValueError:
+    return ValueError(f"source: MuJoCo cannot read {origin}: {_one_line(error)}")
+
+
+def _in_its_package(file: str, start: Path) -> str:
+    """The path of "package://name/rest", as in URDF files, in a folder `name` above `start` or beside one.
+
+    Any other name, and one that is not found, stays as it is.
+    """
+    package = re.fullmatch(r"package:/+([^/]+)/(.+)", file)
+    if package is None:
+        return file
+    name, rest = package.groups()
+    for folder in (start.resolve(), *start.resolve().parents):
+        for root in (folder, folder / name) if folder.name == name else (folder / name,):
+            if (root / rest).is_file():
+                return str(root / rest)
+    return file
+
+
+def _set_floating(spec: Any, floating: bool) -> bool:
+    """Free the bases of robots, or fix them to the world; True where this drops keyframes.
+
+    A base is a body on the world, with joints on it or on bodies that it carries. If there are no joints at
+    all, every body on the world is a base.
+
+    Raises:
+        TypeError: `floating` is no bool.
+        ValueError: a base that should float has joints of its own.
+    """
+    mujoco = mujoco_package("load_mjcf")
+    if not isinstance(floating, bool):
+        raise TypeError(f"floating: expected True, False or None, got {floating!r}")
+    free = mujoco.mjtJoint.mjJNT_FREE
+    on_world = list(spec.worldbody.bodies)
+    bases = [body for body in on_world if _carries_joints(body)] or on_world
+    changed = False
+    for base in bases:
+        own = list(base.joints)
+        if floating and not own:
+            base.add_freejoint()
+            changed = True
+        elif floating and any(joint.type != free for joint in own):
+            raise ValueError(f"floating: {base.name!r} is on joint {own[0].name!r}; expected a fixed base")
+        elif not floating and own and own[0].type == free:
+            spec.delete(own[0])
+            changed = True
+    keys = list(spec.keys) if changed else []
+    for key in keys:
+        spec.delete(key)
+    return bool(keys)
+
+
+def _carries_joints(body: Any) -> bool:
+    return bool(list(body.joints)) or any(_carries_joints(child) for child in body.bodies)
+
+
+def _add_floor(spec: Any, height: float) -> None:
+    """Add a plane at a height, m, across z."""
+    mujoco = mujoco_package("load_mjcf")
+    if isinstance(height, bool) or not isinstance(height, int | float) or not abs(height) < float("inf"):
+        raise TypeError(f"floor: expected a height in m or None, got {height!r}")
+    names = {geom.name for geom in spec.geoms}
+    name = next(name for name in ("floor", "floor_", "floor__") if name not in names)
+    spec.worldbody.add_geom(
+        name=name, type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], pos=[0.0, 0.0, float(height)]
+    )
+
+
+def _without_visuals(spec: Any) -> tuple[Any, list[str]]:
+    """A copy without what is only seen, and the names of the geoms left out.
+
+    A geom that touches nothing is left out where its body has an inertia of its own.
+    """
+    mujoco = mujoco_package("load_mjcf")
+    spec = spec.copy()
+    in_pairs = {name for pair in spec.pairs for name in (pair.geomname1, pair.geomname2) if name}
+    from_geoms = spec.compiler.inertiafromgeom == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
+    seen = [
+        geom
+        for geom in spec.geoms
+        if not geom.contype
+        and not geom.conaffinity
+        and geom.name not in in_pairs
+        and geom.type == mujoco.mjtGeom.mjGEOM_MESH
+        and ((geom.parent.explicitinertial and not from_geoms) or geom.mass == 0.0 or geom.density == 0.0)
+    ]
+    names = [geom.name or geom.meshname for geom in seen]
+    for geom in seen:
+        spec.delete(geom)
+    meshes = {geom.meshname for geom in spec.geoms}
+    for element in [*spec.geoms, *spec.sites, *spec.tendons]:
+        element.material = ""
+    unused = [mesh for mesh in spec.meshes if mesh.name not in meshes]
+    for element in [*unused, *spec.sensors, *spec.textures, *spec.materials, *spec.skins]:
+        spec.delete(element)
+    return spec, names
