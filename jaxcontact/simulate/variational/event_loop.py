@@ -346,8 +346,8 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     gains = move_gains(system, params, node, step, arrived, second, search.h, here.controls)
     status = flag(~(step.solved & fine), Status.STALLED) | flag(gains, Status.ENERGY)
     taken = (
-        arrived, whole_step(jnp.maximum(t_end - t, 0.0), nc), carry.impulse + step.impulse + second, carry.status | status,
-        jnp.maximum(carry.residual, step.residual), piece,
+        arrived, whole_step(jnp.maximum(t_end - t, 0.0), nc), carry.impulse + step.impulse + second,
+        carry.status | status, jnp.maximum(carry.residual, step.residual), piece,
     )  # fmt: skip
     refused = (node, following, carry.impulse, carry.status, carry.residual, here.unused)
     node, search, impulse, status, residual, piece = jax.tree.map(
