@@ -114,8 +114,13 @@ class MovingTerms(NamedTuple):
 def moving_terms(system: System, params: Params, state: State) -> MovingTerms:
     """Compute contact terms with (dJ/dt) v from kinematics and a geometry that are evaluated once.
 
+    Raises:
+        ValueError: a mechanism with closed loops, whose forces it does not know.
+
     Derivative: exact by q, v and params, any order; `active` is piecewise constant.
     """
+    if system.structure.tree is not None and system.structure.tree.loops:
+        raise ValueError("system: expected a mechanism without closed loops (equality)")
     kinematics = kinematics_of(system, params, state.q)
     found, _ = _moving_contacts(system, params, state, kinematics)
     rows = contacts.rows_of(system, params, state.q, found.bodies, found.places, kinematics)
