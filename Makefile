@@ -51,7 +51,7 @@ papers: $(VENV)/installed-test
 	@$(MAKE) --no-print-directory -j2 $(PAPERS:%=papers-%)
 
 papers-%:
-	$(RUN) -m papers -k $*
+	$(RUN) -m benchmarks.papers -k $*
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -76,4 +76,4 @@ $(VENV)/installed-docs: pyproject.toml $(CONSTRAINTS) | $(VENV)/bin/python
 	@touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) .cache out docs/_api docs/_build
+	rm -rf $(VENV) .cache out docs/_api docs/_build docs/notebooks

@@ -37,8 +37,8 @@ def _comb(feet: int, samples: int, selection: str) -> Callable[[], dict[str, Any
 
 def _gait(samples: int) -> Callable[[], dict[str, Any]]:
     model = jc.models.compass_gait()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    return lambda: _figures(terms, model.state.v, model.step, model.max_steps, samples, "all")
+    terms = jc.contact_terms(model, model.initial_state())
+    return lambda: _figures(terms, model.initial_state().v, model.step, model.max_steps, samples, "all")
 
 
 def _figures(

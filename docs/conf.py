@@ -92,6 +92,14 @@ def write_api(_app=None):
         (folder / f"{room}.rst").write_text(text)
 
 
+def copy_notebooks(_app=None):
+    """Copy the notebooks, which live beside the package, into the site; their links lead to its pages."""
+    root = Path(__file__).parent
+    (root / "notebooks").mkdir(exist_ok=True)
+    for notebook in (root.parent / "notebooks").glob("*.ipynb"):
+        (root / "notebooks" / notebook.name).write_text(notebook.read_text().replace("](../docs/", "](../"))
+
+
 def plain(_app, what, _name, _object, _options, lines):
     """Docstrings are plain text with `code`: what would mean something to reStructuredText is escaped.
 
@@ -119,4 +127,5 @@ def _escaped(line):
 def setup(app):
     """Called by Sphinx."""
     app.connect("builder-inited", write_api)
+    app.connect("builder-inited", copy_notebooks)
     app.connect("autodoc-process-docstring", plain, priority=100)  # before napoleon

@@ -35,8 +35,8 @@ from jaxcontact.mechanics import joints as joints
 from jaxcontact.mechanics import kinetic_energy as kinetic_energy
 from jaxcontact.mechanics import point_jacobian as point_jacobian
 from jaxcontact.mechanics import potential_energy as potential_energy
-from jaxcontact.mechanics.configuration import retract as retract
-from jaxcontact.mechanics.configuration import velocity_map as velocity_map
+from jaxcontact.mechanics import retract as retract
+from jaxcontact.mechanics import velocity_map as velocity_map
 from jaxcontact.mechanics.motion_equations import bias as bias
 from jaxcontact.mechanics.motion_equations import mass_matrix as mass_matrix
 from jaxcontact.mechanics.system import Model as Model

@@ -17,7 +17,6 @@ from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.file_options import is_file
 from jaxcontact.cli.impact_files import MANY_MODES, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
-from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.sampling.checkpoint import num_finished
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 from jaxcontact.mechanics.system import Model
@@ -36,7 +35,7 @@ Parts = tuple[Tally, list[impact.ImpactSamples]]
 def _propagative(options: argparse.Namespace) -> int:
     """Run the propagative law and print all outcomes; returns 1 if outcomes may be missing, else 0."""
     model, terms = _mechanism(options)
-    summary = propagative.summarise(options.name, terms, model.state.v)
+    summary = propagative.summarise(options.name, terms, model.initial_state().v)
     print(json.dumps(summary, indent=2) if options.json else propagative.as_text(summary))
     return 0 if summary["status"] == "SUCCESS" else 1
 
@@ -50,7 +49,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
     """
     model = robot_file.ready(options.model, options)
-    count = model.system.structure.num_contacts
+    count = model.structure.num_contacts
     if not count:
         raise UsageError(f"{options.name} has no contacts, so no impact")
     for option in ("mu", "restitution"):
@@ -61,7 +60,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         if options.mu is not None:
             mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
             model = model.replace(params=model.params.replace(mu=mu))
-        terms = contact_terms(model.system, model.params, model.state)
+        terms = contact_terms(model, model.initial_state())
     except ValueError as error:
         raise UsageError(str(error)) from None
     touches = np.flatnonzero(terms.active)
@@ -73,7 +72,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
     options.drawn = np.arange(count)
     # A robot has many more candidates than touch, and they take no part.
     if is_file(options.model) or options.fall is not None:
-        options.drawn, terms = touches, of_contacts(terms, touches)
+        options.drawn, terms = touches, terms.take(touches)
         if options.restitution is not None and len(options.restitution) > 1:
             options.restitution = [options.restitution[i] for i in touches]
     return model, terms
@@ -81,7 +80,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
 
 def _approach(terms: ContactTerms, model: Model) -> np.ndarray:
     """Speeds (nc,) at which contacts close, m/s."""
-    return -np.asarray(terms.J_n) @ np.asarray(model.state.v)
+    return -np.asarray(terms.J_n) @ np.asarray(model.initial_state().v)
 
 
 def command(options: argparse.Namespace) -> int:
@@ -100,7 +99,7 @@ def command(options: argparse.Namespace) -> int:
         "selection": options.selection or _default_selection(terms),
         "seed": options.seed,
     }
-    if model.system.structure.dim == 3 and settings["selection"] != "lemke":
+    if model.structure.dim == 3 and settings["selection"] != "lemke":
         settings["num_directions"] = SIDES
     if options.restitution is not None:
         single_number = len(options.restitution) == 1
@@ -137,7 +136,7 @@ def _sampled(
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
     """The samples and the statistics of all samples; of a checkpoint only the first samples are returned."""
-    arguments = {"terms": terms, "v": model.state.v, **settings}
+    arguments = {"terms": terms, "v": model.initial_state().v, **settings}
     arguments |= {"num_samples": options.samples, "progress": progress.rate_of_samples(stored)}
     if options.checkpoint:
         labels = {"model": options.name, "system": model.system.fingerprint}
@@ -192,7 +191,7 @@ def _coverage(
     key = jax.random.key(options.seed)
     independent = settings | {"selection": selection, "num_samples": options.samples, "key": key}
     try:
-        return impact.coverage(impact.sample(terms, model.state.v, **independent), terms=terms)
+        return impact.coverage(impact.sample(terms, model.initial_state().v, **independent), terms=terms)
     except ValueError as error:
         raise UsageError(f"--coverage: {error}") from None
 

@@ -63,7 +63,7 @@ def _simulate(options: argparse.Namespace) -> int:
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
     picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"
-    start = (model.system, model.params, model.state)
+    start = (model, model.initial_state())
     shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
     show = progress.bar()
     if options.worlds == 1:
@@ -91,7 +91,7 @@ def _simulate(options: argparse.Namespace) -> int:
         notes = [*notes, "no .gif: no world has numbers that can be drawn"]
     elif options.gif:
         film = folder / f"{stem}_motion.gif"
-        files.append(viz.animate(shown, model.system, model.params, film, title=title))
+        files.append(viz.animate(shown, model, film, title=title))
     summary = {
         "model": stem,
         "stepper": options.stepper,
@@ -123,7 +123,7 @@ def _positions(model: Model, q: Any) -> np.ndarray:
     """Heights (..., nb) of the frames of the bodies."""
 
     def heights(q: jax.Array) -> jax.Array:
-        return body_frames(model.system, model.params, q)[0][:, -1]
+        return body_frames(model, q)[0][:, -1]
 
     flat = jax.jit(jax.vmap(heights))(np.reshape(q, (-1, np.shape(q)[-1])))
     return np.asarray(flat).reshape(*np.shape(q)[:-1], -1)
@@ -132,7 +132,7 @@ def _positions(model: Model, q: Any) -> np.ndarray:
 def _heights(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
     """By body, of one motion."""
     high = _positions(model, states.q)
-    names = model.system.structure.bodies[:MOST_CURVES]
+    names = model.structure.bodies[:MOST_CURVES]
     return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
 
 

@@ -28,7 +28,7 @@ SYMMETRY = 1e-6  # asymmetry of M, relative to sqrt(M_ii M_jj), that is a mistak
 
 def check_terms(terms: ContactTerms) -> None:
     """Raise TypeError for what is not ContactTerms."""
-    check_type("terms", terms, ContactTerms, "; make them with contact_terms(system, params, state)")
+    check_type("terms", terms, ContactTerms, "; make them with contact_terms(model, state)")
 
 
 def check_order(name: str, order: Any, num_contacts: int) -> tuple[int, ...]:

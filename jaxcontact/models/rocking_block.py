@@ -54,7 +54,7 @@ def rocking_block(*, all_corners: bool = False) -> Model:
             gravity=jnp.array([0.0, -GRAVITY]),
             constants={"size": jnp.array([width, height])},
         ),
-        state=State(
+        initial=State(
             q=jnp.array([0.0, height / 2.0, 0.0]),
             v=jnp.array([0.0, -math.sqrt(2.0 * GRAVITY * 0.01), 0.0]),
             t=jnp.array(0.0),

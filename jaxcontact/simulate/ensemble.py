@@ -29,7 +29,7 @@ from jaxcontact.io import fingerprint
 from jaxcontact.io.atomic_files import replace_file, temporary_of
 from jaxcontact.io.manifest import MANIFEST, check_manifest, damage
 from jaxcontact.io.records import load_record, save_record
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
@@ -92,8 +92,7 @@ class Ensemble(Record):
 
 
 def ensemble(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     stepper: Stepper,
@@ -116,8 +115,7 @@ def ensemble(
     order in every world and impact.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers, those of all worlds.
+        model: the mechanism and its numbers.
         state: where all worlds start, or one start each, with a first axis of `num_worlds`.
         stepper: the method, such as `TimeStepping(impact=law)`.
         duration: s, rounded to a number of steps.
@@ -155,17 +153,17 @@ def ensemble(
         check_count("chunk", chunk)
     if reduce is not None and not callable(reduce):
         raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
-    check_mechanism(system, params, state)
+    check_mechanism(model, state)
     check_stepper(stepper)
     starts = _starts(state, num_worlds)
-    stepper.init(system, params, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
+    stepper.init(model, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
     steps = max(1, round(float(duration) / float(dt)))
     if control is None:
-        control = jnp.zeros((steps, system.num_controls), starts.v.dtype)
+        control = jnp.zeros((steps, model.num_controls), starts.v.dtype)
 
     def one(start: State, world: jax.Array) -> Ensemble:
         motion = rollout(
-            system, params, start, control, stepper=stepper, dt=dt, num_steps=steps,
+            model, start, control, stepper=stepper, dt=dt, num_steps=steps,
             key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
         )  # fmt: skip
         bad = Status.failed(motion.status)

@@ -293,7 +293,7 @@ def test_the_catalogue_knows_the_models(name: str) -> None:
     if not isinstance(model.system, System):
         assert catalogue.KINDS[name] == catalogue.ModelKind()
         return
-    structure = model.system.structure
+    structure = model.structure
     has_impact = None not in (model.step, model.max_steps)
     assert catalogue.KINDS[name] == (structure.dim, structure.num_contacts, has_impact)
 

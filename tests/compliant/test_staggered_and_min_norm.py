@@ -64,17 +64,17 @@ def test_bad_shapes_rows_and_numbers_are_named():
 def test_forces_are_recovered_from_motion():
     model = jc.models.box_on_incline(0.25)
     tau = jnp.zeros((20, 6))
-    states, infos = jc.compliant.rollout(model.system, model.params, model.state, tau, dt=0.01)
+    states, infos = jc.compliant.rollout(model, model.initial_state(), tau, dt=0.01)
     states = (
-        jnp.concatenate([model.state.q[None], states.q]),
-        jnp.concatenate([model.state.v[None], states.v]),
+        jnp.concatenate([model.initial_state().q[None], states.q]),
+        jnp.concatenate([model.initial_state().v[None], states.v]),
     )
-    states = model.state.replace(q=states[0], v=states[1], t=jnp.arange(21) * 0.01)
-    lam, left = jc.compliant.estimate_forces(model.system, model.params, states, tau, dt=0.01)
+    states = model.initial_state().replace(q=states[0], v=states[1], t=jnp.arange(21) * 0.01)
+    lam, left = jc.compliant.estimate_forces(model, states, tau, dt=0.01)
     assert np.max(np.abs(left)) < 1e-5 * GRAVITY
     np.testing.assert_allclose(lam.sum(axis=1), infos.lam.sum(axis=1), rtol=1e-5)
     with pytest.raises(ValueError, match="states"):
-        jc.compliant.estimate_forces(model.system, model.params, states, tau[1:], dt=0.01)
+        jc.compliant.estimate_forces(model, states, tau[1:], dt=0.01)
 
 
 def test_staggered_says_when_no_fixed_point_attracts():
@@ -102,9 +102,9 @@ def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_dampi
     @jax.vmap
     def landed(friction_damping):
         law = jc.compliant.Law(stiffness=1e6, damping=1e2, friction_damping=friction_damping)
-        params, state = model.params.replace(law=law), model.state
+        params, state = model.params.replace(law=law), model.initial_state()
         _, info = jc.compliant.step(
-            model.system, params, state, jnp.zeros(6), dt=0.01, cone="coupled", formulation="min_norm"
+            model.replace(params=params), state, jnp.zeros(6), dt=0.01, cone="coupled", formulation="min_norm"
         )
         return info.status, jnp.sum(info.lam[0::3])
 

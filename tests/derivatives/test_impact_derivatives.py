@@ -190,7 +190,7 @@ def test_both_sides_of_touch_and_separation(law):
 def block_terms(mu=1.0, q=(0.0, 1.0, 0.0)):
     model = jc.models.rocking_block()
     params = model.params.replace(mu=jnp.full(2, mu))
-    return pad(touching_terms(model.system, params, jnp.asarray(q)), jnp.zeros(3))[0]
+    return pad(touching_terms(model.replace(params=params), jnp.asarray(q)), jnp.zeros(3))[0]
 
 
 @pytest.mark.parametrize("law", ["anitescu_potra", "routh_step", "resolve"])
@@ -353,7 +353,8 @@ def test_spatial_box_by_v_q_and_params(v):
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": p["size"]},
         )
-        terms = touching_terms(SPATIAL_BOX, params, jc.retract(SPATIAL_BOX, q, p["delta"]))
+        model = jc.Model(system=SPATIAL_BOX, params=params)
+        terms = touching_terms(model, jc.retract(model, q, p["delta"]))
         return LAWS["anitescu_potra"](*pad(terms, p["v"]), CAPS)[0]
 
     agree(outcome, x)
@@ -439,7 +440,7 @@ def sample_batch(count=64):
     rng = np.random.default_rng(11)
     model = jc.models.rocking_block()
     q = jnp.array([0.0, 1.0, 0.02])
-    terms = touching_terms(model.system, model.params, q)
+    terms = touching_terms(model, q)
     terms, _ = pad(terms, jnp.zeros(3))
     v = np.zeros((count, NV))
     v[:, :3] = rng.normal([0.0, -1.0, 0.0], 0.5, (count, 3))

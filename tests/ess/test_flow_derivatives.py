@@ -54,7 +54,7 @@ def test_forward_reverse_and_differences_agree_through_twenty_events(hopper):
 
 def test_second_derivatives_and_those_by_time():
     model = jc.models.affine_3d()
-    start = jnp.concatenate([model.state, jnp.array([0.5])])
+    start = jnp.concatenate([model.initial_state(), jnp.array([0.5])])
 
     def end(z):
         options = {"eps": 1e-4, "ode": FINE, "max_steps": 256}

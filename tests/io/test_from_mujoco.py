@@ -73,7 +73,7 @@ def test_a_robot_has_the_terms_of_our_own(rng):
     terms, v = jc.from_mujoco(mj, data)
     np.testing.assert_array_equal(data.qpos, before)
     model = jc.models.quadruped()
-    own = jc.contact_terms(model.system, model.params, model.state.replace(q=jnp.asarray(before)))
+    own = jc.contact_terms(model, model.initial_state().replace(q=jnp.asarray(before)))
     exact = {"rtol": 1e-12, "atol": 1e-12}
     np.testing.assert_allclose(terms.M, own.M, **exact)
     order = np.argsort(np.asarray(terms.J_n)[:, 6:18] @ np.arange(12))

@@ -42,13 +42,13 @@ def test_rows_of_loops_are_those_of_mujoco(rng):
     with pytest.warns(jc.io.mjcf.IgnoredOptionWarning, match="equalities that are not active"):
         model = jc.load_mjcf(TIED)
     data = mujoco.MjData(mj)
-    terms = jax.jit(lambda s: jc.constraint_terms(model.system, model.params, s))
+    terms = jax.jit(lambda s: jc.constraint_terms(model, s))
     for _ in range(3):
         data.qpos[:] = mj.qpos0 + 0.3 * rng.normal(size=mj.nq)
         data.qvel[:] = rng.normal(size=mj.nv)
         mujoco.mj_normalizeQuat(mj, data.qpos)
         mujoco.mj_forward(mj, data)
-        state = model.state.replace(q=jnp.asarray(data.qpos), v=jnp.asarray(data.qvel))
+        state = model.initial_state().replace(q=jnp.asarray(data.qpos), v=jnp.asarray(data.qvel))
         found = terms(state)
         assert found.kind == (BILATERAL,) * 15
         # Ours first have the loops between bodies: two connects and a weld; MuJoCo's have the order of the file.
@@ -62,15 +62,15 @@ def test_rows_of_loops_are_those_of_mujoco(rng):
 def test_welded_axes_are_parallel_and_their_rows_the_derivative_of_their_deviations(rng):
     """phi' = G v and phi'' = G v' + Gdot v along a motion, by differences."""
     model = quiet(TIED)
-    state = model.state.replace(
-        q=model.state.q + 0.2 * jnp.asarray(rng.normal(size=model.state.q.size)),
-        v=jnp.asarray(rng.normal(size=model.state.v.size)),
+    state = model.initial_state().replace(
+        q=model.initial_state().q + 0.2 * jnp.asarray(rng.normal(size=model.initial_state().q.size)),
+        v=jnp.asarray(rng.normal(size=model.initial_state().v.size)),
     )
 
     @jax.jit
     def terms(h):
-        q = jc.retract(model.system, state.q, h * state.v)
-        found = jc.constraint_terms(model.system, model.params, state.replace(q=q))
+        q = jc.retract(model, state.q, h * state.v)
+        found = jc.constraint_terms(model, state.replace(q=q))
         return found.phi, found.G @ state.v, found.gdot_v
 
     step = 1e-5
@@ -109,14 +109,14 @@ def test_a_parallelogram_swings_as_a_pendulum(planar):
     model = jc.load_mjcf(PARALLELOGRAM, planar=planar)
     law = model.params.law.replace(stiffness=jnp.array(1e14), damping=jnp.array(0.0))
     params, start = model.params.replace(law=law), 0.6
-    state = model.state.replace(q=jnp.array([start, -start, start]))
-    step = jax.jit(lambda s, dt: jc.compliant.step(model.system, params, s, jnp.zeros(3), dt=dt))
+    state = model.initial_state().replace(q=jnp.array([start, -start, start]))
+    step = jax.jit(lambda s, dt: jc.compliant.step(model.replace(params=params), s, jnp.zeros(3), dt=dt))
     after, info = step(state, 1e-4)
     assert int(info.status) == 0
     fall = -9.81 / 0.52 * np.sin(start)
     np.testing.assert_allclose(after.v / 1e-4, [fall, -fall, fall], rtol=1e-5)
     states, infos = jax.jit(
-        lambda s: jc.compliant.rollout(model.system, params, s, jnp.zeros((300, 3)), dt=2e-3)
+        lambda s: jc.compliant.rollout(model.replace(params=params), s, jnp.zeros((300, 3)), dt=2e-3)
     )(state)
     assert not np.any(infos.status)
     assert float(jnp.max(jnp.abs(infos.gap[:, : 2 if planar else 3]))) < 2e-6
@@ -135,13 +135,13 @@ SLIDER = """
 def test_dry_friction_sticks_and_slides(cone):
     """Held below 2 N; above, (F - 2) / m; a push of 1 m/s stops after v / (2 / m) at rest."""
     model = jc.load_mjcf(SLIDER)
-    assert jc.constraint_terms(model.system, model.params, model.state).kind == (DRY,)
+    assert jc.constraint_terms(model, model.initial_state()).kind == (DRY,)
 
     @jax.jit
     def motion(force, v):
-        state = model.state.replace(v=v[None])
+        state = model.initial_state().replace(v=v[None])
         controls = jnp.full((100, 1), force)
-        return jc.compliant.rollout(model.system, model.params, state, controls, dt=0.01, cone=cone)
+        return jc.compliant.rollout(model, state, controls, dt=0.01, cone=cone)
 
     for force, start, speed, place in (
         (1.9, 0.0, 0.0, 0.0),
@@ -163,7 +163,9 @@ def test_dry_friction_has_exact_derivatives():
     def speed(force, dry):
         params = model.params.replace(tree=model.params.tree.replace(dry_friction=dry[None]))
         controls = jnp.full((10, 1), force)
-        return jc.compliant.rollout(model.system, params, model.state, controls, dt=0.01)[0].v[-1, 0]
+        return jc.compliant.rollout(model.replace(params=params), model.initial_state(), controls, dt=0.01)[
+            0
+        ].v[-1, 0]
 
     slopes = jax.jit(jax.grad(speed, argnums=(0, 1)))
     np.testing.assert_allclose(slopes(3.0, jnp.array(2.0)), [0.2, -0.2], rtol=1e-9)
@@ -189,23 +191,23 @@ STRUNG = """
 
 def test_tendons_pull_as_those_of_mujoco_and_energy_falls(rng):
     mj, model = mujoco.MjModel.from_xml_string(STRUNG), jc.load_mjcf(STRUNG)
-    data, system, params = mujoco.MjData(mj), model.system, model.params
+    data = mujoco.MjData(mj)
     for q in ([0.5, -0.2], [0.1, 0.1], [-0.6, 0.4]):
         data.qpos[:], data.qvel[:] = q, rng.normal(size=2)
         mujoco.mj_forward(mj, data)
-        state = model.state.replace(q=jnp.array(q), v=jnp.asarray(data.qvel))
-        passive = data.qfrc_bias - jc.bias(system, params, state)
+        state = model.initial_state().replace(q=jnp.array(q), v=jnp.asarray(data.qvel))
+        passive = data.qfrc_bias - jc.bias(model, state)
         np.testing.assert_allclose(passive, data.qfrc_passive, atol=1e-12)
-        below = jc.constraint_terms(system, params, state)
+        below = jc.constraint_terms(model, state)
         assert below.kind == (DRY, DRY, LIMIT, LIMIT)
         np.testing.assert_allclose(below.dry, [0.2, 0.3])
         np.testing.assert_allclose(below.phi[2:], [2 * q[1] + 0.4, 0.5 - 2 * q[1]])
         np.testing.assert_allclose(below.G, [[1, 0], [0, 2], [0, 2], [0, -2]], atol=1e-15)
-    states, info = jc.compliant.rollout(system, params, state, jnp.zeros((800, 2)), dt=0.01)
+    states, info = jc.compliant.rollout(model, state, jnp.zeros((800, 2)), dt=0.01)
     assert not np.any(info.status)
 
     def energy(s):
-        return jc.kinetic_energy(system, params, s) + jc.potential_energy(system, params, s)
+        return jc.kinetic_energy(model, s) + jc.potential_energy(model, s)
 
     course = np.asarray(jax.vmap(energy)(states))
     # The limit's own spring gives back what it took: 100 J at most 1 mm deep.
@@ -220,11 +222,9 @@ def test_what_has_no_rows_for_loops_says_so():
         jc.load_mjcf(PARALLELOGRAM.replace("<equality>", f"<equality>{welded}"), planar=True)
     for each in (tied, slider):
         with pytest.raises(ValueError, match="system: variational takes no"):
-            jc.simulate.variational(each.system, each.params, each.state, dt=0.01, duration=0.1)
+            jc.simulate.variational(each, each.initial_state(), dt=0.01, duration=0.1)
     with pytest.raises(ValueError, match="formulation: 'min_norm' has no dry friction"):
-        jc.compliant.step(
-            slider.system, slider.params, slider.state, jnp.zeros(1), dt=0.01, formulation="min_norm"
-        )
+        jc.compliant.step(slider, slider.initial_state(), jnp.zeros(1), dt=0.01, formulation="min_norm")
 
 
 def striking_parallelogram(extra=""):
@@ -245,15 +245,15 @@ def test_an_impact_of_a_closed_loop_is_that_of_minimal_coordinates(extra):
     """The parallelogram has one angle: mass m l^2 + 2 I, and the ball moves by l (cos, sin) of it."""
     model, start = striking_parallelogram(extra), 0.6
     q = jnp.array([start, -start, start])
-    state = model.state.replace(q=q, v=-1.3 * jnp.array([1.0, -1.0, 1.0]))
-    terms = jc.contact_terms(model.system, model.params, state)
+    state = model.initial_state().replace(q=q, v=-1.3 * jnp.array([1.0, -1.0, 1.0]))
+    terms = jc.contact_terms(model, state)
     mu = jnp.array([0.3])  # with 1, Newton's law has no solution: friction drives the ball in
     terms = terms.replace(phi=jnp.zeros(1), mu=mu, active=jnp.ones(1, bool))
     minimal = jc.ContactTerms(
         M=jnp.array([[2 * 0.25 + 2 * 0.01]]), J_n=jnp.array([[0.5 * np.sin(start)]]),
         J_t=jnp.array([[[0.5 * np.cos(start)], [0.0]]]), phi=jnp.zeros(1), mu=mu, active=jnp.ones(1, bool),
     )  # fmt: skip
-    loop = jc.terms.constraint_terms(model.system, model.params, state)
+    loop = jc.terms.constraint_terms(model, state)
     G = np.asarray(loop.G)[np.array(loop.kind) == BILATERAL]
     for law in (jc.impact.AnitescuPotra(), jc.impact.Newton(restitution=0.6), jc.impact.Propagative()):
         v_plus, info = law(terms, state.v)
@@ -270,8 +270,8 @@ def test_derivatives_of_terms_with_a_loop():
 
     def delassus(angle, mass):
         params = model.params.replace(mass=model.params.mass.at[1].set(mass))
-        state = model.state.replace(q=angle * jnp.array([1.0, -1.0, 1.0]))
-        terms = jc.contact_terms(model.system, params, state)
+        state = model.initial_state().replace(q=angle * jnp.array([1.0, -1.0, 1.0]))
+        terms = jc.contact_terms(model.replace(params=params), state)
         return terms.J_n[0] @ jnp.linalg.solve(terms.M, terms.J_n[0])
 
     def expected(angle, mass):  # the ball weighs nothing
@@ -295,8 +295,8 @@ def test_a_coupled_slider_moves_its_partner():
         </worldbody><equality><joint joint1="b" joint2="a" polycoef="0 2 0 0 0"/></equality></mujoco>""",
         contacts="world",
     )
-    state = model.state.replace(v=jnp.array([-1.0, -2.0]))
-    terms = jc.contact_terms(model.system, model.params, state)
+    state = model.initial_state().replace(v=jnp.array([-1.0, -2.0]))
+    terms = jc.contact_terms(model, state)
     v_plus, info = jc.impact.anitescu_potra(terms, state.v)
     assert int(info.status) == 0
     np.testing.assert_allclose(v_plus, 0.0, atol=1e-14)

@@ -16,7 +16,7 @@ def impact(params, q, v):
     model = CUBE.params.replace(
         mu=jnp.full(8, params["friction"]), constants={"size": jnp.full(3, params["side"])}
     )
-    terms = jc.contact_terms(CUBE.system, model, CUBE.state.replace(q=q, v=v))
+    terms = jc.contact_terms(CUBE.replace(params=model), CUBE.initial_state().replace(q=q, v=v))
     lowest = jnp.argmin(terms.phi)
     one = jc.ContactTerms(
         M=terms.M, J_n=terms.J_n[lowest][None], J_t=terms.J_t[lowest][None], phi=jnp.zeros(1),

@@ -245,11 +245,11 @@ def test_the_tie_of_a_pressed_plate():
     settings = {"eps": 1e-6, "max_steps": 32, "max_events": 3}
 
     def end(z):
-        x0 = model.state.at[1].set(z[3])
+        x0 = model.initial_state().at[1].set(z[3])
         return jc.ess.flow(model.system, model.params, x0, 0.0, 0.4, control={"push": z[:3]}, **settings)[0]
 
     def end_rate(z, d):
-        x0, dx0 = model.state.at[1].set(z[3]), jnp.zeros(2).at[1].set(d[3])
+        x0, dx0 = model.initial_state().at[1].set(z[3]), jnp.zeros(2).at[1].set(d[3])
         return jc.ess.b_derivative(
             model.system, model.params, x0, dx0, 0.0, 0.4, control={"push": z[:3]},
             dcontrol={"push": d[:3]}, **settings,

@@ -36,13 +36,13 @@ WALK = 150  # samples followed step by step in the reference
 def load(name):
     """A model: its terms as the package has them and in NumPy, its velocity, its settings."""
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     return SimpleNamespace(
         name=name,
         model=model,
         terms=terms,
-        v=model.state.v,
-        v0=np.asarray(model.state.v),
+        v=model.initial_state().v,
+        v0=np.asarray(model.initial_state().v),
         planar=(
             np.asarray(terms.M), np.asarray(terms.J_n), np.asarray(terms.J_t)[:, 0], np.asarray(terms.mu)
         ),

@@ -199,9 +199,9 @@ def test_complementarity_problems(rng):
 def test_compliant_steps(name, cone):
     """A pushed body on springs, dampers and friction, with its material in the same units."""
     model = getattr(jc.models, name)()
-    dim = model.system.structure.dim
+    dim = model.structure.dim
     turns = 2 * dim - 3
-    quaternion = np.array([1.0] * dim + [0.0] * (model.state.q.size - dim))
+    quaternion = np.array([1.0] * dim + [0.0] * (model.initial_state().q.size - dim))
 
     def step(mass, length, time):
         force, size = mass * length / time**2, jnp.where(jnp.arange(dim + turns) < dim, length, 1.0)
@@ -218,12 +218,12 @@ def test_compliant_steps(name, cone):
         )
         unit = jnp.asarray(quaternion) * length + (1.0 - quaternion)
         state = jc.State(
-            q=model.state.q * unit,
+            q=model.initial_state().q * unit,
             v=jnp.linspace(0.3, -0.4, dim + turns) * size / time,
             t=jnp.zeros(()),
         )
         tau = jnp.linspace(1.0, -2.0, dim + turns) * force * length / size
-        after, info = jc.compliant.step(model.system, params, state, tau, dt=5e-3 * time, cone=cone)
+        after, info = jc.compliant.step(model.replace(params=params), state, tau, dt=5e-3 * time, cone=cone)
         return after.q / unit, after.v * time / size, info.lam / force, info.status
 
     *numbers, status = jax.jit(jax.vmap(step))(*jnp.asarray(CHANGES.T))

@@ -22,11 +22,9 @@ def moved(model, q, v, dt, steps, law):
     """The motions from several starts, one by one in one program."""
 
     def one(start):
-        state = model.state.replace(q=start[0], v=start[1])
+        state = model.initial_state().replace(q=start[0], v=start[1])
         stepper = jc.simulate.EventDriven(impact=law)
-        motion = jc.simulate.rollout(
-            model.system, model.params, state, None, num_steps=steps, stepper=stepper, dt=start[2]
-        )
+        motion = jc.simulate.rollout(model, state, None, num_steps=steps, stepper=stepper, dt=start[2])
         return motion.states, motion.status
 
     return jax.jit(lambda *starts: lax.map(one, starts))(q, v, dt)
@@ -53,7 +51,7 @@ def test_a_ball_on_one_slide_rests_bounces_to_rest_and_comes_back():
 def test_a_slide_on_a_tilted_floor_rests():
     """One degree of freedom: the row of the tangent is parallel to that of the normal."""
     model = jc.load_mjcf(SLIDE.format(30))
-    start = model.state.q + 0.4
+    start = model.initial_state().q + 0.4
     states, status = moved(
         model, start[None], jnp.zeros((1, 1)), jnp.array([0.05]), 12, jc.impact.AnitescuPotra()
     )
@@ -66,7 +64,7 @@ def test_a_planar_body_written_in_space_lands_and_rolls():
     model = jc.load_mjcf(BALL)
     states, status = moved(
         model,
-        model.state.q[None],
+        model.initial_state().q[None],
         jnp.array([[0.5, 0.0, 1.0]]),
         jnp.array([0.1]),
         6,
@@ -111,10 +109,8 @@ def test_inertia_is_judged_by_its_eigenvalues():
     text = """<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 1"><freejoint/>
     <inertial pos="0 0 0" mass="1" fullinertia="2 2 2 -0.5 0 0"/><geom type="sphere" size=".1"/></body></worldbody></mujoco>"""
     model = jc.load_mjcf(text)
-    jc.simulate.Variational().init(model.system, model.params, model.state)
-    state = model.state.replace(q=model.state.q.at[2].set(1.0))
-    motion = jc.simulate.rollout(
-        model.system, model.params, state, None, num_steps=1, stepper=jc.simulate.EventDriven(), dt=0.1
-    )
+    jc.simulate.Variational().init(model, model.initial_state())
+    state = model.initial_state().replace(q=model.initial_state().q.at[2].set(1.0))
+    motion = jc.simulate.rollout(model, state, None, num_steps=1, stepper=jc.simulate.EventDriven(), dt=0.1)
     assert int(motion.status[0]) == 0
     np.testing.assert_allclose(motion.states.q[1, 2], 1.0 - 0.005 * G, rtol=1e-12)

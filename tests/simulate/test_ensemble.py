@@ -20,13 +20,13 @@ class Drift(Record):
 
     size: float
 
-    def init(self, system, params, state, key=None):
+    def init(self, model, state, key=None):
         return (key, jnp.int32(0))
 
-    def closed(self, system, params, state):
+    def closed(self, model, state):
         return jnp.ones(1, bool)
 
-    def step(self, system, params, state, tau, memory, *, dt):
+    def step(self, model, state, tau, memory, *, dt):
         key, number = memory
         v = state.v.at[0].add(self.size * jax.random.normal(jax.random.fold_in(key, number)))
         info = jc.simulate.StepperInfo(
@@ -43,7 +43,9 @@ OPTIONS = {"stepper": Drift(size=0.1), "dt": 0.01, "duration": 0.05, "seed": 3}
 
 
 def run(num_worlds=10, state=STATE, **more):
-    return jc.simulate.ensemble(SYSTEM, PARAMS, state, **(OPTIONS | {"num_worlds": num_worlds} | more))
+    return jc.simulate.ensemble(
+        jc.Model(system=SYSTEM, params=PARAMS), state, **(OPTIONS | {"num_worlds": num_worlds} | more)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,7 @@ def test_worlds_have_the_same_bits_in_any_chunk():
     other = run(keep_path=True, chunk=3)
     chex.assert_trees_all_equal(whole, other)
     single = jc.simulate.rollout(
-        SYSTEM, PARAMS, STATE, jnp.zeros((5, 3)), stepper=OPTIONS["stepper"], dt=0.01,
+        jc.Model(system=SYSTEM, params=PARAMS), STATE, jnp.zeros((5, 3)), stepper=OPTIONS["stepper"], dt=0.01,
         key=jax.random.fold_in(jax.random.key(3), 7),
     )  # fmt: skip
     np.testing.assert_allclose(whole.path.q[7], single.states.q, rtol=1e-12, atol=1e-14)

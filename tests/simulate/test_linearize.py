@@ -22,7 +22,7 @@ def spinning(name):
         model, v = jc.load_mjcf(TOP), jnp.array([0.3, -0.2, 4.0])
     else:
         model, v = jc.models.box_on_incline(0.25), jnp.array([0.3, -0.2, 0.0, 0.1, 0.2, 0.4])
-    return model.system, model.params, model.state.replace(v=v)
+    return model, model.initial_state().replace(v=v)
 
 
 @functools.cache
@@ -35,16 +35,16 @@ BOTH = ["top", pytest.param("box", marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("name", BOTH)
 def test_the_first_order_is_the_change_of_a_step(name):
-    system, params, start = spinning(name)
+    model, start = spinning(name)
     nv = start.v.size
     u = 0.1 * jnp.arange(1.0, nv + 1)
-    linear, info = linearize(name)(params, start, u, DT)
+    linear, info = linearize(name)(model.params, start, u, DT)
     assert int(info.status) == 0
-    step = jax.jit(functools.partial(STEPPER.step, system, params))
-    memory = STEPPER.init(system, params, start)
+    step = jax.jit(functools.partial(STEPPER.step, model))
+    memory = STEPPER.init(model, start)
 
     def after(x):
-        moved = start.replace(q=jc.retract(system, start.q, x[:nv]), v=start.v + x[nv : 2 * nv])
+        moved = start.replace(q=jc.retract(model, start.q, x[:nv]), v=start.v + x[nv : 2 * nv])
         then = step(moved, u + x[2 * nv :], memory, dt=jnp.asarray(DT))[0]
         rotation = jc.rotations.quaternion_matrix(linear.state.q[-4:]).T @ jc.rotations.quaternion_matrix(
             then.q[-4:]
@@ -82,11 +82,9 @@ def test_a_free_point_has_the_matrices_of_the_textbook():
     text = """<mujoco><worldbody><body pos="0 0 5"><joint name="slide" type="slide" axis="1 0 0"/>
     <geom size="0.1" mass="2"/></body></worldbody><actuator><motor joint="slide"/></actuator></mujoco>"""
     model = jc.load_mjcf(text)
-    states = jax.tree.map(lambda x: jnp.stack([x, x + 1]), model.state)
+    states = jax.tree.map(lambda x: jnp.stack([x, x + 1]), model.initial_state())
     controls = jnp.array([[0.5], [-0.5]])
-    batch = jax.vmap(
-        functools.partial(jc.linearize, STEPPER, model.system, model.params), in_axes=(0, 0, None)
-    )
+    batch = jax.vmap(functools.partial(jc.linearize, STEPPER, model), in_axes=(0, 0, None))
     linear, info = batch(states, controls, DT)
     assert not np.any(info.status)
     for k in range(2):
@@ -95,25 +93,25 @@ def test_a_free_point_has_the_matrices_of_the_textbook():
 
 
 def test_mistakes_are_named():
-    system, params, state = spinning("top")
+    model, state = spinning("top")
     with pytest.raises(ValueError, match="order: expected 1 or 2, got 3"):
-        jc.linearize(STEPPER, system, params, state, jnp.zeros(3), DT, order=3)
+        jc.linearize(STEPPER, model, state, jnp.zeros(3), DT, order=3)
     with pytest.raises(ValueError, match="u"):
-        jc.linearize(STEPPER, system, params, state, jnp.zeros(2), DT)
+        jc.linearize(STEPPER, model, state, jnp.zeros(2), DT)
     with pytest.raises(TypeError, match="stepper"):
-        jc.linearize(None, system, params, state, jnp.zeros(3), DT)
+        jc.linearize(None, model, state, jnp.zeros(3), DT)
 
 
 @pytest.mark.parametrize(
     "every", [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.slow)]
 )
 def test_checkpoints_change_memory_not_numbers(every):
-    system, params, state = spinning("top")
+    model, state = spinning("top")
     controls = 0.1 * jnp.ones((7, 3))
-    roll = functools.partial(jc.simulate.rollout, system, stepper=STEPPER, dt=DT)
+    roll = functools.partial(jc.simulate.rollout, model, stepper=STEPPER, dt=DT)
 
     def turn(controls, **settings):
-        rows = roll(params, state, controls, **settings)
+        rows = roll(state, controls, **settings)
         return rows.states.q[-1, 0], rows.states.q
 
     (_, rows), slope = jax.value_and_grad(turn, has_aux=True)(controls)

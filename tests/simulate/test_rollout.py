@@ -10,13 +10,13 @@ from helpers.sliding_disc import PARAMS, STATE
 
 import jaxcontact as jc
 
-ARGS = (sliding_disc.SYSTEM, PARAMS, STATE)
+ARGS = (sliding_disc.MODEL, STATE)
 STEPPER = jc.simulate.Compliant()
 CONTROLS = jnp.zeros((6, 3)).at[:, 0].set(jnp.linspace(0.0, 3.0, 6))
 DT = 0.01
 
 
-def push(params, state, t, memory, key):
+def push(model, state, t, memory, key):
     u = jnp.zeros(3).at[0].set(-memory * state.v[0])
     return u, memory
 

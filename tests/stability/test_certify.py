@@ -134,7 +134,7 @@ def test_one_function_works_for_one_contact_and_fails_for_two():
 def test_the_rocking_block_stands():
     model = jc.models.rocking_block()
     for e in (0.0, 0.3):
-        certificate = certify(local_terms(model.system, model.params, model.state, e=e))
+        certificate = certify(local_terms(model, model.initial_state(), e=e))
         assert certificate.verdict == "stable" and check(certificate)
         assert len(certificate.V) == 2  # level ground: the drift is bounded to both sides
 

@@ -153,7 +153,7 @@ def test_impacts_obey_newton_and_coulomb(bodies, rng):
 
 def test_local_terms_of_the_rocking_block():
     model = jc.models.rocking_block()
-    terms = local_terms(model.system, model.params, model.state, e=0.2)
+    terms = local_terms(model, model.initial_state(), e=0.2)
     assert np.allclose(terms.J_n, [[0, 1, -0.5], [0, 1, 0.5]], atol=1e-14)
     assert np.allclose(terms.J_t, [[1, 0, 1], [1, 0, 1]], atol=1e-14)
     assert np.allclose(terms.force, [0, -9.81, 0], atol=1e-14)
@@ -178,12 +178,12 @@ def test_mistakes_are_named(change, message):
 def test_mistakes_of_local_terms_are_named():
     model = jc.models.rocking_block()
     with pytest.raises(ValueError, match=r"e\[0\]: expected restitution"):
-        local_terms(model.system, model.params, model.state, e=1.5)
-    high = model.state.replace(q=model.state.q + 1.0)
+        local_terms(model, model.initial_state(), e=1.5)
+    high = model.initial_state().replace(q=model.initial_state().q + 1.0)
     with pytest.raises(ValueError, match="expected 1 to 3 active contacts, got 0"):
-        local_terms(model.system, model.params, high)
+        local_terms(model, high)
     spatial = jc.models.box_drop_3d()
     with pytest.raises(ValueError, match="planar"):
-        local_terms(spatial.system, spatial.params, spatial.state)
+        local_terms(spatial, spatial.initial_state())
     with pytest.raises(TypeError, match="PlanarBiped or LocalTerms"):
         contact_modes(model)

@@ -16,12 +16,12 @@ def load(path: str) -> jc.Model:
 
 
 def outcomes(model: jc.Model) -> jax.Array:
-    terms: jc.ContactTerms = jc.contact_terms(model.system, model.params, model.state)
+    terms: jc.ContactTerms = jc.contact_terms(model, model.initial_state())
     samples: jc.impact.ImpactSamples = jc.impact.sample(
-        terms, model.state.v, step=0.3, max_steps=10, num_samples=64
+        terms, model.initial_state().v, step=0.3, max_steps=10, num_samples=64
     )
-    every, valid = jc.impact.anitescu_potra_all(terms, model.state.v)
-    _, _, info = jc.impact.anitescu_potra_all(terms, model.state.v, with_info=True)
+    every, valid = jc.impact.anitescu_potra_all(terms, model.initial_state().v)
+    _, _, info = jc.impact.anitescu_potra_all(terms, model.initial_state().v, with_info=True)
     residual: jax.Array = info.residual
     return jnp.concatenate([samples.v_plus, every[valid]]) + residual
 
@@ -48,8 +48,8 @@ def law(restitution: float) -> Callable[[jc.ContactTerms, jax.Array], jax.Array]
 
 def move(model: jc.Model, controls: jax.Array) -> jc.simulate.Trajectory:
     trajectory: jc.simulate.Trajectory = jc.simulate.rollout(
-        model.system, model.params, model.state, controls, stepper=jc.simulate.Compliant(), dt=0.01
+        model, model.initial_state(), controls, stepper=jc.simulate.Compliant(), dt=0.01
     )
     heights: jax.Array = trajectory.states.q[:, 2]
-    jc.viz.animate(trajectory, model.system, model.params, "motion.html", fps=20)
+    jc.viz.animate(trajectory, model, "motion.html", fps=20)
     return trajectory.replace(impulse=trajectory.impulse * heights.max())

@@ -12,8 +12,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact._pytree import Record, callable_as_pytree, static
+from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
 from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
@@ -26,6 +28,24 @@ from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
 Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
+
+
+STEPS_PER_CONTACT = 32  # of impulses up to what stops one contact alone; a compass gait's two take 15 of 64
+
+
+def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | None = None) -> jax.Array:
+    """Return the largest impulse that stops a touching contact alone, max -u_n / D_nn, N s; 1 if none closes.
+
+    The scale of an impact: outcomes over impulse orders by steps of it do not depend on units.
+
+    Derivative: that of the contact with the largest one.
+    """
+    response = implicit.solve_spd(terms.M, terms.J_n.T)
+    mobility = jnp.sum(terms.J_n.T * response, axis=0)
+    rate = terms.J_n @ v if clearance is None else terms.J_n @ v + clearance
+    impulse = jnp.where(terms.active & (mobility > 0), -rate / jnp.where(mobility > 0, mobility, 1.0), 0.0)
+    largest = impulse[jnp.argmax(lax.stop_gradient(impulse))]
+    return jnp.where(largest > 0, largest, 1.0)
 
 
 class AnitescuPotra(Record):
@@ -53,16 +73,18 @@ class Routh(Record):
     """Steps of bounded impulse in a random order; see `resolve`. Needs a key.
 
     Attributes:
-        step: largest normal impulse of a step, a number or (nc,), N s.
-        max_steps: largest number of steps.
+        step: largest normal impulse of a step, a number or (nc,), N s; None is `stopping_impulse`, what stops
+            the fastest contact alone. Smaller steps follow Routh's paths more finely, larger ones jump.
+        max_steps: largest number of steps; None is STEPS_PER_CONTACT for each contact, with restitution four
+            times as many.
         restitution: Stronge's energetic coefficient, a number or (nc,) in 0..1; None is inelastic.
         selection: "all" or "lemke"; None is "all" for up to five contacts in the plane, else "lemke".
         num_directions: sides of the friction cone in space.
         early_exit: as `resolve`.
     """
 
-    step: Any
-    max_steps: int = static()
+    step: Any = None
+    max_steps: int | None = static(default=None)
     restitution: Any = None
     selection: str | None = static(default=None)
     num_directions: int = static(default=8)
@@ -87,7 +109,11 @@ class Routh(Record):
         selection = self.selection
         if selection is None:
             selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
-        step = jnp.broadcast_to(jnp.asarray(self.step, v.dtype), (nc,))
+        step = stopping_impulse(terms, v, clearance) if self.step is None else self.step
+        step = jnp.broadcast_to(jnp.asarray(step, v.dtype), (nc,))
+        max_steps = self.max_steps
+        if max_steps is None:
+            max_steps = STEPS_PER_CONTACT * nc * (1 if self.restitution is None else 4)
         options: dict[str, Any] = {
             "restitution": self.restitution,
             "selection": selection,
@@ -95,8 +121,8 @@ class Routh(Record):
             "clearance": clearance,
         }
         if self.early_exit:
-            return resolve_in_time(terms, v, key, step, max_steps=self.max_steps, **options)
-        draws = jax.vmap(lambda number: drawn(key, number, step))(jnp.arange(self.max_steps))
+            return resolve_in_time(terms, v, key, step, max_steps=max_steps, **options)
+        draws = jax.vmap(lambda number: drawn(key, number, step))(jnp.arange(max_steps))
         return resolve(terms, v, draws.impulse_max, draws.pick, early_exit=False, **options)
 
 
@@ -268,9 +294,9 @@ def law_as_pytree(law: Law) -> Any:
     for function, record in RECORDS:
         if law is function:
             return record()
-    for function, use in NEED_SETTINGS.items():
-        if law is function:
-            raise TypeError(f"{expected} {function.__name__}; use jc.impact.{use}")
+    for unset, use in NEED_SETTINGS.items():
+        if law is unset:
+            raise TypeError(f"{expected} {law.__name__}; use jc.impact.{use}")
     try:
         inspect.signature(law).bind(None, None, None)
     except TypeError as error:

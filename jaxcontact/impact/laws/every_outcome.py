@@ -17,7 +17,6 @@ from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_enumeration import (
     check_enumeration,
     mode_table,
-    of_contacts,
     touching_contacts,
 )
 from jaxcontact.impact.laws.contact_space import (
@@ -91,7 +90,7 @@ def anitescu_potra_all(
     inputs.check(terms, v)
     touching = touching_contacts(terms, num_directions)
     if touching is not None:
-        terms = of_contacts(terms, touching)
+        terms = terms.take(touching)
     check_enumeration(terms, num_directions, "anitescu_potra_all")
     outcomes = _anitescu_potra_all(terms, v, num_directions)
     return outcomes if with_info else outcomes[:2]
@@ -161,7 +160,7 @@ def routh_step_all(
     inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
     touching = touching_contacts(terms, num_directions)
     if touching is not None:
-        terms, impulse_max = of_contacts(terms, touching), jnp.asarray(impulse_max)[touching]
+        terms, impulse_max = terms.take(touching), jnp.asarray(impulse_max)[touching]
     check_enumeration(terms, num_directions, "routh_step_all")
     outcomes = _routh_step_all(terms, v, impulse_max, num_directions)
     return outcomes if with_info else outcomes[:2]

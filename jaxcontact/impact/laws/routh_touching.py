@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.batching import lanes_by_case
-from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.laws.contact_space import approaching, contact_space, slowest_approach
 from jaxcontact.impact.laws.routh_steps import (
     ImpactDraws,
@@ -132,7 +131,7 @@ def _nearest(settings: TouchingSettings, size: int, question: ImpactQuestion) ->
         return draws._replace(impulse_max=draws.impulse_max[index])
 
     answer = needed_steps(
-        of_contacts(terms, index),
+        terms.take(index),
         question.v,
         draw,
         settings.max_steps,

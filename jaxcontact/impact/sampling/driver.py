@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Required, TypedDict, TypeVar, Unpack, overload
@@ -17,7 +18,7 @@ import numpy as np
 
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import energetic_restitution
-from jaxcontact.impact.laws.contact_enumeration import check_enumeration, of_contacts, touching_contacts
+from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touching_contacts
 from jaxcontact.impact.laws.turned_polygon import check_turning
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
@@ -28,6 +29,7 @@ from jaxcontact.terms import ContactTerms
 
 SELECTIONS = ("all", "visited", "lemke")
 CHECKPOINT_CHUNK = 2**16  # each chunk waits for the disk once
+LARGE_OUTPUT = 4e9  # bytes from which on a run says first what it needs
 Progress = Callable[[int, int], None]
 Reduced = TypeVar("Reduced")
 
@@ -46,6 +48,7 @@ class _Settings(TypedDict, total=False):
     keep_path: bool
     num_directions: int
     turn_polygon: bool
+    touching: Sequence[int] | np.ndarray | None
     chunk: int | None
     devices: Sequence[jax.Device] | None
     checkpoint: str | os.PathLike[str] | None
@@ -90,6 +93,7 @@ def sample(
     about: Mapping[str, str] | None = None,
     progress: Progress | None = None,
     turn_polygon: bool = False,
+    touching: Sequence[int] | np.ndarray | None = None,
 ) -> Any:
     """Draw outcomes of a simultaneous impact over random impulse orders (Halm & Posa, Algorithm 1).
 
@@ -109,10 +113,10 @@ def sample(
             impact takes about twice the steps.
         selection: "all": uniform among the distinct solutions of each step, found by enumerating contact
             modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four contacts
-            take some seconds to begin; of more candidates those that are active). "visited": the same among
-            the modes that earlier samples met, much faster for many contacts; a sample with a step whose
-            valid modes are not among the sets that earlier samples found complete goes on from there with
-            "all". "lemke": the one solution that pivoting finds. Where steps have several solutions it
+            take some seconds to begin). Of more candidates those that are active count alone. "visited": the
+            same among the modes that earlier samples met, much faster for many contacts; a sample with a step
+            whose valid modes are not among the sets that earlier samples found complete goes on from there
+            with "all". "lemke": the one solution that pivoting finds. Where steps have several solutions it
             misses whole families of outcomes. The only one for more contacts; in space the covering vector of
             Lemke's method is random in every step, which finds others too, with shares of its own.
         key: a JAX random key; draws are then independent instead of quasi-random, `seed` is ignored.
@@ -138,6 +142,8 @@ def sample(
             direction of sliding is preferred (spatial contacts). Modes then belong to one step: "lemke" for
             any number of contacts, "all" for two at most, which takes milliseconds per sample.
             `samples.complete` is False.
+        touching: numbers of the contacts that take part, whatever their gaps; the others get no impulse.
+            None: the active ones.
 
     Returns:
         ImpactSamples, or what `reduce` accumulated. With a checkpoint the arrays are memory-mapped files.
@@ -149,6 +155,7 @@ def sample(
     waits for another.
 
     In memory a run needs little more than its output; with `reduce` or a checkpoint memory does not grow.
+    More than 4 GB of output are announced by a `MemoryWarning`.
 
     Raises:
         ValueError, TypeError: bad terms or v (as `anitescu_potra`), step not positive and finite,
@@ -178,11 +185,12 @@ def sample(
     v = jnp.asarray(v)
     steps = jnp.broadcast_to(jnp.asarray(sizes, v.dtype), (nc,))
     e = energetic_restitution.check(terms, restitution)
-    touching = None if selection == "lemke" else touching_contacts(terms, num_directions)
-    places = None if touching is None else (touching, nc)
-    if touching is not None:
-        terms, steps, nc = of_contacts(terms, touching), steps[touching], touching.size
-        e = None if e is None else e[touching]
+    index = touching_contacts(terms, num_directions) if touching is None else _distinct(touching, nc)
+    places = None if index is None else (index, nc)
+    if index is not None:
+        terms, steps, nc = terms.take(index), steps[index], index.size
+        terms = terms.replace(active=jnp.ones_like(terms.active))
+        e = None if e is None else e[index]
     if selection != "lemke":
         check_enumeration(terms, num_directions, f'selection="{selection}"')
     if turn_polygon:
@@ -208,6 +216,8 @@ def sample(
         places=places,
         turn_polygon=turn_polygon,
     )
+    if checkpoint is None and reduce is None:
+        _announce_memory(stream, total)
     if checkpoint is None:
         chunks = stream.chunks(total, size, share=share, exchange=processes.union)
     else:
@@ -226,6 +236,33 @@ def sample(
         for _ in reported:
             pass
     return checkpoints.load_samples(checkpoint)
+
+
+class MemoryWarning(UserWarning):
+    """A call is about to ask for more than 4 GB of memory."""
+
+
+def _announce_memory(stream: Stream, total: int) -> None:
+    """Warn where the samples of a run need more than LARGE_OUTPUT bytes."""
+    per_sample = sum(leaf.nbytes for leaf in jax.tree.leaves(stream.unmoved(1).replace(v_minus=None)))
+    if per_sample * total > LARGE_OUTPUT:
+        warnings.warn(
+            f"sample: {total} samples of {per_sample} bytes need {per_sample * total / 1e9:.1f} GB of "
+            "memory; use reduce= or checkpoint= to keep less",
+            MemoryWarning,
+            stacklevel=3,
+        )
+
+
+def _distinct(touching: Any, num_contacts: int) -> np.ndarray:
+    """`touching` as numbers of contacts, or ValueError."""
+    index = np.asarray(touching)
+    is_number = index.ndim == 1 and index.size > 0 and np.issubdtype(index.dtype, np.integer)
+    if not is_number or np.any((index < 0) | (index >= num_contacts)) or np.unique(index).size < index.size:
+        raise ValueError(
+            f"touching: expected different contact numbers in 0..{num_contacts - 1}, got {touching!r}"
+        )
+    return index
 
 
 def step_sizes(step: Any, num_contacts: int) -> np.ndarray:

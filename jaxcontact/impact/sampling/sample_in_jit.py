@@ -55,6 +55,7 @@ def sample_in_jit(
     restitution: jax.Array | float | None = None,
     num_directions: int = 8,
     turn_polygon: bool = False,
+    max_contacts: int | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """Outcomes of an impact over random impulse orders (Halm & Posa, Algorithm 1), inside `jit`.
 
@@ -75,6 +76,9 @@ def sample_in_jit(
         restitution: e, a number or (nc,) in 0..1, see `resolve`. 0 or None: inelastic.
         num_directions: sides of the friction cone in space; no effect in the plane.
         turn_polygon: as `sample`.
+        max_contacts: so many of the active contacts at most take part, the first ones in their order; limits
+            are those of so many contacts, and the others get no impulse. A robot has many more candidates
+            than touch. Draws are then those of so many contacts. None: all candidates.
 
     Returns:
         v_plus (n, nv) and ImpactInfo, whose arrays have the samples first: status, residual, energy_ratio and
@@ -84,7 +88,8 @@ def sample_in_jit(
         ValueError, TypeError: as `sample`; a key that is none.
 
     Status: per sample, UNTERMINATED and STALLED as `sample`; inside jit all samples have the bits of
-        `resolve` for bad numbers, INVALID also for a step that is not positive, and v_plus is v.
+        `resolve` for bad numbers, INVALID also for a step that is not positive, and v_plus is v. OVERFLOW
+        where more than `max_contacts` are active.
 
     Derivative: of each outcome and its impulse, by v, step, restitution and all terms, through the contact
         modes of its steps as `resolve`, forward and reverse, any order. Draws, modes and numbers of steps are
@@ -100,15 +105,40 @@ def sample_in_jit(
         raise ValueError(f"step: expected a number or shape ({nc},), got shape {jnp.shape(step)}")
     inputs.check_count("max_steps", max_steps)
     inputs.check_count("num_samples", num_samples)
+    e = energetic_restitution.check(terms, restitution)
+    steps = jnp.broadcast_to(jnp.asarray(step, v.dtype), (nc,))
+    if max_contacts is not None:
+        inputs.check_count("max_contacts", max_contacts)
+        if max_contacts < nc:
+            settings: dict[str, Any] = {"max_steps": max_steps, "num_samples": num_samples}
+            settings |= {
+                "selection": selection,
+                "num_directions": num_directions,
+                "turn_polygon": turn_polygon,
+            }
+            return _of_active(terms, v, key, steps, e, max_contacts, settings)
     routh.check_selection(terms, selection, routh.SELECTIONS, num_directions)
     if turn_polygon:
         check_turning(terms, selection)
-    e = energetic_restitution.check(terms, restitution)
-    steps = jnp.broadcast_to(jnp.asarray(step, v.dtype), (nc,))
     return _sample(
         terms, v, jnp.asarray(key), steps, e, int(max_steps), int(num_samples), selection, num_directions,
         turn_polygon,
     )  # fmt: skip
+
+
+def _of_active(
+    terms: ContactTerms, v: jax.Array, key: jax.Array, step: jax.Array, e: jax.Array | None, count: int,
+    settings: dict[str, Any],
+) -> tuple[jax.Array, ImpactInfo]:  # fmt: skip
+    """`sample_in_jit` of the first `count` active contacts, with the impulses of all."""
+    index = jnp.argsort(~terms.active, stable=True)[:count]
+    v_plus, info = sample_in_jit(
+        terms.take(index), v, key, step=step[index], restitution=None if e is None else e[index], **settings
+    )
+    nc, rows = terms.phi.shape[0], info.impulse.shape[2]
+    impulse = jnp.zeros((info.impulse.shape[0], nc, rows), v.dtype).at[:, index].set(info.impulse)
+    more = flag(jnp.sum(terms.active) > count, Status.OVERFLOW)
+    return v_plus, info.replace(impulse=impulse, status=info.status | more)
 
 
 @functools.partial(jit, static_argnums=(5, 6, 7, 8, 9))

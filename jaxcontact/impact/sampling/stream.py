@@ -32,6 +32,7 @@ PILOT = 2048  # samples that fill the first table of "visited"
 HUGE, SHORT_PILOT = 2**15, 512  # of so many modes fewer samples fill it, for each takes long
 _NONE = np.empty(0, np.uint32)
 LONG = 2**19  # samples of a block for which a larger table is compiled
+LEMKE_MEMORY = 2**30  # bytes of the problems that are solved together
 GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
 
 
@@ -225,16 +226,22 @@ class Stream:
         if not self.enumerates:
             if not self.collides:
                 return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
-            samples = self._by_steps(numbers, draws, device).replace(independent=self.independent)
-            return Chunk(begin, end, samples, NO_FACTS)
+            samples = self._placed(self._by_steps(numbers, draws, device))
+            return Chunk(begin, end, samples.replace(independent=self.independent), NO_FACTS)
         results, facts = self.by_modes.resolve(numbers, draws, known, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
-        if self.places is not None:
-            index, count = self.places
-            whole = np.zeros((end - begin, count, samples.impulse.shape[2]), samples.impulse.dtype)
-            whole[:, index] = samples.impulse
-            samples = samples.replace(impulse=whole)
+        samples = self._placed(samples)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
+
+    def _placed(self, samples: ImpactSamples) -> ImpactSamples:
+        """The samples with the impulses of all candidates, zero for those that take no part."""
+        if self.places is None:
+            return samples
+        index, count = self.places
+        impulse = np.asarray(samples.impulse)
+        every = np.zeros((impulse.shape[0], count, impulse.shape[2]), impulse.dtype)
+        every[:, index] = impulse
+        return samples.replace(impulse=every)
 
     def unmoved(self, n: int) -> ImpactSamples:
         """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
@@ -257,7 +264,11 @@ class Stream:
         self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
     ) -> ImpactSamples:
         """Each step by itself, with one Lemke solution or modes of its own, a padded batch at a time."""
-        nc, size = self.terms.phi.shape[0], 1024 if self.selection == "lemke" else 32
+        nc, size = self.terms.phi.shape[0], 32
+        if self.selection == "lemke":
+            rows = nc * (self.num_directions + 3)  # of the problem of a step; pivoting holds it three times
+            bytes_of_lane = 3 * rows * (rows + 3) * self.v.dtype.itemsize
+            size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, 1024))
         terms, draws, step, v, e = jax.device_put(
             (self.terms, draws, self.step, self.v, self.restitution), device
         )

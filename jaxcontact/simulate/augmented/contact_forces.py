@@ -21,7 +21,7 @@ from jaxcontact.impact.laws.contact_space import (
 )
 from jaxcontact.mechanics.motion_equations import bias_at
 from jaxcontact.mechanics.robot import actuator_forces
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.solvers.contact_modes import REST_MINUS, REST_PLUS, REST_STICK, SEPARATE
 from jaxcontact.solvers.contact_problem import SEPARATE as FREE
@@ -58,19 +58,18 @@ class Accelerations(NamedTuple):
 
 
 def accelerations(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     closed: jax.Array,
     controls: jax.Array | None = None,
     dt: jax.Array | None = None,
 ) -> Accelerations:
     """M^-1 F and J M^-1 F + (dJ/dt) v at a state; what changes v by round-off within `dt` s is small."""
-    terms, drift, kinematics = moving_terms(system, params, state)
+    terms, drift, kinematics = moving_terms(model, state)
     space = contact_space(terms.replace(active=closed))
-    force = -bias_at(system, params, state, kinematics)
+    force = -bias_at(model, state, kinematics)
     if controls is not None:
-        force = force + actuator_forces(system, params, state, controls)
+        force = force + actuator_forces(model, state, controls)
     free = implicit.solve_spd(terms.M, force[:, None])[:, 0]
     drift = space.scale * jnp.where(closed[:, None], drift, 0.0).reshape(-1)
     size = acceleration_size(space, free, drift)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra.replay_rule import differentiate_at_once, differentiate_by_replay
-from jaxcontact.mechanics.system import State, System
+from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.events.accumulation import ahead
 from jaxcontact.simulate.events.event_log import (
     EVENT,
@@ -112,7 +112,11 @@ def _branches(system: System) -> _Branches:
             differentiate_by_replay(_read_impact, _jam),
             differentiate_by_replay(_read_chatter, functools.partial(_skip, system)),
         ]
-    return _Branches(differentiate_at_once(functools.partial(terms_at, system)), tuple(kinds))
+    return _Branches(differentiate_at_once(functools.partial(_terms, system)), tuple(kinds))
+
+
+def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
+    return terms_at(Model(system=system, params=params), q, t)
 
 
 # The log has what a piece leads to; a derivative needs no more of its values, and none of impulses.
@@ -161,7 +165,7 @@ def _skip(
     log: Any,
 ) -> tuple[Any, ...]:
     after = behind_chatter(carry, ahead(system, carry.chatter, piece.turns))
-    state = settled(system, given.params, after.state, piece.rests)
+    state = settled(Model(system=system, params=given.params), after.state, piece.rests)
     return after._replace(state=state), jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
 
 
@@ -198,5 +202,5 @@ def _move(
         later = jnp.where(piece.kind == EVENT, -value / jnp.where(rate != 0, rate, 1.0), later)
     later = later - lax.stop_gradient(later)  # zero, with the derivative of the length
     end, pushed, _ = parts(system, state.t + piece.h + later, trial.x1 + later * slope)
-    end = settled(system, given.params, end, piece.rests)
+    end = settled(Model(system=system, params=given.params), end, piece.rests)
     return carry._replace(state=end), jnp.zeros_like(piece.push[:, 0]), pushed

@@ -20,7 +20,7 @@ from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
 from jaxcontact.mechanics.configuration import position_rate, retract
 from jaxcontact.mechanics.motion_equations import bias_at, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.robot import actuator_forces
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.augmented.contact_forces import accelerations, shortest_forces
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
@@ -100,9 +100,10 @@ def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) ->
     nc, dim = impulse.shape
     kind, heading = motion.modes
     qdot = position_rate(system, state.q, state.v)
+    model = Model(system=system, params=motion.params)
     if nc == 0:
-        return jnp.concatenate([qdot, _free(system, motion, state)]), _no_look(heading)
-    at = accelerations(system, motion.params, state, kind != SEPARATE, motion.controls, motion.dt)
+        return jnp.concatenate([qdot, _free(model, motion.controls, state)]), _no_look(heading)
+    at = accelerations(model, state, kind != SEPARATE, motion.controls, motion.dt)
 
     def pressed() -> jax.Array:
         return shortest_forces(at.space, at.rate, kind, _direction(slip, heading))
@@ -124,14 +125,11 @@ def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) ->
     return slope, Look(value, at.terms.J_n @ state.v, tangential / jnp.where(size > 0, size, 1.0))
 
 
-def _free(system: System, motion: StretchMotion, state: State) -> jax.Array:
+def _free(model: Model, controls: jax.Array, state: State) -> jax.Array:
     """Compute the acceleration (nv,) of a mechanism without contacts."""
-    params = motion.params
-    kinematics = kinematics_of(system, params, state.q)
-    force = actuator_forces(system, params, state, motion.controls) - bias_at(
-        system, params, state, kinematics
-    )
-    return implicit.solve_spd(mass_matrix_at(system, params, state.q, kinematics), force[:, None])[:, 0]
+    kinematics = kinematics_of(model, state.q)
+    force = actuator_forces(model, state, controls) - bias_at(model, state, kinematics)
+    return implicit.solve_spd(mass_matrix_at(model, state.q, kinematics), force[:, None])[:, 0]
 
 
 def _no_look(heading: jax.Array) -> Look:
@@ -172,16 +170,16 @@ def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
     return along * jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-def settled(system: System, params: Params, state: State, kind: jax.Array) -> State:
+def settled(model: Model, state: State, kind: jax.Array) -> State:
     """The state with what rests at rest: what the integration has let drift of gaps and velocities goes.
 
     Quaternions come out with length one.
     """
-    q, v = retract(system, state.q, jnp.zeros_like(state.v)), state.v
+    q, v = retract(model.system, state.q, jnp.zeros_like(state.v)), state.v
 
     def rest() -> tuple[jax.Array, jax.Array]:
         closed = kind != SEPARATE
-        terms = contact_terms(system, params, state.replace(q=q))
+        terms = contact_terms(model, state.replace(q=q))
         space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
         none = jnp.zeros_like(terms.J_t[:, :, 0])
         gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
@@ -189,7 +187,7 @@ def settled(system: System, params: Params, state: State, kind: jax.Array) -> St
         off = jnp.stack([space.scale * gap, space.jacobian @ v])
         moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
         delta, change = moves @ space.response.T
-        return retract(system, q, delta), v + change
+        return retract(model.system, q, delta), v + change
 
     if kind.shape[0]:
         q, v = lax.cond(jnp.any(kind != SEPARATE), rest, lambda: (q, v))

@@ -16,7 +16,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit
 from jaxcontact.algebra.replay_rule import differentiate_at_once, differentiate_by_replay
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of, land, loads, terms_at
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step, step_inverse
@@ -31,6 +31,7 @@ from jaxcontact.simulate.variational.event_loop import (
     run,
 )
 from jaxcontact.simulate.variational.jam import jolt
+from jaxcontact.terms import ContactTerms
 
 PIECES = 3  # of the log for an impact that is kept: its event, itself, a move behind it
 
@@ -127,7 +128,11 @@ def _branches(system: System, choice: MotionChoice) -> _Branches:
     if system.structure.num_contacts:
         kinds += [functools.partial(_collide, choice), _jam]
     pairs = (differentiate_by_replay(_read, kind) for kind in kinds)
-    return _Branches(differentiate_at_once(functools.partial(terms_at, system)), (_rest, *pairs))
+    return _Branches(differentiate_at_once(functools.partial(_terms, system)), (_rest, *pairs))
+
+
+def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
+    return terms_at(Model(system=system, params=params), q, t)
 
 
 def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces) -> tuple[Any, ...]:
@@ -167,11 +172,12 @@ def _move(
     closed contact, at zero moves the end along the rates of the step, which the log has.
     """
     params, dt = numbers.params, numbers.dt
+    model = Model(system=system, params=params)
     controls = None if numbers.controls is None else numbers.controls[piece.step]
     contacts = contacts_of(node.terms, node.closed)
     start = Start(node.q, node.p, node.t, controls)
-    inverse = step_inverse(system, *lax.stop_gradient((params, start)), piece.w, piece.h)
-    step = repeat_step(system, params, start, piece.w, piece.impulse, inverse, contacts, piece.h)
+    inverse = step_inverse(*lax.stop_gradient((model, start)), piece.w, piece.h)
+    step = repeat_step(model, start, piece.w, piece.impulse, inverse, contacts, piece.h)
     value, rate = step.phi, piece.rates.phi
     if value.shape[0]:
         lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
@@ -186,7 +192,7 @@ def _move(
     later = later - lax.stop_gradient(later)  # zero, with the derivative of the length
     q, p = step.q + later * piece.rates.q, step.p + later * piece.rates.p
     t = node.t + piece.h + later
-    after, second, _ = land(system, params, node, q, p, t, piece.second)
+    after, second, _ = land(model, node, q, p, t, piece.second)
     pushed = step.impulse + later * piece.rates.impulse + second
     return after.q, after.p, after.t, jnp.zeros_like(node.terms.phi), pushed
 
@@ -198,8 +204,9 @@ def _load(
     guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
 
     def load(params: Params, node: Node, controls: Any, *at: Any) -> jax.Array:
-        after, _, _ = land(system, params, node, *at, piece.second)
-        return loads(system, params, after, node.closed, numbers.dt, guess, controls)[0]
+        model = Model(system=system, params=params)
+        after, _, _ = land(model, node, *at, piece.second)
+        return loads(model, after, node.closed, numbers.dt, guess, controls)[0]
 
     value = load(numbers.params, node, controls, *at)
     # Rates carry no derivative, so they are taken at numbers that have none.

@@ -16,8 +16,8 @@ from jaxcontact.impact.sampling.by_modes import tabulate
 
 def load(name):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    return terms, model.state.v, {"step": model.step, "max_steps": 10}  # compiled once for all
+    terms = jc.contact_terms(model, model.initial_state())
+    return terms, model.initial_state().v, {"step": model.step, "max_steps": 10}  # compiled once for all
 
 
 def plain(terms):

@@ -15,7 +15,7 @@ from jaxcontact.impact.analysis.bounds import shortest_push
 
 def load(name):
     model = getattr(jc.models, name)()
-    return model, jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return model, jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 def point(mass=2.0, mu=0.0):

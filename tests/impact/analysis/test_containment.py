@@ -17,9 +17,9 @@ TIGHT = 1e-9 if jax.config.jax_enable_x64 else 1e-4
 @functools.cache
 def sampled():
     model = jc.models.rocking_block()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     samples = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=2**14
+        terms, model.initial_state().v, step=model.step, max_steps=model.max_steps, num_samples=2**14
     )
     return terms, samples
 
@@ -186,11 +186,11 @@ def false_answers(terms, samples, fresh, count):
 )
 def test_fresh_outcomes_are_inside_and_places_off_the_set_are_not(name):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
 
     def draw(number):
         return jc.impact.sample(
-            terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=2**14,
+            terms, model.initial_state().v, step=model.step, max_steps=model.max_steps, num_samples=2**14,
             key=jax.random.key(number),
         )  # fmt: skip
 

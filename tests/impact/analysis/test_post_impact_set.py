@@ -14,7 +14,7 @@ from jaxcontact.impact import approximate_set, sample
 def block():
     """The rocking block with a fine step: more steps are needed than are allowed below."""
     found = jc.models.rocking_block()
-    return jc.contact_terms(found.system, found.params, found.state), found.state.v
+    return jc.contact_terms(found, found.initial_state()), found.initial_state().v
 
 
 def approach(terms, velocities):

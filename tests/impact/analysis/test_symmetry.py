@@ -17,7 +17,7 @@ from jaxcontact.impact.sampling.draws import Iid
 
 def load(name):
     model = getattr(jc.models, name)()
-    return model, jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return model, jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 @pytest.mark.parametrize("name", ["rocking_block", pytest.param("disk_stack", marks=pytest.mark.slow)])
@@ -83,6 +83,8 @@ def test_asymmetry_is_refused():
         check_symmetry(terms, v, model.symmetry.replace(contacts=(0, 0, 2, 3, 4)))
     assert np.array_equal(np.abs(check_symmetry(terms, v, model.symmetry)), np.ones(5))
     box = jc.models.box_drop_3d()
-    spatial = jc.contact_terms(box.system, box.params, box.state)
+    spatial = jc.contact_terms(box, box.initial_state())
     with pytest.raises(ValueError, match="expected planar terms"):
-        check_symmetry(spatial, box.state.v, jc.Symmetry(velocity=jnp.eye(6), contacts=(0, 1, 2, 3)))
+        check_symmetry(
+            spatial, box.initial_state().v, jc.Symmetry(velocity=jnp.eye(6), contacts=(0, 1, 2, 3))
+        )

@@ -19,7 +19,7 @@ def steps(model, q, v, impulse_max, pick, selection):
     """One step each of blocks at rest at q (n, nq) but for v (n, nv)."""
 
     def one(q, v, impulse_max, pick):
-        terms = jc.contact_terms(model.system, model.params, model.state.replace(q=q))
+        terms = jc.contact_terms(model, model.initial_state().replace(q=q))
         gap = terms.phi - jnp.min(terms.phi)
         terms = terms.replace(phi=gap, active=jnp.ones_like(terms.active))
         draws = (impulse_max[None], pick[None])

@@ -44,7 +44,7 @@ def sphere(mu):
 
 def model(name):
     found = getattr(jc.models, name)()
-    return jc.contact_terms(found.system, found.params, found.state), found.state.v
+    return jc.contact_terms(found, found.initial_state()), found.initial_state().v
 
 
 # --- one contact in the plane

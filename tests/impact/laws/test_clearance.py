@@ -8,7 +8,7 @@ import pytest
 import jaxcontact as jc
 
 BLOCK = jc.models.rocking_block()
-TERMS = jc.contact_terms(BLOCK.system, BLOCK.params.replace(mu=jnp.zeros(2)), BLOCK.state)
+TERMS = jc.contact_terms(BLOCK.replace(params=BLOCK.params.replace(mu=jnp.zeros(2))), BLOCK.initial_state())
 LAWS = {
     "anitescu_potra": jc.impact.AnitescuPotra(),
     "sequential": jc.impact.Sequential(),
@@ -37,7 +37,7 @@ def test_a_contact_approaches_at_its_clearance_and_no_faster(name):
 
 
 def test_bad_ones_are_named():
-    v = BLOCK.state.v
+    v = BLOCK.initial_state().v
     with pytest.raises(ValueError, match=r"clearance: expected shape \(2,\), got \(3,\)"):
         jc.impact.anitescu_potra(TERMS, v, clearance=jnp.zeros(3))
     with pytest.raises(ValueError, match="clearance: expected finite numbers >= 0"):

@@ -277,11 +277,11 @@ def test_derivatives_of_two_contacts_against_differences():
 @pytest.fixture(scope="module")
 def block():
     model = jc.models.rocking_block()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
 
     def draw(num_samples, **options):
         options = {"step": model.step, "max_steps": STEPS} | options
-        return sample(terms, model.state.v, num_samples=num_samples, **options)
+        return sample(terms, model.initial_state().v, num_samples=num_samples, **options)
 
     return terms, model, draw
 
@@ -300,7 +300,7 @@ def resolved(terms, model, seed, e):
     lanes = two_contacts(M, wide(terms.J_n), wide(terms.J_t)[:, 0], terms.mu)
     x = np.asarray(sobol(3 * STEPS, seed).uniform(jnp.arange(LANES, dtype=jnp.uint32), 0, 3 * STEPS))
     x = jnp.asarray(x.T.reshape(LANES, STEPS, 3))
-    v = jnp.broadcast_to(wide(model.state.v), (LANES, NV))
+    v = jnp.broadcast_to(wide(model.initial_state().v), (LANES, NV))
     e = jnp.broadcast_to(jnp.asarray(e), (LANES, 2))
     v_plus, info = bounce(lanes, v, model.step * x[..., :2], x[..., 2], e)
     return np.asarray(v_plus)[:, :3], np.asarray(info.num_solves)
@@ -346,7 +346,7 @@ def test_mistakes_are_named_and_trouble_sets_bits(block):
         with pytest.raises(ValueError, match=message):
             draw(10, restitution=bad)
         with pytest.raises(ValueError, match=message):
-            resolve(terms, model.state.v, jnp.ones((4, 2)), jnp.zeros(4), restitution=bad)
+            resolve(terms, model.initial_state().v, jnp.ones((4, 2)), jnp.zeros(4), restitution=bad)
     rng = np.random.default_rng(1)
     lanes, v = random_two(rng, 0.5)
     e = np.full((LANES, 2), 0.5)

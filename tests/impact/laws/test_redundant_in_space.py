@@ -14,8 +14,8 @@ from jaxcontact.impact import anitescu_potra_all, routh_step_all, sample
 def box(number=4):
     """The box on its first corners."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    return _some(terms, slice(0, number)), model.state.v
+    terms = jc.contact_terms(model, model.initial_state())
+    return _some(terms, slice(0, number)), model.initial_state().v
 
 
 def _some(terms, index):
@@ -125,7 +125,7 @@ def test_the_derivative_of_a_landing_on_a_face_is_that_of_the_solution(rng):
 
     def flat(yaw):
         q = jnp.zeros(7).at[jnp.array([2, 3, 6])].set(jnp.stack([0.05, jnp.cos(yaw / 2), jnp.sin(yaw / 2)]))
-        return _some(jc.contact_terms(model.system, model.params, model.state.replace(q=q)), slice(0, 4))
+        return _some(jc.contact_terms(model, model.initial_state().replace(q=q)), slice(0, 4))
 
     def law(yaw, v):
         return jc.impact.anitescu_potra(flat(yaw), v)[0]

@@ -16,8 +16,8 @@ MASS = 2.0
 
 def model(name):
     found = getattr(jc.models, name)()
-    terms = jc.contact_terms(found.system, found.params, found.state)
-    return terms, found.state.v, found
+    terms = jc.contact_terms(found, found.initial_state())
+    return terms, found.initial_state().v, found
 
 
 def point(mu, dim=2):

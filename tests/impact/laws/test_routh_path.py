@@ -14,7 +14,7 @@ from jaxcontact.impact import resolve, routh_path, sample
 
 def model(name):
     found = getattr(jc.models, name)()
-    return jc.contact_terms(found.system, found.params, found.state), found.state.v, found
+    return jc.contact_terms(found, found.initial_state()), found.initial_state().v, found
 
 
 @pytest.fixture(

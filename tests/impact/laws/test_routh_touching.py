@@ -16,9 +16,9 @@ ANGLES = jnp.array([0.0, 0.0, 0.02, -0.3, 1.4])
 def problem(angle, height):
     """Three corners of a block that turns about its lowest corner; far up nothing closes."""
     q = jnp.stack([0.0, 1.0, angle])
-    lowest = jnp.min(jc.contact_terms(MODEL.system, MODEL.params, MODEL.state.replace(q=q)).phi)
-    state = MODEL.state.replace(q=q.at[1].add(height - lowest))
-    terms = jc.contact_terms(MODEL.system, MODEL.params, state)
+    lowest = jnp.min(jc.contact_terms(MODEL, MODEL.initial_state().replace(q=q)).phi)
+    state = MODEL.initial_state().replace(q=q.at[1].add(height - lowest))
+    terms = jc.contact_terms(MODEL, state)
     some = jax.tree.map(lambda rows: rows[jnp.array([0, 1, 3])], (terms.J_n, terms.J_t, terms.phi, terms.mu))
     J_n, J_t, phi, mu = some
     terms = terms.replace(J_n=J_n, J_t=J_t, phi=phi, mu=mu, active=phi < 0.01)

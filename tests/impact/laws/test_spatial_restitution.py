@@ -167,9 +167,15 @@ def test_draws_of_full_steps_are_the_propagative_outcomes():
 def test_a_box_dropped_flat_bounces_on_four_corners():
     """All samples end; without restitution the program with stores has the outcomes of the one without."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     draw = lambda e: sample(  # noqa: E731
-        terms, model.state.v, step=model.step, max_steps=40, num_samples=128, selection="lemke", restitution=e
+        terms,
+        model.initial_state().v,
+        step=model.step,
+        max_steps=40,
+        num_samples=128,
+        selection="lemke",
+        restitution=e,
     )
     speeds = []
     for e in (0.25, 0.5, 1.0):
@@ -178,7 +184,7 @@ def test_a_box_dropped_flat_bounces_on_four_corners():
         speeds.append(np.max(np.asarray(samples.v_plus)[:, 2]))
     assert np.all(np.diff(speeds) > 0.0)
     plain = draw(0.0)
-    v = jnp.broadcast_to(model.state.v, (16, 6))
+    v = jnp.broadcast_to(model.initial_state().v, (16, 6))
     x = np.asarray(sobol(5 * 40, 0).uniform(jnp.arange(16, dtype=jnp.uint32), 0, 5 * 40)).T.reshape(16, 40, 5)
     law = jax.jit(
         jax.vmap(

@@ -30,7 +30,7 @@ ABOUT = {"model": "compass_gait"}
 @pytest.fixture(scope="module")
 def gait() -> tuple[jc.ContactTerms, jax.Array]:
     model = jc.models.compass_gait()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 @pytest.fixture(scope="module")
@@ -297,8 +297,8 @@ import sys, jax
 jax.config.update("jax_enable_x64", True)
 import jaxcontact as jc
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
-jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=int(sys.argv[2]), chunk=int(sys.argv[3]),
+terms = jc.contact_terms(model, model.initial_state())
+jc.impact.sample(terms, model.initial_state().v, step=0.25, max_steps=5, num_samples=int(sys.argv[2]), chunk=int(sys.argv[3]),
                  selection=sys.argv[4], checkpoint=sys.argv[1], reduce=lambda a, s: 0)
 """
 

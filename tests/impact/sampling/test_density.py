@@ -30,7 +30,7 @@ def coupled(x):
 @pytest.fixture(scope="module")
 def gait():
     model = jc.models.compass_gait()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 def draw(gait, count=2000, **options):

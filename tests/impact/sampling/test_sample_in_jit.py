@@ -20,14 +20,14 @@ KEY = jax.random.key(3)
 
 def case(name):
     model = getattr(jc.models, name)()
-    return model, jc.contact_terms(model.system, model.params, model.state)
+    return model, jc.contact_terms(model, model.initial_state())
 
 
 @functools.cache
 def gait():
     """The compass gait with both feet approaching: away from kinks."""
     model, terms = case("compass_gait")
-    v = model.state.v + 0.3 * jnp.array([0.1, -1.0, 0.2, 0.1])
+    v = model.initial_state().v + 0.3 * jnp.array([0.1, -1.0, 0.2, 0.1])
     assert np.all(terms.J_n @ v < -0.1)
     return model, terms, v
 
@@ -47,8 +47,8 @@ def test_the_samples_are_those_of_the_driver(name, selection, restitution):
     model, terms = case(name)
     settings = {"max_steps": STEPS, "num_samples": 20, "selection": selection, "restitution": restitution}
     settings["step"] = model.step if selection == "all" else 0.3
-    want = jc.impact.sample(terms, model.state.v, key=KEY, **settings)
-    v_plus, info = jc.impact.sample_in_jit(terms, model.state.v, KEY, **settings)
+    want = jc.impact.sample(terms, model.initial_state().v, key=KEY, **settings)
+    v_plus, info = jc.impact.sample_in_jit(terms, model.initial_state().v, KEY, **settings)
     np.testing.assert_allclose(v_plus, want.v_plus, atol=1e-12)
     np.testing.assert_allclose(info.impulse, want.impulse, atol=1e-12)
     np.testing.assert_allclose(info.energy_ratio, want.energy_ratio, atol=1e-12)
@@ -62,8 +62,8 @@ def test_the_distribution_is_that_of_the_driver(name):
     """Independent draws against the driver's own points: shares of outcomes, and each contact velocity."""
     model, terms = case(name)
     settings = {"step": model.step, "max_steps": model.max_steps, "num_samples": 2048}
-    theirs = jc.impact.sample(terms, model.state.v, seed=5, **settings).v_plus
-    ours, info = jc.impact.sample_in_jit(terms, model.state.v, jax.random.key(8), **settings)
+    theirs = jc.impact.sample(terms, model.initial_state().v, seed=5, **settings).v_plus
+    ours, info = jc.impact.sample_in_jit(terms, model.initial_state().v, jax.random.key(8), **settings)
     J = np.concatenate([terms.J_n, terms.J_t[:, 0]])
     ours, theirs = (np.asarray(v @ J.T).round(7) + 0.0 for v in (ours, theirs))
     steps = np.asarray(info.num_solves)
@@ -222,7 +222,7 @@ def test_mistakes_are_named(settings, error, message):
 def test_single_precision(tolerance):
     model, terms = case("compass_gait")
     v_plus, info = jc.impact.sample_in_jit(
-        terms, model.state.v, KEY, step=model.step, max_steps=model.max_steps, num_samples=N
+        terms, model.initial_state().v, KEY, step=model.step, max_steps=model.max_steps, num_samples=N
     )
-    assert v_plus.dtype == model.state.v.dtype and not np.any(info.status & int(jc.Status.STALLED))
+    assert v_plus.dtype == model.initial_state().v.dtype and not np.any(info.status & int(jc.Status.STALLED))
     assert np.max(info.energy_ratio) <= 1.0 + tolerance(1e-12, 1e-5)

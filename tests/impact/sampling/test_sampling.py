@@ -21,8 +21,8 @@ class Case:
     def __init__(self, name):
         self.name = name
         self.model = getattr(jc.models, name)()
-        self.terms = jc.contact_terms(self.model.system, self.model.params, self.model.state)
-        self.v = self.model.state.v
+        self.terms = jc.contact_terms(self.model, self.model.initial_state())
+        self.v = self.model.initial_state().v
 
     def __call__(self, num_samples, **options):
         settings = {"step": self.model.step, "max_steps": self.model.max_steps} | options

@@ -16,9 +16,9 @@ STEPS = 12
 def edge_of_box():
     """The box dropped flat and turning, on two of its corners."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     some = {name: getattr(terms, name)[:2] for name in ("J_n", "J_t", "phi", "mu", "active")}
-    return terms.replace(**some), model.state.v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0]), 0.2
+    return terms.replace(**some), model.initial_state().v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0]), 0.2
 
 
 def drawn(terms, step, number, seed=0):
@@ -100,9 +100,9 @@ def with_lateral_motion(terms, mass):
 
 def test_the_block_in_space_is_the_block_in_the_plane():
     model = jc.models.rocking_block()
-    planar = jc.contact_terms(model.system, model.params, model.state)
+    planar = jc.contact_terms(model, model.initial_state())
     spatial = with_lateral_motion(planar, float(model.params.mass[0]))
-    v = model.state.v
+    v = model.initial_state().v
     settings = {"step": model.step, "max_steps": model.max_steps, "num_samples": 4096}
     there = sample(spatial, jnp.append(v, 0.0), num_directions=4, **settings)
     here = sample(planar, v, **settings)

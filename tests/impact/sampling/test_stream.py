@@ -23,7 +23,7 @@ SETTINGS = {"step": 0.25, "max_steps": 5}
 @pytest.fixture(scope="module")
 def gait() -> tuple[jc.ContactTerms, jax.Array]:
     model = jc.models.compass_gait()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -98,12 +98,12 @@ def test_resuming_gives_the_same_chunks(
 def test_a_sample_that_meets_a_new_mode_goes_on_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the table of all modes, and from before the step: all outcomes are those of "all"."""
     model = jc.models.disk_stack()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     monkeypatch.setattr(stream, "PILOT", 8)
     monkeypatch.setattr(stream, "GROWTH", 100)
     every, visited = (
         jc.impact.sample(
-            terms, model.state.v, selection=selection, step=0.25, max_steps=40, num_samples=600
+            terms, model.initial_state().v, selection=selection, step=0.25, max_steps=40, num_samples=600
         ).v_plus
         for selection in ("all", "visited")
     )
@@ -163,8 +163,8 @@ import hashlib, jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 import jaxcontact as jc
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
-samples = jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=4000, chunk=512)
+terms = jc.contact_terms(model, model.initial_state())
+samples = jc.impact.sample(terms, model.initial_state().v, step=0.25, max_steps=5, num_samples=4000, chunk=512)
 print(len(jax.local_devices()), hashlib.sha256(np.asarray(samples.v_plus).tobytes()).hexdigest())
 """
 
@@ -195,23 +195,23 @@ from jaxcontact.impact.sampling import processes, stream
 processes.SLAB = 1000
 stream.PILOT, stream.GROWTH = 8, 100  # later blocks of "visited" meet new modes
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
+terms = jc.contact_terms(model, model.initial_state())
 settings = dict(step=0.25, max_steps=5, num_samples=4000, chunk=300)
 for selection in sys.argv[3:]:
     seen = []
-    samples = jc.impact.sample(terms, model.state.v, selection=selection,
+    samples = jc.impact.sample(terms, model.initial_state().v, selection=selection,
                                progress=lambda done, total: seen.append((done, total)), **settings)
     assert seen[-1][0] == seen[-1][1] < 4000, seen
     hashed = hashlib.sha256()
     for leaf in jax.tree.leaves(samples):
         hashed.update(np.asarray(leaf).tobytes())
-    own = jc.impact.sample(terms, model.state.v, selection=selection,
+    own = jc.impact.sample(terms, model.initial_state().v, selection=selection,
                            reduce=lambda n, s: (n or 0) + s.status.size, **settings)
     print("bits", selection, hashed.hexdigest(), own)
-tiny = jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=3, selection=selection)
+tiny = jc.impact.sample(terms, model.initial_state().v, step=0.25, max_steps=5, num_samples=3, selection=selection)
 assert np.array_equal(tiny.v_plus, samples.v_plus[:3])  # one process had nothing to do
 try:
-    jc.impact.sample(terms, model.state.v, checkpoint="nowhere", **settings)
+    jc.impact.sample(terms, model.initial_state().v, checkpoint="nowhere", **settings)
 except ValueError as error:
     assert "one process" in str(error)
 else:
@@ -259,11 +259,11 @@ import sys, jax
 jax.config.update("jax_enable_x64", True)
 import jaxcontact as jc
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
+terms = jc.contact_terms(model, model.initial_state())
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 def run(number, **options):
-    return jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=number, **options)
+    return jc.impact.sample(terms, model.initial_state().v, step=0.25, max_steps=5, num_samples=number, **options)
 run(2**18, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/warm")
 marks = [peak()]
 run(2**21, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/run")

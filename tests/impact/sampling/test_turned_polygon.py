@@ -78,6 +78,6 @@ def test_turning_is_refused_where_it_means_nothing_or_takes_too_long():
     with pytest.raises(ValueError, match="turn_polygon: .*'visited'"):
         sample(terms, v, num_samples=8, selection="visited", turn_polygon=True, **SETTINGS)
     model = jc.models.rocking_block()
-    planar = jc.contact_terms(model.system, model.params, model.state)
+    planar = jc.contact_terms(model, model.initial_state())
     with pytest.raises(ValueError, match="turn_polygon: expected spatial contacts"):
-        sample(planar, model.state.v, num_samples=8, turn_polygon=True, step=1.0, max_steps=4)
+        sample(planar, model.initial_state().v, num_samples=8, turn_polygon=True, step=1.0, max_steps=4)

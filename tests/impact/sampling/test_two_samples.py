@@ -23,11 +23,11 @@ LEVEL = 1e-3  # of every test family, with fixed seeds
 def draws(name, count, reference_count):
     """Contact velocities (n, 2 nc), relative to the largest before, steps (n,) and ended (n,) of both."""
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     M, J_n, J_t, mu = (np.asarray(a) for a in (terms.M, terms.J_n, terms.J_t[:, 0], terms.mu))
-    v = np.asarray(model.state.v)
+    v = np.asarray(model.initial_state().v)
     samples = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=count,
+        terms, model.initial_state().v, step=model.step, max_steps=model.max_steps, num_samples=count,
         key=jax.random.key(11),
     )  # fmt: skip
     J = np.concatenate([J_n, J_t])
@@ -105,9 +105,9 @@ def test_the_tests_can_fail():
     """A sampler with one fixed solution per step (Lemke's) is told apart on the compass gait."""
     _, (u_ref, _, _), size = draws("compass_gait", 4000, 300)
     model = jc.models.compass_gait()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     biased = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=600,
+        terms, model.initial_state().v, step=model.step, max_steps=model.max_steps, num_samples=600,
         key=jax.random.key(11), selection="lemke",
     )  # fmt: skip
     lift = np.asarray(biased.v_plus @ terms.J_n[1]) / size
