@@ -24,9 +24,11 @@ def _sampling(model_name: str, num_samples: int, selection: str) -> Callable[[],
 
     def run() -> dict[str, Any]:
         samples = jc.impact.sample(
-            terms, model.initial_state().v, step=model.step, max_steps=model.max_steps,
-            num_samples=num_samples, selection=selection,
-        )  # fmt: skip
+            terms,
+            model.initial_state().v,
+            jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps, selection=selection),
+            num_samples=num_samples,
+        )
         jax.block_until_ready(samples.v_plus)
         status = np.asarray(samples.status)
         unfinished = status & np.uint32(int(jc.Status.UNTERMINATED))
@@ -50,7 +52,11 @@ def outcomes_in_jit(model_name: str, num_samples: int) -> tuple[Outcomes, jax.Ar
 
     def outcomes(v: jax.Array, key: jax.Array) -> tuple[jax.Array, jc.impact.ImpactInfo]:
         return jc.impact.sample_in_jit(
-            terms, v, key, step=model.step, max_steps=model.max_steps, num_samples=num_samples
+            terms,
+            v,
+            jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+            key,
+            num_samples=num_samples,
         )
 
     return outcomes, model.initial_state().v
@@ -113,9 +119,14 @@ def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[
     def run() -> dict[str, Any]:
         begin, laps = time.process_time(), []
         samples = jc.impact.sample(
-            terms, v, step=STEP, max_steps=MAX_STEPS, num_samples=num_samples, selection=selection,
-            num_directions=SIDES, chunk=chunk, progress=lambda *_: laps.append(time.process_time()),
-        )  # fmt: skip
+            terms,
+            v,
+            jc.impact.Routh(
+                impulse_step=STEP, max_steps=MAX_STEPS, selection=selection, num_directions=SIDES
+            ),
+            num_samples=num_samples,
+            run=jc.Run(chunk=chunk, progress=lambda *_: laps.append(time.process_time())),
+        )
         jax.block_until_ready(samples.v_plus)
         return {
             "status 0 %": 100 * float(np.mean(np.asarray(samples.status) == 0)),

@@ -94,9 +94,17 @@ def outcomes(
     turn = jnp.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     terms = landing.terms.replace(J_t=jnp.einsum("st,ctv->csv", turn, landing.terms.J_t))
     return jc.impact.sample(
-        terms, jnp.asarray(landing.v), step=landing.step, max_steps=MAX_STEPS, num_samples=SAMPLES,
-        num_directions=k, selection="lemke" if turn_polygon else landing.selection, turn_polygon=turn_polygon,
-    )  # fmt: skip
+        terms,
+        jnp.asarray(landing.v),
+        jc.impact.Routh(
+            impulse_step=landing.step,
+            max_steps=MAX_STEPS,
+            num_directions=k,
+            selection="lemke" if turn_polygon else landing.selection,
+            turn_polygon=turn_polygon,
+        ),
+        num_samples=SAMPLES,
+    )
 
 
 def by_circle(landing: Landing) -> tuple[np.ndarray, np.ndarray]:

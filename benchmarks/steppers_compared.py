@@ -170,10 +170,13 @@ def walker() -> Case:
 def many_outcomes(name: str, model: jc.Model, height: int, above: float, duration: float = 0.02) -> Case:
     """An impact without gravity, and a moment after it. One coordinate starts above the impact."""
     return Case(
-        name, model.replace(params=model.params.replace(gravity=jnp.zeros(2))),
-        model.initial_state().replace(q=model.initial_state().q.at[height].add(above)), duration,
-        landed=model.initial_state().q, orders=jc.impact.Routh(step=model.step, max_steps=model.max_steps),
-    )  # fmt: skip
+        name,
+        model.replace(params=model.params.replace(gravity=jnp.zeros(2))),
+        model.initial_state().replace(q=model.initial_state().q.at[height].add(above)),
+        duration,
+        landed=model.initial_state().q,
+        orders=jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+    )
 
 
 def flat_block() -> Case:
@@ -229,8 +232,7 @@ def judge(case: Case, law: Any, key: Any) -> dict[str, str]:
     samples = jc.impact.sample(
         terms,
         case.state.v,
-        step=case.orders.step,
-        max_steps=case.orders.max_steps,
+        jc.impact.Routh(impulse_step=case.orders.impulse_step, max_steps=case.orders.max_steps),
         num_samples=SAMPLES,
     )
     speed = float(jnp.sqrt(case.state.v @ terms.M @ case.state.v))

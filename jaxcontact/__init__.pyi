@@ -3,6 +3,7 @@
 from jaxcontact import compliant as compliant
 from jaxcontact import ess as ess
 from jaxcontact import impact as impact
+from jaxcontact import io as io
 from jaxcontact import mechanics as mechanics
 from jaxcontact import models as models
 from jaxcontact import optimize as optimize
@@ -11,6 +12,7 @@ from jaxcontact import stability as stability
 from jaxcontact import viz as viz
 from jaxcontact.algebra import rotations as rotations
 from jaxcontact.batching.all_cores import on_all_cores as on_all_cores
+from jaxcontact.batching.run_settings import Run as Run
 from jaxcontact.batching.simd import simd as simd
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Capsule as Capsule
@@ -50,6 +52,10 @@ from jaxcontact.optimize import gaits as gaits
 from jaxcontact.precision import PrecisionWarning as PrecisionWarning
 from jaxcontact.simulate.linearize import linearize as linearize
 from jaxcontact.simulate.projection import project as project
+from jaxcontact.solvers.friction_newton import FrictionInfo as FrictionInfo
+from jaxcontact.solvers.friction_problem import FrictionSolution as FrictionSolution
+from jaxcontact.solvers.friction_problem import solve_friction as solve_friction
+from jaxcontact.solvers.friction_search import CoulombNewton as CoulombNewton
 from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
 from jaxcontact.solvers.lcp import Lemke as Lemke
 from jaxcontact.solvers.lcp import solve_lcp as solve_lcp

@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
 import jaxcontact as jc
 from jaxcontact import compliant, impact, models, optimize, stability
 
-DRAWING = {"step": 0.25, "max_steps": 5, "num_samples": 8}
+DRAWING = {"impulse_step": 0.25, "max_steps": 5, "num_samples": 8}
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +42,12 @@ def boxed(corners):
 INDICES = "order: expected contact indices in 0..1, got "
 ORDER = "expected (model, state)"
 MISTAKES = {
-    "a model for terms": (lambda m, t, v, s: impact.sample(m, v, **DRAWING), TypeError, TERMS),
+    "a model for terms": (lambda m, t, v, s: draw(m, v, **DRAWING), TypeError, TERMS),
     "no device": (
-        lambda m, t, v, s: impact.sample(t, v, devices=[], **DRAWING), ValueError,
-        "devices: expected at least one, got []"),
+        lambda m, t, v, s: draw(t, v, devices=[], **DRAWING), ValueError,
+        "devices: expected JAX devices, at least one, got []"),
     "a number to reduce with": (
-        lambda m, t, v, s: impact.sample(t, v, reduce=3, **DRAWING), TypeError,
+        lambda m, t, v, s: draw(t, v, reduce=3, **DRAWING), TypeError,
         "reduce: expected a function, got int"),
     "terms for a problem": (
         lambda m, t, v, s: compliant.solve(t), TypeError, "problem: expected Problem, got ContactTerms"),
@@ -65,7 +66,8 @@ MISTAKES = {
         lambda m, t, v, s: impact.contains(s, v, tolerance=-1.0), ValueError,
         "tolerance: expected a finite number >= 0, got -1.0"),
     "a list for a direction": (
-        lambda m, t, v, s: impact.extreme(t, v, [1.0, 0, 0, 0], step=1.0, max_steps=2), TypeError,
+        lambda m, t, v, s: impact.extreme(t, v, impact.Routh(impulse_step=1.0, max_steps=2), [1.0, 0, 0, 0]),
+        TypeError,
         "direction: expected an array, got list"),
     "a contact for an order": (
         lambda m, t, v, s: impact.sequential(t, v, order=0, max_impacts=2), ValueError, INDICES + "0"),
@@ -158,7 +160,7 @@ MISTAKES = {
         lambda m, t, v, s: impact.anitescu_potra(t, v * HUGE[v.dtype.itemsize]), ValueError,
         "v: its kinetic energy leaves the range of float"),
     "an energy that overflows, sampled": (
-        lambda m, t, v, s: impact.sample(t, v * HUGE[v.dtype.itemsize], **DRAWING), ValueError,
+        lambda m, t, v, s: draw(t, v * HUGE[v.dtype.itemsize], **DRAWING), ValueError,
         "v: its kinetic energy leaves the range of float"),
     "no normal": (
         lambda m, t, v, s: impact.reset_map(t.M, jnp.zeros_like(v)), ValueError,
@@ -221,6 +223,7 @@ def test_mistakes_are_named(given, mistake):
         call(*given)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_step_that_leaves_the_range_of_floats_says_so():
     """Its velocity may be finite while its pose or time is not: a bit on that lane alone."""
@@ -245,6 +248,7 @@ def test_a_step_that_leaves_the_range_of_floats_says_so():
     assert int(info.status) == jc.Status.NONFINITE
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_pose_without_a_turn_is_nan_when_traced():
     """A zero quaternion, and one whose squares vanish or overflow; the step of such a pose fails."""
@@ -266,6 +270,7 @@ def test_a_pose_without_a_turn_is_nan_when_traced():
     assert failed.tolist() == [False, True, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_traced_energy_that_overflows_sets_a_bit(given):
     _, terms, v, _ = given
@@ -276,6 +281,7 @@ def test_a_traced_energy_that_overflows_sets_a_bit(given):
     np.testing.assert_array_equal(v_plus[0], v_plus[2])
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_traced_reflection_of_nothing_is_nan(tolerance):
     """And the length of the normal does not matter, however large or small it is."""

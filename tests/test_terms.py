@@ -192,7 +192,7 @@ def test_model_against_reference(name, rng):
     model, expected = getattr(jc.models, name)(), reference.MODELS[name]()
     np.testing.assert_allclose(model.initial_state().q, expected.q0, rtol=0, atol=1e-12)
     np.testing.assert_allclose(model.initial_state().v, expected.v0, rtol=0, atol=1e-12)
-    assert (model.step, model.max_steps) == (expected.step, expected.max_steps)
+    assert (model.impulse_step, model.max_steps) == (expected.step, expected.max_steps)
     assert float(model.initial_state().t) == 0.0
     bias = jax.jit(jc.bias)
     nv = len(expected.v0)
@@ -242,6 +242,7 @@ def case(name, rng):
     return jc.Model(system=make_system(), params=make_params()), jnp.array(draw(rng))
 
 
+@pytest.mark.slow_cases("box")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_normal_jacobian_is_the_tangent_derivative_of_the_gap(name, rng):
     model, q = case(name, rng)
@@ -265,6 +266,7 @@ def central(f, x, h=1e-5):
     return np.stack([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(x.size)], axis=-1)
 
 
+@pytest.mark.slow_cases("box", "spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_the_configuration(name, rng):
     model, q = case(name, rng)
@@ -282,6 +284,7 @@ def test_derivative_by_the_configuration(name, rng):
         np.testing.assert_allclose(gradient, weight @ slope, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow_cases("spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_masses_lengths_and_friction(name, rng):
     model, q = case(name, rng)

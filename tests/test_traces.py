@@ -114,6 +114,7 @@ CALLS = {
     jc.potential_energy: robot(jc.potential_energy),
     jc.project: block(jc.project),
     jc.retract: lambda n: jc.retract(CHEETAH, n["robot"][1].q, n["robot"][1].v),
+    jc.solve_friction: lambda n: jc.solve_friction(n["matrix"], n["vector"], n["scalar"]),
     jc.solve_lcp: plain(jc.solve_lcp, "matrix", "vector"),
     jc.velocity_map: lambda n: jc.velocity_map(CHEETAH, n["robot"][1].q),
     compliant.estimate_forces: lambda n: compliant.estimate_forces(
@@ -144,7 +145,6 @@ CALLS = {
     geometry.rows: lambda n: geometry.rows(n["matrix"], (0, 2)),
     geometry.tangent_frame: plain(geometry.tangent_frame, "vector"),
     impact.anitescu_potra: law(impact.anitescu_potra),
-    impact.anitescu_potra_all: law(impact.anitescu_potra_all),
     impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
     impact.normals_gram: plain(impact.normals_gram, "terms"),
     impact.paradox: lambda n: impact.paradox(n["terms"], n["state"].v, n["vector"]),
@@ -159,9 +159,15 @@ CALLS = {
     impact.routh_step: lambda n: impact.routh_step(
         n["terms"], n["state"].v, n["caps"][0], pick=n["scalar"]
     ),
-    impact.routh_step_all: lambda n: impact.routh_step_all(n["terms"], n["state"].v, n["caps"][0]),
+    impact.outcomes: lambda n: impact.outcomes(
+        n["terms"], n["state"].v, impact.RouthStep(impulse_max=n["caps"][0])
+    ),
     impact.sample_in_jit: lambda n: impact.sample_in_jit(
-        n["terms"], n["state"].v, jax.random.key(0), step=n["scalar"], max_steps=2, num_samples=4
+        n["terms"],
+        n["state"].v,
+        impact.Routh(impulse_step=n["scalar"], max_steps=2),
+        jax.random.key(0),
+        num_samples=4,
     ),
     impact.sequential: law(impact.sequential, order=(0, 1), max_impacts=4),
     joints.ball: plain(joints.ball, "pose", "vector", "pose", "vector"),
@@ -186,7 +192,7 @@ CALLS = {
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
         BLOCK.replace(params=n["params"]), motion(n), motion(n)
     ),
-    jc.linearize: block(functools.partial(jc.linearize, COMPLIANT), "vector", dt=0.01),
+    jc.linearize: block(functools.partial(jc.linearize, stepper=COMPLIANT), "vector", dt=0.01),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.time_augmented: block(jc.simulate.time_augmented, length=1.0, max_pieces=4),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
@@ -261,3 +267,6 @@ class WithAndWithoutJit(chex.TestCase):
         other = jax.tree.map(changed, numbers())
         with jax.log_compiles(), self.assertNoLogs("jax", "WARNING"):
             call(other)
+
+
+pytest.mark.slow(WithAndWithoutJit.test_the_same_records_and_nothing_compiled_again_resolve__with_jit)

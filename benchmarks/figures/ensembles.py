@@ -129,7 +129,7 @@ def landings(q):
 
 def gait(worlds=256, steps=20, dt=0.005):
     """Time of every landing and length of every step."""
-    law = jc.impact.Routh(step=0.5, max_steps=40)
+    law = jc.impact.Routh(impulse_step=0.5, max_steps=40)
     stepper = DrawnUpFeet(inner=jc.simulate.TimeStepping(impact=law))
     found = ensemble(
         walker(), law, worlds, stepper=stepper, dt=dt, duration=0.78 * (steps + 1), keep_path=True
@@ -246,7 +246,7 @@ def until_final(model, stepper, numbers, dt, most):
 def pillar(worlds=512, dt=0.01, duration=6.0, bounce=BOUNCE):
     """Its angular velocity behind the first impact, and the face that it ends on."""
     model, begin = falling_pillar(), time.process_time()
-    law = jc.impact.Routh(step=0.5, max_steps=60, restitution=bounce, num_directions=4)
+    law = jc.impact.Routh(impulse_step=0.5, max_steps=60, restitution=bounce, num_directions=4)
     stepper = jc.simulate.TimeStepping(impact=law)
     told = until_final(model, stepper, np.arange(worlds), dt, round(duration / dt))
     failed = np.flatnonzero(jc.Status.failed(told["status"]))
@@ -318,12 +318,20 @@ def robots(worlds=64, dt=0.005):
     lifted = dog.replace(initial=dog.initial_state().replace(q=dog.initial_state().q.at[2].add(fall)))
     stance = jnp.tile(dog.initial_state().q[7:], (round(0.8 / dt), 1))
     cases = {
-        "RAMone, at foot strike": (jc.models.ramone(), jc.impact.Routh(step=1.0, max_steps=20), None, 0.25),
-        "walker, on both flat feet": (
-            jc.models.planar_walker(), jc.impact.Routh(step=0.5, max_steps=60), holds, 0.8,
+        "RAMone, at foot strike": (
+            jc.models.ramone(),
+            jc.impact.Routh(impulse_step=1.0, max_steps=20),
+            None,
+            0.25,
         ),
-        "dog, from 20 cm": (lifted, jc.impact.Routh(step=0.3, max_steps=80), stance, 0.8),
-    }  # fmt: skip
+        "walker, on both flat feet": (
+            jc.models.planar_walker(),
+            jc.impact.Routh(impulse_step=0.5, max_steps=60),
+            holds,
+            0.8,
+        ),
+        "dog, from 20 cm": (lifted, jc.impact.Routh(impulse_step=0.3, max_steps=80), stance, 0.8),
+    }
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for name, (model, law, control, duration) in cases.items():
         print(name)

@@ -69,9 +69,11 @@ def picture(name):
     selection = "all" if feet < 4 else "visited"
     begin = time.process_time()
     samples = jc.impact.sample(
-        terms, model.initial_state().v, step=step, max_steps=16 * feet, num_samples=SAMPLES, num_directions=4,
-        selection=selection,
-    )  # fmt: skip
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=step, max_steps=16 * feet, num_directions=4, selection=selection),
+        num_samples=SAMPLES,
+    )
     print(
         f"{name}: {feet} contacts, {selection}, complete {samples.complete}, failed "
         f"{np.count_nonzero(np.asarray(samples.status))}, {time.process_time() - begin:.0f} s of one core"

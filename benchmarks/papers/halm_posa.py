@@ -26,9 +26,16 @@ def _sampled(name: str) -> tuple[jc.Model, jc.ContactTerms, Any]:
     terms = jc.contact_terms(model, model.initial_state())
     disks = name == "disk_stack"
     samples = jc.impact.sample(
-        terms, model.initial_state().v, step=model.step, max_steps=model.max_steps, keep_path=True,
-        num_samples=2**11 if disks else 2**14, selection="visited" if disks else "all",
-    )  # fmt: skip
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(
+            impulse_step=model.impulse_step,
+            max_steps=model.max_steps,
+            selection="visited" if disks else "all",
+        ),
+        keep_path=True,
+        num_samples=2**11 if disks else 2**14,
+    )
     return model, terms, samples
 
 

@@ -130,8 +130,17 @@ def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
     """Velocities through the impact for a few samples."""
     num_paths = 256 if touching(terms) < MANY_MODES else 64
     selection = "all" if settings["selection"] == "visited" else settings["selection"]
-    chosen = settings | {"selection": selection, "num_samples": num_paths, "keep_path": True}
-    return impact.sample(terms, model.initial_state().v, **chosen).path
+    law = law_of(settings | {"selection": selection})
+    v = model.initial_state().v
+    return impact.sample(terms, v, law, num_samples=num_paths, seed=settings["seed"], keep_path=True).path
+
+
+def law_of(settings: dict[str, Any]) -> impact.Routh:
+    """The law with these settings, of which `seed` is none."""
+    numbers = {name: value for name, value in settings.items() if name != "seed"}
+    if "restitution" in numbers:
+        numbers["restitution"] = np.asarray(numbers["restitution"], float)
+    return impact.Routh(**numbers)
 
 
 def touching(terms: ContactTerms) -> int:

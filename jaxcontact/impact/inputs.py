@@ -17,8 +17,10 @@ import numpy as np
 from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_array as check_array
 from jaxcontact.arguments import check_count as check_count
+from jaxcontact.arguments import check_integer as check_integer
 from jaxcontact.arguments import check_type
 from jaxcontact.arguments import is_concrete as is_concrete
+from jaxcontact.arguments import is_key as is_key
 from jaxcontact.precision import check_precision
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms

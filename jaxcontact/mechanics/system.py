@@ -294,7 +294,7 @@ class Model(Record):
         system: a mechanism; or an event-selected system, with its own pytree of `params`.
         params: its numbers; any leaf may be differentiated by.
         initial: the state that `initial_state` returns, of an event-selected system a vector.
-        step: largest normal impulse of one step of the impact law, N s.
+        impulse_step: largest normal impulse of one step of the impact law, N s.
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
         symmetry: mirror symmetry of the state and its impact, or None.
@@ -304,7 +304,7 @@ class Model(Record):
     system: System | Any = static()
     params: Params | Any
     initial: FixedArrays | Any = static(default=None)
-    step: float | None = static(default=None)
+    impulse_step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
     symmetry: Symmetry | None = static(default=None)

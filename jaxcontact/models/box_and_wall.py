@@ -55,6 +55,6 @@ def box_and_wall() -> Model:
             constants={"size": jnp.array([side, side])},
         ),
         initial=State(q=jnp.array([x, y, angle]), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0)),
-        step=2.0,
+        impulse_step=2.0,
         max_steps=5,
     )

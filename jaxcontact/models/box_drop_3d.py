@@ -60,6 +60,6 @@ def box_drop_3d(*, all_corners: bool = False) -> Model:
             v=jnp.array([0.2, 0.0, -math.sqrt(2.0 * 9.81 * 0.01), 0.0, 0.0, 0.0]),
             t=jnp.array(0.0),
         ),
-        step=0.2,
+        impulse_step=0.2,
         max_steps=15,
     )

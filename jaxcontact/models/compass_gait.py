@@ -63,6 +63,6 @@ def compass_gait() -> Model:
             v=jnp.array([-length * c * rate, -length * s * rate, rate, rate]),
             t=jnp.array(0.0),
         ),
-        step=0.25,
+        impulse_step=0.25,
         max_steps=5,
     )

@@ -67,6 +67,6 @@ def disk_stack(mass: float = 1.0) -> Model:
             t=jnp.array(0.0),
         ),
         symmetry=Symmetry(velocity=jnp.asarray(np.kron(_SWAP, np.diag(_MIRROR))), contacts=(1, 0, 2, 4, 3)),
-        step=1.0,
+        impulse_step=1.0,
         max_steps=10,
     )

@@ -101,6 +101,6 @@ def ramone() -> Model:
             v=jnp.array([-y, -foot_x, 1.0, 0.0, 0.0, 0.0, 0.0]),
             t=jnp.array(0.0),
         ),
-        step=1.0,
+        impulse_step=1.0,
         max_steps=10,
     )

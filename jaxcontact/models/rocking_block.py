@@ -60,6 +60,6 @@ def rocking_block(*, all_corners: bool = False) -> Model:
             t=jnp.array(0.0),
         ),
         symmetry=Symmetry(velocity=jnp.diag(jnp.array([-1.0, 1.0, -1.0])), contacts=mirrored),
-        step=0.3,
+        impulse_step=0.3,
         max_steps=10,
     )

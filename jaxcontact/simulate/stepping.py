@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact._pytree import callable_as_pytree
 from jaxcontact.arguments import check_array, check_count, check_number
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import Policy, Stepper
@@ -81,18 +82,18 @@ def run(
     control: jax.Array | Policy | None = None,
     key: jax.Array | None = None,
     policy_memory: Any = None,
-    progress: Callable[[int, int], None] | None = None,
     check: bool = True,
+    run: Run = DEFAULT_RUN,
 ) -> Trajectory:
-    """The motion over a duration, on the host: with progress, and an error where a step fails.
+    """Compute the motion over a duration, on the host: with progress, and an error where a step fails.
 
     Args:
         model, state, stepper, key, policy_memory: as `rollout`.
         duration: s, rounded to a number of steps.
         dt: s.
         control: (T, nu), or a policy; None is none.
-        progress: called with (steps done, T).
         check: raise where a step fails; False leaves it to `trajectory.status`.
+        run: progress, called with (steps done, T).
 
     Returns:
         Trajectory with T + 1 rows.
@@ -106,6 +107,7 @@ def run(
     for name, value in (("dt", dt), ("duration", duration)):
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
+    check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
     steps = max(1, round(duration / dt))
     setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
     parts = []
@@ -117,8 +119,8 @@ def run(
         parts.append(rows)
         if check:
             raise_if_failed(jnp.concatenate([part[2].status for part in parts]), "step")
-        if progress is not None:
-            progress(first + size, steps)
+        if run.progress is not None:
+            run.progress(first + size, steps)
     whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
     return _trajectory(whole, state, stepper.closed(model, state))
 

@@ -6,6 +6,7 @@ import enum
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
@@ -33,6 +34,12 @@ class ContactTerms(Record):
     phi: jax.Array
     mu: jax.Array
     active: jax.Array
+
+    def touching(self, contacts: Any, system: Any = None) -> ContactTerms:
+        """Return the terms with these contacts active, whatever their gaps, and no others; as `take`."""
+        nc = self.phi.shape[0]
+        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, nc, system)
+        return self.replace(active=jnp.zeros(nc, bool).at[index].set(True))
 
     def take(self, contacts: Any, system: Any = None) -> ContactTerms:
         """Return the terms of some contacts, in the order asked for.

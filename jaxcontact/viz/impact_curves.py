@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
+from jaxcontact.impact import AnitescuPotra, ImpactSamples, anitescu_potra, outcomes
 from jaxcontact.impact.laws.contact_space import colliding
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
@@ -152,7 +152,7 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
 # A picture asks a few times at most: compiling is all of the time, three fifths of it without optimisation.
 @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 def _every_outcome(terms: ContactTerms, v: Any) -> tuple[jax.Array, jax.Array]:
-    return anitescu_potra_all(terms, v)
+    return outcomes(terms, v, AnitescuPotra())[0]
 
 
 def _enumerable(terms: ContactTerms) -> bool:

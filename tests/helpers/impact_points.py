@@ -69,7 +69,7 @@ def model_case(name, seed, *, mu=None, shift=0.03):
     nv, nq, nc = len(model.initial_state().v), len(model.initial_state().q), len(model.params.mu)
     v = model.initial_state().v + jnp.asarray(rng.normal(size=nv))
     q = model.initial_state().q + jnp.asarray(shift * rng.normal(size=nq))
-    caps = jnp.asarray(model.step * rng.uniform(0.2, 1.0, (STEPS, nc)))
+    caps = jnp.asarray(model.impulse_step * rng.uniform(0.2, 1.0, (STEPS, nc)))
     numbers = {k: getattr(model.params, k) for k in ("mass", "inertia", "mu", "constants")}
     if mu is not None:
         numbers["mu"] = jnp.full(nc, mu)

@@ -18,6 +18,11 @@ def terms_of(model):
     return jc.contact_terms(model, model.initial_state())
 
 
+def sample(num_samples=12, **settings):
+    law = LAW.replace(**settings)
+    return lambda terms, v, key: jc.impact.sample_in_jit(terms, v, law, key, num_samples=num_samples)
+
+
 def mechanism(function, model, *more, **settings):
     return functools.partial(function, **settings), (model, model.initial_state(), *more)
 
@@ -26,7 +31,7 @@ PLANE, SPACE = terms_of(PLANAR), terms_of(BOX)
 DRAWS = (jnp.full((5, 2), 0.2), jnp.zeros(5))
 SPATIAL_DRAWS = (jnp.full((3, SPACE.phi.size), 0.2), jnp.zeros(3))
 KEY = jnp.array([0, 7], jnp.uint32)
-SAMPLE = functools.partial(jc.impact.sample_in_jit, step=0.25, max_steps=3, num_samples=12)
+LAW = jc.impact.Routh(impulse_step=0.25, max_steps=3)
 MATRIX, VECTOR = 2.0 * jnp.eye(4), -jnp.ones(4)
 CASES = {
     "contact_terms": mechanism(jc.contact_terms, PLANAR),
@@ -63,7 +68,10 @@ CASES = {
     ),
     "anitescu_potra": (jc.impact.anitescu_potra, (PLANE, PLANAR.initial_state().v)),
     "anitescu_potra in space": (jc.impact.anitescu_potra, (SPACE, BOX.initial_state().v)),
-    "anitescu_potra_all": (jc.impact.anitescu_potra_all, (PLANE, PLANAR.initial_state().v)),
+    "outcomes": (
+        lambda terms, v: jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra()),
+        (PLANE, PLANAR.initial_state().v),
+    ),
     "sequential": (
         functools.partial(jc.impact.sequential, order=(0, 1), max_impacts=4),
         (PLANE, PLANAR.initial_state().v),
@@ -85,21 +93,24 @@ CASES = {
         functools.partial(jc.impact.resolve, selection="lemke", early_exit=False),
         (SPACE, BOX.initial_state().v, *SPATIAL_DRAWS),
     ),
-    "sample_in_jit": (SAMPLE, (PLANE, PLANAR.initial_state().v, KEY)),
+    "sample_in_jit": (sample(), (PLANE, PLANAR.initial_state().v, KEY)),
     "sample_in_jit with restitution": (
-        functools.partial(SAMPLE, restitution=0.5),
+        sample(restitution=0.5),
         (PLANE, PLANAR.initial_state().v, KEY),
     ),
     "sample_in_jit in space": (
-        functools.partial(SAMPLE, selection="lemke", num_samples=3),
+        sample(3, selection="lemke"),
         (SPACE, BOX.initial_state().v, KEY),
     ),
     "sample_in_jit, its derivative": (
-        jax.grad(lambda v, terms, key: jnp.mean(SAMPLE(terms, v, key)[0][:, 1])),
+        jax.grad(lambda v, terms, key: jnp.mean(sample()(terms, v, key)[0][:, 1])),
         (PLANAR.initial_state().v, PLANE, KEY),
     ),
     "routh_step": (jc.impact.routh_step, (PLANE, PLANAR.initial_state().v, DRAWS[0][0])),
-    "routh_step_all": (jc.impact.routh_step_all, (PLANE, PLANAR.initial_state().v, DRAWS[0][0])),
+    "outcomes of a step": (
+        lambda terms, v, caps: jc.impact.outcomes(terms, v, jc.impact.RouthStep(impulse_max=caps)),
+        (PLANE, PLANAR.initial_state().v, DRAWS[0][0]),
+    ),
     "propagate": (jc.impact.propagate, (PLANE, PLANAR.initial_state().v)),
     "propagate_all": (jc.impact.propagate_all, (PLANE, PLANAR.initial_state().v)),
     "plastic": (jc.impact.plastic, (PLANE, PLANAR.initial_state().v)),
@@ -124,7 +135,7 @@ CASES = {
         jc.simulate.rollout, SLIDING, jnp.zeros((3, 6)), stepper=jc.simulate.Compliant(), dt=0.01
     ),
     "linearize": mechanism(
-        functools.partial(jc.linearize, jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
+        functools.partial(jc.linearize, stepper=jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
     ),
     "simulate.rollout of time steps": mechanism(
         jc.simulate.rollout,

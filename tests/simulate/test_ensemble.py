@@ -11,6 +11,7 @@ from helpers.sliding_disc import PARAMS, STATE, SYSTEM
 
 import jaxcontact as jc
 from jaxcontact._pytree import Record
+from jaxcontact.io.run_store import num_finished
 from jaxcontact.simulate import ensemble
 from jaxcontact.status import flag
 
@@ -42,9 +43,12 @@ class Drift(Record):
 OPTIONS = {"stepper": Drift(size=0.1), "dt": 0.01, "duration": 0.05, "seed": 3}
 
 
-def run(num_worlds=10, state=STATE, **more):
+def run(num_worlds=10, state=STATE, chunk=None, checkpoint=None, progress=None, **more):
     return jc.simulate.ensemble(
-        jc.Model(system=SYSTEM, params=PARAMS), state, **(OPTIONS | {"num_worlds": num_worlds} | more)
+        jc.Model(system=SYSTEM, params=PARAMS),
+        state,
+        run=jc.Run(chunk=chunk, checkpoint=checkpoint, progress=progress),
+        **(OPTIONS | {"num_worlds": num_worlds} | more),
     )
 
 
@@ -97,16 +101,29 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run(checkpoint=tmp_path / "run", progress=stop, chunk=4)
-    kept = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert kept[0] == "manifest.json" and "worlds_00000000.npz" in kept and "worlds_00000008.npz" not in kept
+    assert num_finished(tmp_path / "run") == 4
     chex.assert_trees_all_equal(run(checkpoint=tmp_path / "run", chunk=3), whole)
     chex.assert_trees_all_equal(run(checkpoint=tmp_path / "run"), whole)  # read alone
     with pytest.raises(ValueError, match="is of another run and was left as it is; these differ: program"):
         run(checkpoint=tmp_path / "run", seed=4)
-    file = tmp_path / "run" / "worlds_00000004.npz"
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"worlds_00000004.npz is damaged"):
-        run(checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match="run.devices: expected None; this driver has no use for it"):
+        jc.simulate.ensemble(
+            jc.Model(system=SYSTEM, params=PARAMS),
+            STATE,
+            run=jc.Run(devices=jax.local_devices()),
+            num_worlds=2,
+            **OPTIONS,
+        )
+
+
+def test_swapped_blocks_are_refused(tmp_path):
+    """Two blocks whose rows, in every array, changed places."""
+    run(checkpoint=tmp_path)
+    for file in tmp_path.glob("*.npy"):
+        rows = np.load(file)
+        np.save(file, rows[[4, 5, 6, 7, 0, 1, 2, 3, 8, 9]])
+    with pytest.raises(ValueError, match=r"\.npy is not as it was written in worlds 0 to 3"):
+        run(checkpoint=tmp_path)
 
 
 def test_wrong_arguments_are_named():

@@ -24,8 +24,7 @@ def sampled(name, keep_path=True):
     samples = jc.impact.sample(
         terms,
         model.initial_state().v,
-        step=model.step,
-        max_steps=model.max_steps,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
         num_samples=64 if name == "disk_stack" else 256,
         keep_path=keep_path,
     )
@@ -68,6 +67,7 @@ def offsets(axes):
     return np.asarray(axes.collections[-1].get_offsets())
 
 
+@pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ramone", "disk_stack"))) for name in MODELS],
@@ -210,7 +210,11 @@ def test_any_number_of_contacts_in_plane_and_space(nc, nt, panels):
 def test_spatial_contacts_sampled_by_pivoting():
     terms, v = by_hand(2, 2)
     samples = jc.impact.sample(
-        terms, v, step=1.0, max_steps=12, num_samples=16, selection="lemke", keep_path=True
+        terms,
+        v,
+        jc.impact.Routh(impulse_step=1.0, max_steps=12, selection="lemke"),
+        num_samples=16,
+        keep_path=True,
     )
     labels = legend(jc.viz.plot_impact_set(samples, terms))
     assert "simultaneous law" in labels
@@ -320,6 +324,7 @@ def test_no_global_state_of_matplotlib_is_touched():
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_links_of_a_robot_end_at_its_centres_of_mass():
     """Not at the frames of its bodies: of a trunk that is its hip, and nothing would be drawn."""
     pytest.importorskip("mujoco")

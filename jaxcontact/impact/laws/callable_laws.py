@@ -12,40 +12,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jaxcontact._pytree import Record, callable_as_pytree, static
-from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
+from jaxcontact.impact.laws.chain import chain
 from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order
-from jaxcontact.impact.laws.routh import resolve, resolve_in_time, routh_step
+from jaxcontact.impact.laws.routh import resolve, routh_step
+from jaxcontact.impact.laws.routh_law import Routh
 from jaxcontact.impact.laws.routh_path import RouthPathInfo, routh_path
-from jaxcontact.impact.laws.routh_steps import drawn
 from jaxcontact.impact.laws.simultaneous import newton, poisson
-from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
 Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
-
-
-STEPS_PER_CONTACT = 32  # of impulses up to what stops one contact alone; a compass gait's two take 15 of 64
-
-
-def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | None = None) -> jax.Array:
-    """Return the largest impulse that stops a touching contact alone, max -u_n / D_nn, N s; 1 if none closes.
-
-    The scale of an impact: outcomes over impulse orders by steps of it do not depend on units.
-
-    Derivative: that of the contact with the largest one.
-    """
-    response = implicit.solve_spd(terms.M, terms.J_n.T)
-    mobility = jnp.sum(terms.J_n.T * response, axis=0)
-    rate = terms.J_n @ v if clearance is None else terms.J_n @ v + clearance
-    impulse = jnp.where(terms.active & (mobility > 0), -rate / jnp.where(mobility > 0, mobility, 1.0), 0.0)
-    largest = impulse[jnp.argmax(lax.stop_gradient(impulse))]
-    return jnp.where(largest > 0, largest, 1.0)
 
 
 class AnitescuPotra(Record):
@@ -65,65 +45,8 @@ class AnitescuPotra(Record):
         *,
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
-        """v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
         return anitescu_potra(terms, v, num_directions=self.num_directions, clearance=clearance)
-
-
-class Routh(Record):
-    """Steps of bounded impulse in a random order; see `resolve`. Needs a key.
-
-    Attributes:
-        step: largest normal impulse of a step, a number or (nc,), N s; None is `stopping_impulse`, what stops
-            the fastest contact alone. Smaller steps follow Routh's paths more finely, larger ones jump.
-        max_steps: largest number of steps; None is STEPS_PER_CONTACT for each contact, with restitution four
-            times as many.
-        restitution: Stronge's energetic coefficient, a number or (nc,) in 0..1; None is inelastic.
-        selection: "all" or "lemke"; None is "all" for up to five contacts in the plane, else "lemke".
-        num_directions: sides of the friction cone in space.
-        early_exit: as `resolve`.
-    """
-
-    step: Any = None
-    max_steps: int | None = static(default=None)
-    restitution: Any = None
-    selection: str | None = static(default=None)
-    num_directions: int = static(default=8)
-    early_exit: bool = static(default=True)
-
-    def __call__(
-        self,
-        terms: ContactTerms,
-        v: jax.Array,
-        key: jax.Array | None = None,
-        *,
-        clearance: jax.Array | None = None,
-    ) -> tuple[jax.Array, ImpactInfo]:
-        """v_plus (nv,) and ImpactInfo of the impulse order that `key` draws.
-
-        Raises:
-            ValueError: no key.
-        """
-        if key is None:
-            raise ValueError("key: Routh draws an impulse order and needs a jax.random key, got None")
-        nc, nt, _ = terms.J_t.shape
-        selection = self.selection
-        if selection is None:
-            selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
-        step = stopping_impulse(terms, v, clearance) if self.step is None else self.step
-        step = jnp.broadcast_to(jnp.asarray(step, v.dtype), (nc,))
-        max_steps = self.max_steps
-        if max_steps is None:
-            max_steps = STEPS_PER_CONTACT * nc * (1 if self.restitution is None else 4)
-        options: dict[str, Any] = {
-            "restitution": self.restitution,
-            "selection": selection,
-            "num_directions": self.num_directions,
-            "clearance": clearance,
-        }
-        if self.early_exit:
-            return resolve_in_time(terms, v, key, step, max_steps=max_steps, **options)
-        draws = jax.vmap(lambda number: drawn(key, number, step))(jnp.arange(max_steps))
-        return resolve(terms, v, draws.impulse_max, draws.pick, early_exit=False, **options)
 
 
 class Sequential(Record):
@@ -147,7 +70,7 @@ class Sequential(Record):
         *,
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
-        """v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
         order = tuple(range(terms.phi.shape[0])) if self.order is None else self.order
         options: dict[str, Any] = {"max_impacts": self.max_impacts, "num_directions": self.num_directions}
         return sequential(terms, v, order, clearance=clearance, **options)
@@ -211,6 +134,27 @@ class Energetic(Record):
         return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
 
 
+class Chain(Record):
+    """All contacts at once through springs of given stiffness ratios, without friction; see `chain`.
+
+    Attributes:
+        stiffness: relative stiffnesses, a number or (nc,).
+        restitution: energetic, in 0.1..1, a number or (nc,).
+        max_steps: of time.
+    """
+
+    stiffness: Any
+    restitution: Any = 1.0
+    max_steps: int = static(default=8192)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        settings = {"stiffness": self.stiffness, "restitution": self.restitution, "max_steps": self.max_steps}
+        return chain(terms, v, **settings)
+
+
 class Propagative(Record):
     """Single impacts one after the other without friction, elastic to plastic; see `propagate`.
 
@@ -227,7 +171,7 @@ class Propagative(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
-        """v_plus (nv,) and PropagateInfo; `key` is not used."""
+        """Return v_plus (nv,) and PropagateInfo; `key` is not used."""
         return propagate(
             terms, v, order=self.order, restitution=self.restitution, max_reflections=self.max_reflections
         )
@@ -245,7 +189,7 @@ class Plastic(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
-        """v_plus (nv,) and PropagateInfo; `key` is not used."""
+        """Return v_plus (nv,) and PropagateInfo; `key` is not used."""
         return plastic(terms, v, unilateral=self.unilateral)
 
 
@@ -272,11 +216,12 @@ RECORDS: tuple[tuple[Law, Callable[[], Law]], ...] = (
     (plastic, Plastic),
 )
 NEED_SETTINGS = {
-    resolve: "Routh(step=, max_steps=)",
-    routh_step: "Routh(step=, max_steps=)",
+    resolve: "Routh(impulse_step=, max_steps=)",
+    routh_step: "Routh(impulse_step=, max_steps=)",
     routh_path: "Energetic(restitution=, rates=)",
     newton: "Newton(restitution=)",
     poisson: "Poisson(restitution=)",
+    chain: "Chain(stiffness=)",
 }
 
 

@@ -75,8 +75,8 @@ class TimeStepping(Record):
     Raises:
         TypeError: a law that is no callable.
 
-    Status: the bits of the laws and of `jc.project`; UNTIMED, a note, for a strike; PENETRATION for a step that starts deeper than 1e-6 m;
-        NONFINITE for a state that is none.
+    Status: the bits of the laws and of `jc.project`; UNTIMED, a note, for a strike; PENETRATION for a step
+        that starts deeper than 1e-6 m; NONFINITE for a state that is none.
 
     Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law,
         forward and reverse. A strike comes at the start of the step in which its gap closes, up to dt early,

@@ -106,10 +106,9 @@ def test_fresh_outcomes_of_an_impact_lie_where_the_bound_says():
         return jc.impact.sample(
             terms,
             model.initial_state().v,
-            step=model.step,
-            max_steps=model.max_steps,
+            jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
             num_samples=count,
-            key=key,
+            seed=key,
         )
 
     samples = draw(8192, 0)

@@ -15,7 +15,7 @@ DRAWS = jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(KEY, k), (3,)))
 LAWS = {
     "anitescu_potra": (jc.impact.AnitescuPotra(), lambda v: jc.impact.anitescu_potra(TERMS, v)),
     "routh": (
-        jc.impact.Routh(step=0.4, max_steps=8),
+        jc.impact.Routh(impulse_step=0.4, max_steps=8),
         lambda v: jc.impact.resolve(TERMS, v, 0.4 * DRAWS[:, :2], DRAWS[:, 2]),
     ),
     "sequential": (
@@ -55,6 +55,7 @@ def test_a_law_is_a_pytree_for_jit_and_derivatives(name):
     np.testing.assert_allclose(rate, (ahead - behind) / 2e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_numbers_of_a_law_have_derivatives():
     def speed(restitution):
         return jnp.sum(jc.impact.Propagative(restitution=restitution)(TERMS, MODEL.initial_state().v)[0] ** 2)
@@ -65,8 +66,8 @@ def test_numbers_of_a_law_have_derivatives():
 
 def test_wrong_laws_are_named():
     with pytest.raises(ValueError, match=r"key: Routh draws .* got None"):
-        jc.impact.Routh(step=0.4, max_steps=8)(TERMS, MODEL.initial_state().v)
+        jc.impact.Routh(impulse_step=0.4, max_steps=8)(TERMS, MODEL.initial_state().v)
     with pytest.raises(ValueError, match="max_steps: expected an integer >= 1, got 0"):
-        jc.impact.Routh(step=0.4, max_steps=0)(TERMS, MODEL.initial_state().v, KEY)
+        jc.impact.Routh(impulse_step=0.4, max_steps=0)(TERMS, MODEL.initial_state().v, KEY)
     with pytest.raises(TypeError, match=r"law: expected a callable .* got str"):
         law_as_pytree("plastic")

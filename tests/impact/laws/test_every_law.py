@@ -40,12 +40,13 @@ def in_turn(terms, v, key):
 
 LAWS = {
     "AnitescuPotra": jc.impact.AnitescuPotra(),
-    "Routh": jc.impact.Routh(step=0.4, max_steps=8),
-    "Routh with restitution": jc.impact.Routh(step=0.4, max_steps=12, restitution=0.5),
+    "Routh": jc.impact.Routh(impulse_step=0.4, max_steps=8),
+    "Routh with restitution": jc.impact.Routh(impulse_step=0.4, max_steps=12, restitution=0.5),
     "Sequential": jc.impact.Sequential(order=(1, 0)),
     "Newton": jc.impact.Newton(restitution=0.5),
     "Poisson": jc.impact.Poisson(restitution=0.5),
     "Energetic": jc.impact.Energetic(restitution=0.5),
+    "Chain": jc.impact.Chain(stiffness=1.0, restitution=0.5, max_steps=1024),
     "Propagative": jc.impact.Propagative(order=(1, 0), restitution=0.5),
     "Plastic": jc.impact.Plastic(),
     "anitescu_potra": jc.impact.anitescu_potra,

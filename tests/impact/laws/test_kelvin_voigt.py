@@ -188,7 +188,10 @@ def sample_block(num_samples):
     model = jc.models.rocking_block()
     terms = jc.contact_terms(model, model.initial_state())
     found = jc.impact.sample(
-        terms, model.initial_state().v, step=model.step, max_steps=model.max_steps, num_samples=num_samples
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+        num_samples=num_samples,
     )
     assert not np.any(np.asarray(found.status))
     return np.asarray(found.v_plus) @ np.asarray(terms.J_n).T
@@ -245,6 +248,7 @@ def lift(outcomes):
     return (outcomes[:, 0] - outcomes[:, 1]) / longest()
 
 
+@pytest.mark.slow
 def test_block_at_stiffness_ratios():
     """Five outcomes are members of the sampled set.
 

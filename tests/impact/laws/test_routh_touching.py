@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.routh import resolve_draws
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 
 MODEL = jc.models.rocking_block(all_corners=True)
-LAW = jc.impact.Routh(step=0.3, max_steps=6)
+LAW = jc.impact.Routh(impulse_step=0.3, max_steps=6)
 ANGLES = jnp.array([0.0, 0.0, 0.02, -0.3, 1.4])
 
 
@@ -33,7 +35,8 @@ def asked(angle, height, key):
 def whole(angle, height, key):
     terms, v = problem(angle, height)
     draws = jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(key, k), (4,)))(jnp.arange(6))
-    return jc.impact.resolve(terms, v, 0.3 * draws[:, :3], draws[:, 3], clearance=terms.phi / 0.01)
+    orders = ImpactDraws(0.3 * draws[:, :3], draws[:, 3])
+    return resolve_draws(terms, v, orders, StepSettings("all", 8), clearance=terms.phi / 0.01)
 
 
 def test_lanes_are_solved_with_their_active_contacts_alone():

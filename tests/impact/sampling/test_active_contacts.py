@@ -1,18 +1,18 @@
-"""Active contacts alone count: `take`, `touching=`, `max_contacts=`, and the memory that a run asks for."""
+"""Active contacts alone count: `take`, `touching`, `max_contacts=`, and the memory that a run asks for."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw, draw_in_jit
 
 import jaxcontact as jc
-from jaxcontact.impact import sample, sample_in_jit
 from jaxcontact.impact.sampling import driver
 
 MODEL = jc.models.rocking_block()
 TERMS = jc.contact_terms(MODEL, MODEL.initial_state())
 V = MODEL.initial_state().v
-SETTINGS = {"step": 0.4, "max_steps": 8, "num_samples": 64}
+SETTINGS = {"impulse_step": 0.4, "max_steps": 8, "num_samples": 64}
 
 
 def beside_others(terms, rng, count=8, places=(2, 5)):
@@ -35,13 +35,13 @@ def test_take_by_numbers_mask_and_names(rng):
     np.testing.assert_array_equal(traced, TERMS.J_n[1:])
     model = jc.models.compass_gait()
     terms = jc.contact_terms(model, model.initial_state())
-    pair = model.structure.pairs[1]
+    pair = model.system.structure.pairs[1]
     for name in ([pair], pair[0], [pair[0]]):
         np.testing.assert_array_equal(terms.take(name, model.system).J_n, terms.J_n[1:])
     np.testing.assert_array_equal(terms.take(pair[1], model.system).J_n, terms.J_n)
     box = jc.models.box_drop_3d()
     corners = jc.contact_terms(box, box.initial_state())
-    all_of_it = corners.take(list(box.structure.pairs[:1]), box.system)
+    all_of_it = corners.take(list(box.system.structure.pairs[:1]), box.system)
     np.testing.assert_array_equal(all_of_it.J_n, corners.J_n)
     for wrong, words in (
         ([8], "numbers in 0..7"),
@@ -59,34 +59,34 @@ def test_take_by_numbers_mask_and_names(rng):
 @pytest.mark.parametrize("selection", ["lemke", "all"])
 def test_samples_count_active_contacts_alone(selection, rng):
     many = beside_others(TERMS, rng)
-    expected = sample(TERMS, V, selection=selection, **SETTINGS)
-    found = sample(many, V, selection=selection, **SETTINGS)
+    expected = draw(TERMS, V, selection=selection, **SETTINGS)
+    found = draw(many, V, selection=selection, **SETTINGS)
     np.testing.assert_array_equal(found.v_plus, expected.v_plus)
     np.testing.assert_array_equal(found.impulse[:, np.array([2, 5])], expected.impulse)
     assert found.impulse.shape == (64, 8, 2) and not np.any(np.delete(found.impulse, [2, 5], axis=1))
     lifted = many.replace(active=jnp.zeros(8, bool), phi=jnp.ones(8))
-    told = sample(lifted, V, selection=selection, touching=[2, 5], **SETTINGS)
+    told = draw(lifted.touching([2, 5]), V, selection=selection, **SETTINGS)
     np.testing.assert_array_equal(told.v_plus, expected.v_plus)
-    first = sample(many, V, selection=selection, touching=[2], **SETTINGS)
-    alone = sample(TERMS.take([0]), V, selection=selection, **SETTINGS)
+    first = draw(many.touching([2]), V, selection=selection, **SETTINGS)
+    alone = draw(TERMS.take([0]), V, selection=selection, **SETTINGS)
     np.testing.assert_array_equal(first.v_plus, alone.v_plus)
-    for wrong in ([8], [2, 2], [], [0.5]):
-        with pytest.raises(ValueError, match="touching: expected different contact numbers in 0..7"):
-            sample(many, V, touching=wrong, **SETTINGS)
+    for wrong in ([8], [0.5]):
+        with pytest.raises(ValueError, match=r"contacts: expected numbers in 0..7 or a mask \(8,\)"):
+            many.touching(wrong)
 
 
 def test_a_message_speaks_of_the_contacts_that_touch(rng):
     many = beside_others(TERMS, rng, count=20)
     many = many.replace(active=jnp.arange(20) < 7, phi=jnp.where(jnp.arange(20) < 7, 0.0, 1.0))
     with pytest.raises(ValueError, match="planar systems of up to 5 contacts, got 7 contacts"):
-        sample(many, V, **SETTINGS)
+        draw(many, V, **SETTINGS)
 
 
 def test_max_contacts_of_samples_in_jit(rng):
     many, key = beside_others(TERMS, rng), jax.random.key(4)
-    run = jax.jit(lambda terms, v: sample_in_jit(terms, v, key, max_contacts=2, **SETTINGS))
+    run = jax.jit(lambda terms, v: draw_in_jit(terms, v, key, max_contacts=2, **SETTINGS))
     v_plus, info = run(many, V)
-    expected, known = sample_in_jit(TERMS, V, key, **SETTINGS)
+    expected, known = draw_in_jit(TERMS, V, key, **SETTINGS)
     np.testing.assert_allclose(v_plus, expected, atol=1e-12)
     np.testing.assert_allclose(info.impulse[:, np.array([2, 5])], known.impulse, atol=1e-12)
     assert not np.any(info.status)
@@ -99,7 +99,7 @@ def test_much_memory_is_announced(monkeypatch):
     with pytest.warns(
         jc.impact.MemoryWarning, match="64 samples of .* bytes need 0.0 GB of memory; use reduce="
     ):
-        sample(TERMS, V, **SETTINGS)
+        draw(TERMS, V, **SETTINGS)
 
 
 def test_routh_without_a_step_takes_the_scale_of_the_impact():
@@ -108,11 +108,16 @@ def test_routh_without_a_step_takes_the_scale_of_the_impact():
     mobility = np.einsum("cv,vc->c", TERMS.J_n, np.linalg.solve(TERMS.M, np.asarray(TERMS.J_n).T))
     step = float(np.max(-np.asarray(TERMS.J_n @ V) / mobility))
     v_plus, info = jc.impact.Routh()(TERMS, V, key)
-    expected, _ = jc.impact.Routh(step=step, max_steps=64)(TERMS, V, key)
+    expected, _ = jc.impact.Routh(impulse_step=step, max_steps=64)(TERMS, V, key)
     assert int(info.status) == 0
     np.testing.assert_allclose(v_plus, expected, atol=1e-12)
     heavy, _ = jc.impact.Routh()(TERMS.replace(M=1e6 * TERMS.M), 1e-3 * V, key)
     np.testing.assert_allclose(heavy, 1e-3 * v_plus, atol=1e-12)
+    without = jc.impact.sample(TERMS, V, jc.impact.Routh(), num_samples=16)
+    given = jc.impact.Routh(impulse_step=step, max_steps=64)
+    np.testing.assert_allclose(
+        without.v_plus, jc.impact.sample(TERMS, V, given, num_samples=16).v_plus, atol=1e-12
+    )
     still, info = jc.impact.Routh()(TERMS, -V, key)
     np.testing.assert_array_equal(still, -V)
     assert int(info.status) == 0

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
 import jaxcontact as jc
 from jaxcontact.impact import routh_step
@@ -27,6 +28,7 @@ def walker():
     return terms, jnp.append(model.initial_state().v, 0.05)
 
 
+@pytest.mark.slow
 def test_other_solutions_are_found(walker):
     """Measured: 29 % of the first steps end elsewhere, up to 0.61 away, with residuals below 1e-14."""
     terms, v = walker
@@ -46,11 +48,12 @@ def test_other_solutions_are_found(walker):
     assert np.array_equal(again, found)
 
 
+@pytest.mark.slow
 def test_sampling_in_space_is_reproducible_and_varied(walker):
     terms, v = walker
-    settings = {"step": 0.25, "max_steps": 5, "selection": "lemke"}
-    many = jc.impact.sample(terms, v, num_samples=300, **settings)
-    few = jc.impact.sample(terms, v, num_samples=40, **settings)
+    settings = {"impulse_step": 0.25, "max_steps": 5, "selection": "lemke"}
+    many = draw(terms, v, num_samples=300, **settings)
+    few = draw(terms, v, num_samples=40, **settings)
     assert np.array_equal(many.v_plus[:40], few.v_plus)
     assert not many.complete
     assert np.max(many.residual) < 1e-12
@@ -63,7 +66,7 @@ def test_a_box_dropped_flat_has_one_outcome_per_step():
     """Its law is unique in the velocity: covering vectors that differ by factors of 1e4 change nothing."""
     model = jc.models.box_drop_3d()
     terms = jc.contact_terms(model, model.initial_state())
-    caps = model.step * jax.random.uniform(jax.random.key(0), (64, 4))
+    caps = model.impulse_step * jax.random.uniform(jax.random.key(0), (64, 4))
     step = jax.jit(
         jax.vmap(
             lambda cap, pick: routh_step(terms, model.initial_state().v, cap, pick=pick, selection="lemke")

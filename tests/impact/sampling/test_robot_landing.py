@@ -17,8 +17,7 @@ def test_samples_of_the_walker_terminate_and_lose_energy(tmp_path, saved):
     samples = jc.impact.sample(
         terms,
         model.initial_state().v,
-        step=model.step,
-        max_steps=model.max_steps,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
         num_samples=256,
         keep_path=True,
     )

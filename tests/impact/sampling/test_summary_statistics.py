@@ -16,7 +16,9 @@ from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 def run() -> tuple[jc.ContactTerms, jc.impact.ImpactSamples]:
     model = jc.models.compass_gait()
     terms = jc.contact_terms(model, model.initial_state())
-    return terms, jc.impact.sample(terms, model.initial_state().v, step=0.25, max_steps=5, num_samples=2000)
+    return terms, jc.impact.sample(
+        terms, model.initial_state().v, jc.impact.Routh(impulse_step=0.25, max_steps=5), num_samples=2000
+    )
 
 
 def part(samples: jc.impact.ImpactSamples, begin: int, end: int) -> jc.impact.ImpactSamples:
