@@ -60,7 +60,11 @@ def lines(stepper, derived):
 
 @pytest.mark.parametrize(
     ("derived", "most"),
-    [(lambda f: f, 16_000), pytest.param(jax.jacfwd, 50_000, marks=pytest.mark.slow), (jax.grad, 55_000)],
+    [
+        (lambda f: f, 16_000),
+        pytest.param(jax.jacfwd, 50_000, marks=pytest.mark.slow),
+        pytest.param(jax.grad, 55_000, marks=pytest.mark.slow),
+    ],
     ids=["value", "forward", "reverse"],
 )
 def test_programs_of_event_driven_motion_stay_small(derived, most):
