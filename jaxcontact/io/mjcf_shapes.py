@@ -72,7 +72,8 @@ def geometry_of(
     pairs = _oriented(mj, chosen_pairs(mj, candidate_pairs(mj), contacts))
     constants: dict[str, Any] = {}
     shapes: dict[int, Shape] = {}
-    left_out, notes = {}, []
+    left_out: dict[str, None] = {}
+    notes = []
     for geom in sorted({geom for pair in pairs for geom in pair[:2]}):
         try:
             shapes[geom], displacement = shape_of(mj, geom, frames, constants, max_hull_vertices)
@@ -80,7 +81,7 @@ def geometry_of(
             left_out[str(error)] = None
             continue
         if displacement:
-            hull = len(constants[shapes[geom].vertices])
+            hull = len(constants[shapes[geom].vertices])  # type: ignore[union-attr]  # only hulls move
             notes.append(
                 f"geom {geom_name(mj, geom)!r}: a hull of {hull} corners, "
                 f"{displacement:.3g} m inside that of the mesh"
