@@ -114,6 +114,7 @@ CALLS = {
     jc.potential_energy: robot(jc.potential_energy),
     jc.project: block(jc.project),
     jc.retract: lambda n: jc.retract(CHEETAH, n["robot"][1].q, n["robot"][1].v),
+    jc.solve_friction: lambda n: jc.solve_friction(n["matrix"], n["vector"], n["scalar"]),
     jc.solve_lcp: plain(jc.solve_lcp, "matrix", "vector"),
     jc.velocity_map: lambda n: jc.velocity_map(CHEETAH, n["robot"][1].q),
     compliant.estimate_forces: lambda n: compliant.estimate_forces(
@@ -266,3 +267,6 @@ class WithAndWithoutJit(chex.TestCase):
         other = jax.tree.map(changed, numbers())
         with jax.log_compiles(), self.assertNoLogs("jax", "WARNING"):
             call(other)
+
+
+pytest.mark.slow(WithAndWithoutJit.test_the_same_records_and_nothing_compiled_again_resolve__with_jit)

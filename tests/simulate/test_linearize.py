@@ -35,6 +35,7 @@ def linearize(name):
 BOTH = ["top", pytest.param("box", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow_cases("top")
 @pytest.mark.parametrize("name", BOTH)
 def test_the_first_order_is_the_change_of_a_step(name):
     model, start = spinning(name)
@@ -59,6 +60,7 @@ def test_the_first_order_is_the_change_of_a_step(name):
     np.testing.assert_allclose(both, np.stack(columns, axis=1), atol=2e-7 * np.abs(both).max())
 
 
+@pytest.mark.slow_cases("top")
 @pytest.mark.parametrize("name", BOTH)
 def test_the_second_order_is_the_change_of_the_first(name):
     _, start = spinning(name)
@@ -80,6 +82,7 @@ def test_the_second_order_is_the_change_of_the_first(name):
         np.testing.assert_allclose(linear.second[nv:, :, nv + k], slope, atol=1e-5 * largest)
 
 
+@pytest.mark.slow
 def test_a_free_point_has_the_matrices_of_the_textbook():
     text = """<mujoco><worldbody><body pos="0 0 5"><joint name="slide" type="slide" axis="1 0 0"/>
     <geom size="0.1" mass="2"/></body></worldbody><actuator><motor joint="slide"/></actuator></mujoco>"""
@@ -104,6 +107,7 @@ def test_mistakes_are_named():
         jc.linearize(model, state, jnp.zeros(3), stepper=None, dt=DT)
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.parametrize(
     "every", [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.slow)]
 )
