@@ -30,7 +30,7 @@ SEED = 0
 SECONDS = 900  # a file may take, most of it to compile
 SPREAD = 0.3  # rad or m, of joints about the reference
 COMPARED = 12  # pairs of a file whose gaps are compared, drawn at random; each may take seconds to compile
-MAX_DIFFERENCES = 60000  # of the corners of two polytopes whose hull takes under a second
+MAX_DIFFERENCES = 400_000  # of the corners of two polytopes whose hull takes about a second
 GAP_TOLERANCE = 1e-6  # of the size of the robot
 
 
@@ -309,7 +309,7 @@ def main(arguments: list[str]) -> int:
                 file.write(json.dumps(row) + "\n")
     table = as_table(rows)
     head = runner.header()
-    told = ", ".join(f"{key} {head[key]}" for key in ("dtype", "jax", "mujoco", "date", "commit"))
+    told = "float64, " + ", ".join(f"{key} {head[key]}" for key in ("jax", "mujoco", "date", "commit"))
     print(f"{told}\n\n{table}")
     if options.put:
         report.put(options.put, "robot_files", f"{told}.\n\n{table}")
