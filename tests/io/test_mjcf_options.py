@@ -201,7 +201,7 @@ def test_a_urdf_gets_a_floor_and_a_floating_base():
         '<keyframe><key qpos="0 0 0 1 0 0 0 0"/></keyframe></mujoco>',
         floating=False,
     )
-    assert fixed.state.v.size == 1
+    assert fixed.initial_state().v.size == 1
 
 
 @pytest.mark.parametrize(
