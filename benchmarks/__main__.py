@@ -28,6 +28,7 @@ from benchmarks import (
     motion,
     polygon_sides,
     report,
+    robot_files,
     robots,
     runner,
     scaling,
@@ -41,6 +42,7 @@ def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
     apart = {
         "robots": robots,
+        "robot_files": robot_files,
         "gpu": gpu,
         "missed_outcomes": missed_outcomes,
         "polygon_sides": polygon_sides,

@@ -53,13 +53,20 @@ class Geometry(NamedTuple):
 class Frames(NamedTuple):
     """Where the bodies of a file are at the reference.
 
-    `turns` (nbody, 3, 3) are rotations from the axes of each body in the file to those of the model's frames,
-    `positions` (nbody, 3) are in the world; a `planar` model has the shapes of the x-z plane.
+    `orientations` (nbody, 3, 3) and `positions` (nbody, 3) are in the world. A `planar` model has the shapes
+    of the x-z plane, and frames that are parallel to the world's.
     """
 
-    turns: np.ndarray
+    orientations: np.ndarray
     positions: np.ndarray
     planar: bool
+
+    @property
+    def turns(self) -> np.ndarray:
+        """Rotations (nbody, 3, 3) from the axes of each body in the file to those of the model's frames."""
+        if self.planar:
+            return self.orientations
+        return np.broadcast_to(np.eye(3), self.orientations.shape)
 
 
 def geometry_of(
@@ -132,9 +139,10 @@ def shape_of(
 def _pose(mj: Any, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
     """Axes (3, 3) and centre (3,) of a geom in the frame of its body, and the body, None for the world."""
     body = int(mj.geom_bodyid[geom])
-    turn = frames.turns[body]
+    fixed_to_world = int(mj.body_weldid[body]) == 0
+    turn = (frames.orientations if fixed_to_world else frames.turns)[body]
     axes, centre = turn @ rotation(mj.geom_quat[geom]), turn @ mj.geom_pos[geom]
-    if int(mj.body_weldid[body]) == 0:  # fixed to the world; its frame is that at the reference
+    if fixed_to_world:
         return axes, centre + frames.positions[body], None
     return axes, centre, body_names(mj)[body - 1]
 
