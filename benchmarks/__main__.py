@@ -29,6 +29,7 @@ from benchmarks import (
     motion,
     polygon_sides,
     report,
+    robot_files,
     robots,
     runner,
     scaling,
@@ -43,6 +44,7 @@ def main() -> int:
     apart = {
         "friction": friction,
         "robots": robots,
+        "robot_files": robot_files,
         "gpu": gpu,
         "missed_outcomes": missed_outcomes,
         "polygon_sides": polygon_sides,
