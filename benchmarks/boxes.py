@@ -51,7 +51,7 @@ def _boxes(count: int) -> jc.Model:
         law=jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(1e2)),
     )
     state = jc.State(q=jnp.asarray(q.ravel()), v=jnp.asarray(v.ravel()), t=jnp.array(0.0))
-    return jc.Model(system=jc.System(structure, jc.free_poses), params=params, state=state)
+    return jc.Model(system=jc.System(structure, jc.free_poses), params=params, initial=state)
 
 
 def _sliding(count: int, max_contacts: int | None) -> Callable[[], dict[str, Any]]:
@@ -59,15 +59,13 @@ def _sliding(count: int, max_contacts: int | None) -> Callable[[], dict[str, Any
 
     def motion(state: jc.State) -> Any:
         controls = jnp.zeros((STEPS, 6 * count))
-        return jc.compliant.rollout(
-            model.system, model.params, state, controls, dt=DT, max_contacts=max_contacts
-        )
+        return jc.compliant.rollout(model, state, controls, dt=DT, max_contacts=max_contacts)
 
     march = jax.jit(motion)
 
     def run() -> dict[str, Any]:
-        states, info = jax.block_until_ready(march(model.state))
-        way = np.asarray(states.q[-1] - model.state.q).reshape(count, 7)[:, :2]
+        states, info = jax.block_until_ready(march(model.initial_state()))
+        way = np.asarray(states.q[-1] - model.initial_state().q).reshape(count, 7)[:, :2]
         error = np.max(np.abs(np.linalg.norm(way, axis=1) - STOP)) / STOP
         good = float(np.mean(np.asarray(info.status) == 0))
         return {"stop error %": 100 * float(error), "status 0 %": 100 * good}

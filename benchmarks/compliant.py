@@ -52,7 +52,7 @@ def _sliding_box(num_feet: int | None = None) -> jc.Model:
         law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
     )
     state = jc.State(q=jnp.asarray(HERE), v=jnp.array([SPEED, 0.0, 0.0, 0.0, 0.0, 0.0]), t=jnp.array(0.0))
-    return jc.Model(system=jc.System(structure, jc.free_poses), params=params, state=state)
+    return jc.Model(system=jc.System(structure, jc.free_poses), params=params, initial=state)
 
 
 def _starts(batch: int) -> np.ndarray:
@@ -60,15 +60,15 @@ def _starts(batch: int) -> np.ndarray:
     return SPEED * np.linspace(0.9, 1.1, batch) if batch > 1 else np.array([SPEED])
 
 
-def _final(system: jc.System, params: jc.Params, state: jc.State, steps: int, dt: float) -> Any:
+def _final(model: jc.Model, state: jc.State, steps: int, dt: float) -> Any:
     """Last state, and the status of all steps."""
 
     def again(carry: Any, _: None) -> Any:
         now, lam, status = carry
-        now, info = jc.compliant.step(system, params, now, jnp.zeros_like(now.v), dt=dt, warm_start=lam)
+        now, info = jc.compliant.step(model, now, jnp.zeros_like(now.v), dt=dt, warm_start=lam)
         return (now, info.lam, status | info.status), None
 
-    shape = jax.eval_shape(functools.partial(jc.constraint_terms, system), params, state).phi
+    shape = jax.eval_shape(jc.constraint_terms, model, state).phi
     start = state, jnp.zeros(shape.shape, shape.dtype), jnp.uint32(0)
     (end, _, status), _ = jax.lax.scan(again, start, None, length=steps)
     return end, status
@@ -91,7 +91,7 @@ def _box(batch: int, steps: int, dt: float, num_feet: int | None = None, by_xla:
     v[:, 0] = speeds
 
     def one(v: jax.Array) -> Any:
-        return _final(model.system, model.params, model.state.replace(v=v), steps, dt)
+        return _final(model, model.initial_state().replace(v=v), steps, dt)
 
     march = jc.on_all_cores(jax.vmap(one)) if by_xla else jc.simd(one, nan=False)
 
@@ -169,7 +169,7 @@ def _box_gradient(steps: int, dt: float, reverse: bool) -> Run:
 
     def distance(mu: jax.Array) -> jax.Array:
         params = model.params.replace(mu=mu)
-        return _final(model.system, params, model.state, steps, dt)[0].q[0]
+        return _final(model.replace(params=params), model.initial_state(), steps, dt)[0].q[0]
 
     function = jax.jit(jax.value_and_grad(distance) if reverse else distance)
 
@@ -198,10 +198,10 @@ def _deflection_error(q: np.ndarray, load: float) -> float:
 
 def _foundation(load: float, steps: int) -> Run:
     model = jc.models.box_on_foundation(900, 1e7, load)
-    march = jax.jit(lambda s: _final(model.system, model.params, s, steps, 1.0 / steps))
+    march = jax.jit(lambda s: _final(model, s, steps, 1.0 / steps))
 
     def run() -> dict[str, Any]:
-        end, status = jax.block_until_ready(march(model.state))
+        end, status = jax.block_until_ready(march(model.initial_state()))
         return {"error %": _deflection_error(np.asarray(end.q), load), "status 0 %": _share_good(status)}
 
     return run
@@ -223,10 +223,10 @@ def _foundation_scipy(load: float, method: str, rtol: float) -> Run:
 
 def _stack(number: int, steps: int) -> Run:
     model = jc.models.sphere_stack(number)
-    march = jax.jit(lambda s: _final(model.system, model.params, s, steps, 0.01))
+    march = jax.jit(lambda s: _final(model, s, steps, 0.01))
 
     def run() -> dict[str, Any]:
-        end, status = jax.block_until_ready(march(model.state))
+        end, status = jax.block_until_ready(march(model.initial_state()))
         fastest = float(jnp.max(jnp.abs(end.v)))
         return {"fastest at the end m/s": fastest, "status 0 %": _share_good(status)}
 
@@ -236,21 +236,21 @@ def _stack(number: int, steps: int) -> Run:
 def _reverse(name: str, steps: int, dt: float, *arguments: Any) -> Run:
     """Derivative of where an example ends by its velocity at the start; its time to compile counts."""
     model = getattr(jc.models, name)(*arguments)
-    nv = model.state.v.size
+    nv = model.initial_state().v.size
     along = jnp.cos(jnp.arange(nv) + 1.0) / nv  # some direction
 
     def end(v: jax.Array) -> jax.Array:
-        state = model.state.replace(v=v)
-        states, _ = jc.compliant.rollout(model.system, model.params, state, jnp.zeros((steps, nv)), dt=dt)
+        state = model.initial_state().replace(v=v)
+        states, _ = jc.compliant.rollout(model, state, jnp.zeros((steps, nv)), dt=dt)
         return jnp.mean(states.q[-1])
 
     function = jax.jit(jax.value_and_grad(end))
     error: list[float] = []
 
     def run() -> dict[str, Any]:
-        _, slope = jax.block_until_ready(function(model.state.v))
+        _, slope = jax.block_until_ready(function(model.initial_state().v))
         if not error:  # before the runs that are timed
-            ahead, behind = (float(function(model.state.v + h * along)[0]) for h in (1e-5, -1e-5))
+            ahead, behind = (float(function(model.initial_state().v + h * along)[0]) for h in (1e-5, -1e-5))
             exact = float(slope @ along)
             error.append(abs((ahead - behind) / 2e-5 / exact - 1.0))
         return {"slope against differences %": 100 * error[0]}
@@ -267,8 +267,8 @@ def _toss(steps: int) -> Run:
     model = jc.models.tossed_cube()
 
     def distance(speed: jax.Array) -> jax.Array:
-        state = model.state.replace(v=model.state.v.at[0].set(speed))
-        return _final(model.system, model.params, state, steps, 1.0 / steps)[0].q[0]
+        state = model.initial_state().replace(v=model.initial_state().v.at[0].set(speed))
+        return _final(model, state, steps, 1.0 / steps)[0].q[0]
 
     function = jax.jit(lambda speed: jax.jvp(distance, (speed,), (jnp.ones_like(speed),)))
 

@@ -70,7 +70,7 @@ def ours(fixed: bool = True, method: Any = jc.ess.integrate) -> Callable[[Any], 
     """
     model = jc.models.hopper_1d()
     es = jc.ess.from_system(model.system)
-    x0 = jc.ess.pack(model.state)
+    x0 = jc.ess.pack(model.initial_state())
     ode = jc.ess.DormandPrince(dt=DT) if fixed else jc.ess.DormandPrince(rtol=1e-6, atol=1e-6)
     steps = 1200 if fixed else 128
     return jax.jit(

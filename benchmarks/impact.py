@@ -20,13 +20,15 @@ from jaxcontact.impact.laws.pivoting import impact_lcp
 
 def _sampling(model_name: str, num_samples: int, selection: str) -> Callable[[], dict[str, Any]]:
     model = getattr(jc.models, model_name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
 
     def run() -> dict[str, Any]:
         samples = jc.impact.sample(
-            terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=num_samples,
-            selection=selection,
-        )  # fmt: skip
+            terms,
+            model.initial_state().v,
+            jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps, selection=selection),
+            num_samples=num_samples,
+        )
         jax.block_until_ready(samples.v_plus)
         status = np.asarray(samples.status)
         unfinished = status & np.uint32(int(jc.Status.UNTERMINATED))
@@ -46,14 +48,18 @@ Outcomes = Callable[[jax.Array, jax.Array], tuple[jax.Array, jc.impact.ImpactInf
 def outcomes_in_jit(model_name: str, num_samples: int) -> tuple[Outcomes, jax.Array]:
     """(v, key) -> outcomes and info by `sample_in_jit`, traceable; and the velocity before the impact."""
     model = getattr(jc.models, model_name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
 
     def outcomes(v: jax.Array, key: jax.Array) -> tuple[jax.Array, jc.impact.ImpactInfo]:
         return jc.impact.sample_in_jit(
-            terms, v, key, step=model.step, max_steps=model.max_steps, num_samples=num_samples
+            terms,
+            v,
+            jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+            key,
+            num_samples=num_samples,
         )
 
-    return outcomes, model.state.v
+    return outcomes, model.initial_state().v
 
 
 def _in_jit(model_name: str, num_samples: int, gradient: bool) -> Callable[[], dict[str, Any]]:
@@ -99,10 +105,10 @@ FIRST = 2**14  # samples of its chunks
 def landing_box(num_contacts: int) -> tuple[jc.ContactTerms, jax.Array]:
     """A box that lands flat and turning, on its first corners."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     names = ("J_n", "J_t", "phi", "mu", "active")
     corners = terms.replace(**{name: getattr(terms, name)[:num_contacts] for name in names})
-    return corners, model.state.v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0])
+    return corners, model.initial_state().v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0])
 
 
 def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[], dict[str, Any]]:
@@ -113,9 +119,14 @@ def _in_space(num_contacts: int, num_samples: int, selection: str) -> Callable[[
     def run() -> dict[str, Any]:
         begin, laps = time.process_time(), []
         samples = jc.impact.sample(
-            terms, v, step=STEP, max_steps=MAX_STEPS, num_samples=num_samples, selection=selection,
-            num_directions=SIDES, chunk=chunk, progress=lambda *_: laps.append(time.process_time()),
-        )  # fmt: skip
+            terms,
+            v,
+            jc.impact.Routh(
+                impulse_step=STEP, max_steps=MAX_STEPS, selection=selection, num_directions=SIDES
+            ),
+            num_samples=num_samples,
+            run=jc.Run(chunk=chunk, progress=lambda *_: laps.append(time.process_time())),
+        )
         jax.block_until_ready(samples.v_plus)
         return {
             "status 0 %": 100 * float(np.mean(np.asarray(samples.status) == 0)),
@@ -136,7 +147,7 @@ def _mujoco_in_space(num_contacts: int) -> Callable[[], dict[str, Any]]:
     model = jc.models.box_drop_3d()
     compiled = with_stiff_contacts(mjcf("box_drop_3d"), 1e-6, 1e-4)
     compiled.geom_pos[1 + num_contacts :, 2] += 1.0  # the other corners, out of reach
-    normals, q = np.asarray(terms.J_n), np.asarray(model.state.q)
+    normals, q = np.asarray(terms.J_n), np.asarray(model.initial_state().q)
 
     def run() -> dict[str, Any]:
         begin = time.process_time()

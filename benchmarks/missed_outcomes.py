@@ -55,9 +55,13 @@ def compare(case: Case) -> dict[str, Any]:
     for selection in ("all", "visited", "lemke"):
         begin = time.process_time()
         samples[selection] = jc.impact.sample(
-            terms, v, step=STEP, max_steps=MAX_STEPS, num_samples=case.pilot + case.samples,
-            num_directions=case.sides, selection=selection,
-        )  # fmt: skip
+            terms,
+            v,
+            jc.impact.Routh(
+                impulse_step=STEP, max_steps=MAX_STEPS, num_directions=case.sides, selection=selection
+            ),
+            num_samples=case.pilot + case.samples,
+        )
         spent[selection] = time.process_time() - begin
     outcome = {name: np.asarray(each.v_plus) for name, each in samples.items()}
     elsewhere = {

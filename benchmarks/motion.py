@@ -43,7 +43,7 @@ def _cradle() -> Callable[[], dict[str, Any]]:
     model = models.swinging_cradle()
     home, rate = np.asarray(model.params.constants["home"]), float(model.params.constants["rate"])
     run_all = functools.partial(
-        simulate.variational, model.system, model.params, model.state, dt=0.02, duration=IMPACTS / 2.0 + 10.0,
+        simulate.variational, model, model.initial_state(), dt=0.02, duration=IMPACTS / 2.0 + 10.0,
         max_impacts=16,
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def _cradle_bullet() -> Callable[[], dict[str, Any]]:
 
     def run() -> dict[str, Any]:
         dt = 1.0 / 240.0
-        engine, balls = _bullet_balls(np.asarray(model.state.q), dt, 1.0)
+        engine, balls = _bullet_balls(np.asarray(model.initial_state().q), dt, 1.0)
         ratio = np.empty(int(PEER_IMPACTS / 2.0 / dt))
 
         def displaced() -> np.ndarray:
@@ -152,8 +152,8 @@ def _single() -> Callable[[], dict[str, Any]]:
     settings = {"dt": 0.01, "duration": 1.0, "max_impacts": 16}
 
     def after(speed: jax.Array, restitution: jax.Array) -> jax.Array:
-        state = model.state.replace(v=model.state.v.at[0].set(speed))
-        found = simulate.variational(model.system, model.params, state, restitution=restitution, **settings)
+        state = model.initial_state().replace(v=model.initial_state().v.at[0].set(speed))
+        found = simulate.variational(model, state, restitution=restitution, **settings)
         return jnp.sum(found.states.v[-1] ** 2) / speed**2
 
     grid = jax.jit(jax.vmap(jax.vmap(after, (None, 0)), (0, None)))
@@ -213,7 +213,7 @@ def _design(differences: bool) -> Callable[[], dict[str, Any]]:
     rest = (0, 1), 2, LENGTHS, models.trex_params, (0,), None, 1e-3
 
     def run() -> dict[str, Any]:
-        problem = DesignEquations(model.system, model.params, model.state, *rest)
+        problem = DesignEquations(model, model.initial_state(), *rest)
         found = problem.nearest(differences=differences)
         return {
             "evaluations": problem.evaluations,
@@ -228,7 +228,7 @@ def _design(differences: bool) -> Callable[[], dict[str, Any]]:
 def _drop() -> Callable[[], dict[str, Any]]:
     model = models.trex()
     params, state, report = optimize.impact_design(
-        model.system, model.params, model.state, design=LENGTHS, rebuild=models.trex_params, hold=(0,),
+        model, model.initial_state(), design=LENGTHS, rebuild=models.trex_params, hold=(0,),
         clearance=1e-3,
     )  # fmt: skip
     stances = {"optimised stance": state.q, "initial stance": models.trex_straight(params, state.q[2])}
@@ -238,10 +238,10 @@ def _drop() -> Callable[[], dict[str, Any]]:
         for name, q in stances.items():
             drop = models.trex_drop(params, q)
             both = [
-                simulate.variational(drop.system, drop.params, drop.state, dt=1e-3, duration=0.6, order=order)
+                simulate.variational(drop, drop.initial_state(), dt=1e-3, duration=0.6, order=order)
                 for order in ("most_violated", "least_violated")
             ]
-            xi = np.asarray(simulate.momentum_difference(drop.system, drop.params, *both))
+            xi = np.asarray(simulate.momentum_difference(drop, *both))
             CURVES["order"][name] = (np.asarray(both[0].states.t), xi)
             failed = sum(int(np.sum((np.asarray(x.status) & int(Status.FAILURES)) != 0)) for x in both)
             # Row 187 is the first after the landing.

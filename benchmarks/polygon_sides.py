@@ -18,7 +18,6 @@ import numpy as np
 
 import jaxcontact as jc
 from benchmarks import circular_cone, report, runner
-from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.sampling.draws import sobol
 
 SAMPLES, MAX_STEPS, COORDINATES = 256, 16, 18  # of all landings; four contacts then share their programs
@@ -38,7 +37,7 @@ class Landing:
 def _box() -> Landing:
     """A box lands flat on four corners while it slides and turns."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     return _widened(terms, np.array([0.5, 0.3, -0.44, 0.2, 0.1, 1.0]), 0.2)
 
 
@@ -50,17 +49,19 @@ def _cube() -> Landing:
     half = np.pi / 8
     q = jnp.array([0.0, 0.0, np.sqrt(0.5), np.cos(half), 0.0, np.sin(half), 0.0])
     v = np.array([0.6, 0.4, -1.0, 0.3, 0.2, 0.4])
-    terms = jc.contact_terms(model.system, params, model.state.replace(q=q, v=jnp.asarray(v)))
-    return Landing(of_contacts(terms, np.flatnonzero(np.abs(np.asarray(terms.phi)) < 1e-9)), v, 0.3, "all")
+    terms = jc.contact_terms(
+        model.replace(params=params), model.initial_state().replace(q=q, v=jnp.asarray(v))
+    )
+    return Landing(terms.take(np.abs(np.asarray(terms.phi)) < 1e-9), v, 0.3, "all")
 
 
 def _quadruped() -> Landing:
     """A dog lands on four feet while it runs and turns."""
     model = jc.models.quadruped()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     feet = np.sort(np.argsort(np.asarray(terms.phi))[:4])
-    standing = of_contacts(terms, feet).replace(phi=jnp.zeros(4), active=jnp.ones(4, bool))
-    v = np.asarray(model.state.v).copy()
+    standing = terms.take(feet).replace(phi=jnp.zeros(4), active=jnp.ones(4, bool))
+    v = np.asarray(model.initial_state().v).copy()
     v[:6] = 1.5, 0.6, -1.0, 0.2, 0.1, 0.3
     return _widened(standing, v, 2.0)
 
@@ -93,9 +94,17 @@ def outcomes(
     turn = jnp.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     terms = landing.terms.replace(J_t=jnp.einsum("st,ctv->csv", turn, landing.terms.J_t))
     return jc.impact.sample(
-        terms, jnp.asarray(landing.v), step=landing.step, max_steps=MAX_STEPS, num_samples=SAMPLES,
-        num_directions=k, selection="lemke" if turn_polygon else landing.selection, turn_polygon=turn_polygon,
-    )  # fmt: skip
+        terms,
+        jnp.asarray(landing.v),
+        jc.impact.Routh(
+            impulse_step=landing.step,
+            max_steps=MAX_STEPS,
+            num_directions=k,
+            selection="lemke" if turn_polygon else landing.selection,
+            turn_polygon=turn_polygon,
+        ),
+        num_samples=SAMPLES,
+    )
 
 
 def by_circle(landing: Landing) -> tuple[np.ndarray, np.ndarray]:

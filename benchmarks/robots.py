@@ -95,7 +95,7 @@ def _rocking_block() -> str:
     """Our block, 1 m by 2 m, on two corners that yield for 4 ms."""
     from jaxcontact.peers.mujoco import mjcf
 
-    start = " ".join(map(str, jc.models.rocking_block().state.q))
+    start = " ".join(map(str, jc.models.rocking_block().initial_state().q))
     file = mjcf("rocking_block", timestep=0.001, timeconst=0.004)
     return file.replace("</mujoco>", f'<keyframe><key name="start" qpos="{start}"/></keyframe></mujoco>')
 
@@ -165,18 +165,16 @@ def steps_of(robot: Robot, stepper: Any = None) -> Steps:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = jc.load_mjcf(scene.mj, planar=robot.planar)
-    controls = jnp.zeros((robot.steps, model.system.num_controls))
+    controls = jnp.zeros((robot.steps, model.num_controls))
     if scene.mj.nu:
         controls = controls + jnp.asarray(scene.controls)
 
     def steps(q: jax.Array, v: jax.Array, dt: jax.Array, push: Any = 0.0) -> tuple[jc.State, Any]:
-        state, total = model.state.replace(q=q, v=v), controls + push
+        state, total = model.initial_state().replace(q=q, v=v), controls + push
         if stepper is not None:
-            path = jc.simulate.rollout(model.system, model.params, state, total, stepper=stepper, dt=dt)
+            path = jc.simulate.rollout(model, state, total, stepper=stepper, dt=dt)
             return path.states, path.info
-        return jc.compliant.rollout(
-            model.system, model.params, state, total, dt=dt, max_contacts=robot.max_contacts
-        )
+        return jc.compliant.rollout(model, state, total, dt=dt, max_contacts=robot.max_contacts)
 
     return steps
 

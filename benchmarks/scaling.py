@@ -37,15 +37,20 @@ def _comb(feet: int, samples: int, selection: str) -> Callable[[], dict[str, Any
 
 def _gait(samples: int) -> Callable[[], dict[str, Any]]:
     model = jc.models.compass_gait()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    return lambda: _figures(terms, model.state.v, model.step, model.max_steps, samples, "all")
+    terms = jc.contact_terms(model, model.initial_state())
+    return lambda: _figures(
+        terms, model.initial_state().v, model.impulse_step, model.max_steps, samples, "all"
+    )
 
 
 def _figures(
     terms: jc.ContactTerms, v: jax.Array, step: Any, max_steps: Any, samples: int, selection: str
 ) -> dict[str, Any]:
     drawn = jc.impact.sample(
-        terms, v, step=step, max_steps=max_steps, num_samples=samples, selection=selection
+        terms,
+        v,
+        jc.impact.Routh(impulse_step=step, max_steps=max_steps, selection=selection),
+        num_samples=samples,
     )
     ended = np.asarray(drawn.status) == 0
     return {

@@ -51,8 +51,7 @@ class Case:
     """
 
     name: str
-    system: jc.System
-    params: jc.Params
+    model: jc.Model
     state: jc.State
     duration: float
     exact: Callable[[jc.simulate.Trajectory], float] = lambda _: 0.0
@@ -62,8 +61,9 @@ class Case:
     def end(self, stepper: Any, steps: int, law: jc.compliant.Law = STIFF, key: Any = None) -> Any:
         """The motion with so many steps per duration, and its row at the end of it."""
         motion = jc.simulate.rollout(
-            self.system, self.params.replace(law=law), self.state, jnp.zeros((STEPS, self.state.v.size)),
-            stepper=stepper, dt=jnp.asarray(self.duration / steps), key=key,
+            self.model.replace(params=self.model.params.replace(law=law)), self.state,
+            jnp.zeros((STEPS, self.state.v.size)), stepper=stepper,
+            dt=jnp.asarray(self.duration / steps), key=key,
         )  # fmt: skip
         status = np.asarray(motion.status)[:steps]
         if np.any(jc.Status.failed(status)):
@@ -74,7 +74,7 @@ class Case:
         """Distance of two configurations, m: of the centre, and of the angle by the radius of gyration."""
         if one.size != 3:  # the walker: its hip, and the ends of its legs of 1 m
             return float(np.linalg.norm(one - other))
-        gyration = self.params.inertia[0] / self.params.mass[0]
+        gyration = self.model.params.inertia[0] / self.model.params.mass[0]
         return float(np.sqrt((one - other) ** 2 @ np.array([1.0, 1.0, float(gyration)])))
 
 
@@ -92,21 +92,21 @@ def ball() -> Case:
     def off(motion: jc.simulate.Trajectory) -> float:
         return float(np.max(np.abs(np.asarray(motion.states.q)[COARSE] - exact)))
 
-    return Case("ball that lands and rolls", DISC, params, state, duration, off)
+    return Case("ball that lands and rolls", jc.Model(system=DISC, params=params), state, duration, off)
 
 
 def rocking_block() -> Case:
     """Tilted on a corner: it falls onto the other one, which leaves 0.7 of its angular velocity (Housner)."""
     model, tilt = jc.models.rocking_block(), 0.2
     height = 0.5 * math.sin(tilt) + math.cos(tilt)
-    state = model.state.replace(q=jnp.array([0.0, height, tilt]), v=jnp.zeros(3))
+    state = model.initial_state().replace(q=jnp.array([0.0, height, tilt]), v=jnp.zeros(3))
     about_corner = model.params.inertia[0] + 0.5**2 + 1.0**2
     spin = -0.7 * math.sqrt(2.0 * GRAVITY * (height - 1.0) / float(about_corner))
 
     def off(motion: jc.simulate.Trajectory) -> float:
         return abs(float(motion.impacts.v_plus[0, 2]) - spin)
 
-    return Case("block that rocks", model.system, model.params, state, 0.8, off)
+    return Case("block that rocks", model, state, 0.8, off)
 
 
 def rod(name: str, friction: float, duration: float, exact: Callable[..., float]) -> Case:
@@ -118,8 +118,8 @@ def rod(name: str, friction: float, duration: float, exact: Callable[..., float]
         constants={"size": jnp.array([2.0 * HALF_ROD, 0.0])},
     )
     q = jnp.array([0.0, HALF_ROD * math.sin(angle), angle])
-    state = model.state.replace(q=q, v=jnp.array([-1.0, 0.0, 0.0]))
-    return Case(name, model.system, params, state, duration, exact)
+    state = model.initial_state().replace(q=q, v=jnp.array([-1.0, 0.0, 0.0]))
+    return Case(name, model.replace(params=params), state, duration, exact)
 
 
 def sliding_rod() -> Case:
@@ -150,7 +150,9 @@ def walker() -> Case:
     """A compass gait's heel strikes; its other foot stood until then, and leaves."""
     model, back, rate = jc.models.compass_gait(), 0.3, 1.0
     q = jnp.array([-math.sin(back), math.cos(back), -0.32, back])
-    state = model.state.replace(q=q, v=rate * jnp.array([-math.cos(back), -math.sin(back), 0.2, 1.0]))
+    state = model.initial_state().replace(
+        q=q, v=rate * jnp.array([-math.cos(back), -math.sin(back), 0.2, 1.0])
+    )
 
     def off(motion: jc.simulate.Trajectory) -> float:
         before, after = np.asarray(motion.impacts.v_minus)[0], np.asarray(motion.impacts.v_plus)[0]
@@ -162,16 +164,19 @@ def walker() -> Case:
         stopped = np.linalg.solve(rows @ inverse @ rows.T, rows @ before)
         return float(np.max(np.abs(after - before + inverse @ rows.T @ stopped)))
 
-    return Case("walker that steps", model.system, model.params, state, 0.1, off)
+    return Case("walker that steps", model, state, 0.1, off)
 
 
 def many_outcomes(name: str, model: jc.Model, height: int, above: float, duration: float = 0.02) -> Case:
     """An impact without gravity, and a moment after it. One coordinate starts above the impact."""
     return Case(
-        name, model.system, model.params.replace(gravity=jnp.zeros(2)),
-        model.state.replace(q=model.state.q.at[height].add(above)), duration,
-        landed=model.state.q, orders=jc.impact.Routh(step=model.step, max_steps=model.max_steps),
-    )  # fmt: skip
+        name,
+        model.replace(params=model.params.replace(gravity=jnp.zeros(2))),
+        model.initial_state().replace(q=model.initial_state().q.at[height].add(above)),
+        duration,
+        landed=model.initial_state().q,
+        orders=jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+    )
 
 
 def flat_block() -> Case:
@@ -223,9 +228,12 @@ def compare(case: Case) -> dict[str, float]:
 
 def judge(case: Case, law: Any, key: Any) -> dict[str, str]:
     """Whether the velocity of each stepper behind the impact is one of the set-valued law; how far off."""
-    terms = jc.contact_terms(case.system, case.params, case.state.replace(q=case.landed))
+    terms = jc.contact_terms(case.model, case.state.replace(q=case.landed))
     samples = jc.impact.sample(
-        terms, case.state.v, step=case.orders.step, max_steps=case.orders.max_steps, num_samples=SAMPLES
+        terms,
+        case.state.v,
+        jc.impact.Routh(impulse_step=case.orders.impulse_step, max_steps=case.orders.max_steps),
+        num_samples=SAMPLES,
     )
     speed = float(jnp.sqrt(case.state.v @ terms.M @ case.state.v))
     verdicts = {}

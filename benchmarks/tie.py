@@ -35,7 +35,7 @@ Derivative = Callable[[jax.Array, np.ndarray], tuple[np.ndarray, int]]
 def cost(free: Any) -> jax.Array:
     """Height after 0.4 s, heat of the presses, and a penalty on the tilt that is left, cm."""
     model = jc.models.pressed_plate()
-    x0 = model.state.at[1].set(free["tilt"])
+    x0 = model.initial_state().at[1].set(free["tilt"])
     push = free["push"]
     x1, _ = jc.ess.flow(model.system, model.params, x0, 0.0, END, control={"push": push}, **SETTINGS)
     return 100.0 * (x1[0] + HEAT * jnp.sum(push**2) + PENALTY * x1[1] ** 2)
@@ -44,7 +44,7 @@ def cost(free: Any) -> jax.Array:
 def cost_rate(free: Any, d: Any) -> tuple[jax.Array, jc.ess.BDerivativeInfo]:
     """One-sided derivative of `cost` along d, and what the motion meets."""
     model = jc.models.pressed_plate()
-    x0, dx0 = model.state.at[1].set(free["tilt"]), jnp.zeros(2).at[1].set(d["tilt"])
+    x0, dx0 = model.initial_state().at[1].set(free["tilt"]), jnp.zeros(2).at[1].set(d["tilt"])
     push, dpush = free["push"], d["push"]
     dx1, info = jc.ess.b_derivative(
         model.system, model.params, x0, dx0, 0.0, END, control={"push": push}, dcontrol={"push": dpush},

@@ -34,6 +34,7 @@ SECTIONS = re.compile(r"(Status|Derivative): (.*)")
 
 ROOMS = {
     "jaxcontact": "The front door: mechanisms, robots, matrices, status",
+    "jaxcontact.io": "Files: models from MuJoCo, friction problems",
     "jaxcontact.models": "Ready mechanisms and robots",
     "jaxcontact.impact": "Impacts: laws, sampling, analysis",
     "jaxcontact.compliant": "Motion with springs and dampers of any stiffness",
@@ -92,6 +93,14 @@ def write_api(_app=None):
         (folder / f"{room}.rst").write_text(text)
 
 
+def copy_notebooks(_app=None):
+    """Copy the notebooks, which live beside the package, into the site; their links lead to its pages."""
+    root = Path(__file__).parent
+    (root / "notebooks").mkdir(exist_ok=True)
+    for notebook in (root.parent / "notebooks").glob("*.ipynb"):
+        (root / "notebooks" / notebook.name).write_text(notebook.read_text().replace("](../docs/", "](../"))
+
+
 def plain(_app, what, _name, _object, _options, lines):
     """Docstrings are plain text with `code`: what would mean something to reStructuredText is escaped.
 
@@ -119,4 +128,5 @@ def _escaped(line):
 def setup(app):
     """Called by Sphinx."""
     app.connect("builder-inited", write_api)
+    app.connect("builder-inited", copy_notebooks)
     app.connect("autodoc-process-docstring", plain, priority=100)  # before napoleon

@@ -3,6 +3,7 @@
 from jaxcontact import compliant as compliant
 from jaxcontact import ess as ess
 from jaxcontact import impact as impact
+from jaxcontact import io as io
 from jaxcontact import mechanics as mechanics
 from jaxcontact import models as models
 from jaxcontact import optimize as optimize
@@ -11,6 +12,7 @@ from jaxcontact import stability as stability
 from jaxcontact import viz as viz
 from jaxcontact.algebra import rotations as rotations
 from jaxcontact.batching.all_cores import on_all_cores as on_all_cores
+from jaxcontact.batching.run_settings import Run as Run
 from jaxcontact.batching.simd import simd as simd
 from jaxcontact.geometry import Box as Box
 from jaxcontact.geometry import Capsule as Capsule
@@ -35,8 +37,8 @@ from jaxcontact.mechanics import joints as joints
 from jaxcontact.mechanics import kinetic_energy as kinetic_energy
 from jaxcontact.mechanics import point_jacobian as point_jacobian
 from jaxcontact.mechanics import potential_energy as potential_energy
-from jaxcontact.mechanics.configuration import retract as retract
-from jaxcontact.mechanics.configuration import velocity_map as velocity_map
+from jaxcontact.mechanics import retract as retract
+from jaxcontact.mechanics import velocity_map as velocity_map
 from jaxcontact.mechanics.motion_equations import bias as bias
 from jaxcontact.mechanics.motion_equations import mass_matrix as mass_matrix
 from jaxcontact.mechanics.system import Model as Model
@@ -50,6 +52,10 @@ from jaxcontact.optimize import gaits as gaits
 from jaxcontact.precision import PrecisionWarning as PrecisionWarning
 from jaxcontact.simulate.linearize import linearize as linearize
 from jaxcontact.simulate.projection import project as project
+from jaxcontact.solvers.friction_newton import FrictionInfo as FrictionInfo
+from jaxcontact.solvers.friction_problem import FrictionSolution as FrictionSolution
+from jaxcontact.solvers.friction_problem import solve_friction as solve_friction
+from jaxcontact.solvers.friction_search import CoulombNewton as CoulombNewton
 from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
 from jaxcontact.solvers.lcp import Lemke as Lemke
 from jaxcontact.solvers.lcp import solve_lcp as solve_lcp

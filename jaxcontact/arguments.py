@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -74,3 +74,12 @@ def check_positive(name: str, value: Any) -> None:
     check_number(name, value)
     if not isinstance(value, jax.core.Tracer) and np.any(np.asarray(value) <= 0):
         raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
+
+
+def is_key(value: Any) -> TypeGuard[jax.Array]:
+    """Whether this is one JAX random key, typed or as raw data."""
+    if not isinstance(value, jax.Array | np.ndarray):
+        return False
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value.shape == ()
+    return value.dtype == np.uint32 and value.shape in ((2,), (4,))

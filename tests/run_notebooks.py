@@ -16,7 +16,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-FOLDER = Path(__file__).parent.parent / "docs" / "notebooks"
+FOLDER = Path(__file__).parent.parent / "notebooks"
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 ROUND_OFF = 1e-5  # printed numbers may differ by that much: residuals are made of it
 RTOL = 2e-2  # of the others; the cells assert what matters

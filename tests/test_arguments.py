@@ -6,19 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
 import jaxcontact as jc
 from jaxcontact import compliant, impact, models, optimize, stability
 
-DRAWING = {"step": 0.25, "max_steps": 5, "num_samples": 8}
+DRAWING = {"impulse_step": 0.25, "max_steps": 5, "num_samples": 8}
 
 
 @pytest.fixture(scope="module")
 def given():
     """A model, its terms and velocity, and a sample of its outcomes."""
     model = models.compass_gait()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    v = model.state.v
+    terms = jc.contact_terms(model, model.initial_state())
+    v = model.initial_state().v
     samples = impact.ImpactSamples(
         v_minus=v, v_plus=v[None], impulse=jnp.zeros((1, 2, 2)), status=jnp.zeros(1, jnp.uint32),
         num_solves=jnp.ones(1, jnp.int32), energy_ratio=jnp.ones(1), residual=jnp.zeros(1), independent=True,
@@ -26,10 +27,10 @@ def given():
     return model, terms, v, samples
 
 
-TERMS = "terms: expected ContactTerms, got Model; make them with contact_terms(system, params, state)"
+TERMS = "terms: expected ContactTerms, got Model; make them with contact_terms(model, state)"
 SAMPLES = "samples: expected ImpactSamples, got ContactTerms; draw them with sample"
 HUGE = {4: 1e20, 8: 1e160}  # m/s, of single and double precision
-CUBE = models.tossed_cube().system
+CUBE = models.tossed_cube()
 BIPED = stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6)
 
 
@@ -39,14 +40,14 @@ def boxed(corners):
 
 
 INDICES = "order: expected contact indices in 0..1, got "
-ORDER = "expected (system, params, state), which a Model has as .system, .params and .state"
+ORDER = "expected (model, state)"
 MISTAKES = {
-    "a model for terms": (lambda m, t, v, s: impact.sample(m, v, **DRAWING), TypeError, TERMS),
+    "a model for terms": (lambda m, t, v, s: draw(m, v, **DRAWING), TypeError, TERMS),
     "no device": (
-        lambda m, t, v, s: impact.sample(t, v, devices=[], **DRAWING), ValueError,
-        "devices: expected at least one, got []"),
+        lambda m, t, v, s: draw(t, v, devices=[], **DRAWING), ValueError,
+        "devices: expected JAX devices, at least one, got []"),
     "a number to reduce with": (
-        lambda m, t, v, s: impact.sample(t, v, reduce=3, **DRAWING), TypeError,
+        lambda m, t, v, s: draw(t, v, reduce=3, **DRAWING), TypeError,
         "reduce: expected a function, got int"),
     "terms for a problem": (
         lambda m, t, v, s: compliant.solve(t), TypeError, "problem: expected Problem, got ContactTerms"),
@@ -65,7 +66,8 @@ MISTAKES = {
         lambda m, t, v, s: impact.contains(s, v, tolerance=-1.0), ValueError,
         "tolerance: expected a finite number >= 0, got -1.0"),
     "a list for a direction": (
-        lambda m, t, v, s: impact.extreme(t, v, [1.0, 0, 0, 0], step=1.0, max_steps=2), TypeError,
+        lambda m, t, v, s: impact.extreme(t, v, impact.Routh(impulse_step=1.0, max_steps=2), [1.0, 0, 0, 0]),
+        TypeError,
         "direction: expected an array, got list"),
     "a contact for an order": (
         lambda m, t, v, s: impact.sequential(t, v, order=0, max_impacts=2), ValueError, INDICES + "0"),
@@ -76,43 +78,44 @@ MISTAKES = {
     "one order for several": (
         lambda m, t, v, s: impact.indeterminacy(t, v, orders=(0, 1)), ValueError,
         "orders: expected contact indices in 0..1, got 0"),
-    "params first": (
-        lambda m, t, v, s: jc.contact_terms(m.params, m.system, m.state), TypeError,
-        f"system: expected System, got Params; {ORDER}"),
-    "state second": (
-        lambda m, t, v, s: jc.contact_terms(m.system, m.state, m.params), TypeError,
-        f"params: expected Params, got State; {ORDER}"),
-    "rows of a model": (
-        lambda m, t, v, s: jc.constraint_terms(m, m.params, m.state), TypeError,
-        f"system: expected System, got Model; {ORDER}"),
-    "forces of a model": (
-        lambda m, t, v, s: jc.bias(m, m.params, m.state), TypeError, "system: expected System, got Model"),
+    "state first": (
+        lambda m, t, v, s: jc.contact_terms(m.initial_state(), m), TypeError, "model: expected Model, got State"),
+    "params for a state": (
+        lambda m, t, v, s: jc.contact_terms(m, m.params), TypeError, f"state: expected State, got Params; {ORDER}"),
+    "state for params": (
+        lambda m, t, v, s: jc.contact_terms(m.replace(params=m.initial_state()), m.initial_state()), TypeError,
+        "model.params: expected Params, got State"),
+    "rows of a system": (
+        lambda m, t, v, s: jc.constraint_terms(m.system, m.initial_state()), TypeError,
+        "model: expected Model, got System; make one of a System by Model(system=..., params=...)"),
+    "forces of params": (
+        lambda m, t, v, s: jc.bias(m.params, m.initial_state()), TypeError, "model: expected Model, got Params"),
     "masses in another order": (
-        lambda m, t, v, s: jc.mass_matrix(m.params, m.system, v), TypeError, "system: expected System, got Params"),
-    "a step of a model": (
-        lambda m, t, v, s: compliant.step(m, m.params, m.state, v, dt=0.1), TypeError,
-        f"system: expected System, got Model; {ORDER}"),
+        lambda m, t, v, s: jc.mass_matrix(v, m), TypeError, "model: expected Model, got "),
+    "a step of an event-selected model": (
+        lambda m, t, v, s: compliant.step(models.affine_3d(), m.initial_state(), v, dt=0.1), TypeError,
+        "model.system: expected System, got EventSystem"),
     "a step without forces": (
-        lambda m, t, v, s: compliant.step(m.system, m.params, m.state, None, dt=0.1), TypeError,
+        lambda m, t, v, s: compliant.step(m, m.initial_state(), None, dt=0.1), TypeError,
         "tau: expected an array, got NoneType"),
     "forces of another size": (
-        lambda m, t, v, s: compliant.step(m.system, m.params, m.state, v[:3], dt=0.1), ValueError,
+        lambda m, t, v, s: compliant.step(m, m.initial_state(), v[:3], dt=0.1), ValueError,
         "tau: expected shape (4,), got (3,)"),
     "a word for a time": (
-        lambda m, t, v, s: compliant.step(m.system, m.params, m.state, v, dt="1"), TypeError,
+        lambda m, t, v, s: compliant.step(m, m.initial_state(), v, dt="1"), TypeError,
         "dt: expected a number, got '1'"),
     "a word for a solver": (
-        lambda m, t, v, s: compliant.rollout(m.system, m.params, m.state, v[None], dt=0.1, solver="Newton"), TypeError,
+        lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v[None], dt=0.1, solver="Newton"), TypeError,
         "solver: expected Newton, got str"),
     "controls of one step": (
-        lambda m, t, v, s: compliant.rollout(m.system, m.params, m.state, v, dt=0.1), ValueError,
+        lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v, dt=0.1), ValueError,
         "controls: expected shape (T, 4), got (4,)"),
     "a potential without a spring": (
         lambda m, t, v, s: compliant.step(
-            (box := models.box_on_incline()).system, box.params, box.state, jnp.zeros(6), dt=0.1, cone="coupled",
+            (box := models.box_on_incline()), box.initial_state(), jnp.zeros(6), dt=0.1, cone="coupled",
             formulation="min_norm"), ValueError, "formulation: 'min_norm' has springs and dampers only"),
     "a word for a stiffness": (
-        lambda m, t, v, s: impact.kelvin_voigt(m.system, m.params, m.state, "1", 5.0), TypeError,
+        lambda m, t, v, s: impact.kelvin_voigt(m, m.initial_state(), "1", 5.0), TypeError,
         "stiffness: expected a number, got '1'"),
     "a word for friction": (
         lambda m, t, v, s: models.box_on_incline("0.2"), TypeError, "mu: expected a number, got '0.2'"),
@@ -134,30 +137,30 @@ MISTAKES = {
         lambda m, t, v, s: models.swinging_cradle(frequency=float("nan")), ValueError,
         "frequency: expected finite numbers"),
     "a drop from below": (
-        lambda m, t, v, s: models.trex_drop((x := models.trex()).params, x.state.q, height=-0.1), ValueError,
+        lambda m, t, v, s: models.trex_drop((x := models.trex()).params, x.initial_state().q, height=-0.1), ValueError,
         "height: expected a finite number >= 0, got -0.1"),
     "no time": (
-        lambda m, t, v, s: compliant.step(m.system, m.params, m.state, v, dt=0.0), ValueError,
+        lambda m, t, v, s: compliant.step(m, m.initial_state(), v, dt=0.0), ValueError,
         "dt: expected a finite number > 0, got 0.0"),
     "time backwards": (
-        lambda m, t, v, s: compliant.rollout(m.system, m.params, m.state, v[None], dt=-0.1), ValueError,
+        lambda m, t, v, s: compliant.rollout(m, m.initial_state(), v[None], dt=-0.1), ValueError,
         "dt: expected a finite number > 0, got -0.1"),
     "no search": (
         lambda m, t, v, s: compliant.Newton(max_iters=0), ValueError, "max_iters: expected an integer >= 1, got 0"),
     "half a step of a search": (
         lambda m, t, v, s: compliant.Newton(max_iters=2.5), ValueError, "max_iters: expected an integer >= 1, got 2.5"),
     "forces in no time": (
-        lambda m, t, v, s: compliant.estimate_forces(m.system, m.params, m.state, v[None], dt=0.0), ValueError,
+        lambda m, t, v, s: compliant.estimate_forces(m, m.initial_state(), v[None], dt=0.0), ValueError,
         "dt: expected a finite number > 0, got 0.0"),
     "forces within any reach": (
         lambda m, t, v, s: compliant.estimate_forces(
-            m.system, m.params, m.state, v[None], dt=0.1, reach=float("nan")), ValueError,
+            m, m.initial_state(), v[None], dt=0.1, reach=float("nan")), ValueError,
         "reach: expected finite numbers, got NaN or inf"),
     "an energy that overflows": (
         lambda m, t, v, s: impact.anitescu_potra(t, v * HUGE[v.dtype.itemsize]), ValueError,
         "v: its kinetic energy leaves the range of float"),
     "an energy that overflows, sampled": (
-        lambda m, t, v, s: impact.sample(t, v * HUGE[v.dtype.itemsize], **DRAWING), ValueError,
+        lambda m, t, v, s: draw(t, v * HUGE[v.dtype.itemsize], **DRAWING), ValueError,
         "v: its kinetic energy leaves the range of float"),
     "no normal": (
         lambda m, t, v, s: impact.reset_map(t.M, jnp.zeros_like(v)), ValueError,
@@ -173,11 +176,11 @@ MISTAKES = {
         lambda m, t, v, s: jc.retract(CUBE, jnp.zeros(7), jnp.zeros(6)), ValueError,
         "q: expected a quaternion at index 3, got four zeros"),
     "part of a pose": (
-        lambda m, t, v, s: jc.retract(m.system, v[:1], v), ValueError, "q: expected shape (4,), got (1,)"),
+        lambda m, t, v, s: jc.retract(m, v[:1], v), ValueError, "q: expected shape (4,), got (1,)"),
     "a tangent of another size": (
-        lambda m, t, v, s: jc.retract(m.system, v, v[:1]), ValueError, "delta: expected shape (4,), got (1,)"),
+        lambda m, t, v, s: jc.retract(m, v, v[:1]), ValueError, "delta: expected shape (4,), got (1,)"),
     "whole numbers for a pose": (
-        lambda m, t, v, s: jc.retract(m.system, jnp.arange(4), v), TypeError, "q: expected a floating dtype, got int"),
+        lambda m, t, v, s: jc.retract(m, jnp.arange(4), v), TypeError, "q: expected a floating dtype, got int"),
     "a contact from behind": (
         lambda m, t, v, s: stability.impact(BIPED, v[:3], -1), ValueError,
         "contact: expected an integer >= 0 and <= 1, got -1"),
@@ -187,14 +190,14 @@ MISTAKES = {
     "a velocity of another body": (
         lambda m, t, v, s: stability.impact(BIPED, v, 0), ValueError, "v: expected shape (3,), got (4,)"),
     "no clearance": (
-        lambda m, t, v, s: optimize.impact_design(m.system, m.params, m.state, clearance=float("nan")), ValueError,
+        lambda m, t, v, s: optimize.impact_design(m, m.initial_state(), clearance=float("nan")), ValueError,
         "clearance: expected finite numbers"),
     "a coordinate that is none": (
-        lambda m, t, v, s: optimize.impact_design(m.system, m.params, m.state, hold=(4,)), ValueError,
+        lambda m, t, v, s: optimize.impact_design(m, m.initial_state(), hold=(4,)), ValueError,
         "hold: expected indices in 0..3, got (4,)"),
     "bounds that cross": (
         lambda m, t, v, s: optimize.impact_design(
-            m.system, m.params.replace(constants={"l": jnp.ones(())}), m.state, design=("l",), bounds={"l": (2.0, 1.0)}),
+            m.replace(params=m.params.replace(constants={"l": jnp.ones(())})), m.initial_state(), design=("l",), bounds={"l": (2.0, 1.0)}),
         ValueError, "bounds: expected least <= most for 'l', got (2.0, 1.0)"),
     "a path without events": (
         lambda m, t, v, s: stability.motion_path(BIPED, None, num_events=0), ValueError,
@@ -220,21 +223,18 @@ def test_mistakes_are_named(given, mistake):
         call(*given)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_step_that_leaves_the_range_of_floats_says_so():
     """Its velocity may be finite while its pose or time is not: a bit on that lane alone."""
     model = models.tossed_cube()
-    largest = float(jnp.finfo(model.state.q.dtype).max)
+    largest = float(jnp.finfo(model.initial_state().q.dtype).max)
     taus, dts = jnp.zeros((6, 6)), jnp.full(6, 1e-3)
     taus = taus.at[1, 4].set(largest**0.65)
     dts = dts.at[2].set(largest**0.27).at[3].set(-1e-3).at[4].set(jnp.nan)
     times = jnp.zeros(6).at[5].set(jnp.inf)
     states, info = jax.jit(
-        jax.vmap(
-            lambda tau, dt, t: compliant.step(
-                model.system, model.params, model.state.replace(t=t), tau, dt=dt
-            )
-        )
+        jax.vmap(lambda tau, dt, t: compliant.step(model, model.initial_state().replace(t=t), tau, dt=dt))
     )(taus, dts, times)
     finite = np.isfinite(np.concatenate([states.q, states.v, np.asarray(states.t)[:, None]], axis=1)).all(
         axis=1
@@ -243,27 +243,34 @@ def test_a_step_that_leaves_the_range_of_floats_says_so():
     np.testing.assert_array_equal((status & jc.Status.NONFINITE) == 0, finite)
     assert status[0] == 0 and not np.any(status[1:] == 0)
     assert status[3] & jc.Status.INVALID and status[4] & jc.Status.INVALID
-    state, info = compliant.step(model.system, model.params, model.state, taus[0], dt=float(dts[2]))
+    state, info = compliant.step(model, model.initial_state(), taus[0], dt=float(dts[2]))
     assert np.isfinite(state.v).all() and not np.isfinite(state.q).all()
     assert int(info.status) == jc.Status.NONFINITE
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_pose_without_a_turn_is_nan_when_traced():
     """A zero quaternion, and one whose squares vanish or overflow; the step of such a pose fails."""
     model = models.tossed_cube()
-    q, small = model.state.q, {4: 1e-25, 8: 1e-170}[model.state.q.dtype.itemsize]
+    q, small = model.initial_state().q, {4: 1e-25, 8: 1e-170}[model.initial_state().q.dtype.itemsize]
     poses = jnp.stack([q, *(q.at[3:].multiply(factor) for factor in (0.0, small, 1 / small))])
     moved = np.asarray(jax.jit(jax.vmap(lambda q: jc.retract(CUBE, q, jnp.zeros(6))))(poses))
     np.testing.assert_array_equal(moved[0], q)
     assert np.all(np.isnan(moved[1:, 3:])) and np.all(np.isfinite(moved[:, :3]))
     step = jax.vmap(
-        lambda q: compliant.step(CUBE, model.params, model.state.replace(q=q), jnp.zeros(6), dt=1e-3)[1]
+        lambda q: compliant.step(
+            model,
+            model.initial_state().replace(q=q),
+            jnp.zeros(6),
+            dt=1e-3,
+        )[1]
     )
     failed = np.asarray(jax.jit(step)(poses).status) & jc.Status.NONFINITE != 0
     assert failed.tolist() == [False, True, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_traced_energy_that_overflows_sets_a_bit(given):
     _, terms, v, _ = given
@@ -274,6 +281,7 @@ def test_a_traced_energy_that_overflows_sets_a_bit(given):
     np.testing.assert_array_equal(v_plus[0], v_plus[2])
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_traced_reflection_of_nothing_is_nan(tolerance):
     """And the length of the normal does not matter, however large or small it is."""

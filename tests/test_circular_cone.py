@@ -34,7 +34,7 @@ def test_a_ball_slides_straight_on_or_sticks(angle):
 
 def test_impulses_of_a_box_on_four_corners_meet_coulombs_law():
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     rows, _, delassus = circular_cone._matrices(terms)
     rng = np.random.default_rng(0)
     v = np.array([0.5, 0.3, -0.44, 0.2, 0.1, 1.0])

@@ -69,26 +69,26 @@ SYSTEMS = {
     "box": (box, box_params, random_pose),
     "spheres": (spheres, sphere_params, lambda rng: random_pose(rng, 2)),
     "disks": (
-        lambda: jc.models.disk_stack().system,
-        lambda: jc.models.disk_stack().params,
+        lambda: jc.models.disk_stack(),
         lambda rng: reference.disk_stack().q0 * 1.3 + 0.2 * rng.normal(size=9),
     ),
 }
 
 
 def case(name, rng):
-    system, params, draw = SYSTEMS[name]
-    system = system()
+    make_system, make_params, draw = SYSTEMS[name]
+    system = make_system()
     v = rng.normal(size=system.structure.num_velocities)
-    return system, params(), state(draw(rng), v)
+    return jc.Model(system=system, params=make_params()), state(draw(rng), v)
 
 
+@pytest.mark.slow_cases("box", "spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_contact_rows_are_those_of_contact_terms(name, rng):
-    system, params, here = case(name, rng)
-    expected = jc.contact_terms(system, params, here)
-    terms = jc.constraint_terms(system, params, here)
-    nc, dim = expected.phi.shape[0], system.structure.dim
+    model, here = case(name, rng)
+    expected = jc.contact_terms(model, here)
+    terms = jc.constraint_terms(model, here)
+    nc, dim = expected.phi.shape[0], model.structure.dim
     rows = np.asarray(terms.G)[-nc * dim :].reshape(nc, dim, -1)
     # Two programs, which the compiler may round differently.
     np.testing.assert_allclose(rows[:, 0], expected.J_n, rtol=1e-14, atol=1e-15)
@@ -103,16 +103,16 @@ def test_contact_rows_are_those_of_contact_terms(name, rng):
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_rows_are_the_rates_of_what_they_constrain(name, rng):
     """G v is the rate of phi, and Gdot v the rate of G v at constant v."""
-    system, params, here = case(name, rng)
+    model, here = case(name, rng)
     h = 1e-5
 
     @jax.jit
     def after(dt):
-        moved = here.replace(q=jc.retract(system, here.q, here.v * dt))
-        terms = jc.constraint_terms(system, params, moved)
+        moved = here.replace(q=jc.retract(model, here.q, here.v * dt))
+        terms = jc.constraint_terms(model, moved)
         return terms.phi, terms.G @ here.v
 
-    terms = jc.constraint_terms(system, params, here)
+    terms = jc.constraint_terms(model, here)
     (phi_plus, rate_plus), (phi_minus, rate_minus) = after(h), after(-h)
     holonomic = np.array(terms.kind) != TANGENT
     slope = (phi_plus - phi_minus) / (2 * h)
@@ -121,8 +121,8 @@ def test_rows_are_the_rates_of_what_they_constrain(name, rng):
 
 
 def test_order_of_the_rows(rng):
-    system, params, here = case("chain", rng)
-    terms = jc.constraint_terms(system, params, here)
+    model, here = case("chain", rng)
+    terms = jc.constraint_terms(model, here)
     assert terms.kind == (BILATERAL,) * 15 + (LIMIT,) * 2 + (NORMAL, TANGENT, TANGENT) * 2
     assert terms.G.shape == (23, 18)
 
@@ -131,7 +131,7 @@ def test_pendulum_joint_by_hand(rng):
     model = jc.models.pendulum_joint()
     for _ in range(5):
         here = pendulum_state(rng)
-        terms = jc.constraint_terms(model.system, model.params, here)
+        terms = jc.constraint_terms(model, here)
         x, y, angle = np.asarray(here.q)
         s, c, rate = np.sin(angle), np.cos(angle), float(here.v[2])
         np.testing.assert_allclose(terms.phi, [x - s, y + c], atol=1e-15)
@@ -170,13 +170,14 @@ def test_joints_hold_where_bodies_are_put_together():
 # --- contacts that are hard to differentiate
 
 
+@pytest.mark.slow
 def test_spheres_with_one_centre_have_a_finite_derivative():
     q = np.tile([0.5, 0.2, 1.0, 1.0, 0.0, 0.0, 0.0], 2)
     params = sphere_params()
     params = params.replace(constants=params.constants | {"centre_a": jnp.zeros(3)})
 
     def gap(q):
-        terms = jc.constraint_terms(spheres(), params, state(q, nv=12))
+        terms = jc.constraint_terms(jc.Model(system=spheres(), params=params), state(q, nv=12))
         return terms.phi[0], terms
 
     (phi, terms), slope = jax.value_and_grad(gap, has_aux=True)(jnp.array(q))
@@ -215,6 +216,7 @@ def generic_poses(structure, q, params):
     return jc.free_poses(structure, q, params)
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.float32
 @pytest.mark.parametrize("dim", [2, 3])
 def test_free_bodies_have_the_mass_and_bias_of_any_other(dim, rng, tolerance):
@@ -233,21 +235,24 @@ def test_free_bodies_have_the_mass_and_bias_of_any_other(dim, rng, tolerance):
     )
     q = random_pose(rng, 2) if dim == 3 else rng.normal(size=6)
     here = state(q, rng.normal(size=nv))
-    free, generic = jc.System(structure, jc.free_poses), jc.System(structure, generic_poses)
+    free, generic = (
+        jc.Model(system=jc.System(structure, poses), params=params)
+        for poses in (jc.free_poses, generic_poses)
+    )
     atol = tolerance(1e-12, 1e-5)
     np.testing.assert_allclose(
-        jc.mass_matrix(free, params, here.q), jc.mass_matrix(generic, params, here.q), rtol=0, atol=atol
+        jc.mass_matrix(free, here.q), jc.mass_matrix(generic, here.q), rtol=0, atol=atol
     )
-    np.testing.assert_allclose(jc.bias(free, params, here), jc.bias(generic, params, here), rtol=0, atol=atol)
+    np.testing.assert_allclose(jc.bias(free, here), jc.bias(generic, here), rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("name", ["box", "spheres", "disks"])
 def test_free_bodies_have_the_rows_of_any_other(name, rng):
     """The shortcut for free bodies against derivatives of their poses."""
-    system, params, here = case(name, rng)
-    free = jc.System(system.structure, jc.free_poses)
-    assert system.poses is not jc.free_poses
-    found = [jc.constraint_terms(each, params, here) for each in (free, system)]
+    model, here = case(name, rng)
+    free = model.replace(system=jc.System(model.structure, jc.free_poses))
+    assert model.system.poses is not jc.free_poses
+    found = [jc.constraint_terms(each, here) for each in (free, model)]
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-13), *found)
 
 
@@ -257,9 +262,9 @@ def push(structure, state, params):
 
 def test_driving_forces_know_the_time():
     model = jc.models.rocking_block()
-    system = jc.System(model.system.structure, model.system.poses, drive=push)
-    later = model.state.replace(t=jnp.array(0.7))
-    difference = jc.bias(model.system, model.params, later) - jc.bias(system, model.params, later)
+    system = jc.System(model.structure, model.system.poses, drive=push)
+    later = model.initial_state().replace(t=jnp.array(0.7))
+    difference = jc.bias(model, later) - jc.bias(model.replace(system=system), later)
     np.testing.assert_allclose(difference, np.array([1.0, 2.0, 3.0]) * np.cos(0.7), rtol=1e-14)
     assert system.fingerprint != model.system.fingerprint
 
@@ -278,29 +283,32 @@ def matrices(structure, q, params):
 def test_a_system_without_any_constraint_has_no_rows():
     structure = jc.Structure(dim=3, bodies=("box",), num_positions=7, quaternions=(3,))
     params = box_params().replace(mu=jnp.array(0.5))
-    terms = jc.constraint_terms(jc.System(structure, jc.free_poses), params, state(np.ones(7), nv=6))
+    terms = jc.constraint_terms(
+        jc.Model(system=jc.System(structure, jc.free_poses), params=params), state(np.ones(7), nv=6)
+    )
     assert terms.G.shape == (0, 6) and terms.kind == ()
 
 
+@pytest.mark.slow_cases("matrices-\\\\(1, 3\\\\)")
 @pytest.mark.parametrize(("function", "shapes"), [(three_vectors, "got shapes"), (matrices, r"\(1, 3\)")])
 def test_constraints_that_are_no_two_vectors_are_named(function, shapes):
     model = jc.models.rocking_block()
-    system = jc.System(model.system.structure, model.system.poses, constraints=function)
+    system = jc.System(model.structure, model.system.poses, constraints=function)
     with pytest.raises(ValueError, match=rf"system.constraints: expected two vectors .*{shapes}"):
-        jc.constraint_terms(system, model.params, model.state)
+        jc.constraint_terms(model.replace(system=system), model.initial_state())
 
 
 def test_positions_of_a_robot_of_the_wrong_length_are_named():
     """Before its kinematics fail with them."""
     pytest.importorskip("mujoco")
     model = jc.models.half_cheetah()
-    system, params, long = model.system, model.params, model.state.replace(q=jnp.zeros(10))
-    rest = jnp.zeros(system.num_controls)
+    model, long = model, model.initial_state().replace(q=jnp.zeros(10))
+    rest = jnp.zeros(model.num_controls)
     for call in (
-        lambda: jc.constraint_terms(system, params, long),
-        lambda: nearest_terms(system, params, long, 2),
-        lambda: jc.compliant.step(system, params, long, rest, dt=0.01),
-        lambda: jc.compliant.step(system, params, long, rest, dt=0.01, max_contacts=2),
+        lambda: jc.constraint_terms(model, long),
+        lambda: nearest_terms(model, long, 2),
+        lambda: jc.compliant.step(model, long, rest, dt=0.01),
+        lambda: jc.compliant.step(model, long, rest, dt=0.01, max_contacts=2),
     ):
         with pytest.raises(ValueError, match=r"state.q: expected shape \(9,\), got \(10,\)"):
             call()

@@ -15,7 +15,7 @@ from helpers.signatures import public_names, rooms
 import jaxcontact as jc
 
 ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LARGEST = 400_000  # bytes of a notebook
 
 
@@ -95,7 +95,7 @@ def test_outputs_are_compared_but_for_round_off():
 
 
 def test_the_page_on_the_front_is_what_the_template_of_today_makes():
-    """It is stale otherwise: `python docs/pictures.py` makes it anew."""
+    """It is stale otherwise: `python -m benchmarks.figures.landing` makes it anew."""
     page = (ROOT / "docs" / "_static" / "landing.html").read_text()
     template = (ROOT / "jaxcontact" / "viz" / "templates" / "viewer.html").read_text()
     data = re.search(r"const data = (\{.*\});", page)[1]

@@ -53,7 +53,7 @@ def test_an_interrupt_ends_the_command_at_any_time(tmp_path: Path) -> None:
 def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     few = ("--samples", "2^19", "--out", str(tmp_path))
     model = jc.models.rocking_block()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     whole = duration("--checkpoint", str(tmp_path / "first"), *few)
     chance = random.Random(11)
     interrupted = 0
@@ -66,7 +66,9 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
         assert code == 130 and lines == ["jaxcontact: interrupted; the same command goes on"], (delay, lines)
     assert interrupted > 0
     assert main(["impact", "rocking_block", "--checkpoint", str(tmp_path / "run"), *few]) == 0
-    expected = jc.impact.sample(terms, model.state.v, step=0.3, max_steps=10, num_samples=2**19)
+    expected = jc.impact.sample(
+        terms, model.initial_state().v, jc.impact.Routh(impulse_step=0.3, max_steps=10), num_samples=2**19
+    )
     np.testing.assert_array_equal(np.load(tmp_path / "run" / "v_plus.npy"), expected.v_plus)
 
 

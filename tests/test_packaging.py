@@ -57,7 +57,7 @@ def test_distributions_hold_what_they_need_and_work_elsewhere(tmp_path):
         archive.extractall(tmp_path / "installed")  # what pip does with a wheel of Python alone
     with tarfile.open(source) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    for needed in ("tests/test_packaging.py", "tests/public_names.txt", "docs/glossary.md", "CHANGELOG.md",
+    for needed in ("tests/test_packaging.py", "tests/public_names.txt", "docs/understand/glossary.md", "CHANGELOG.md",
                    "CITATION.cff", "CONTRIBUTING.md", "Makefile", "LICENSE"):  # fmt: skip
         assert needed in inside, needed
     assert not [name for name in inside if name.endswith(".pyc")]

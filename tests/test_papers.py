@@ -12,7 +12,7 @@ import pytest
 
 import jaxcontact as jc
 from benchmarks import ess
-from papers import anderson_revzen, drumwright
+from benchmarks.papers import anderson_revzen, drumwright
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path for path in (ROOT / "docs" / "papers").glob("*.md") if path.name != "README.md")
@@ -28,11 +28,13 @@ def rows(page):
 
 
 def figures():
-    """Names of the files that `python -m papers` writes, read off its source."""
+    """Names of the files that `python -m benchmarks.papers` writes, read off its source."""
     return [
         f"{name}_{file}"
         for name in NAMES
-        for file in re.findall(r'^    "(\w+\.\w+)": ', (ROOT / "papers" / f"{name}.py").read_text(), re.M)
+        for file in re.findall(
+            r'^    "(\w+\.\w+)": ', (ROOT / "benchmarks" / "papers" / f"{name}.py").read_text(), re.M
+        )
     ]
 
 
@@ -48,10 +50,10 @@ def complaint(state, shown):
         if not file.exists() or f"\ndef {name}(" not in file.read_text():
             return f"there is no {shown}"
         return ""
-    command = re.fullmatch(r"`python -m (papers|benchmarks) -k (\w+)`", shown)
+    command = re.fullmatch(r"`python -m (benchmarks\.papers|benchmarks) -k (\w+)`", shown)
     if not command:
         return f"{shown} is neither a test nor a command"
-    if command[1] == "papers":
+    if command[1] == "benchmarks.papers":
         return "" if any(command[2] in name for name in figures()) else f"no figure is named {command[2]}"
     sources = "".join(path.read_text() for path in (ROOT / "benchmarks").glob("*.py"))
     return (
@@ -82,7 +84,7 @@ def test_the_check_finds_what_is_wrong():
     assert complaint("reproduced", good) == ""
     for state, shown in (
         ("true", good), ("reproduced", "none"), ("reproduced", "`tests/test_papers.py::test_nothing`"),
-        ("bettered", "`python -m papers -k nothing`"), ("bettered", "`python -m benchmarks -k nothing`"),
+        ("bettered", "`python -m benchmarks.papers -k nothing`"), ("bettered", "`python -m benchmarks -k nothing`"),
         ("refuted", "by reading"),
     ):  # fmt: skip
         assert complaint(state, shown)
@@ -102,8 +104,8 @@ def test_the_error_of_a_projection_is_within_section_6s_bound():
 def test_the_loop_of_fig_6_takes_compliant_steps(dt, start):
     """Drumwright: 10^8 steps of the pendulum are drawn by its step in closed form."""
     model = jc.models.pendulum_limit()
-    state = model.state.replace(q=jnp.array([start[0]]), v=jnp.array([start[1]]))
-    states, _ = jc.compliant.rollout(model.system, model.params, state, jnp.zeros((100, 1)), dt=dt)
+    state = model.initial_state().replace(q=jnp.array([start[0]]), v=jnp.array([start[1]]))
+    states, _ = jc.compliant.rollout(model, state, jnp.zeros((100, 1)), dt=dt)
 
     def again(carry, _):
         carry = drumwright.limited_step(*carry, dt)

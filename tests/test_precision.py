@@ -55,7 +55,7 @@ def test_made_an_error_it_is_raised_each_time():
 
 def test_motion_in_single_precision():
     model = jc.models.rocking_block()
-    single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (model.params, model.state))
+    single = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (model, model.initial_state()))
     with warnings.catch_warnings(), pytest.raises(jc.PrecisionWarning, match="precision with `variational`"):
         warnings.simplefilter("error")  # stops before anything is compiled
-        jc.simulate.variational(model.system, *single, dt=1e-3, duration=1e-3, max_impacts=1)
+        jc.simulate.variational(*single, dt=1e-3, duration=1e-3, max_impacts=1)

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
-PAGES = (README, *sorted((README.parent / "docs").glob("*.md")))
+PAGES = (
+    README,
+    *sorted(path for path in (README.parent / "docs").rglob("*.md") if "_build" not in path.parts),
+)
 EXAMPLES = {
-    page.name: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES
+    page: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES
 }  # by page
 LONGEST = 150  # lines of README
 
@@ -45,7 +48,7 @@ def run(examples: list[str]) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def of_readme() -> list[tuple[str, str]]:
-    return run(EXAMPLES[README.name])
+    return run(EXAMPLES[README])
 
 
 def test_examples_of_the_readme_run(of_readme: list[tuple[str, str]]) -> None:
@@ -57,9 +60,7 @@ def test_examples_of_the_readme_run(of_readme: list[tuple[str, str]]) -> None:
 
 @pytest.mark.slow
 def test_examples_of_the_pages_run() -> None:
-    elsewhere = [
-        example for name, examples in EXAMPLES.items() if name != README.name for example in examples
-    ]
+    elsewhere = [example for page, examples in EXAMPLES.items() if page != README for example in examples]
     for (printed, error), example in zip(run(elsewhere), elsewhere, strict=True):
         assert not error, example
         assert printed.strip(), example
@@ -67,7 +68,7 @@ def test_examples_of_the_pages_run() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_ask_for_double_precision(page: Path) -> None:
-    for example in EXAMPLES[page.name]:
+    for example in EXAMPLES[page]:
         assert 'jax.config.update("jax_enable_x64", True)\n' in example.partition("jc.")[0]
 
 
@@ -98,4 +99,5 @@ def test_readme_is_short_has_a_moving_picture_and_points_to_the_pages() -> None:
         for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.DOTALL):
             listed |= {line for line in block.splitlines() if line and not line.startswith(":")}
     for page in PAGES[1:]:
-        assert page.stem in listed | {"index"}, f"{page.name} is in no table of contents"
+        place = page.relative_to(README.parent / "docs").with_suffix("").as_posix()
+        assert place in listed | {"index"}, f"{place} is in no table of contents"

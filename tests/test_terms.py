@@ -176,7 +176,7 @@ def test_tangents_exist_for_every_normal():
         free_poses,
     )
     q = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
-    terms = jc.contact_terms(system, box_params(), state(q, np.zeros(6)))
+    terms = jc.contact_terms(jc.Model(system=system, params=box_params()), state(q, np.zeros(6)))
     for i, normal in enumerate(normals):
         frame = np.concatenate([terms.J_n[i : i + 1, :3], terms.J_t[i, :, :3]])
         np.testing.assert_allclose(frame[0], normal, atol=1e-15)
@@ -190,21 +190,21 @@ def test_tangents_exist_for_every_normal():
 @pytest.mark.parametrize("name", MODELS)
 def test_model_against_reference(name, rng):
     model, expected = getattr(jc.models, name)(), reference.MODELS[name]()
-    np.testing.assert_allclose(model.state.q, expected.q0, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(model.state.v, expected.v0, rtol=0, atol=1e-12)
-    assert (model.step, model.max_steps) == (expected.step, expected.max_steps)
-    assert float(model.state.t) == 0.0
-    bias = jax.jit(jc.bias, static_argnums=0)
+    np.testing.assert_allclose(model.initial_state().q, expected.q0, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(model.initial_state().v, expected.v0, rtol=0, atol=1e-12)
+    assert (model.impulse_step, model.max_steps) == (expected.step, expected.max_steps)
+    assert float(model.initial_state().t) == 0.0
+    bias = jax.jit(jc.bias)
     nv = len(expected.v0)
     starts = [(expected.q0, expected.v0)]
     for _ in range(5):
         q = random_disks(rng) if name == "disk_stack" else rng.normal(size=nv)
         starts.append((q, rng.normal(size=nv)))
     for q, v in starts:
-        terms = jc.contact_terms(model.system, model.params, state(q, v))
+        terms = jc.contact_terms(model, state(q, v))
         check_contacts(terms, *expected.contacts(q))
         np.testing.assert_allclose(terms.M, expected.mass_matrix(q), rtol=0, atol=1e-12)
-        b = bias(model.system, model.params, state(q, v))
+        b = bias(model, state(q, v))
         np.testing.assert_allclose(b, expected.bias(q, v), rtol=0, atol=1e-12 * max(1, np.abs(b).max()))
         np.testing.assert_allclose(terms.mu, expected.mu, rtol=1e-15)
 
@@ -212,15 +212,15 @@ def test_model_against_reference(name, rng):
 @pytest.mark.parametrize("name", MODELS)
 def test_models_start_in_contact(name):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     assert np.all(terms.active)
     np.testing.assert_allclose(terms.phi, 0.0, atol=1e-14)
-    assert np.min(terms.J_n @ model.state.v) < -0.1  # and in collision
+    assert np.min(terms.J_n @ model.initial_state().v) < -0.1  # and in collision
 
 
 def test_disk_stack_of_another_mass():
     model, expected = jc.models.disk_stack(mass=5.0), reference.disk_stack(mass=5.0)
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     np.testing.assert_allclose(terms.M, expected.mass_matrix(expected.q0), rtol=1e-15)
 
 
@@ -231,29 +231,29 @@ SYSTEMS = {
     "box": (box, box_params, random_pose),
     "spheres": (spheres, sphere_params, lambda rng: random_pose(rng, 2)),
     "disks": (
-        lambda: jc.models.disk_stack().system,
-        lambda: jc.models.disk_stack().params,
+        lambda: jc.models.disk_stack(),
         random_disks,
     ),
 }
 
 
 def case(name, rng):
-    system, params, draw = SYSTEMS[name]
-    return system(), params(), jnp.array(draw(rng))
+    make_system, make_params, draw = SYSTEMS[name]
+    return jc.Model(system=make_system(), params=make_params()), jnp.array(draw(rng))
 
 
+@pytest.mark.slow_cases("box")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_normal_jacobian_is_the_tangent_derivative_of_the_gap(name, rng):
-    system, params, q = case(name, rng)
-    nv = system.structure.num_velocities
+    model, q = case(name, rng)
+    nv = model.structure.num_velocities
 
     @jax.jit
     def by_gap(q):
-        slope = jax.jacfwd(lambda q: jc.contact_terms(system, params, state(q, nv=nv)).phi)(q)
-        return slope @ jc.velocity_map(system, q)
+        slope = jax.jacfwd(lambda q: jc.contact_terms(model, state(q, nv=nv)).phi)(q)
+        return slope @ jc.velocity_map(model, q)
 
-    J_n = jc.contact_terms(system, params, state(q, nv=nv)).J_n
+    J_n = jc.contact_terms(model, state(q, nv=nv)).J_n
     np.testing.assert_allclose(by_gap(q), J_n, rtol=0, atol=1e-13)
 
 
@@ -266,15 +266,16 @@ def central(f, x, h=1e-5):
     return np.stack([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(x.size)], axis=-1)
 
 
+@pytest.mark.slow_cases("box", "spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_the_configuration(name, rng):
-    system, params, q = case(name, rng)
-    nv = system.structure.num_velocities
-    weight = jnp.array(rng.normal(size=flat(jc.contact_terms(system, params, state(q, nv=nv))).shape))
+    model, q = case(name, rng)
+    nv = model.structure.num_velocities
+    weight = jnp.array(rng.normal(size=flat(jc.contact_terms(model, state(q, nv=nv))).shape))
 
     @jax.jit
     def f(delta):
-        return flat(jc.contact_terms(system, params, state(jc.retract(system, q, delta), nv=nv)))
+        return flat(jc.contact_terms(model, state(jc.retract(model, q, delta), nv=nv)))
 
     slope = central(f, np.zeros(nv))
     np.testing.assert_allclose(jax.jit(jax.jacfwd(f))(jnp.zeros(nv)), slope, rtol=0, atol=1e-8)
@@ -283,23 +284,24 @@ def test_derivative_by_the_configuration(name, rng):
         np.testing.assert_allclose(gradient, weight @ slope, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow_cases("spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_masses_lengths_and_friction(name, rng):
-    system, params, q = case(name, rng)
-    nv = system.structure.num_velocities
-    vector, unravel = ravel_pytree(params)
-    weight = jnp.array(rng.normal(size=flat(jc.contact_terms(system, params, state(q, nv=nv))).shape))
+    model, q = case(name, rng)
+    nv = model.structure.num_velocities
+    vector, unravel = ravel_pytree(model.params)
+    weight = jnp.array(rng.normal(size=flat(jc.contact_terms(model, state(q, nv=nv))).shape))
 
     @jax.jit
     def f(x):
-        return flat(jc.contact_terms(system, unravel(x), state(q, nv=nv)))
+        return flat(jc.contact_terms(model.replace(params=unravel(x)), state(q, nv=nv)))
 
     slope = central(f, np.asarray(vector))
     np.testing.assert_allclose(jax.jit(jax.jacfwd(f))(vector), slope, rtol=0, atol=1e-8)
     gradient = jax.jit(jax.grad(lambda x: weight @ f(x)))(vector)
     np.testing.assert_allclose(gradient, weight @ slope, rtol=0, atol=1e-7)
     moved = {jax.tree_util.keystr(p) for p, g in leaves(unravel(gradient)) if np.any(g != 0)}
-    lengths = set(params.constants) - {"stiffness"}
+    lengths = set(model.params.constants) - {"stiffness"}
     names = {".mass", ".inertia", ".mu", *(f".constants['{c}']" for c in lengths)}
     assert moved == names  # every number matters, gravity does not
 
@@ -313,10 +315,10 @@ def test_contact_tolerance_decides_what_is_active():
     model = jc.models.rocking_block()
     for lift, touching in ((0.9e-6, True), (1.1e-6, False), (-1e-3, True), (1.0, False)):
         here = state(q + [0.0, lift, 0.0], np.zeros(3))
-        terms = jc.contact_terms(model.system, model.params, here)
+        terms = jc.contact_terms(model, here)
         assert terms.active.tolist() == [touching, touching]
         np.testing.assert_allclose(terms.phi, lift, rtol=1e-9)
-    tilted = jc.contact_terms(model.system, model.params, state(q + [0.0, 0.04, 0.1], np.zeros(3)))
+    tilted = jc.contact_terms(model, state(q + [0.0, 0.04, 0.1], np.zeros(3)))
     assert tilted.active.tolist() == [True, False]
 
 
@@ -324,26 +326,28 @@ def test_friction_may_be_one_number_or_one_per_contact():
     model = jc.models.rocking_block()
     for mu, expected in ((0.3, [0.3, 0.3]), ([0.3, 0.7], [0.3, 0.7])):
         params = model.params.replace(mu=jnp.array(mu))
-        np.testing.assert_array_equal(jc.contact_terms(model.system, params, model.state).mu, expected)
+        np.testing.assert_array_equal(
+            jc.contact_terms(model.replace(params=params), model.initial_state()).mu, expected
+        )
 
 
 @pytest.mark.float32
 @pytest.mark.parametrize("name", MODELS)
 def test_terms_have_the_dtype_of_the_state(name):
     model = getattr(jc.models, name)()
-    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (model.params, model.state))
-    terms = jc.contact_terms(model.system, *single)
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (model, model.initial_state()))
+    terms = jc.contact_terms(*single)
     assert {leaf.dtype for leaf in jax.tree.leaves(terms)} == {jnp.dtype(jnp.float32), jnp.dtype(bool)}
     expected = reference.MODELS[name]()
     check_contacts(terms, *expected.contacts(np.asarray(single[1].q, float)), atol=3e-6)
 
 
 def test_batches_give_what_single_calls_give(rng):
-    system, params, _ = case("walker", rng)
+    model, _ = case("walker", rng)
     q = jnp.array(rng.normal(size=(4, 5)))
-    together = jax.vmap(lambda q: jc.contact_terms(system, params, state(q, nv=5)))(q)
+    together = jax.vmap(lambda q: jc.contact_terms(model, state(q, nv=5)))(q)
     for i in range(4):
-        alone = jc.contact_terms(system, params, state(q[i], nv=5))
+        alone = jc.contact_terms(model, state(q[i], nv=5))
         jax.tree.map(
             lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-13, atol=1e-13), together, alone
         )
@@ -376,7 +380,7 @@ def test_wrong_sizes_in_space_are_named():
         jc.contact_terms(box(), box_params(), state(q, np.zeros(7)))
     params = box_params().replace(inertia=jnp.ones(1))
     with pytest.raises(ValueError, match=r"params.inertia: expected shape \(1, 3\), got \(1,\)"):
-        jc.contact_terms(box(), params, state(q, np.zeros(6)))
+        jc.contact_terms(jc.Model(system=box(), params=params), state(q, np.zeros(6)))
 
 
 def test_a_system_without_pairs_is_named():
@@ -384,14 +388,14 @@ def test_a_system_without_pairs_is_named():
         jc.Structure(dim=3, bodies=("box",), num_positions=7, quaternions=(3,), shapes=(GROUND,)), free_poses
     )
     with pytest.raises(ValueError, match=r"system: the structure has no candidate contacts"):
-        jc.contact_terms(system, box_params(), state(np.ones(7), np.zeros(6)))
+        jc.contact_terms(jc.Model(system=system, params=box_params()), state(np.ones(7), np.zeros(6)))
 
 
 def test_a_missing_constant_is_named():
     model = jc.models.rocking_block()
     params = model.params.replace(constants={"width": 1.0})
     with pytest.raises(ValueError, match=r"no 'size', the size of shape 'corners'; there are \['width'\]"):
-        jc.contact_terms(model.system, params, model.state)
+        jc.contact_terms(model.replace(params=params), model.initial_state())
 
 
 def test_the_tolerance_of_touch_grows_with_the_rounding_of_a_scene():
@@ -412,8 +416,10 @@ def test_a_corner_that_touches_is_seen_in_single_precision(size, rng):
     def active(angle):
         low = 0.5 * (size * jnp.sin(angle) + 2.0 * size * jnp.cos(angle))
         numbers = {"size": jnp.array([size, 2.0 * size], jnp.float32)}
-        state = model.state.replace(q=jnp.array([0.0, low, angle], jnp.float32), v=jnp.zeros(3, jnp.float32))
-        terms = jc.contact_terms(model.system, model.params.replace(constants=numbers), state)
+        state = model.initial_state().replace(
+            q=jnp.array([0.0, low, angle], jnp.float32), v=jnp.zeros(3, jnp.float32)
+        )
+        terms = jc.contact_terms(model.replace(params=model.params.replace(constants=numbers)), state)
         return terms.active.any() & (terms.phi.min() > -1e-5 * size)
 
     angles = jnp.asarray(rng.uniform(0.05, 0.5, 200), jnp.float32)

@@ -39,12 +39,14 @@ def numbers():
     params = BLOCK.params.replace(law=compliant.Law(stiffness=jnp.array(1e4), damping=jnp.array(30.0)))
     return {
         "params": params,
-        "state": BLOCK.state,
-        "terms": jc.contact_terms(BLOCK.system, BLOCK.params, BLOCK.state),
+        "state": BLOCK.initial_state(),
+        "terms": jc.contact_terms(BLOCK, BLOCK.initial_state()),
         "caps": jnp.full((4, 2), 0.3),
         "controls": jnp.ones((2, 3)),
-        "states": jax.tree.map(lambda leaf: jnp.stack([leaf, 1.01 * leaf, 1.02 * leaf]), BLOCK.state),
-        "robot": (CHEETAH.params, CHEETAH.state),
+        "states": jax.tree.map(
+            lambda leaf: jnp.stack([leaf, 1.01 * leaf, 1.02 * leaf]), BLOCK.initial_state()
+        ),
+        "robot": (CHEETAH.params, CHEETAH.initial_state()),
         "scalar": 0.3,
         "vector": jnp.array([0.1, 0.2, 0.3]),
         "side": jnp.array([0.3, -0.2, 0.5]),
@@ -54,7 +56,7 @@ def numbers():
         "biped": stability.PlanarBiped(alpha=0.2, h=1.0, L1=-0.5, L2=0.5, mu1=0.6, mu2=0.6),
         "gait": (GAIT_PARAMS, GAIT_FREE),
         "events": (ess_systems.HOPPER_PARAMS, jnp.array([1.0, -1.0])),
-        "spheres": SPHERES.state,
+        "spheres": SPHERES.initial_state(),
         "crossed": jnp.array([False, True]),
     }
 
@@ -70,7 +72,9 @@ def law(function, *names, **options):
 
 
 def block(function, *names, **options):
-    return lambda n: function(BLOCK.system, n["params"], n["state"], *(n[name] for name in names), **options)
+    return lambda n: function(
+        BLOCK.replace(params=n["params"]), n["state"], *(n[name] for name in names), **options
+    )
 
 
 def plain(function, *names, **options):
@@ -78,12 +82,12 @@ def plain(function, *names, **options):
 
 
 def robot(function, *more):
-    return lambda n: function(CHEETAH.system, *n["robot"], *more)
+    return lambda n: function(CHEETAH.replace(params=n["robot"][0]), n["robot"][1], *more)
 
 
 def placed(function, *more):
     """A call with the positions of the robot."""
-    return lambda n: function(CHEETAH.system, n["robot"][0], n["robot"][1].q, *more)
+    return lambda n: function(CHEETAH.replace(params=n["robot"][0]), n["robot"][1].q, *more)
 
 
 def events(function, *more, **options):
@@ -102,26 +106,27 @@ CALLS = {
     jc.contact_terms: robot(jc.contact_terms),
     jc.forward_dynamics: robot(jc.forward_dynamics, jnp.ones(9)),
     jc.forward_kinematics: placed(jc.forward_kinematics),
-    jc.free_poses: lambda n: jc.free_poses(BLOCK.system.structure, n["state"].q, n["params"]),
+    jc.free_poses: lambda n: jc.free_poses(BLOCK.structure, n["state"].q, n["params"]),
     jc.inverse_dynamics: robot(jc.inverse_dynamics, jnp.ones(9)),
     jc.kinetic_energy: robot(jc.kinetic_energy),
     jc.mass_matrix: placed(jc.mass_matrix),
     jc.point_jacobian: placed(jc.point_jacobian, 1, jnp.ones(2)),
     jc.potential_energy: robot(jc.potential_energy),
     jc.project: block(jc.project),
-    jc.retract: lambda n: jc.retract(CHEETAH.system, n["robot"][1].q, n["robot"][1].v),
+    jc.retract: lambda n: jc.retract(CHEETAH, n["robot"][1].q, n["robot"][1].v),
+    jc.solve_friction: lambda n: jc.solve_friction(n["matrix"], n["vector"], n["scalar"]),
     jc.solve_lcp: plain(jc.solve_lcp, "matrix", "vector"),
-    jc.velocity_map: lambda n: jc.velocity_map(CHEETAH.system, n["robot"][1].q),
+    jc.velocity_map: lambda n: jc.velocity_map(CHEETAH, n["robot"][1].q),
     compliant.estimate_forces: lambda n: compliant.estimate_forces(
-        BLOCK.system, n["params"], n["states"], n["controls"], dt=n["scalar"]
+        BLOCK.replace(params=n["params"]), n["states"], n["controls"], dt=n["scalar"]
     ),
     compliant.foundation_stiffness: plain(compliant.foundation_stiffness, "scalar", "scalar", "scalar"),
     compliant.solve: lambda n: compliant.solve(
-        assemble(BLOCK.system, n["params"], n["state"], n["vector"], 0.01)
+        assemble(BLOCK.replace(params=n["params"]), n["state"], n["vector"], 0.01)
     ),
     compliant.rollout: block(compliant.rollout, "controls", dt=0.01),
     compliant.step: lambda n: compliant.step(
-        BLOCK.system, n["params"], n["state"], n["vector"], dt=0.01 * n["scalar"]
+        BLOCK.replace(params=n["params"]), n["state"], n["vector"], dt=0.01 * n["scalar"]
     ),
     ess.b_derivative: events(ess.b_derivative, jnp.ones(2), 0.0, 0.5, eps=0.1),
     ess.flow: events(ess.flow, 0.0, 0.5, eps=0.1),
@@ -133,14 +138,13 @@ CALLS = {
         BLOCK.system, jnp.concatenate([n["state"].q, n["state"].v]), n["scalar"]
     ),
     geometry.candidates: lambda n: geometry.candidates(
-        2, BLOCK.system.structure.bodies, BLOCK.system.structure.shape_table, BLOCK.system.structure.pairs,
-        *jc.forward_kinematics(BLOCK.system, n["params"], n["state"].q), n["params"].constants
+        2, BLOCK.structure.bodies, BLOCK.structure.shape_table, BLOCK.structure.pairs,
+        *jc.forward_kinematics(BLOCK.replace(params=n["params"]), n["state"].q), n["params"].constants
     ),
     geometry.products: lambda n: geometry.products(n["matrix"][None], n["vector"][None]),
     geometry.rows: lambda n: geometry.rows(n["matrix"], (0, 2)),
     geometry.tangent_frame: plain(geometry.tangent_frame, "vector"),
     impact.anitescu_potra: law(impact.anitescu_potra),
-    impact.anitescu_potra_all: law(impact.anitescu_potra_all),
     impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
     impact.normals_gram: plain(impact.normals_gram, "terms"),
     impact.paradox: lambda n: impact.paradox(n["terms"], n["state"].v, n["vector"]),
@@ -155,9 +159,15 @@ CALLS = {
     impact.routh_step: lambda n: impact.routh_step(
         n["terms"], n["state"].v, n["caps"][0], pick=n["scalar"]
     ),
-    impact.routh_step_all: lambda n: impact.routh_step_all(n["terms"], n["state"].v, n["caps"][0]),
+    impact.outcomes: lambda n: impact.outcomes(
+        n["terms"], n["state"].v, impact.RouthStep(impulse_max=n["caps"][0])
+    ),
     impact.sample_in_jit: lambda n: impact.sample_in_jit(
-        n["terms"], n["state"].v, jax.random.key(0), step=n["scalar"], max_steps=2, num_samples=4
+        n["terms"],
+        n["state"].v,
+        impact.Routh(impulse_step=n["scalar"], max_steps=2),
+        jax.random.key(0),
+        num_samples=4,
     ),
     impact.sequential: law(impact.sequential, order=(0, 1), max_impacts=4),
     joints.ball: plain(joints.ball, "pose", "vector", "pose", "vector"),
@@ -180,9 +190,9 @@ CALLS = {
     rotations.quaternion_rate_map: plain(rotations.quaternion_rate_map, "quaternion"),
     rotations.vee: plain(rotations.vee, "matrix"),
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
-        BLOCK.system, n["params"], motion(n), motion(n)
+        BLOCK.replace(params=n["params"]), motion(n), motion(n)
     ),
-    jc.linearize: block(functools.partial(jc.linearize, COMPLIANT), "vector", dt=0.01),
+    jc.linearize: block(functools.partial(jc.linearize, stepper=COMPLIANT), "vector", dt=0.01),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.time_augmented: block(jc.simulate.time_augmented, length=1.0, max_pieces=4),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
@@ -194,7 +204,7 @@ CALLS = {
     terms.contact_gaps: placed(terms.contact_gaps),
     terms.contact_velocities: placed(terms.contact_velocities, jnp.ones(9)),
     terms.nearest_terms: robot(terms.nearest_terms, 2),
-    terms.rows_by_body: lambda n: terms.rows_by_body(SPHERES.system, SPHERES.params, n["spheres"]),
+    terms.rows_by_body: lambda n: terms.rows_by_body(SPHERES, n["spheres"]),
 }  # fmt: skip
 NAMES = {f"{function.__module__}.{function.__name__}": function for function in CALLS}
 # Functions of the host: they draw, read or write files, loop until a tolerance is met, or take no numbers.
@@ -257,3 +267,6 @@ class WithAndWithoutJit(chex.TestCase):
         other = jax.tree.map(changed, numbers())
         with jax.log_compiles(), self.assertNoLogs("jax", "WARNING"):
             call(other)
+
+
+pytest.mark.slow(WithAndWithoutJit.test_the_same_records_and_nothing_compiled_again_resolve__with_jit)

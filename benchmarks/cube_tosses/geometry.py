@@ -51,7 +51,7 @@ def contact_terms(q: jax.Array, geometry: Geometry) -> jc.ContactTerms:
 
     def one(q: jax.Array) -> jc.ContactTerms:
         state = jc.State(q=q, v=jnp.zeros(6), t=jnp.zeros(()))
-        return jc.contact_terms(CUBE.system, cube(geometry.side), state)
+        return jc.contact_terms(CUBE.replace(params=cube(geometry.side)), state)
 
     return jax.vmap(one)(above_board(q, geometry))
 

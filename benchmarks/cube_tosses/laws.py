@@ -159,7 +159,7 @@ def soft_cube(side: Any, mu: Any, stiffness: Any, damping: Any) -> jc.Params:
 def fall(params: jc.Params, q: jax.Array, v: jax.Array, steps: int) -> jc.State:
     """States (steps, ...) of one cube from its pose (7,) and velocity (6,)."""
     state = jc.State(q=q, v=v, t=jnp.zeros(()))
-    return jc.compliant.rollout(CUBE.system, params, state, jnp.zeros((steps, 6)), dt=SOFT_DT)[0]
+    return jc.compliant.rollout(CUBE.replace(params=params), state, jnp.zeros((steps, 6)), dt=SOFT_DT)[0]
 
 
 def compliant(cases: Cases, side: Any, mu: Any, stiffness: Any, damping: Any) -> jax.Array:

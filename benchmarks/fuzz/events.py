@@ -109,8 +109,7 @@ def _bands(rng: np.random.Generator) -> float:
 def _compare(
     tally: Tally,
     rng: np.random.Generator,
-    system: Any,
-    params: Any,
+    model: jc.Model,
     x0: np.ndarray,
     t1: float,
     exact: np.ndarray,
@@ -119,7 +118,9 @@ def _compare(
     eps = _bands(rng)
     size = np.repeat([1.0, 5.0], len(x0) // 2)  # m or rad, then their rates
     asked = {"tol": ASKED * size} if rng.random() < 0.5 else {}
-    x1, info = jc.ess.flow(system, params, jnp.asarray(x0), 0.0, t1, eps=eps, max_steps=512, **asked)
+    x1, info = jc.ess.flow(
+        model.system, model.params, jnp.asarray(x0), 0.0, t1, eps=eps, max_steps=512, **asked
+    )
     tally.problems += 1
     if int(info.status):  # any bit: a note such as GRAZING warns of the band, too
         tally.declined += 1

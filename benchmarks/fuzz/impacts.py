@@ -27,7 +27,7 @@ def _step_lemke(terms: Any, v: Any, cap: Any, pick: Any) -> Any:
 
 
 def _every_outcome(terms: Any, v: Any) -> Any:
-    return jc.impact.anitescu_potra_all(terms, v, with_info=True)
+    return jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())
 
 
 def _sample_lemke(terms: Any, v: Any, caps: Any, picks: Any) -> Any:
@@ -52,12 +52,12 @@ def simultaneous(seed: int) -> Tally:
 
 
 def every_outcome(seed: int) -> Tally:
-    """`anitescu_potra_all`: all outcomes of brute force and no others."""
+    """`outcomes`: all outcomes of brute force and no others."""
     rng = np.random.default_rng(seed)
     dtype = np.float64
     batch = random_batch(rng, SIZE, *PLANE, some_units(rng, dtype))
     terms, v = batch.terms(dtype)
-    v_plus, has, info = compiled(_every_outcome)(terms, v)
+    (v_plus, has), info = compiled(_every_outcome)(terms, v)
     found, valid = np.asarray(v_plus, float), np.asarray(has)
     tally = Tally()
     good = tally.count(info.status) & ~oracles.redundant(batch)

@@ -65,7 +65,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
     run.add_argument("--samples", type=_count, default=2**14, metavar="N", help="how many, e.g. 2^20 [2^14]")
     run.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the draws [0]")
     run.add_argument(
-        "--step",
+        "--impulse-step",
         type=float,
         metavar="H",
         help="largest normal impulse of a step, N s [the model's; of a file "
@@ -125,7 +125,7 @@ def check_impact(options: argparse.Namespace) -> None:
         return
     _check_numbers("mu", options.mu, "finite friction >= 0", 0.0)
     _check_numbers("restitution", options.restitution, "numbers in 0..1", 0.0, 1.0)
-    _check_numbers("step", [options.step], "a finite number > 0", 5e-324)
+    _check_numbers("impulse-step", [options.impulse_step], "a finite number > 0", 5e-324)
     _check_numbers("seed", [options.seed], "an integer >= 0", 0)
     if options.coverage and options.samples < LEAST_COVERED:
         raise UsageError(f"--coverage: samples: expected at least {LEAST_COVERED}, got {options.samples}")
@@ -145,10 +145,10 @@ def _check_ready_model(options: argparse.Namespace) -> None:
         raise UsageError(f"{name} has no contacts, so no impact; {with_impacts()}")
     if options.law == "propagative":
         return
-    if not kind.has_impact and options.fall is None and None in (options.step, options.max_steps):
+    if not kind.has_impact and options.fall is None and None in (options.impulse_step, options.max_steps):
         raise UsageError(
             f"{name} is an example of motion in time, not set up for an impact; let it --fall, give "
-            f"--step and --max-steps, or {with_impacts()}"
+            f"--impulse-step and --max-steps, or {with_impacts()}"
         )
     for option in ("mu", "restitution"):
         numbers = getattr(options, option)

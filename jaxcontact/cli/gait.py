@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxcontact import ess, optimize, viz
+from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress
 from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
@@ -38,8 +39,10 @@ def _find(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     free, info = optimize.gait(
         problem, params, free0, speed=options.speed, num_steps=options.steps,
-        checkpoint=folder / f"{stem}_{options.speed:g}_{options.steps}.checkpoint.npz",
-        progress=progress.bar(_costs),
+        run=Run(
+            checkpoint=folder / f"{stem}_{options.speed:g}_{options.steps}.checkpoint.npz",
+            progress=progress.bar(_costs),
+        ),
     )  # fmt: skip
     before, after = (run_strides(problem, params, z, STRIDES) for z in (free0, free))
     _, end_conditions = optimize.gait_outcome(problem, params, free, options.speed)

@@ -12,14 +12,14 @@ import jax
 import numpy as np
 
 from jaxcontact import impact
+from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, propagative, robot_file
 from jaxcontact.cli.catalogue import UsageError
 from jaxcontact.cli.file_options import is_file
-from jaxcontact.cli.impact_files import MANY_MODES, touching, write
+from jaxcontact.cli.impact_files import MANY_MODES, law_of, touching, write
 from jaxcontact.cli.report import Laps, as_text, coverage_summary, summarise
-from jaxcontact.impact.laws.contact_enumeration import of_contacts
-from jaxcontact.impact.sampling.checkpoint import num_finished
 from jaxcontact.impact.sampling.summary_statistics import Tally, tally
+from jaxcontact.io.run_store import num_finished
 from jaxcontact.mechanics.system import Model
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.status import Status
@@ -36,7 +36,7 @@ Parts = tuple[Tally, list[impact.ImpactSamples]]
 def _propagative(options: argparse.Namespace) -> int:
     """Run the propagative law and print all outcomes; returns 1 if outcomes may be missing, else 0."""
     model, terms = _mechanism(options)
-    summary = propagative.summarise(options.name, terms, model.state.v)
+    summary = propagative.summarise(options.name, terms, model.initial_state().v)
     print(json.dumps(summary, indent=2) if options.json else propagative.as_text(summary))
     return 0 if summary["status"] == "SUCCESS" else 1
 
@@ -50,7 +50,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
     """
     model = robot_file.ready(options.model, options)
-    count = model.system.structure.num_contacts
+    count = model.structure.num_contacts
     if not count:
         raise UsageError(f"{options.name} has no contacts, so no impact")
     for option in ("mu", "restitution"):
@@ -61,7 +61,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
         if options.mu is not None:
             mu = jax.numpy.asarray(np.broadcast_to(options.mu, (count,)))
             model = model.replace(params=model.params.replace(mu=mu))
-        terms = contact_terms(model.system, model.params, model.state)
+        terms = contact_terms(model, model.initial_state())
     except ValueError as error:
         raise UsageError(str(error)) from None
     touches = np.flatnonzero(terms.active)
@@ -73,7 +73,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
     options.drawn = np.arange(count)
     # A robot has many more candidates than touch, and they take no part.
     if is_file(options.model) or options.fall is not None:
-        options.drawn, terms = touches, of_contacts(terms, touches)
+        options.drawn, terms = touches, terms.take(touches)
         if options.restitution is not None and len(options.restitution) > 1:
             options.restitution = [options.restitution[i] for i in touches]
     return model, terms
@@ -81,7 +81,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
 
 def _approach(terms: ContactTerms, model: Model) -> np.ndarray:
     """Speeds (nc,) at which contacts close, m/s."""
-    return -np.asarray(terms.J_n) @ np.asarray(model.state.v)
+    return -np.asarray(terms.J_n) @ np.asarray(model.initial_state().v)
 
 
 def command(options: argparse.Namespace) -> int:
@@ -95,12 +95,12 @@ def command(options: argparse.Namespace) -> int:
         return _propagative(options)
     model, terms = _mechanism(options)
     settings = {
-        "step": _step(options, model, terms),
+        "impulse_step": _impulse_step(options, model, terms),
         "max_steps": _max_steps(options, model, terms),
         "selection": options.selection or _default_selection(terms),
         "seed": options.seed,
     }
-    if model.system.structure.dim == 3 and settings["selection"] != "lemke":
+    if model.structure.dim == 3 and settings["selection"] != "lemke":
         settings["num_directions"] = SIDES
     if options.restitution is not None:
         single_number = len(options.restitution) == 1
@@ -137,34 +137,33 @@ def _sampled(
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
     """The samples and the statistics of all samples; of a checkpoint only the first samples are returned."""
-    arguments = {"terms": terms, "v": model.state.v, **settings}
-    arguments |= {"num_samples": options.samples, "progress": progress.rate_of_samples(stored)}
+    draw: Any = functools.partial(
+        impact.sample, terms, model.initial_state().v, law_of(settings), seed=options.seed
+    )
+    show = progress.rate_of_samples(stored)
     if options.checkpoint:
         labels = {"model": options.name, "system": model.system.fingerprint}
         reduce = functools.partial(_add_chunk, terms)
-        statistics, shown_chunks = impact.sample(
-            **arguments, checkpoint=options.checkpoint, about=labels, reduce=reduce
-        )
+        run = Run(checkpoint=options.checkpoint, about=labels, progress=show)
+        statistics, shown_chunks = draw(num_samples=options.samples, reduce=reduce, run=run)
         samples = _join_chunks(shown_chunks)
     else:
         visited = settings["selection"] == "visited"
         # A small run keeps the paths that the picture shows; otherwise another program would compute them.
-        arguments["keep_path"] = not visited and options.samples <= FEW_SAMPLES
-        impact.sample(
-            **arguments | {"num_samples": min(512, options.samples) if visited else 1, "progress": None}
-        )
+        draw = functools.partial(draw, keep_path=not visited and options.samples <= FEW_SAMPLES)
+        draw(num_samples=min(512, options.samples) if visited else 1)
         laps.end("compile")
-        samples = jax.block_until_ready(impact.sample(**arguments))
+        samples = jax.block_until_ready(draw(num_samples=options.samples, run=Run(progress=show)))
         statistics = tally(samples, terms)
     laps.end("sample")
     return samples, statistics
 
 
-def _step(options: argparse.Namespace, model: Model, terms: ContactTerms) -> float:
+def _impulse_step(options: argparse.Namespace, model: Model, terms: ContactTerms) -> float:
     """The step given, the model's, or what would stop the fastest of its contacts alone, N s."""
-    given = model.step if options.step is None else options.step
-    if given is not None:
-        return float(given)
+    impulse_step = model.impulse_step if options.impulse_step is None else options.impulse_step
+    if impulse_step is not None:
+        return float(impulse_step)
     inverse_mass = np.einsum("cv,vc->c", terms.J_n, np.linalg.solve(terms.M, np.asarray(terms.J_n).T))
     stopping = np.where(terms.active, _approach(terms, model), 0.0) / inverse_mass
     return float(np.max(stopping))
@@ -190,9 +189,10 @@ def _coverage(
     # With "visited" a sample depends on earlier samples, and coverage needs independent samples.
     selection = "all" if settings["selection"] == "visited" else settings["selection"]
     key = jax.random.key(options.seed)
-    independent = settings | {"selection": selection, "num_samples": options.samples, "key": key}
+    law = law_of(settings | {"selection": selection})
     try:
-        return impact.coverage(impact.sample(terms, model.state.v, **independent), terms=terms)
+        samples = impact.sample(terms, model.initial_state().v, law, num_samples=options.samples, seed=key)
+        return impact.coverage(samples, terms=terms)
     except ValueError as error:
         raise UsageError(f"--coverage: {error}") from None
 

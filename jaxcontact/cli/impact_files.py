@@ -41,22 +41,25 @@ def write(
     """
     folder, name = options.out, options.name
     pictures = {}
-    simultaneous = simultaneous_outcomes(terms, model.state.v)
+    simultaneous = simultaneous_outcomes(terms, model.initial_state().v)
     if not len(simultaneous):
         print("jaxcontact: the simultaneous law found no outcome, so none is drawn", file=sys.stderr)
-    other_laws = simultaneous, sequences_of_two(terms, model.state.v, contact_names(terms.phi.shape[0]))
+    other_laws = (
+        simultaneous,
+        sequences_of_two(terms, model.initial_state().v, contact_names(terms.phi.shape[0])),
+    )
     if np.any(np.asarray(samples.status) == 0):
         peer = _peer(options, model, terms)
         pictures["impact.png"] = _set_picture(options, model, terms, samples, settings, *other_laws, peer)
-        if model.system.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
+        if model.structure.dim == 3 and touching(terms) <= MOST_CONTACTS:
             pictures["tangential.png"] = viz.plot_spatial_impact(
                 samples, terms, mujoco=peer, title=_title(name)
             )
-    names = [""] * model.system.structure.num_contacts
+    names = [""] * model.structure.num_contacts
     for place, label in zip(options.drawn, contact_names(len(options.drawn)), strict=True):
         names[place] = label
     pictures["mechanism.png"] = viz.plot_mechanism(
-        model.system, model.params, model.state, v=_ends(*other_laws), names=names, title=_title(name)
+        model, model.initial_state(), v=_ends(*other_laws), names=names, title=_title(name)
     )
     if covered is not None:
         pictures["coverage.png"] = viz.plot_coverage(covered, title=_title(name))
@@ -127,8 +130,17 @@ def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
     """Velocities through the impact for a few samples."""
     num_paths = 256 if touching(terms) < MANY_MODES else 64
     selection = "all" if settings["selection"] == "visited" else settings["selection"]
-    chosen = settings | {"selection": selection, "num_samples": num_paths, "keep_path": True}
-    return impact.sample(terms, model.state.v, **chosen).path
+    law = law_of(settings | {"selection": selection})
+    v = model.initial_state().v
+    return impact.sample(terms, v, law, num_samples=num_paths, seed=settings["seed"], keep_path=True).path
+
+
+def law_of(settings: dict[str, Any]) -> impact.Routh:
+    """The law with these settings, of which `seed` is none."""
+    numbers = {name: value for name, value in settings.items() if name != "seed"}
+    if "restitution" in numbers:
+        numbers["restitution"] = np.asarray(numbers["restitution"], float)
+    return impact.Routh(**numbers)
 
 
 def touching(terms: ContactTerms) -> int:

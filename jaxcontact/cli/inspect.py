@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
 def describe(model: Model) -> Iterator[str]:
     """Lines about a robot: its tree, its shapes and pairs, its actuators."""
-    structure, params = model.system.structure, model.params
+    structure, params = model.structure, model.params
     tree = structure.tree
     limited = sum(joint.limited for joint in tree.joints)
     yield (
@@ -70,7 +70,7 @@ def describe(model: Model) -> Iterator[str]:
 
 def describe_controls(model: Model) -> Iterator[str]:
     """What the control of each actuator sets, its unit and its range."""
-    tree, numbers = model.system.structure.tree, model.params.tree
+    tree, numbers = model.structure.tree, model.params.tree
     owners = [tree.joints[j] for j in dofs(tree).joint]
     for row, name in enumerate(tree.actuators):
         driven = [owners[k] for k in np.flatnonzero(numbers.moment[row])]

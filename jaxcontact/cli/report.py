@@ -48,7 +48,7 @@ def summarise(
     Args:
         name: of the mechanism.
         tally: of all samples.
-        settings: of `sample`.
+        settings: of the law, and the seed.
         complete: whether all solutions of every step were candidates.
         laps: durations; "sample" is that of the run, "compile" that of compiling if it was separate.
         stored: number of samples that the checkpoint held before the run.
@@ -85,8 +85,8 @@ def as_text(summary: dict[str, Any]) -> str:
         "every solution of every step" if summary["complete"] else NOT_EXHAUSTIVE[summary["selection"]]
     )
     lines = [
-        f"{summary['model']}: {summary['samples']} samples, steps of at most {summary['step']:g} N s, "
-        f"at most {summary['max_steps']} of them",
+        f"{summary['model']}: {summary['samples']} samples, "
+        f"steps of at most {summary['impulse_step']:g} N s, at most {summary['max_steps']} of them",
         f"  selection        {summary['selection']} ({exhaustive})",
         *([f"  restitution      {summary['restitution']}"] if "restitution" in summary else []),
         "  outcomes         share of the terminated samples",
@@ -106,7 +106,7 @@ def as_text(summary: dict[str, Any]) -> str:
     lines += [
         f"  kinetic energy   {100 * low:.2f} .. {100 * high:.2f} % of that before",
         f"  terminated       {100 * summary['terminated']:.2f} %"
-        + ("" if summary["terminated"] else "; no outcome to draw: raise --step or --max-steps"),
+        + ("" if summary["terminated"] else "; no outcome to draw: raise --impulse-step or --max-steps"),
         f"  LCPs per sample  {summary['lcps_per_sample']:.3f}",
         f"  worst residual   {summary['worst_residual']:.1e}",
         f"  time             {_times(summary)}",

@@ -67,24 +67,24 @@ def fallen(model: Model, speed: float) -> Model:
     Raises:
         UsageError: there is no gravity, something holds the robot, or nothing is below it.
     """
-    system, params, state = model.system, model.params, model.state
-    strength = float(np.linalg.norm(params.gravity))
+    model, state = model, model.initial_state()
+    strength = float(np.linalg.norm(model.params.gravity))
     if strength == 0.0:
         raise UsageError("--fall: the robot has no gravity")
 
     def speeds(v: jax.Array) -> jax.Array:
-        rates = motion(system, params, state.q, v)
+        rates = motion(model, state.q, v)
         return jnp.concatenate([rates.velocity.ravel(), rates.turning.ravel()])
 
     rows = np.asarray(jax.jacfwd(speeds)(jnp.zeros_like(state.v)))
-    bodies, dim = len(system.structure.bodies), system.structure.dim
+    bodies, dim = len(model.structure.bodies), model.structure.dim
     falling = np.zeros(len(rows))
-    falling[: bodies * dim] = np.tile(np.asarray(params.gravity) / strength, bodies)
+    falling[: bodies * dim] = np.tile(np.asarray(model.params.gravity) / strength, bodies)
     down = np.linalg.lstsq(rows, falling, rcond=None)[0]
     if np.max(np.abs(rows @ down - falling)) > 1e-6:
         raise UsageError("--fall: the robot cannot fall freely; its joints hold it")
     for _ in range(LOWERINGS):
-        terms = contact_terms(system, params, state)
+        terms = contact_terms(model, state)
         gaps, rates = np.asarray(terms.phi), np.asarray(terms.J_n @ down)
         approaching = rates < -1e-9
         if not approaching.any():
@@ -92,5 +92,5 @@ def fallen(model: Model, speed: float) -> Model:
         height = float(np.min(gaps[approaching] / -rates[approaching]))
         if abs(height) < TOUCHES:
             break
-        state = state.replace(q=retract(system, state.q, jnp.asarray(height * down)))
-    return model.replace(state=state.replace(v=jnp.asarray(speed * down)))
+        state = state.replace(q=retract(model.system, state.q, jnp.asarray(height * down)))
+    return model.replace(initial=state.replace(v=jnp.asarray(speed * down)))

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxcontact import impact, simulate, viz
+from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress, robot_file
 from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
@@ -40,11 +41,13 @@ def stepper_of(options: argparse.Namespace, model: Model) -> Any:
     """
     if options.stepper == "compliant":
         return simulate.Compliant()
-    if options.law == "routh" and (model.step is None or model.max_steps is None):
+    if options.law == "routh" and (model.impulse_step is None or model.max_steps is None):
         raise ValueError(f"--law routh: {options.model} is not set up for an impact; use another law")
     laws: dict[str, Any] = {
         "anitescu-potra": impact.AnitescuPotra,
-        "routh": lambda: impact.Routh(step=model.step, max_steps=2 * int(model.max_steps or 0)),
+        "routh": lambda: impact.Routh(
+            impulse_step=model.impulse_step, max_steps=2 * int(model.max_steps or 0)
+        ),
         "sequential": impact.Sequential,
         "propagative": impact.Propagative,
         "plastic": impact.Plastic,
@@ -63,12 +66,12 @@ def _simulate(options: argparse.Namespace) -> int:
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
     picture, data = folder / f"{stem}_motion.png", folder / f"{stem}_motion.npz"
-    start = (model.system, model.params, model.state)
+    start = (model, model.initial_state())
     shared = {"stepper": stepper_of(options, model), "dt": options.dt, "duration": options.duration}
     show = progress.bar()
     if options.worlds == 1:
         key = jax.random.key(options.seed)
-        trajectory = simulate.run(*start, **shared, key=key, progress=show, check=False)
+        trajectory = simulate.run(*start, **shared, key=key, check=False, run=Run(progress=show))
         trajectory.save(data)
         status = np.bitwise_or.reduce(np.asarray(trajectory.status))
         failed, notes = int(bool(Status.failed(status))), trajectory.notes
@@ -77,7 +80,7 @@ def _simulate(options: argparse.Namespace) -> int:
     else:
         worlds = simulate.ensemble(
             *start, **shared, num_worlds=options.worlds, seed=options.seed, keep_path=True,
-            checkpoint=options.checkpoint, about={"model": stem}, progress=show,
+            run=Run(checkpoint=options.checkpoint, about={"model": stem}, progress=show),
         )  # fmt: skip
         worlds.save(data)
         status = np.bitwise_or.reduce(np.asarray(worlds.status))
@@ -91,7 +94,7 @@ def _simulate(options: argparse.Namespace) -> int:
         notes = [*notes, "no .gif: no world has numbers that can be drawn"]
     elif options.gif:
         film = folder / f"{stem}_motion.gif"
-        files.append(viz.animate(shown, model.system, model.params, film, title=title))
+        files.append(viz.animate(shown, model, film, title=title))
     summary = {
         "model": stem,
         "stepper": options.stepper,
@@ -123,7 +126,7 @@ def _positions(model: Model, q: Any) -> np.ndarray:
     """Heights (..., nb) of the frames of the bodies."""
 
     def heights(q: jax.Array) -> jax.Array:
-        return body_frames(model.system, model.params, q)[0][:, -1]
+        return body_frames(model, q)[0][:, -1]
 
     flat = jax.jit(jax.vmap(heights))(np.reshape(q, (-1, np.shape(q)[-1])))
     return np.asarray(flat).reshape(*np.shape(q)[:-1], -1)
@@ -132,7 +135,7 @@ def _positions(model: Model, q: Any) -> np.ndarray:
 def _heights(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
     """By body, of one motion."""
     high = _positions(model, states.q)
-    names = model.system.structure.bodies[:MOST_CURVES]
+    names = model.structure.bodies[:MOST_CURVES]
     return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxcontact import stability, viz
+from jaxcontact.batching.run_settings import Run
 from jaxcontact.cli import progress
 from jaxcontact.stability.chart import FIGURES, biped_on_slope
 
@@ -73,7 +74,7 @@ def _chart(options: argparse.Namespace) -> int:
     begin = time.perf_counter()
     chart = stability.chart(
         make_body, grid, num_samples=options.samples, seed=options.seed,
-        checkpoint=folder / f"{stem}.npz", progress=progress.bar(),
+        run=Run(checkpoint=folder / f"{stem}.npz", progress=progress.bar()),
     )  # fmt: skip
     picture = folder / f"{stem}.png"
     viz.plot_stability_chart(chart, title=TITLES[options.chart]).savefig(picture, dpi=110)

@@ -27,7 +27,7 @@ def command(options: argparse.Namespace) -> int:
         else:
             model = robot_file.ready(options.what, options)
             trajectory = at_rest(model)
-        animate(trajectory, model.system, model.params, options.out, title=Path(options.what).stem)
+        animate(trajectory, model, options.out, title=Path(options.what).stem)
     except (ValueError, OSError, ImportError) as error:
         raise UsageError(str(error)) from None
     print(options.out)
@@ -36,5 +36,9 @@ def command(options: argparse.Namespace) -> int:
 
 def at_rest(model: Model) -> Trajectory:
     """A model in its state, as a motion of one row."""
-    row = State(q=model.state.q[None], v=model.state.v[None], t=jnp.asarray(model.state.t)[None])
+    row = State(
+        q=model.initial_state().q[None],
+        v=model.initial_state().v[None],
+        t=jnp.asarray(model.initial_state().t)[None],
+    )
     return Trajectory(states=row, contacts=None, impulse=None, impacts=None, status=None)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from jaxcontact.compliant.problem import (
     row_material,
 )
 from jaxcontact.compliant.step import assemble
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.solvers import cone_newton, row_algebra
 
@@ -27,7 +26,7 @@ REACH = 1e-3  # m; limits and contacts that stay farther apart carry nothing
 
 
 def estimate_forces(
-    system: System, params: Params, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
+    model: Model, states: State, tau: jax.Array, *, dt: Any, reach: Any = REACH
 ) -> tuple[jax.Array, jax.Array]:
     """Constraint forces that explain a motion best, without any measurement of deformations.
 
@@ -37,8 +36,7 @@ def estimate_forces(
     (section 7): they are too small to be measured where the law is stiff.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers and law.
+        model: the mechanism and its numbers.
         states: T + 1 of them, time first.
         tau: (T, nv) generalized forces applied between them.
         dt: time between two states, s, > 0.
@@ -54,7 +52,7 @@ def estimate_forces(
 
     Derivative: none.
     """
-    check_mechanism(system, params, states)
+    check_mechanism(model, states)
     check_array("tau", tau)
     check_positive("dt", dt)
     check_number("reach", reach)
@@ -62,21 +60,21 @@ def estimate_forces(
         raise ValueError(
             f"states: expected one more than the {tau.shape[0]} rows of tau, got {states.v.shape[0]}"
         )
-    return _estimate_forces(system, params, states, tau, dt, reach)
+    return _estimate_forces(model, states, tau, dt, reach)
 
 
-@functools.partial(jit, static_argnames="system")
+@jit
 def _estimate_forces(
-    system: System, params: Params, states: State, tau: jax.Array, dt: Any, reach: Any
+    model: Model, states: State, tau: jax.Array, dt: Any, reach: Any
 ) -> tuple[jax.Array, jax.Array]:
-    params, states, tau = jax.lax.stop_gradient((params, states, tau))
+    model, states, tau = jax.lax.stop_gradient((model, states, tau))
     dt = jnp.where(jnp.asarray(dt) > 0, dt, jnp.nan)
 
     def between(before: State, after: State, force: jax.Array) -> tuple[jax.Array, jax.Array]:
-        problem = assemble(system, params, before, force, dt)
+        problem = assemble(model, before, force, dt)
         kind = problem.terms.kind
         nb, nl, nc, axes = count_rows(kind)
-        near = by_axis(assemble(system, params, after, force, dt).terms.phi <= reach, kind)
+        near = by_axis(assemble(model, after, force, dt).terms.phi <= reach, kind)
         near = near[nb : nb + nl + nc]
         used = jnp.concatenate([jnp.ones(nb, bool), near, jnp.tile(near[nl:], axes - 1)])
         row, columns = row_material(problem), columns_of(problem.terms)

@@ -17,49 +17,46 @@ from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
 from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
 
 
-def assemble(
-    system: System, params: Params, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False
-) -> Problem:
+def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False) -> Problem:
     """The algebra of a step of a mechanism at a state; `by_body` where the mechanism suits that.
 
     Raises:
         ValueError: params carry no law, q or v has the wrong length, params do not fit the structure.
     """
-    check_sizes(system, params, state)
-    kinematics = kinematics_of(system, params, state.q)
+    check_sizes(model, state)
+    kinematics = kinematics_of(model, state.q)
     M: Any
     if by_body:
-        M, terms = Diagonal(values=free_masses(system, params).ravel()), rows_by_body(system, params, state)
+        M, terms = Diagonal(values=free_masses(model).ravel()), rows_by_body(model, state)
     else:
-        M = mass_matrix_at(system, params, state.q, kinematics)
-        terms, _ = constraint_terms_at(system, params, state, kinematics)
-    return _problem(system, params, state, tau, dt, M, terms, kinematics)
+        M = mass_matrix_at(model, state.q, kinematics)
+        terms, _ = constraint_terms_at(model, state, kinematics)
+    return _problem(model, state, tau, dt, M, terms, kinematics)
 
 
 def assemble_nearest(
-    system: System, params: Params, state: State, tau: jax.Array, dt: Any, max_contacts: int
+    model: Model, state: State, tau: jax.Array, dt: Any, max_contacts: int
 ) -> tuple[Problem, Selection]:
     """The algebra of a step that sees the nearest contacts alone, and which those are."""
-    check_sizes(system, params, state)
-    kinematics = kinematics_of(system, params, state.q)
-    terms, nearest = constraint_terms_at(system, params, state, kinematics, max_contacts)
+    check_sizes(model, state)
+    kinematics = kinematics_of(model, state.q)
+    terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts)
     assert nearest is not None
-    M = mass_matrix_at(system, params, state.q, kinematics)
-    problem = _problem(system, params, state, tau, dt, M, terms, kinematics)
+    M = mass_matrix_at(model, state.q, kinematics)
+    problem = _problem(model, state, tau, dt, M, terms, kinematics)
     taken = selection_of(terms.kind, nearest)
     return problem.replace(law=law_of(problem.law, taken)), taken
 
 
 def _problem(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     tau: jax.Array,
     dt: Any,
@@ -67,16 +64,15 @@ def _problem(
     terms: ConstraintTerms,
     kinematics: Any,
 ) -> Problem:
-    if params.law is None:
+    if model.params.law is None:
         raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
-    M, v, f = free_step(system, params, state, tau, h, M, kinematics)
-    return Problem(M=M, v=v, f=f, terms=terms, law=params.law, dt=h)
+    M, v, f = free_step(model, state, tau, h, M, kinematics)
+    return Problem(M=M, v=v, f=f, terms=terms, law=model.params.law, dt=h)
 
 
 def step(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     tau: jax.Array,
     *,
@@ -98,8 +94,7 @@ def step(
     end: stable at any gain.
 
     Args:
-        system: the mechanism (static); `params.law` says how its constraints yield.
-        params: its numbers.
+        model: the mechanism and its numbers; `params.law` says how its constraints yield.
         state: where it starts.
         tau: (nv,) generalized forces beside gravity and the forces of the system; of a robot with actuators
             its controls (nu,).
@@ -129,33 +124,27 @@ def step(
     Derivative: as `solve`; exact for the step by state, tau and params, any order. The reverse mode keeps
         state, forces and matrices of each step, and computes its kinematics again.
     """
-    _check(system, params, state, solver, formulation, dt, max_contacts)
-    check_array("tau", tau, (system.num_controls,))
-    stretch = start_of_springs(system, params, state, stretch)
-    return _step(
-        system, params, state, tau, dt, cone, formulation, solver, warm_start, max_contacts, stretch, zeta
-    )
+    _check(model, state, solver, formulation, dt, max_contacts)
+    check_array("tau", tau, (model.num_controls,))
+    stretch = start_of_springs(model, state, stretch)
+    return _step(model, state, tau, dt, cone, formulation, solver, warm_start, max_contacts, stretch, zeta)
 
 
-def _check(
-    system: System, params: Params, state: State, solver: Newton, formulation: str, dt: Any, max_contacts: Any
-) -> None:
-    check_mechanism(system, params, state)
+def _check(model: Model, state: State, solver: Newton, formulation: str, dt: Any, max_contacts: Any) -> None:
+    check_mechanism(model, state)
     check_type("solver", solver, Newton)
     if max_contacts is not None:
         check_count("max_contacts", max_contacts)
     if not isinstance(dt, jax.Array):  # reading one would wait for its device
         check_positive("dt", dt)
-    if formulation == "min_norm" and params.law is not None and params.law.potential is not None:
+    if formulation == "min_norm" and model.params.law is not None and model.params.law.potential is not None:
         raise ValueError("formulation: 'min_norm' has springs and dampers only, got a law with a potential")
 
 
-def start_of_springs(
-    system: System, params: Params, state: State, stretch: jax.Array | None = None
-) -> jax.Array | None:
+def start_of_springs(model: Model, state: State, stretch: jax.Array | None = None) -> jax.Array | None:
     """Stretch (nc, nt) of the friction springs, zero where it is not given; None where the law has none."""
-    shape = (system.structure.num_contacts, system.structure.dim - 1)
-    if params.law is None or params.law.friction_spring is None:
+    shape = (model.structure.num_contacts, model.structure.dim - 1)
+    if model.params.law is None or model.params.law.friction_spring is None:
         if stretch is not None:
             raise ValueError("stretch: expected None, for the law has no friction_spring, got an array")
         return None
@@ -165,10 +154,9 @@ def start_of_springs(
     return stretch
 
 
-@functools.partial(jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
+@functools.partial(jit, static_argnames=("cone", "formulation", "solver", "max_contacts"))
 def _step(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     tau: jax.Array,
     dt: Any,
@@ -181,36 +169,35 @@ def _step(
     zeta: Any,
 ) -> tuple[State, StepInfo]:
     whole = formulation == "min_norm" or cone == "staggered"  # those eliminate with one matrix
-    if max_contacts is not None and max_contacts >= system.structure.num_contacts:
+    if max_contacts is not None and max_contacts >= model.structure.num_contacts:
         max_contacts = None
-    by_body = not whole and max_contacts is None and kept_by_body(system)
+    by_body = not whole and max_contacts is None and kept_by_body(model.system)
     # The reverse mode keeps the state and computes its mechanics again: less than to store and read them.
     again = functools.partial(jax.checkpoint, prevent_cse=False)
     if max_contacts is not None:
-        make = functools.partial(assemble_nearest, system, max_contacts=max_contacts)
-        problem, taken = again(make)(params, state, tau, dt)
+        make = functools.partial(assemble_nearest, max_contacts=max_contacts)
+        problem, taken = again(make)(model, state, tau, dt)
         if warm_start is not None:
             check_array("warm_start", warm_start, (taken.num_rows,))
             warm_start = warm_start[taken.rows]
         loose = None
-        if params.law is not None and stretch is not None:
+        if model.params.law is not None and stretch is not None:
             problem = problem.replace(stretch=stretch[taken.nearest.index])
-            loose = stretch_after(params.law, stretch, jnp.zeros_like(stretch), problem.dt)
+            loose = stretch_after(model.params.law, stretch, jnp.zeros_like(stretch), problem.dt)
         v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
         info = info_of_all(info, taken, loose)
     else:
-        problem = again(functools.partial(assemble, system, by_body=by_body))(params, state, tau, dt)
+        problem = again(functools.partial(assemble, by_body=by_body))(model, state, tau, dt)
         problem = problem.replace(stretch=stretch)
         v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
-    q = again(functools.partial(retract, system))(state.q, problem.dt * v)
+    q = again(functools.partial(retract, model.system))(state.q, problem.dt * v)
     t = state.t + problem.dt
     moved = jnp.all(jnp.isfinite(q)) & jnp.isfinite(t)  # v is finite, and dt v may not be
     return State(q=q, v=v, t=t), info.replace(status=info.status | flag(~moved, Status.NONFINITE))
 
 
 def rollout(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     controls: jax.Array,
     *,
@@ -226,8 +213,7 @@ def rollout(
     """Steps under the controls (T, nu), each started from the forces of the one before.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: where it starts.
         controls: (T, nu) of the actuators of a robot; (T, nv) generalized forces where there are none.
         dt: s.
@@ -249,15 +235,14 @@ def rollout(
 
     Derivative: as `step`; memory grows with T.
     """
-    _check(system, params, state, solver, formulation, dt, max_contacts)
+    _check(model, state, solver, formulation, dt, max_contacts)
     check_array("controls", controls)
-    width = system.num_controls
+    width = model.num_controls
     if jnp.ndim(controls) != 2 or jnp.shape(controls)[1] != width:
         raise ValueError(f"controls: expected shape (T, {width}), got {jnp.shape(controls)}")
-    stretch = start_of_springs(system, params, state, stretch)
+    stretch = start_of_springs(model, state, stretch)
     return _rollout(
-        system,
-        params,
+        model,
         state,
         controls,
         dt,
@@ -271,10 +256,9 @@ def rollout(
     )
 
 
-@functools.partial(jit, static_argnames=("system", "cone", "formulation", "solver", "max_contacts"))
+@functools.partial(jit, static_argnames=("cone", "formulation", "solver", "max_contacts"))
 def _rollout(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     controls: jax.Array,
     dt: Any,
@@ -293,14 +277,14 @@ def _rollout(
 
     def advance(carry: tuple[State, jax.Array, jax.Array | None], tau: jax.Array) -> tuple:
         now, forces, stretch = carry
-        then, info = step(system, params, now, tau, warm_start=forces, stretch=stretch, **options)
+        then, info = step(model, now, tau, warm_start=forces, stretch=stretch, **options)
         return (then, lax.stop_gradient(info.lam), info.stretch), (then, info)
 
     if warm_start is None:
-        terms = rows_by_body if kept_by_body(system) else constraint_terms
-        rows = jax.eval_shape(functools.partial(terms, system), params, state).phi
+        terms = rows_by_body if kept_by_body(model.system) else constraint_terms
+        rows = jax.eval_shape(terms, model, state).phi
         warm_start = jnp.zeros(rows.shape, rows.dtype)
-    state = _moving_with(state, (params, state, controls))
+    state = _moving_with(state, (model.params, state, controls))
     return lax.scan(advance, (state, lax.stop_gradient(warm_start), stretch), controls)[1]
 
 

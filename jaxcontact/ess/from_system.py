@@ -18,7 +18,7 @@ from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.terms import contact_gaps, contact_velocities
 
@@ -32,8 +32,8 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
     either re-arms the other. Without damping that is where the gap closes (-phi, also where K is zero); with
     damping a little before, for such a law pushes on what comes near.
 
-        es = jc.ess.from_system(model.system, model.params.law)
-        x1, info = jc.ess.flow(es, model.params, jc.ess.pack(model.state), 0.0, 1.0, eps=1e-4)
+        es = jc.ess.from_system(model.law)
+        x1, info = jc.ess.flow(es, model.params, jc.ess.pack(model.initial_state()), 0.0, 1.0, eps=1e-4)
 
     Args:
         system: mechanism with nc candidate contacts.
@@ -124,7 +124,7 @@ class _Sprung:
 
         # J_n^T lam from the gaps alone is several times cheaper than contact frames.
         def gaps(y: jax.Array) -> jax.Array:
-            return contact_gaps(system, params, y)
+            return contact_gaps(Model(system=system, params=params), y)
 
         qdot, to_velocities = jax.vjp(lambda w: position_rate(system, q, w), v)
         _, rate = jax.jvp(gaps, (q,), (qdot,))
@@ -134,7 +134,9 @@ class _Sprung:
         if self.drag:
             if law.friction_spring is not None:
                 raise ValueError("params.law: event-selected contacts have no friction_spring; use None")
-            slip, pull_back = jax.vjp(lambda w: contact_velocities(system, params, q, w)[:, 1:], v)
+            slip, pull_back = jax.vjp(
+                lambda w: contact_velocities(Model(system=system, params=params), q, w)[:, 1:], v
+            )
             force = -jnp.reshape(jnp.asarray(law.friction_damping, v.dtype), (-1, 1)) * slip
             total = total + pull_back(jnp.where(closed[:, None], force, 0.0))[0]
         return total
@@ -148,7 +150,11 @@ class _Guards:
         """Closing lam / K, then opening -lam / K, m; -phi and phi where K is zero."""
         q, v = self.sprung.split(x)
         system, law = self.sprung.system, self.sprung.law(params)
-        gap, rate = jax.jvp(lambda y: contact_gaps(system, params, y), (q,), (position_rate(system, q, v),))
+        gap, rate = jax.jvp(
+            lambda y: contact_gaps(Model(system=system, params=params), y),
+            (q,),
+            (position_rate(system, q, v),),
+        )
         stiff = jnp.broadcast_to(jnp.asarray(law.stiffness, x.dtype), gap.shape)
         force = self.sprung.normal(law, -gap, rate)
         closing = jnp.where(stiff > 0, force / jnp.where(stiff > 0, stiff, 1.0), -gap)
@@ -167,8 +173,12 @@ class _Field:
         system = self.sprung.system
         nc = system.structure.num_contacts
         closed = (signs[:nc] > 0) & (signs[nc:] < 0)
-        total = self.sprung.forces(q, v, closed, params) - bias(system, params, State(q=q, v=v, t=t))
+        total = self.sprung.forces(q, v, closed, params) - bias(
+            Model(system=system, params=params), State(q=q, v=v, t=t)
+        )
         if control is not None:
             total = total + control
-        acceleration = implicit.solve_spd(mass_matrix(system, params, q), total[:, None])[:, 0]
+        acceleration = implicit.solve_spd(
+            mass_matrix(Model(system=system, params=params), q), total[:, None]
+        )[:, 0]
         return jnp.concatenate([position_rate(system, q, v), acceleration])

@@ -17,8 +17,10 @@ import numpy as np
 from jaxcontact.algebra import small_dense
 from jaxcontact.arguments import check_array as check_array
 from jaxcontact.arguments import check_count as check_count
+from jaxcontact.arguments import check_integer as check_integer
 from jaxcontact.arguments import check_type
 from jaxcontact.arguments import is_concrete as is_concrete
+from jaxcontact.arguments import is_key as is_key
 from jaxcontact.precision import check_precision
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance
@@ -28,7 +30,7 @@ SYMMETRY = 1e-6  # asymmetry of M, relative to sqrt(M_ii M_jj), that is a mistak
 
 def check_terms(terms: ContactTerms) -> None:
     """Raise TypeError for what is not ContactTerms."""
-    check_type("terms", terms, ContactTerms, "; make them with contact_terms(system, params, state)")
+    check_type("terms", terms, ContactTerms, "; make them with contact_terms(model, state)")
 
 
 def check_order(name: str, order: Any, num_contacts: int) -> tuple[int, ...]:

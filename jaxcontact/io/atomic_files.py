@@ -1,11 +1,14 @@
-"""The atomic writer behind every checkpoint and record: a file is written whole or not at all."""
+"""The atomic writer of every checkpoint and record, and the lock that one process at a time holds."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> None:
@@ -15,16 +18,16 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
 
     Args:
         path: of the file; a missing folder is created.
-        write: writes the contents to the open binary file.
+        write: writes the contents to the open binary file, which it may also read and seek in.
 
     Raises:
         OSError: the folder or the file cannot be written; the old file stays as it is.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_of(target)
+    temporary = target.with_name(f"{target.name}.{threading.get_native_id()}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with _new_file(temporary) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -39,6 +42,47 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
         os.close(folder)
 
 
-def temporary_of(path: Path) -> Path:
-    """Path of the temporary file that holds the contents while they are written; ignore one left behind."""
-    return path.with_name(f"{path.name}.tmp")
+def is_temporary_of(path: Path, name: str) -> bool:
+    """Whether a file of this name holds, or held when its process was killed, new contents of `path`."""
+    return re.fullmatch(re.escape(path.name) + r"\.\d+\.tmp", name) is not None
+
+
+def open_itself(path: Path, mode: str) -> IO[bytes]:
+    """Open a file, without a buffer; a link in its place is an OSError."""
+    return open(path, mode, buffering=0, opener=lambda name, flags: os.open(name, flags | NO_FOLLOW, 0o666))
+
+
+@contextlib.contextmanager
+def only_process(path: Path, what: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open the file `path`, made if it is missing, and lock it while the context lasts.
+
+    The operating system holds the lock for as long as the process lives.
+
+    Raises:
+        ValueError: another process has the lock; the message says that it writes to `what`.
+    """
+    import fcntl  # POSIX only
+
+    with open_itself(path, "a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = os.fstat(file.fileno()).st_ino == path.stat(follow_symlinks=False).st_ino
+        except (BlockingIOError, FileNotFoundError):
+            alone = False
+        if not alone:
+            raise ValueError(f"checkpoint: another process is writing to {what}")
+        yield file
+
+
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+
+
+def _new_file(path: Path) -> BinaryIO:
+    """Create a file that did not exist, after a file of that name from a killed thread is gone."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW
+    try:
+        number = os.open(path, flags, 0o666)
+    except FileExistsError:
+        path.unlink()
+        number = os.open(path, flags, 0o666)
+    return os.fdopen(number, "w+b")

@@ -125,7 +125,7 @@ def load_mjcf(
     return Model(
         system=tree_system(structure),
         params=params,
-        state=state,
+        initial=state,
         dt=float(mj.opt.timestep),
         notes=notes.lines,
     )

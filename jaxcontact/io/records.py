@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record
-from jaxcontact.io.atomic_files import replace_file
+from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 
 _KINDS = "__kinds__"  # entry of the file: the class of each record, and each plain value, by dotted name
 
@@ -27,21 +27,20 @@ def save_record(path: str | os.PathLike[str], record: Record) -> None:
     kinds: dict[str, Any] = {}
     _flatten("", record, arrays, kinds)
     arrays[_KINDS] = np.array(json.dumps(kinds))
-    replace_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    write_arrays(path, arrays)
 
 
 def load_record(path: str | os.PathLike[str], expected: type[Record]) -> Any:
-    """The record that `save_record` wrote.
+    """Read the record that `save_record` wrote.
 
     Raises:
-        ValueError: the file holds another kind of record, or no record of this package.
+        ValueError: the file is not as it was written, or holds another kind of record.
         OSError: the file cannot be read.
     """
-    with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:  # closed if damaged, too
-        if _KINDS not in file:
-            raise ValueError(f"path: {path} holds no record; expected one that `save` wrote")
-        kinds = json.loads(str(file[_KINDS]))
-        arrays = {name: file[name] for name in file.files if name != _KINDS}
+    arrays = read_arrays(path)
+    if _KINDS not in arrays:
+        raise ValueError(f"path: {path} holds no record; expected one that `save` wrote")
+    kinds = json.loads(str(arrays.pop(_KINDS)))
     name = kinds.get("", {}).get("record")
     if name != expected.__name__:
         raise ValueError(f"path: {path} holds a {name}, expected a {expected.__name__}")

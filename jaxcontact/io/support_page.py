@@ -1,6 +1,6 @@
-"""The generator of the page docs/mjcf.md: which elements of an MJCF file are read, ignored or refused.
+"""Write the page of what is read, ignored or refused of a file, from the tables that the loader uses.
 
-`python -m jaxcontact.io.support_page > docs/mjcf.md` writes the page from the tables that the loader uses.
+python -m jaxcontact.io.support_page > docs/understand/mjcf.md
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _lines() -> Iterator[str]:
         "# What is read of an MJCF or URDF file",
         "",
         "This page is generated from the code that decides:",
-        "`python -m jaxcontact.io.support_page > docs/mjcf.md`. MuJoCo parses and compiles the file, so",
+        "`python -m jaxcontact.io.support_page > docs/understand/mjcf.md`.",
+        "MuJoCo parses and compiles the file, so",
         "defaults, classes, frames, includes and every way to write an orientation or an inertia are",
         "MuJoCo's. `jaxcontact inspect FILE` tells of one file what follows.",
         "",

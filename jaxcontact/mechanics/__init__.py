@@ -11,7 +11,9 @@ from jaxcontact.mechanics.robot import inverse_dynamics as inverse_dynamics
 from jaxcontact.mechanics.robot import kinetic_energy as kinetic_energy
 from jaxcontact.mechanics.robot import point_jacobian as point_jacobian
 from jaxcontact.mechanics.robot import potential_energy as potential_energy
+from jaxcontact.mechanics.robot import retract as retract
 from jaxcontact.mechanics.robot import tree_system as tree_system
+from jaxcontact.mechanics.robot import velocity_map as velocity_map
 from jaxcontact.mechanics.tree import Joint as Joint
 from jaxcontact.mechanics.tree import Tree as Tree
 from jaxcontact.mechanics.tree import TreeParams as TreeParams

@@ -11,11 +11,11 @@ import jax
 
 from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
 from jaxcontact.mechanics.motion_equations import bias_at
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 
 
 def free_step(
-    system: System, params: Params, state: State, controls: jax.Array, dt: jax.Array, M: Any, kinematics: Any
+    model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any, kinematics: Any
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Mass matrix M^, velocity v^ (nv,) and force f (nv,) of a step M^ (v+ - v^) = dt f + J^T lam.
 
@@ -24,22 +24,22 @@ def free_step(
 
     Derivative: exact, any order, by all arguments.
     """
-    turned, gyroscopic = turned_by_gyroscopes(system, params, state, dt, M, kinematics)
-    if system.mechanics is not None:
-        M, controls = _yielding(system, params, state, controls, dt, M)
-    force = bias_at(system, params, state.replace(t=state.t + dt), kinematics)
+    turned, gyroscopic = turned_by_gyroscopes(model, state, dt, M, kinematics)
+    if model.system.mechanics is not None:
+        M, controls = _yielding(model, state, controls, dt, M)
+    force = bias_at(model, state.replace(t=state.t + dt), kinematics)
     return M, turned, controls - force - gyroscopic
 
 
 def _yielding(
-    system: System, params: Params, state: State, controls: jax.Array, dt: Any, M: jax.Array
+    model: Model, state: State, controls: jax.Array, dt: Any, M: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
 
     M (v+ - v) = h (f - D (v+ - v) - h K v+) is M^ (v+ - v) = h (f - h K v) with M^ = M + h D + h^2 K.
     """
-    assert system.mechanics is not None
-    place = (system.structure, state.q, state.v, params, controls)
-    stiffness, damping = system.mechanics.yielding(*place)
-    force = system.mechanics.drive(*place) - dt * stiffness @ state.v
+    assert model.system.mechanics is not None
+    place = (model.structure, state.q, state.v, model.params, controls)
+    stiffness, damping = model.system.mechanics.yielding(*place)
+    force = model.system.mechanics.drive(*place) - dt * stiffness @ state.v
     return M + dt * (damping + dt * stiffness), force

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.motion_equations import bias
-from jaxcontact.mechanics.system import Params, State, System, free_poses
+from jaxcontact.mechanics.system import Model, State, free_poses
 
 CYCLES = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
 
 
 def turned_by_gyroscopes(
-    system: System, params: Params, state: State, dt: jax.Array, M: Any, kinematics: Any
+    model: Model, state: State, dt: jax.Array, M: Any, kinematics: Any
 ) -> tuple[jax.Array, jax.Array]:
     """The velocity (nv,) after dt of gyroscopic forces alone, and those forces (nv,) at v.
 
@@ -34,11 +34,11 @@ def turned_by_gyroscopes(
     Derivative: exact, any order, by q, v and params.
     """
     v = state.v
-    if not system.structure.quaternions:  # no free body or ball joint: `bias` has all inertial forces
+    if not model.structure.quaternions:  # no free body or ball joint: `bias` has all inertial forces
         return v, jnp.zeros_like(v)
-    if system.poses is free_poses:
-        return _free_bodies_turned(system, params, v, dt)
-    force, matrix = _gyroscopic(system, params, state, kinematics)
+    if model.system.poses is free_poses:
+        return _free_bodies_turned(model, v, dt)
+    force, matrix = _gyroscopic(model, state, kinematics)
     midpoint_velocity = v + 0.5 * dt * implicit.spd_solver(M)(force)
     skew = 0.5 * dt * matrix(midpoint_velocity)
     # (M - S) v' = (M + S) v
@@ -46,18 +46,19 @@ def turned_by_gyroscopes(
 
 
 def _gyroscopic(
-    system: System, params: Params, state: State, kinematics: Any
+    model: Model, state: State, kinematics: Any
 ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
     """The gyroscopic force (nv,) at a state, and the skew matrix S(v) (nv, nv)."""
-    mechanics, structure = system.mechanics, system.structure
+    mechanics, structure = model.system.mechanics, model.structure
     if mechanics is not None:
         force = mechanics.gyroscopic(structure, kinematics, state.v)
         return force, lambda v: mechanics.gyroscopic_matrix(structure, kinematics, v)
-    free_of_forces = dataclasses.replace(system, forces=None, drive=None)
-    weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
+    free_of_forces = dataclasses.replace(model.system, forces=None, drive=None)
+    weightless = model.params.replace(gravity=jnp.zeros_like(model.params.gravity))
+    bare = model.replace(system=free_of_forces, params=weightless)
 
     def inertial(v: jax.Array) -> jax.Array:
-        return bias(free_of_forces, weightless, state.replace(v=v))
+        return bias(bare, state.replace(v=v))
 
     def skew(v: jax.Array) -> jax.Array:
         K = jax.jacfwd(inertial)(v)
@@ -67,11 +68,9 @@ def _gyroscopic(
     return (pull_back(state.v)[0] - 2.0 * inertial_bias) / 3.0, skew  # K v = 2 c
 
 
-def _free_bodies_turned(
-    system: System, params: Params, v: jax.Array, dt: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _free_bodies_turned(model: Model, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`turned_by_gyroscopes` of free bodies; the inverse of I - dt [L]x / 2 has a closed form."""
-    inertia = jnp.where(params.inertia > 0, params.inertia, 1.0)
+    inertia = jnp.where(model.params.inertia > 0, model.params.inertia, 1.0)
     bodies = v.reshape(inertia.shape[0], 6)
     spin, half = bodies[:, 3:], 0.5 * dt
 

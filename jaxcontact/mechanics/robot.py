@@ -8,7 +8,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array, check_type, is_concrete
-from jaxcontact.mechanics import actuators, dynamics, kinematics, tree_constraints
+from jaxcontact.mechanics import actuators, configuration, dynamics, kinematics, tree_constraints
 from jaxcontact.mechanics.configuration import tangent_jacobian
 from jaxcontact.mechanics.motion_equations import (
     bias_at,
@@ -17,7 +17,15 @@ from jaxcontact.mechanics.motion_equations import (
     kinematics_of,
     mass_matrix_at,
 )
-from jaxcontact.mechanics.system import Mechanics, Params, State, Structure, System, check_mechanism
+from jaxcontact.mechanics.system import (
+    Mechanics,
+    Model,
+    State,
+    Structure,
+    System,
+    check_mechanism,
+    check_model,
+)
 from jaxcontact.precision import all_digits
 
 
@@ -70,7 +78,7 @@ def tree_system(structure: Structure) -> System:
 
 
 @all_digits
-def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+def forward_kinematics(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """World positions (nb, dim) of the frames of bodies, m, and their rotation matrices (nb, dim, dim).
 
     The frame of a body is the one of its file for a robot, or the one that `poses` places otherwise.
@@ -80,19 +88,17 @@ def forward_kinematics(system: System, params: Params, q: jax.Array) -> tuple[ja
 
     Derivative: exact by q and params, any order.
     """
-    check_type("system", system, System)
-    check_type("params", params, Params)
+    check_model(model)
     check_array("q", q)
-    return body_frames(system, params, q)
+    return body_frames(model, q)
 
 
 @all_digits
-def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
+def point_jacobian(model: Model, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
     """Jacobian J (dim, nv) of the point of a body with the body coordinates `at`: its world velocity is J v.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         q: (nq,).
         body: its name or index.
         at: (dim,) in the frame of the body, m.
@@ -102,62 +108,64 @@ def point_jacobian(system: System, params: Params, q: jax.Array, body: str | int
 
     Derivative: exact by q, params and at, any order.
     """
-    check_type("system", system, System)
-    names = system.structure.bodies
+    check_model(model)
+    names = model.structure.bodies
     if body not in (names if isinstance(body, str) else range(len(names))):
         raise ValueError(f"body: expected one of {', '.join(names)} or its index, got {body!r}")
     index = names.index(body) if isinstance(body, str) else body
 
     def place(x: jax.Array) -> jax.Array:
-        positions, orientations = body_frames(system, params, x)
+        positions, orientations = body_frames(model, x)
         return positions[index] + orientations[index] @ at
 
-    if system.mechanics is None:
-        return tangent_jacobian(system, place, q)
-    here = kinematics_of(system, params, q)
-    axes = jnp.eye(system.structure.dim, dtype=q.dtype)
-    return system.mechanics.point_jacobians(system.structure, here, (index,), place(q)[None], axes[None])[0]
+    if model.system.mechanics is None:
+        return tangent_jacobian(model.system, place, q)
+    here = kinematics_of(model, q)
+    axes = jnp.eye(model.structure.dim, dtype=q.dtype)
+    return model.system.mechanics.point_jacobians(
+        model.structure, here, (index,), place(q)[None], axes[None]
+    )[0]
 
 
-def kinetic_energy(system: System, params: Params, state: State) -> jax.Array:
+def kinetic_energy(model: Model, state: State) -> jax.Array:
     """v^T M(q) v / 2, J.
 
     Derivative: exact by state and params, any order.
     """
-    check_mechanism(system, params, state)
-    return energies(system, params, state.q, state.v)[0]
+    check_mechanism(model, state)
+    return energies(model, state.q, state.v)[0]
 
 
 @all_digits
-def potential_energy(system: System, params: Params, state: State) -> jax.Array:
+def potential_energy(model: Model, state: State) -> jax.Array:
     """Energy of gravity, zero at the world's origin, and of the springs of a robot's joints, J.
 
     The energy does not include forces that a mechanism defines by its own function `forces`.
 
     Derivative: exact by state and params, any order.
     """
-    check_mechanism(system, params, state)
-    gravity = energies(system, params, state.q, state.v)[1]
-    if system.mechanics is None:
+    check_mechanism(model, state)
+    gravity = energies(model, state.q, state.v)[1]
+    if model.system.mechanics is None:
         return gravity
-    return gravity + system.mechanics.spring_energy(system.structure, state.q, params)
+    return gravity + model.system.mechanics.spring_energy(model.structure, state.q, model.params)
 
 
 @all_digits
-def inverse_dynamics(system: System, params: Params, state: State, acceleration: jax.Array) -> jax.Array:
+def inverse_dynamics(model: Model, state: State, acceleration: jax.Array) -> jax.Array:
     """Generalized forces M vdot + b (nv,) that cause the given acceleration vdot (nv,), without contacts.
 
     Derivative: exact by all arguments, any order.
     """
-    check_mechanism(system, params, state)
+    check_mechanism(model, state)
     check_array("acceleration", acceleration)
-    kinematics = kinematics_of(system, params, state.q)
-    M = mass_matrix_at(system, params, state.q, kinematics)
-    return M @ acceleration + bias_at(system, params, state, kinematics)
+    kinematics = kinematics_of(model, state.q)
+    M = mass_matrix_at(model, state.q, kinematics)
+    return M @ acceleration + bias_at(model, state, kinematics)
 
 
 @all_digits
-def forward_dynamics(system: System, params: Params, state: State, tau: jax.Array) -> jax.Array:
+def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
     """Acceleration vdot (nv,) under generalized forces tau (nv,), M vdot + b = tau, without contacts.
 
     For a robot's controls, tau is the result of `actuator_forces`.
@@ -167,11 +175,11 @@ def forward_dynamics(system: System, params: Params, state: State, tau: jax.Arra
 
     Derivative: exact by all arguments, any order.
     """
-    check_mechanism(system, params, state)
+    check_mechanism(model, state)
     check_array("tau", tau)
-    kinematics = kinematics_of(system, params, state.q)
-    M = mass_matrix_at(system, params, state.q, kinematics)
-    force = tau - bias_at(system, params, state, kinematics)
+    kinematics = kinematics_of(model, state.q)
+    M = mass_matrix_at(model, state.q, kinematics)
+    force = tau - bias_at(model, state, kinematics)
     inverse, pivot = small_dense.spd_inverse(lax.stop_gradient(M))
     if is_concrete(pivot) and not pivot > 0:
         raise ValueError(
@@ -182,7 +190,7 @@ def forward_dynamics(system: System, params: Params, state: State, tau: jax.Arra
 
 
 @all_digits
-def actuator_forces(system: System, params: Params, state: State, controls: jax.Array) -> jax.Array:
+def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Array:
     """Generalized forces (nv,) of the actuators of a robot under controls (nu,); without any, the controls.
 
     Derivative: exact by all arguments; zero where a range clips.
@@ -190,10 +198,37 @@ def actuator_forces(system: System, params: Params, state: State, controls: jax.
     Raises:
         ValueError: controls have another shape.
     """
-    check_mechanism(system, params, state)
+    check_mechanism(model, state)
     check_array("controls", controls)
-    if jnp.shape(controls) != (system.num_controls,):
-        raise ValueError(f"controls: expected shape ({system.num_controls},), got {jnp.shape(controls)}")
-    if system.mechanics is None:
+    if jnp.shape(controls) != (model.num_controls,):
+        raise ValueError(f"controls: expected shape ({model.num_controls},), got {jnp.shape(controls)}")
+    if model.system.mechanics is None:
         return controls
-    return system.mechanics.drive(system.structure, state.q, state.v, params, controls)
+    return model.system.mechanics.drive(model.structure, state.q, state.v, model.params, controls)
+
+
+def retract(model: Model, q: jax.Array, delta: jax.Array) -> jax.Array:
+    """Return the configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
+
+    Quaternions may have any length; the result has unit quaternions. A quaternion of length zero, or one
+    whose squares leave the range of floats, gives NaN.
+
+    Raises:
+        TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
+
+    Derivative: exact, any order.
+    """
+    check_type("model", model, Model)
+    return configuration.retract(model.system, q, delta)
+
+
+def velocity_map(model: Model, q: jax.Array) -> jax.Array:
+    """Return N(q) (nq, nv) with qdot = N(q) v.
+
+    Raises:
+        TypeError: no Model.
+
+    Derivative: exact, any order.
+    """
+    check_type("model", model, Model)
+    return configuration.velocity_map(model.system, q)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.algebra import rotations
@@ -235,25 +236,65 @@ class System:
         return hashlib.sha256(repr((self.structure, names)).encode()).hexdigest()[:16]
 
 
-class Symmetry(Record):
-    """A mirror symmetry of a mechanism at one configuration.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Symmetry:
+    """A mirror symmetry of a mechanism at one configuration; static data.
 
     Attributes:
-        velocity: matrix S (nv, nv); the mirror image of v is S v.
+        velocity: matrix S (nv, nv) as rows of numbers; the mirror image of v is S v.
         contacts: the mirror image of contact i is contact contacts[i].
     """
 
-    velocity: jax.Array
-    contacts: tuple[int, ...] = static()
+    velocity: Any
+    contacts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        rows = tuple(tuple(float(x) for x in row) for row in np.asarray(self.velocity))
+        object.__setattr__(self, "velocity", rows)
+
+
+class FixedArrays:
+    """A pytree of arrays as static data: hashable, compared by value, never differentiated by.
+
+    Traced arrays have no values: they make a record that only `unfreeze` refuses, so that the params of a
+    model can be made inside of `jit`.
+    """
+
+    def __init__(self, arrays: Any) -> None:
+        leaves, self.treedef = jax.tree.flatten(arrays)
+        self.leaves: tuple | None = None
+        if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            values = [np.asarray(leaf) for leaf in leaves]
+            self.leaves = tuple((value.shape, value.dtype.str, value.tobytes()) for value in values)
+
+    def unfreeze(self) -> Any:
+        """Return the arrays, in the precision that JAX has now."""
+        if self.leaves is None:
+            raise ValueError(
+                "initial: the model was made inside of jit, vmap or grad, where its state has no numbers; "
+                "make it outside, or hand a State of your own to the functions that take one"
+            )
+        values = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in self.leaves]
+        return jax.tree.unflatten(self.treedef, [jnp.asarray(value) for value in values])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FixedArrays) and (self.treedef, self.leaves) == (other.treedef, other.leaves)
+
+    def __hash__(self) -> int:
+        return hash((self.treedef, self.leaves))
 
 
 class Model(Record):
-    """A mechanism with the state that its example starts from, and the settings of the example.
+    """A mechanism and its numbers: a pytree whose only leaves are `params`.
+
+    Everything else is static: the system, the state that an example starts from, and the settings of the
+    example. `model.replace(params=...)` is the same mechanism with other numbers.
 
     Attributes:
-        system: a mechanism; or an event-selected system, with its own pytree of `params` and the vector
-            that it starts from as `state`.
-        step: largest normal impulse of one step of the impact law, N s.
+        system: a mechanism; or an event-selected system, with its own pytree of `params`.
+        params: its numbers; any leaf may be differentiated by.
+        initial: the state that `initial_state` returns, of an event-selected system a vector.
+        impulse_step: largest normal impulse of one step of the impact law, N s.
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
         symmetry: mirror symmetry of the state and its impact, or None.
@@ -262,12 +303,38 @@ class Model(Record):
 
     system: System | Any = static()
     params: Params | Any
-    state: State | Any
-    step: float | None = static(default=None)
+    initial: FixedArrays | Any = static(default=None)
+    impulse_step: float | None = static(default=None)
     max_steps: int | None = static(default=None)
     dt: float | None = static(default=None)
-    symmetry: Symmetry | None = None
+    symmetry: Symmetry | None = static(default=None)
     notes: tuple[str, ...] = static(default=())
+
+    def __post_init__(self) -> None:
+        if self.initial is not None and not isinstance(self.initial, FixedArrays):
+            object.__setattr__(self, "initial", FixedArrays(self.initial))
+
+    def initial_state(self) -> State | Any:
+        """Return the state that the model starts from.
+
+        Raises:
+            ValueError: the model was made without one, or inside of `jit`.
+        """
+        if self.initial is None:
+            raise ValueError(
+                "initial: the model has no initial state; make it with Model(..., initial=state)"
+            )
+        return self.initial.unfreeze()
+
+    @property
+    def structure(self) -> Structure:
+        """The bodies, shapes and pairs of the mechanism."""
+        return self.system.structure
+
+    @property
+    def num_controls(self) -> int:
+        """Length of the controls of a step: nu of a mechanism with actuators, else nv."""
+        return self.system.num_controls
 
     def body(self, name: str) -> Place:
         """The index of a body, and where its own joints are in q and v.
@@ -275,7 +342,7 @@ class Model(Record):
         Raises:
             ValueError: no such body.
         """
-        structure = self.system.structure
+        structure = self.structure
         index = _index_of("body", name, structure.bodies)
         if structure.tree is None:
             return Place(index, slice(0, 0), slice(0, 0))
@@ -287,7 +354,7 @@ class Model(Record):
         Raises:
             ValueError: no such joint.
         """
-        tree = self.system.structure.tree
+        tree = self.structure.tree
         index = _index_of("joint", name, () if tree is None else tuple(joint.name for joint in tree.joints))
         return Place(index, *tree.joint_slices(index))
 
@@ -315,12 +382,17 @@ def usable_numbers(params: Params, state: State) -> jax.Array:
     return jnp.stack([*finite, *(~jnp.any(jnp.isnan(x)) for x in of_tree)]).all()
 
 
-def check_mechanism(system: System, params: Params, state: State) -> None:
-    """Raise TypeError where the arguments are in another order, or one of them is a Model."""
-    hint = "; expected (system, params, state), which a Model has as .system, .params and .state"
-    check_type("system", system, System, hint)
-    check_type("params", params, Params, hint)
-    check_type("state", state, State, hint)
+def check_model(model: Model) -> None:
+    """Raise TypeError where `model` is no Model of a mechanism with its Params."""
+    check_type("model", model, Model, "; make one of a System by Model(system=..., params=...)")
+    check_type("model.system", model.system, System)
+    check_type("model.params", model.params, Params)
+
+
+def check_mechanism(model: Model, state: State) -> None:
+    """Raise TypeError where the arguments are no Model of a mechanism and no State, in this order."""
+    check_model(model)
+    check_type("state", state, State, "; expected (model, state)")
 
 
 def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:

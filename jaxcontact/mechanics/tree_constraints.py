@@ -100,6 +100,13 @@ def dry_friction(structure: Structure, params: Params) -> tuple[jax.Array, jax.A
     )
 
 
+def check_no_loops(system: System, method: str) -> None:
+    """Raise ValueError where a tree has closed loops or couplings and `method` knows none."""
+    tree = system.structure.tree
+    if tree is not None and tree.loops:
+        raise ValueError(f"system: {method} takes no closed loops (equality)")
+
+
 def check_no_held_joints(system: System, method: str) -> None:
     """Raise ValueError where a tree has closed loops or dry friction and `method` supports neither."""
     tree = system.structure.tree

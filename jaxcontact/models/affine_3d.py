@@ -51,5 +51,5 @@ def affine_3d() -> Model:
             "y_rate": jnp.array(_Y_RATE),
             "z_rate": jnp.array(_Z_RATE),
         },
-        state=jnp.array([-0.4, -0.15, 0.3]),
+        initial=jnp.array([-0.4, -0.15, 0.3]),
     )

@@ -69,5 +69,5 @@ def billiard_break(
             gravity=jnp.zeros(2),
             constants={f"radius_{name}": jnp.array(x) for name, x in zip("abc", r, strict=True)},
         ),
-        state=State(q=jnp.array(q), v=jnp.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0]), t=jnp.array(0.0)),
+        initial=State(q=jnp.array(q), v=jnp.array([0.0, 0.0, 0.0, 0.0, 1.0, 0.0]), t=jnp.array(0.0)),
     )

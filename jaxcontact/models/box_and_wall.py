@@ -54,7 +54,7 @@ def box_and_wall() -> Model:
             gravity=jnp.array([0.0, -9.81]),
             constants={"size": jnp.array([side, side])},
         ),
-        state=State(q=jnp.array([x, y, angle]), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0)),
-        step=2.0,
+        initial=State(q=jnp.array([x, y, angle]), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0)),
+        impulse_step=2.0,
         max_steps=5,
     )

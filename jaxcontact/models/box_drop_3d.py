@@ -55,11 +55,11 @@ def box_drop_3d(*, all_corners: bool = False) -> Model:
             gravity=jnp.array([0.0, 0.0, -9.81]),
             constants={"size": size},
         ),
-        state=State(
+        initial=State(
             q=jnp.array([0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]),
             v=jnp.array([0.2, 0.0, -math.sqrt(2.0 * 9.81 * 0.01), 0.0, 0.0, 0.0]),
             t=jnp.array(0.0),
         ),
-        step=0.2,
+        impulse_step=0.2,
         max_steps=15,
     )

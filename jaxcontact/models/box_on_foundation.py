@@ -91,7 +91,7 @@ def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load
                 damping=jnp.array(1.0),
             ),
         ),
-        state=State(
+        initial=State(
             q=jnp.array([0.0, 0.0, SIDE / 2.0, 1.0, 0.0, 0.0, 0.0]), v=jnp.zeros(6), t=jnp.array(0.0)
         ),
         dt=0.01,

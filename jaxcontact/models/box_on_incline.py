@@ -60,7 +60,7 @@ def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
                 potential=Hertz(modulus=jnp.array(1e11), radius=jnp.array(0.01)),
             ),
         ),
-        state=State(
+        initial=State(
             q=jnp.array([height * NORMAL[0], 0.0, height * NORMAL[2], *TURN]),
             v=jnp.zeros(6),
             t=jnp.array(0.0),

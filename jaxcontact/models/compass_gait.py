@@ -58,11 +58,11 @@ def compass_gait() -> Model:
                 "leg_ends": jnp.array([[0.0, -length / 2.0], [0.0, length / 2.0]]),
             },
         ),
-        state=State(
+        initial=State(
             q=jnp.array([-length * s, length * c, -pitch, pitch]),
             v=jnp.array([-length * c * rate, -length * s * rate, rate, rate]),
             t=jnp.array(0.0),
         ),
-        step=0.25,
+        impulse_step=0.25,
         max_steps=5,
     )

@@ -61,12 +61,12 @@ def disk_stack(mass: float = 1.0) -> Model:
             gravity=jnp.array([0.0, -9.81]),
             constants={"radius": jnp.array(radius)},
         ),
-        state=State(
+        initial=State(
             q=jnp.array([-1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0 + math.sqrt(3.0), 0.0]),
             v=jnp.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0]),
             t=jnp.array(0.0),
         ),
         symmetry=Symmetry(velocity=jnp.asarray(np.kron(_SWAP, np.diag(_MIRROR))), contacts=(1, 0, 2, 4, 3)),
-        step=1.0,
+        impulse_step=1.0,
         max_steps=10,
     )

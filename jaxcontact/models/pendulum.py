@@ -61,7 +61,7 @@ def pendulum_joint() -> Model:
         params=_params(
             Material(stiffness=jnp.array(1e15), damping=jnp.array(1.0)), hanger=jnp.array([0.0, LENGTH])
         ),
-        state=State(q=jnp.array([LENGTH, 0.0, math.pi / 2]), v=jnp.zeros(3), t=jnp.array(0.0)),
+        initial=State(q=jnp.array([LENGTH, 0.0, math.pi / 2]), v=jnp.zeros(3), t=jnp.array(0.0)),
         dt=1e-4,
     )
 
@@ -74,6 +74,6 @@ def pendulum_limit() -> Model:
     return Model(
         system=PENDULUM_LIMIT,
         params=_params(Material(stiffness=jnp.array(1e12), damping=jnp.array(0.0)), length=jnp.array(LENGTH)),
-        state=State(q=jnp.array([math.pi / 2]), v=jnp.zeros(1), t=jnp.array(0.0)),
+        initial=State(q=jnp.array([math.pi / 2]), v=jnp.zeros(1), t=jnp.array(0.0)),
         dt=1e-6,
     )

@@ -65,6 +65,6 @@ def plate_on_springs(n: int = 6) -> Model:
             constants={"places": places, "rest_length": jnp.array(1.0)},
             law=Material(stiffness=jnp.array(1000.0 / n), damping=jnp.array(2.0 / n)),
         ),
-        state=State(q=jnp.array([0.0, 2.0, 0.05]), v=jnp.zeros(3), t=jnp.array(0.0)),
+        initial=State(q=jnp.array([0.0, 2.0, 0.05]), v=jnp.zeros(3), t=jnp.array(0.0)),
         dt=1e-3,
     )

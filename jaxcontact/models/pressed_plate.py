@@ -48,5 +48,5 @@ def pressed_plate() -> Model:
             "drag": jnp.array(DRAG),
             "turning_drag": jnp.array(DRAG * ARM**2 / 3.0),
         },
-        state=jnp.array([0.1, 0.0]),
+        initial=jnp.array([0.1, 0.0]),
     )

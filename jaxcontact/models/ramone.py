@@ -96,11 +96,11 @@ def ramone() -> Model:
                 "shank_ends": jnp.array([[0.0, knee_to_shank], [0.0, -shank_to_foot]]),
             },
         ),
-        state=State(
+        initial=State(
             q=jnp.array([0.0, y, pitch, -hip_angle, knee, hip_angle, trailing_knee]),
             v=jnp.array([-y, -foot_x, 1.0, 0.0, 0.0, 0.0, 0.0]),
             t=jnp.array(0.0),
         ),
-        step=1.0,
+        impulse_step=1.0,
         max_steps=10,
     )

@@ -27,7 +27,7 @@ def planar_walker() -> Model:
 
     q = (x, height, pitch) of the trunk from upright, then hip, knee, ankle of the left and of the right leg.
     """
-    return _robot("planar_walker", keyframe="landing", planar=True).replace(step=2.0, max_steps=15)
+    return _robot("planar_walker", keyframe="landing", planar=True).replace(impulse_step=2.0, max_steps=15)
 
 
 def hopper() -> Model:

@@ -54,12 +54,12 @@ def rocking_block(*, all_corners: bool = False) -> Model:
             gravity=jnp.array([0.0, -GRAVITY]),
             constants={"size": jnp.array([width, height])},
         ),
-        state=State(
+        initial=State(
             q=jnp.array([0.0, height / 2.0, 0.0]),
             v=jnp.array([0.0, -math.sqrt(2.0 * GRAVITY * 0.01), 0.0]),
             t=jnp.array(0.0),
         ),
         symmetry=Symmetry(velocity=jnp.diag(jnp.array([-1.0, 1.0, -1.0])), contacts=mirrored),
-        step=0.3,
+        impulse_step=0.3,
         max_steps=10,
     )

@@ -72,6 +72,6 @@ def sphere_stack(n: int = 10, offset: float = 0.0, all_pairs: bool = False) -> M
                 potential=Hertz(modulus=jnp.array(1e11), radius=jnp.where(on_floor, RADIUS, RADIUS / 2.0)),
             ),
         ),
-        state=State(q=q.ravel(), v=jnp.zeros(6 * n), t=jnp.array(0.0)),
+        initial=State(q=q.ravel(), v=jnp.zeros(6 * n), t=jnp.array(0.0)),
         dt=0.01,
     )

@@ -114,7 +114,7 @@ def spring_legged_hexapod() -> Model:
     body touch down together: a corner. Sizes are near those of RHex.
     """
     params = _params([0.2, 0.0, -0.2] * 2, 0.3, mass=8.0, inertia=0.17, stiffness=2000.0)
-    return Model(system=HEXAPOD, params=params, state=_apex(6))
+    return Model(system=HEXAPOD, params=params, initial=_apex(6))
 
 
 def spring_legged_hopper() -> Model:
@@ -124,7 +124,7 @@ def spring_legged_hopper() -> Model:
     is (x, z, pitch, vx, vz, pitch rate, work, foot), and guards are touch-down, turn and lift-off.
     """
     params = _params([0.0], 0.3, mass=8.0, inertia=0.17, stiffness=6000.0)
-    return Model(system=HOPPER, params=params, state=_apex(1))
+    return Model(system=HOPPER, params=params, initial=_apex(1))
 
 
 def _apex(legs: int) -> jax.Array:

@@ -66,7 +66,7 @@ def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float 
                 "rate": jnp.array(2.0 * math.pi * frequency),
             },
         ),
-        state=State(q=home.at[0].add(-0.2), v=jnp.zeros(number), t=jnp.array(0.0)),
+        initial=State(q=home.at[0].add(-0.2), v=jnp.zeros(number), t=jnp.array(0.0)),
         dt=0.01,
     )
 
@@ -75,4 +75,4 @@ def newtons_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0)) -> Model:
     """Balls of 5 cm on a line that touch; the first arrives at 1 m/s (Seghete & Murphey, Example 1)."""
     model = swinging_cradle(masses)
     home = model.params.constants["home"]
-    return model.replace(state=State(q=home, v=jnp.zeros_like(home).at[0].set(1.0), t=jnp.array(0.0)))
+    return model.replace(initial=State(q=home, v=jnp.zeros_like(home).at[0].set(1.0), t=jnp.array(0.0)))

@@ -40,7 +40,7 @@ def tossed_cube() -> Model:
             constants={"size": jnp.full(3, side)},
             law=Material(stiffness=jnp.array(1e4), damping=jnp.array(30.0), friction_damping=jnp.array(1e3)),
         ),
-        state=State(
+        initial=State(
             q=jnp.array([0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0]),
             v=jnp.array([1.0, 0.0, 0.0, 0.5, -2.0, 0.3]),
             t=jnp.array(0.0),

@@ -151,7 +151,7 @@ def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
     start = jnp.sqrt(2.0 * height / -params.gravity[1])
     raised = trex_params({**params.constants, "rest": q, "start": start})
     state = State(q=q.at[1].add(height), v=jnp.zeros_like(q), t=jnp.zeros((), q.dtype))
-    return Model(system=TREX, params=raised, state=state, dt=1e-3)
+    return Model(system=TREX, params=raised, initial=state, dt=1e-3)
 
 
 def trex() -> Model:
@@ -196,4 +196,4 @@ def trex() -> Model:
     )
     v = jnp.zeros(8).at[1].set(-math.sqrt(2.0 * DROP * 9.81))
     state = State(q=q, v=v, t=params.constants["start"])
-    return Model(system=TREX, params=params, state=state, dt=1e-3)
+    return Model(system=TREX, params=params, initial=state, dt=1e-3)

@@ -19,7 +19,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit
 from jaxcontact.arguments import check_number
 from jaxcontact.mechanics.configuration import retract
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, Params, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
@@ -54,8 +54,7 @@ class DesignReport(Record):
 
 
 def impact_design(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     contacts: tuple[int, int] = (0, 1),
@@ -74,8 +73,7 @@ def impact_design(
     method of least change onto the equations. A host driver.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: stance to start from; the contacts need not touch yet.
         contacts: the two contacts i, j.
         stages: n >= 2, number of single impacts.
@@ -95,28 +93,26 @@ def impact_design(
 
     Status: see DesignReport.
     """
-    check_mechanism(system, params, state)
-    _check(system, params, contacts, stages, design, hold, bounds, clearance)
-    problem = DesignEquations(
-        system, params, state, contacts, stages, design, rebuild, hold, bounds, clearance
-    )
+    check_mechanism(model, state)
+    _check(model, contacts, stages, design, hold, bounds, clearance)
+    problem = DesignEquations(model, state, contacts, stages, design, rebuild, hold, bounds, clearance)
     return problem.solve()
 
 
 def _check(
-    system: System, params: Params, contacts: tuple[int, int], stages: int, design: tuple[str, ...],
+    model: Model, contacts: tuple[int, int], stages: int, design: tuple[str, ...],
     hold: tuple[int, ...], bounds: Mapping[str, tuple[float, float]] | None, clearance: float,
 ) -> None:  # fmt: skip
-    nc = system.structure.num_contacts
+    nc = model.structure.num_contacts
     if len(contacts) != 2 or contacts[0] == contacts[1] or not all(0 <= c < nc for c in contacts):
         raise ValueError(f"contacts: expected two of 0..{nc - 1}, got {contacts}")
     if isinstance(stages, bool) or not isinstance(stages, int) or stages < 2:
         raise ValueError(f"stages: expected an integer >= 2, got {stages!r}")
     for name in design:
-        if name not in params.constants:
-            raise ValueError(f"design: no constant {name!r}; there are {sorted(params.constants)}")
+        if name not in model.params.constants:
+            raise ValueError(f"design: no constant {name!r}; there are {sorted(model.params.constants)}")
     check_number("clearance", clearance)
-    nv = system.structure.num_velocities
+    nv = model.structure.num_velocities
     if not all(isinstance(i, int | np.integer) and 0 <= i < nv for i in hold):
         raise ValueError(f"hold: expected indices in 0..{nv - 1}, got {hold}")
     for name, (least, most) in (bounds or {}).items():
@@ -130,18 +126,18 @@ class DesignEquations:
     """The equations and inequalities of one design in numbers measured in their sizes."""
 
     def __init__(
-        self, system: System, params: Params, state: State, contacts: tuple[int, int], stages: int,
+        self, model: Model, state: State, contacts: tuple[int, int], stages: int,
         design: tuple[str, ...], rebuild: Rebuild | None, hold: tuple[int, ...],
         bounds: Mapping[str, tuple[float, float]] | None, clearance: float,
     ) -> None:  # fmt: skip
-        self.params, self.state, self.clearance = params, state, clearance
-        free = tuple(i for i in range(system.structure.num_velocities) if i not in hold)
-        self._static = (system, contacts, design, rebuild, free)
-        self.others = [c for c in range(system.structure.num_contacts) if c not in contacts]
+        self.model, self.state, self.clearance = model, state, clearance
+        free = tuple(i for i in range(model.structure.num_velocities) if i not in hold)
+        self._static = (contacts, design, rebuild, free)
+        self.others = [c for c in range(model.structure.num_contacts) if c not in contacts]
         self.target = -math.cos(math.pi / stages) if stages > 2 else 0.0
-        numbers = [np.ravel(np.asarray(params.constants[name], float)) for name in design]
+        numbers = [np.ravel(np.asarray(model.params.constants[name], float)) for name in design]
         flat = np.concatenate([*numbers, np.zeros(len(free))])
-        plain = not system.structure.quaternions
+        plain = not model.structure.quaternions
         around = np.asarray(state.q, float)[list(free)] if plain else np.zeros(len(free))
         size = np.concatenate([*numbers, around])
         self.size = np.where(size == 0, 1.0, np.abs(size))
@@ -156,12 +152,12 @@ class DesignEquations:
     def values(self, z: np.ndarray) -> np.ndarray:
         """(2 + nc,): the cosine, then the gaps of the two contacts, then those of the others."""
         self.evaluations += 1
-        return np.asarray(_measures(*self._static, self.params, self.state, jnp.asarray(z * self.size)))
+        return np.asarray(_measures(*self._static, self.model, self.state, jnp.asarray(z * self.size)))
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """The derivative of `values` by automatic differentiation."""
         self.evaluations += 1
-        slope = _slopes(*self._static, self.params, self.state, jnp.asarray(z * self.size))
+        slope = _slopes(*self._static, self.model, self.state, jnp.asarray(z * self.size))
         return np.asarray(slope) * self.size
 
     def residual(self, z: np.ndarray) -> np.ndarray:
@@ -207,10 +203,9 @@ class DesignEquations:
         minimum = self.nearest()
         z = self._polished(minimum.x if np.all(np.isfinite(minimum.x)) else self.start)
         after = self.values(z)
-        params, state = _placed(*self._static[2:], self._static[0], self.params, self.state,
-                                jnp.asarray(z * self.size))  # fmt: skip
+        params, state = _placed(*self._static[1:], self.model, self.state, jnp.asarray(z * self.size))
         gaps = np.empty(len(self.others) + 2)
-        gaps[[*self._static[1], *self.others]] = after[1:]
+        gaps[[*self._static[0], *self.others]] = after[1:]
         worst = float(np.max(np.abs(self.residual(z))))
         status = 0 if worst <= 1e-12 else int(Status.UNTERMINATED)  # NaN is not either
         if self.others and np.min(after[3:]) < self.clearance - 1e-9:
@@ -224,27 +219,27 @@ class DesignEquations:
 
 
 def _placed(
-    design: tuple[str, ...], rebuild: Rebuild | None, free: tuple[int, ...], system: System,
-    params: Params, state: State, flat: jax.Array,
+    design: tuple[str, ...], rebuild: Rebuild | None, free: tuple[int, ...], model: Model,
+    state: State, flat: jax.Array,
 ) -> tuple[Params, State]:  # fmt: skip
     """Params and state of the numbers (n,): constants by name, then changes of the free coordinates."""
-    constants, at = dict(params.constants), 0
+    constants, at = dict(model.params.constants), 0
     for name in design:
         old = jnp.asarray(constants[name])
         constants[name] = flat[at : at + old.size].reshape(old.shape).astype(old.dtype)
         at += old.size
-    delta = jnp.zeros(system.structure.num_velocities, state.q.dtype).at[jnp.array(free, int)].set(flat[at:])
-    built = params.replace(constants=constants) if rebuild is None else rebuild(constants)
-    return built, state.replace(q=retract(system, state.q, delta))
+    delta = jnp.zeros(model.structure.num_velocities, state.q.dtype).at[jnp.array(free, int)].set(flat[at:])
+    built = model.params.replace(constants=constants) if rebuild is None else rebuild(constants)
+    return built, state.replace(q=retract(model.system, state.q, delta))
 
 
-@functools.partial(jit, static_argnums=(0, 1, 2, 3, 4))
+@functools.partial(jit, static_argnums=(0, 1, 2, 3))
 def _measures(
-    system: System, contacts: tuple[int, int], design: tuple[str, ...], rebuild: Rebuild | None,
-    free: tuple[int, ...], params: Params, state: State, flat: jax.Array,
+    contacts: tuple[int, int], design: tuple[str, ...], rebuild: Rebuild | None,
+    free: tuple[int, ...], model: Model, state: State, flat: jax.Array,
 ) -> jax.Array:  # fmt: skip
-    built, placed = _placed(design, rebuild, free, system, params, state, flat)
-    terms = contact_terms(system, built, placed)
+    built, placed = _placed(design, rebuild, free, model, state, flat)
+    terms = contact_terms(model.replace(params=built), placed)
     i, j = contacts
     pair = terms.J_n[jnp.array(contacts)]
     gram = pair @ implicit.solve_spd(terms.M, pair.T)
@@ -253,4 +248,4 @@ def _measures(
     return jnp.concatenate([cosine[None], terms.phi[jnp.array([i, j, *rest])]])
 
 
-_slopes = jit(jax.jacfwd(_measures, argnums=7), static_argnums=(0, 1, 2, 3, 4))
+_slopes = jit(jax.jacfwd(_measures, argnums=6), static_argnums=(0, 1, 2, 3))

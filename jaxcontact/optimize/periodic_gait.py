@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxcontact.arguments import check_number
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.ess import DormandPrince, b_derivative, flow
 from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.event_system import EventSystem
-from jaxcontact.optimize.trajectory import Progress, TrajectoryInfo, optimise
+from jaxcontact.optimize.trajectory import TrajectoryInfo, optimise
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:
@@ -114,11 +114,10 @@ def gait(
     optimizer: optax.GradientTransformation | None = None,
     num_steps: int = 150,
     tol: float = 1e-8,
-    checkpoint: Path | str | None = None,
     key: str | None = None,
-    progress: Progress | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> tuple[Any, TrajectoryInfo]:
-    """A periodic gait of least cost at a fixed speed, from a stride that need not be periodic.
+    """Find a periodic gait of least cost at a fixed speed, from a stride that need not be periodic.
 
     Args:
         problem: the stride.
@@ -126,7 +125,7 @@ def gait(
         free0: free numbers to start from.
         speed: wanted speed, as `problem.measure` takes it, m/s.
         optimizer: an optax transformation; default Adam with a step falling from 0.02 to zero.
-        num_steps, tol, checkpoint, key, progress: as `trajectory`; the default optimizer's step depends on
+        num_steps, tol, key, run: as `trajectory`; the default optimizer's step depends on
             `num_steps`, so a run of another length is another run.
 
     Returns:
@@ -147,5 +146,5 @@ def gait(
         optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))
     return optimise(
         lambda free: gait_outcome(problem, params, free, speed), free0, optimizer=optimizer, directional=None,
-        num_steps=num_steps, tol=tol, checkpoint=checkpoint, about=about, progress=progress,
+        num_steps=num_steps, tol=tol, about=about, run=run,
     )  # fmt: skip

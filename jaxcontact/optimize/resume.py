@@ -6,8 +6,6 @@ Owns the file's contents and the check that it belongs to the run at hand.
 from __future__ import annotations
 
 import dataclasses
-import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.io import fingerprint
-from jaxcontact.io.atomic_files import replace_file
+from jaxcontact.io.run_store import load_state, save_state
 
-FORMAT = "jaxcontact optimisation, 2"
+FORMAT = "jaxcontact optimisation, 3"
 
 
 @dataclasses.dataclass
@@ -49,15 +46,14 @@ class Steps:
 
 
 def save(path: Path, about: Mapping[str, Any], run: Steps) -> None:
-    """Write everything a run needs to go on."""
-    arrays: dict[str, Any] = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
-    arrays |= {"about": np.array(json.dumps(about)), "doubtful": np.array(run.doubtful)}
-    arrays |= {name: np.array(getattr(run, name)) for name in ("costs", "residuals", "visited")}
-    replace_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    """Write all that a run needs to resume."""
+    arrays = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
+    arrays |= {name: np.array(getattr(run, name)) for name in ("costs", "residuals", "visited", "doubtful")}
+    save_state(path, about, arrays)
 
 
 def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
-    """What `save` wrote, or None where there is no file.
+    """Read what `save` wrote, or None where there is no file.
 
     Args:
         about: what determines the run at hand; see `fingerprint`.
@@ -66,24 +62,8 @@ def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
     Raises:
         ValueError: the file is damaged, or of another run.
     """
-    if not path.exists():
-        return None
-    try:
-        with np.load(path) as file:
-            data = {name: file[name] for name in file.files}
-        there = json.loads(str(data["about"])) if "about" in data else {"format": None}
-        if there["format"] != about["format"]:
-            there, about = ({"format": each["format"]} for each in (there, about))
-        differences = fingerprint.differences(there, about)
-        run = None if differences else _steps(data, state)
-    except (OSError, KeyError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
-    if differences:
-        raise ValueError(
-            f"checkpoint: {path} is of another run and was left as it is; these differ: "
-            + ", ".join(differences)
-        )
-    return run
+    data = load_state(path, about)
+    return None if data is None else _steps(data, state)
 
 
 def _steps(data: Mapping[str, np.ndarray], state: Any) -> Steps:

@@ -20,7 +20,9 @@ from jax.flatten_util import ravel_pytree
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_float_leaves, check_number, check_type
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.io import fingerprint
+from jaxcontact.io.run_store import open_state
 from jaxcontact.optimize import resume
 from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.precision import jit
@@ -73,11 +75,10 @@ def trajectory(
     directional: Callable[[Any, Any], jax.Array] | None = None,
     num_steps: int = 100,
     tol: float = 1e-9,
-    checkpoint: Path | str | None = None,
     key: str | None = None,
-    progress: Progress | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> tuple[Any, TrajectoryInfo]:
-    """Controls of least cost, objective(controls) -> min subject to constraints(controls) = 0.
+    """Find controls of least cost, objective(controls) -> min subject to constraints(controls) = 0.
 
     Every step moves along the constraints' tangent space by what `optimizer` makes of the gradient there,
     and back towards the constraints by a Newton step of least length. The result is the best point visited:
@@ -99,12 +100,12 @@ def trajectory(
             constraints: penalise them in the objective.
         num_steps: steps of the optimizer.
         tol: bound on every constraint at the end.
-        checkpoint: a file; written after every tenth step, continued from where it exists. It names what
-            determines the run: versions, `controls0`, the programs of objective, constraints, `directional`
-            and optimizer with all numbers that they close over, and `key`. A call with more `num_steps`
-            goes on; one with fewer returns what it would have found without the file.
-        key: a name for what those programs do not show, such as the data that a host callback reads.
-        progress: called as progress(done, num_steps, cost, residual) after every step.
+        key: a name for what the programs do not show, such as the data that a host callback reads.
+        run: checkpoint, progress. The checkpoint is a file; written after every tenth step, continued from
+            where it exists. It names what determines the run: versions, `controls0`, the programs of
+            objective, constraints, `directional` and optimizer with all numbers that they close over, and
+            `key`. A call with more `num_steps` resumes; one with fewer returns what it would have found
+            without the file. `progress(done, num_steps, cost, residual)` is called after every step.
 
     Returns:
         controls, TrajectoryInfo.
@@ -120,11 +121,11 @@ def trajectory(
     if constraints is None:
         return optimise(
             lambda z: (objective(z), jnp.zeros(0)), controls0, optimizer=optimizer, directional=directional,
-            num_steps=num_steps, tol=tol, checkpoint=checkpoint, about={"key": key}, progress=progress,
+            num_steps=num_steps, tol=tol, about={"key": key}, run=run,
         )  # fmt: skip
     return optimise(
         lambda z: (objective(z), constraints(z)), controls0, optimizer=optimizer, directional=None,
-        num_steps=num_steps, tol=tol, checkpoint=checkpoint, about={"key": key}, progress=progress,
+        num_steps=num_steps, tol=tol, about={"key": key}, run=run,
     )  # fmt: skip
 
 
@@ -136,11 +137,31 @@ def optimise(
     directional: Callable[[Any, Any], jax.Array] | None,
     num_steps: int,
     tol: float,
-    checkpoint: Path | str | None,
+    about: Mapping[str, Any],
+    run: Run,
+) -> tuple[Any, TrajectoryInfo]:
+    """Optimise as `trajectory` a cost and constraints out of one motion; `about` names what determines it."""
+    check_run(run, unused=("chunk", "devices", "about"))
+    path = None if run.checkpoint is None else Path(run.checkpoint)
+    with open_state(path):
+        return _optimise(
+            outcome, controls0, optimizer=optimizer, directional=directional, num_steps=num_steps, tol=tol,
+            checkpoint=path, about=about, progress=run.progress,
+        )  # fmt: skip
+
+
+def _optimise(
+    outcome: Callable[[Any], tuple[jax.Array, jax.Array]],
+    controls0: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    directional: Callable[[Any, Any], jax.Array] | None,
+    num_steps: int,
+    tol: float,
+    checkpoint: Path | None,
     about: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Any, TrajectoryInfo]:
-    """`trajectory` for a cost and constraints out of one motion; `about`: names of what determines it."""
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
         raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")
     check_number("tol", tol, 0.0)
@@ -159,7 +180,7 @@ def optimise(
     )
     if checkpoint is not None:
         about = {"format": resume.FORMAT, **about, **run.about(controls0, s, steps.state)}
-        stored = resume.load(Path(checkpoint), about, steps.state)
+        stored = resume.load(checkpoint, about, steps.state)
         steps = steps if stored is None else stored.until(num_steps)
         s = jnp.asarray(steps.visited[-1])
     cost, r, jacobian = run.evaluate(s)
@@ -182,7 +203,7 @@ def optimise(
         residuals.append(_largest(r))
         steps.visited.append(np.asarray(s))
         if checkpoint is not None and (i % 10 == 9 or i == num_steps - 1):
-            resume.save(Path(checkpoint), about, steps)
+            resume.save(checkpoint, about, steps)
         if progress is not None:
             progress(i + 1, num_steps, costs[-1], residuals[-1])
     best, last = _best_step(costs, residuals, jacobian), len(costs) - 1

@@ -86,11 +86,11 @@ def mujoco_outcome(
         friction=friction,
     )
     compiled = mujoco.MjModel.from_xml_string(text)
-    state = model.state
+    state = model.initial_state()
 
     def approaches(q: np.ndarray, v: np.ndarray) -> bool:
         here = state.replace(q=jax.numpy.asarray(q, state.q.dtype))
-        terms = contact_terms(model.system, model.params, here)
+        terms = contact_terms(model, here)
         closing = np.asarray(terms.J_n) @ v.astype(state.q.dtype) < -tolerance
         return bool(np.any(closing & np.asarray(terms.active)))
 
@@ -126,13 +126,19 @@ def outcome_of_file(
     compiled = with_stiff_contacts(
         source, timestep, 100.0 * timestep if timeconst is None else timeconst, dampratio
     )
-    terms = contact_terms(model.system, model.params, model.state)
+    terms = contact_terms(model, model.initial_state())
     normals = np.asarray(terms.J_n)[np.asarray(terms.active)]  # the robot hardly moves
 
     def approaches(_: np.ndarray, v: np.ndarray) -> bool:
         return bool(np.any(normals @ v < -tolerance))
 
-    return run_impact(compiled, np.asarray(model.state.q), np.asarray(model.state.v), approaches, "the robot")
+    return run_impact(
+        compiled,
+        np.asarray(model.initial_state().q),
+        np.asarray(model.initial_state().v),
+        approaches,
+        "the robot",
+    )
 
 
 def with_stiff_contacts(source: Any, timestep: float, timeconst: float, dampratio: float = 1.0) -> Any:
@@ -183,7 +189,7 @@ def mjcf(
 ) -> str:
     """The MJCF text of a model; arguments as `mujoco_outcome`."""
     model: Model = getattr(models, model_name)()
-    structure, params = model.system.structure, model.params
+    structure, params = model.structure, model.params
     gravity = np.asarray(params.gravity)
     rub = np.broadcast_to(np.asarray(params.mu if friction is None else friction), structure.num_contacts)
     solref = f"{timeconst:.17g} {dampratio:.17g}"
@@ -254,7 +260,7 @@ def _lifted(at: Any, normal: tuple[float, float], angle: float) -> np.ndarray:
 
 def _contact_geoms(model: Model) -> list[tuple[str, str]]:
     """Names of the two geoms of every contact, in the order of our contacts."""
-    structure = model.system.structure
+    structure = model.structure
     geoms = []
     for a, b in structure.pairs:
         corners = getattr(structure.shape(a), "corners", None)
@@ -267,7 +273,7 @@ def _contact_geoms(model: Model) -> list[tuple[str, str]]:
 
 def _box(model: Model) -> str:
     """A single box that meets planes at some corners."""
-    structure, angle = model.system.structure, float(model.state.q[2])
+    structure, angle = model.structure, float(model.initial_state().q[2])
     half = np.asarray(model.params.constants["size"]) / 2.0
     balls = []
     for a, b in structure.pairs:
@@ -284,8 +290,8 @@ def _box_in_space(model: Model) -> str:
     """A single level box that meets the floor at some corners."""
     half = np.asarray(model.params.constants["size"]) / 2.0
     balls = []
-    for a, _ in model.system.structure.pairs:
-        for k in getattr(model.system.structure.shape(a), "corners", None) or ():
+    for a, _ in model.structure.pairs:
+        for k in getattr(model.structure.shape(a), "corners", None) or ():
             corner = half * np.array([1.0 if k & bit else -1.0 for bit in (1, 2, 4)])
             balls.append(_ball(f"{a}{k}", corner + np.array([0.0, 0.0, SMALL]), SMALL))
     inertia = " ".join(f"{float(each):.17g}" for each in model.params.inertia[0])
@@ -295,7 +301,7 @@ def _box_in_space(model: Model) -> str:
 
 def _compass_gait(model: Model) -> str:
     """The hip slides without turning, so that both pitch angles are absolute."""
-    constants, q = model.params.constants, np.asarray(model.state.q)
+    constants, q = model.params.constants, np.asarray(model.initial_state().q)
     centre = np.array([0.0, -float(constants["hip_to_mass"])])
     legs = []
     for i, name in enumerate(("leading", "trailing")):
@@ -332,7 +338,7 @@ def _disk_stack(model: Model) -> str:
     joints = f"{_slides()} {_hinge()}"
     return " ".join(
         f"<body>{joints} {_inertial(model, i)} {_ball(f'{name}_rim', (0.0, 0.0), radius)}</body>"
-        for i, name in enumerate(model.system.structure.bodies)
+        for i, name in enumerate(model.structure.bodies)
     )
 
 

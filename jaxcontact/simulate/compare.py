@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
 from jaxcontact.mechanics.motion_equations import mass_matrix
-from jaxcontact.mechanics.system import Params, System
+from jaxcontact.mechanics.system import Model
 from jaxcontact.precision import jit
 from jaxcontact.simulate.trajectory import Trajectory
 
 
-@functools.partial(jit, static_argnums=0)
-def momentum_difference(system: System, params: Params, first: Trajectory, second: Trajectory) -> jax.Array:
+@jit
+def momentum_difference(model: Model, first: Trajectory, second: Trajectory) -> jax.Array:
     """Relative difference (T + 1,) of the momenta of two motions at equal times (Seghete & Murphey, Fig. 8).
 
     xi = |p_1 - p_2|_g / |p_1|_g with |p|_g^2 = p M^-1 p, M at the first motion's configuration: a ratio of
@@ -24,9 +22,9 @@ def momentum_difference(system: System, params: Params, first: Trajectory, secon
     """
 
     def one(q: jax.Array, v: jax.Array, q2: jax.Array, v2: jax.Array) -> jax.Array:
-        mass = mass_matrix(system, params, q)
+        mass = mass_matrix(model, q)
         # |M v - p_2|_g = |v - M^-1 p_2|_M
-        apart = v - jnp.linalg.solve(mass, mass_matrix(system, params, q2) @ v2)
+        apart = v - jnp.linalg.solve(mass, mass_matrix(model, q2) @ v2)
         own = v @ mass @ v
         return jnp.sqrt(apart @ mass @ apart / jnp.where(own > 0, own, 1.0))
 

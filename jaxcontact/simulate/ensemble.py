@@ -1,22 +1,15 @@
 """Many worlds of one mechanism, each with its own key: on every core, in blocks, on disk as they come.
 
 Owns the driver `ensemble` and its record. Worlds are computed in blocks of one width at fixed places,
-whatever the chunk, so a world has the same bits in every call. A checkpoint has one file per block, written
-whole:
-
-    manifest.json          what is simulated: versions, settings, hashes of all numbers and of the program
-    worlds_00000000.npz    an `Ensemble` of one block, named by its first world
+whatever the chunk, so a world has the same bits in every call. docs/understand/long-runs.md has the files.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,17 +18,18 @@ import numpy as np
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count, check_integer, check_positive
 from jaxcontact.batching.all_cores import workers
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.io import fingerprint
-from jaxcontact.io.atomic_files import replace_file, temporary_of
-from jaxcontact.io.manifest import MANIFEST, check_manifest, damage
 from jaxcontact.io.records import load_record, save_record
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.io.run_store import open_store
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
 
-FORMAT = "jaxcontact ensemble, 3"  # a new number where the same seed ends in other bits
+FORMAT = "jaxcontact ensemble, 4"  # a new number where the same seed ends in other bits
 WIDTH = 128  # worlds of a block at most; XLA vectorises over them
 FIRST = 5  # failed worlds that the summary names one by one
 
@@ -92,8 +86,7 @@ class Ensemble(Record):
 
 
 def ensemble(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     stepper: Stepper,
@@ -105,19 +98,15 @@ def ensemble(
     policy_memory: Any = None,
     keep_path: bool = False,
     reduce: Callable[[Any, Ensemble], Any] | None = None,
-    chunk: int | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    about: Mapping[str, str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> Any:
-    """Motions of many worlds that differ in their random key, and in their start if that is given.
+    """Move many worlds that differ in their random key, and in their start if that is given.
 
     World i steps as `rollout` with the key of the seed folded with i: a law that draws takes another impulse
     order in every world and impact.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers, those of all worlds.
+        model: the mechanism and its numbers.
         state: where all worlds start, or one start each, with a first axis of `num_worlds`.
         stepper: the method, such as `TimeStepping(impact=law)`.
         duration: s, rounded to a number of steps.
@@ -128,11 +117,8 @@ def ensemble(
         keep_path: also keep the states of every step.
         reduce: (accumulated, Ensemble of one chunk) -> accumulated, called in order, at first with None;
             `ensemble` then returns the last value, in memory that does not grow.
-        chunk: worlds per call of `reduce` and `progress`; default 1024. Any number gives the same bits.
-        checkpoint: a folder that takes the worlds as they come. An interrupted run, called again alike, goes
-        on where it stood and ends with the same bits, with any chunk; `reduce` sees the stored worlds first.
-        about: names to keep in the checkpoint, {"model": ...}; a run about something else is refused.
-        progress: called with (worlds done, num_worlds) after every chunk.
+        run: chunk (default 1024 worlds), checkpoint, about, progress. The checkpoint is a folder; `reduce`
+            sees the stored worlds first.
 
     Returns:
         Ensemble of all worlds, or what `reduce` accumulated. Nothing is raised for a world that fails: it is
@@ -151,21 +137,20 @@ def ensemble(
         check_positive(name, value)
     check_count("num_worlds", num_worlds)
     check_integer("seed", seed, 0)
-    if chunk is not None:
-        check_count("chunk", chunk)
+    check_run(run, unused=("devices",))
     if reduce is not None and not callable(reduce):
         raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
-    check_mechanism(system, params, state)
+    check_mechanism(model, state)
     check_stepper(stepper)
     starts = _starts(state, num_worlds)
-    stepper.init(system, params, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
+    stepper.init(model, jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), starts), None)  # may refuse
     steps = max(1, round(float(duration) / float(dt)))
     if control is None:
-        control = jnp.zeros((steps, system.num_controls), starts.v.dtype)
+        control = jnp.zeros((steps, model.num_controls), starts.v.dtype)
 
     def one(start: State, world: jax.Array) -> Ensemble:
         motion = rollout(
-            system, params, start, control, stepper=stepper, dt=dt, num_steps=steps,
+            model, start, control, stepper=stepper, dt=dt, num_steps=steps,
             key=jax.random.fold_in(jax.random.key(seed), world), policy_memory=policy_memory,
         )  # fmt: skip
         bad = Status.failed(motion.status)
@@ -179,13 +164,8 @@ def ensemble(
         )
 
     blocks = _Blocks(one, starts, num_worlds)
-    if checkpoint is None:
-        parts = blocks.computed(0)
-    else:
-        folder = Path(checkpoint)
-        described = _describe(blocks, num_worlds, about or {})
-        parts = _stored(folder, described, blocks)
-    size = 1024 if chunk is None else int(chunk)
+    parts = blocks.computed(0) if run.checkpoint is None else _stored(Path(run.checkpoint), blocks, run.about)
+    size = 1024 if run.chunk is None else int(run.chunk)
     reduced, whole, done = None, [], 0
     for part in _rows(parts, size):
         done += len(part.status)
@@ -193,8 +173,8 @@ def ensemble(
             reduced = reduce(reduced, part)
         else:
             whole.append(part)
-        if progress is not None:
-            progress(done, num_worlds)
+        if run.progress is not None:
+            run.progress(done, num_worlds)
     return reduced if reduce is not None else _joined(whole)
 
 
@@ -240,9 +220,8 @@ class _Blocks:
         if left and self._compiled is None:
             self._compiled = self.function.lower(*self.arguments(left[0])).compile()
         count = len(workers(jax.local_devices()[:1]))
-        with ThreadPoolExecutor(count) as pool:
-            for k in range(0, len(left), count):
-                yield from pool.map(self.compute, left[k : k + count])
+        with threads(count) as pool:
+            yield from in_order(pool, self.compute, ((begin,) for begin in left), ahead=count)
 
 
 def _rows(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
@@ -270,54 +249,38 @@ def _cut(part: Ensemble, begin: int, end: int) -> Ensemble:
     return rows
 
 
-def _describe(blocks: _Blocks, num_worlds: int, about: Mapping[str, str]) -> dict[str, Any]:
-    """What determines the run; the program has the mechanism, the method, seed, dt and controls in it."""
+def _describe(blocks: _Blocks, about: Mapping[str, str]) -> dict[str, Any]:
+    """Describe the run; the program has the mechanism, the method, seed, dt and controls in it."""
     return {
         "format": FORMAT,
         **{f"about {name}": value for name, value in about.items()},
         **fingerprint.versions(),
         "platform": jax.local_devices()[0].platform,
-        "num_worlds": num_worlds,
+        "num_worlds": blocks.total,
         "start": fingerprint.of_numbers(blocks.starts),
         "program": fingerprint.of_program(blocks.function.trace(*blocks.arguments(0))),
     }
 
 
-def _stored(folder: Path, described: Mapping[str, Any], blocks: _Blocks) -> Iterator[Ensemble]:
+def _stored(folder: Path, blocks: _Blocks, about: Mapping[str, str] | None) -> Iterator[Ensemble]:
     """The blocks found, then the missing ones, each safe on the disk before it is handed on."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / MANIFEST
-    if path.exists():
-        check_manifest(folder, described)
-    elif {each.name for each in folder.iterdir()} - {temporary_of(path).name}:
-        raise ValueError(f"checkpoint: {folder} holds other files and no {MANIFEST}; give an empty folder")
-    else:
-        _write_manifest(path, described)
-    done = 0
-    for begin in blocks.begins():
-        file = folder / f"worlds_{begin:08d}.npz"
-        if not file.exists():
-            break
-        yield _loaded(file, min(blocks.width, blocks.total - begin))
-        done += 1
-    for part in blocks.computed(done):
-        part.save(folder / f"worlds_{int(part.worlds[0]):08d}.npz")
-        yield part
+    shapes = jax.eval_shape(blocks.function, *blocks.arguments(0))
+    empty = jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), shapes)
+    described = _describe(blocks, about or {})
+    with open_store(folder, described, _named(empty), blocks.total, "worlds") as store:
+        for entry in store.entries:
+            yield jax.tree.unflatten(jax.tree.structure(empty), list(store.read(entry).values()))
+        if store.num_finished == blocks.total:
+            return
+        store.start()
+        for part in blocks.computed(len(store.entries)):
+            store.append(int(part.worlds[0]), _named(part))
+            yield part
 
 
-def _write_manifest(path: Path, described: Mapping[str, Any]) -> None:
-    def write(file: BinaryIO) -> None:
-        file.write(json.dumps(described, indent=1).encode())
-
-    replace_file(path, write)
-
-
-def _loaded(file: Path, count: int) -> Ensemble:
-    try:
-        part = Ensemble.load(file)
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise damage(file, str(error)) from None
-    if len(part.status) != count:
-        raise damage(file, f"expected {count} worlds, got {len(part.status)}")
-    rows: Ensemble = jax.tree.map(np.asarray, part)
-    return rows
+def _named(part: Ensemble) -> dict[str, np.ndarray]:
+    """The arrays by the names of their fields, in the order of the leaves."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
+        for path, leaf in jax.tree.leaves_with_path(part)
+    }

@@ -12,7 +12,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_array, check_number
 from jaxcontact.mechanics.configuration import difference, retract
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import Stepper, StepperInfo
 from jaxcontact.simulate.stepping import check_stepper
@@ -38,18 +38,17 @@ class Linearization(Record):
 
 
 def linearize(
-    stepper: Stepper, system: System, params: Params, state: State, u: jax.Array, dt: Any, *, order: int = 1
+    model: Model, state: State, controls: jax.Array, *, stepper: Stepper, dt: Any, order: int = 1
 ) -> tuple[Linearization, StepperInfo]:
-    """The derivative of one step by state and controls.
+    """Differentiate one step by state and controls.
 
     The matrices of a linear-quadratic regulator or of differential dynamic programming. A batch is a `vmap`.
 
     Args:
-        stepper: the method, such as `Compliant()`, without memory of earlier steps.
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: the state before the step.
-        u: (nu,) controls.
+        controls: (nu,) u.
+        stepper: the method, such as `Compliant()`, without memory of earlier steps.
         dt: s.
         order: 1, or 2 for the second derivatives as well; not every stepper has them.
 
@@ -63,30 +62,30 @@ def linearize(
 
     Derivative: that of the stepper, one order higher.
     """
-    check_mechanism(system, params, state)
+    check_mechanism(model, state)
     check_stepper(stepper)
-    check_array("u", u, (system.num_controls,))
+    check_array("controls", controls, (model.num_controls,))
     if order not in (1, 2):
         raise ValueError(f"order: expected 1 or 2, got {order!r}")
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
-    return _linearize(system, order, stepper, params, state, u, dt)
+    return _linearize(order, model, stepper, state, controls, dt)
 
 
-@functools.partial(jit, static_argnums=(0, 1))
+@functools.partial(jit, static_argnums=0)
 def _linearize(
-    system: System, order: int, stepper: Any, params: Params, state: State, u: jax.Array, dt: Any
+    order: int, model: Model, stepper: Any, state: State, u: jax.Array, dt: Any
 ) -> tuple[Linearization, StepperInfo]:
     dt = jnp.asarray(dt, state.q.dtype)
-    memory = stepper.init(system, params, state, None)
-    nv = system.structure.num_velocities
+    memory = stepper.init(model, state, None)
+    nv = model.structure.num_velocities
 
     def change(x: jax.Array) -> tuple[jax.Array, Any]:
         """The change of the state after the step, from where it is, and that state and the info."""
-        moved = state.replace(q=retract(system, state.q, x[:nv]), v=state.v + x[nv : 2 * nv])
-        after, _, info = stepper.step(system, params, moved, u + x[2 * nv :], memory, dt=dt)
+        moved = state.replace(q=retract(model.system, state.q, x[:nv]), v=state.v + x[nv : 2 * nv])
+        after, _, info = stepper.step(model, moved, u + x[2 * nv :], memory, dt=dt)
         fixed = lax.stop_gradient(after)
-        return jnp.concatenate([difference(system, fixed.q, after.q), after.v - fixed.v]), (after, info)
+        return jnp.concatenate([difference(model.system, fixed.q, after.q), after.v - fixed.v]), (after, info)
 
     def first(x: jax.Array) -> tuple[jax.Array, Any]:
         rates, step = jax.jacfwd(change, has_aux=True)(x)

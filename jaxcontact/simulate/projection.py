@@ -5,7 +5,6 @@ Owns the search for it, its derivative, and `project`.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.status import Status, flag
@@ -43,7 +42,7 @@ class ProjectionInfo(Record):
     displacement: jax.Array
 
 
-def project(system: System, params: Params, state: State) -> tuple[State, ProjectionInfo]:
+def project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
     """The nearest state without penetration, limits kept and loops closed.
 
     q+ = q retracted by the smallest step d in the kinetic metric of q, min d^T M(q) d over gap(q+) >= 0,
@@ -51,8 +50,7 @@ def project(system: System, params: Params, state: State) -> tuple[State, Projec
     velocity nearest in that metric; a contact that approaches is left to an impact law.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: anywhere near; bodies that are deeper than through the middle may leave on the other side.
 
     Returns:
@@ -66,35 +64,35 @@ def project(system: System, params: Params, state: State) -> tuple[State, Projec
 
     Derivative: of the contacts, limits and loops that hold at q+, by state and params, forward and reverse.
     """
-    check_mechanism(system, params, state)
-    return _project(system, params, state)
+    check_mechanism(model, state)
+    return _project(model, state)
 
 
-@functools.partial(jit, static_argnums=0)
-def _project(system: System, params: Params, state: State) -> tuple[State, ProjectionInfo]:
-    q, info = nearest_configuration(system, params, state.q)
-    nv = system.structure.num_velocities
-    held = constraint_values(system, params, q)[0].shape[0]
+@jit
+def _project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
+    q, info = nearest_configuration(model, state.q)
+    nv = model.structure.num_velocities
+    held = constraint_values(model, q)[0].shape[0]
     v = state.v
     if held:
-        rows = jax.jacfwd(lambda d: constraint_values(system, params, retract(system, q, d))[0])
+        rows = jax.jacfwd(lambda d: constraint_values(model, retract(model.system, q, d))[0])
         A = rows(jnp.zeros(nv, q.dtype))
-        response = implicit.solve_spd(mass_matrix(system, params, q), A.T)
+        response = implicit.solve_spd(mass_matrix(model, q), A.T)
         v = v - response @ implicit.refine(A @ response, A @ v, jnp.zeros(held, q.dtype))
     return state.replace(q=q, v=v), info
 
 
-def constraint_values(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Deviations (nb,) that are zero where loops are closed, and gaps and limits (nu,) that are kept >= 0."""
-    structure, none = system.structure, jnp.zeros(0, q.dtype)
+    structure, none = model.structure, jnp.zeros(0, q.dtype)
     held, kept = [none], [none]
     if structure.tree is not None and structure.tree.closes:
-        assert system.mechanics is not None
-        held.append(system.mechanics.closures(structure, *body_frames(system, params, q), params))
+        assert model.system.mechanics is not None
+        held.append(model.system.mechanics.closures(structure, *body_frames(model, q), model.params))
     if structure.num_contacts:
-        kept.append(contact_gaps(system, params, q))
-    if system.constraints is not None:
-        deviations, limits = system.constraints(structure, q, params)
+        kept.append(contact_gaps(model, q))
+    if model.system.constraints is not None:
+        deviations, limits = model.system.constraints(structure, q, model.params)
         held.append(deviations)
         kept.append(limits)
     return jnp.concatenate(held), jnp.concatenate(kept)
@@ -119,12 +117,12 @@ class _Search(NamedTuple):
     tries: jax.Array
 
 
-def nearest_configuration(system: System, params: Params, q: jax.Array) -> tuple[jax.Array, ProjectionInfo]:
+def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, ProjectionInfo]:
     """The configuration nearest to q in the kinetic metric that meets all constraints; see `project`."""
-    fixed, start = lax.stop_gradient((params, q))
-    mass = mass_matrix(system, fixed, start)
+    fixed, start = lax.stop_gradient((model.params, q))
+    mass = mass_matrix(model.replace(params=fixed), start)
     inverse, pivot = small_dense.spd_inverse(mass)
-    held, kept = constraint_values(system, fixed, start)
+    held, kept = constraint_values(model.replace(params=fixed), start)
     none = jnp.zeros(mass.shape[0], q.dtype)
     forces = jnp.zeros(held.shape[0] + kept.shape[0], q.dtype)
     depth = _worst(held, kept)
@@ -138,16 +136,16 @@ def nearest_configuration(system: System, params: Params, q: jax.Array) -> tuple
         return good & rough & (carry.status == 0) & (carry.tries < MAX_ITERS)
 
     def improve(carry: _Search) -> _Search:
-        step, forces, status = _linear_step(system, fixed, start, carry.step, inverse)
-        worst = _worst(*constraint_values(system, fixed, retract(system, start, step)))
+        step, forces, status = _linear_step(model.replace(params=fixed), start, carry.step, inverse)
+        worst = _worst(*constraint_values(model.replace(params=fixed), retract(model.system, start, step)))
         moved, whole = (jnp.sqrt(jnp.maximum(x @ mass @ x, 0.0)) for x in (step - carry.step, step))
         change = jnp.where(whole > 0, moved / jnp.where(whole > 0, whole, 1.0), 0.0)
         return _Search(step, forces, worst, change, carry.status | status, carry.tries + 1)
 
     first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
     search = lax.while_loop(searching, improve, first)
-    step = _attached(system, params, q, search, held.shape[0])
-    q_plus = jnp.where(search.tries > 0, retract(system, q, step), q)
+    step = _attached(model, q, search, held.shape[0])
+    q_plus = jnp.where(search.tries > 0, retract(model.system, q, step), q)
     unfinished = (search.tries >= MAX_ITERS) & ((search.worst > allowed) | (search.change > settled))
     status = (
         search.status
@@ -167,14 +165,14 @@ def _worst(held: jax.Array, kept: jax.Array) -> jax.Array:
 
 
 def _linear_step(
-    system: System, params: Params, q: jax.Array, step: jax.Array, inverse: jax.Array
+    model: Model, q: jax.Array, step: jax.Array, inverse: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The smallest step that meets the constraints linearised at `step`, its multipliers and status bits."""
 
     def values(d: jax.Array) -> jax.Array:
-        return jnp.concatenate(constraint_values(system, params, retract(system, q, d)))
+        return jnp.concatenate(constraint_values(model, retract(model.system, q, d)))
 
-    held = constraint_values(system, params, q)[0].shape[0]
+    held = constraint_values(model, q)[0].shape[0]
     here, J = values(step), jax.jacfwd(values)(step)
     square = jnp.sum((J @ inverse) * J, axis=1)
     size = jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 1.0)
@@ -196,17 +194,18 @@ def _linear_step(
     return response @ forces, size * forces, status
 
 
-def _attached(system: System, params: Params, q: jax.Array, search: _Search, held: int) -> jax.Array:
+def _attached(model: Model, q: jax.Array, search: _Search, held: int) -> jax.Array:
     """The step with its derivative: M d = J^T lam, with the constraints that push at zero."""
     pushes = (search.forces > 0) | (jnp.arange(search.forces.shape[0]) < held)
     holds = (pushes & (search.tries > 0)).astype(q.dtype)
 
     def residual(data: Any, root: Any) -> Any:
         (params, q, holds), (d, forces) = data, root
+        here = model.replace(params=params)
         values, back = jax.vjp(
-            lambda x: jnp.concatenate(constraint_values(system, params, retract(system, q, x))), d
+            lambda x: jnp.concatenate(constraint_values(here, retract(model.system, q, x))), d
         )
-        balance = mass_matrix(system, params, q) @ d - back(forces)[0]
+        balance = mass_matrix(here, q) @ d - back(forces)[0]
         return balance, jnp.where(holds > 0, values, -forces)
 
     def correct(data: Any, root: Any, rhs: Any) -> Any:
@@ -217,13 +216,13 @@ def _attached(system: System, params: Params, q: jax.Array, search: _Search, hel
             return jnp.concatenate(residual(data, (x[:nv], x[nv:])))
 
         K = jax.jacfwd(equations)(jnp.concatenate([d, forces]))
-        size = lax.rsqrt(jnp.diagonal(mass_matrix(system, data[0], data[1])))
+        size = lax.rsqrt(jnp.diagonal(mass_matrix(model.replace(params=data[0]), data[1])))
         rows = jnp.max(jnp.abs(K[nv:, :nv] * size[None]), axis=1)
         size = jnp.concatenate([size, 1.0 / jnp.where((data[2] > 0) & (rows > 0), rows, 1.0)])
         inverse, _ = small_dense.generalized_inverse(size[:, None] * K * size[None])
         x = size * (inverse @ (size * jnp.concatenate(rhs)))
         return x[:nv], x[nv:]
 
-    data = (params, q, lax.stop_gradient(holds))
+    data = (model.params, q, lax.stop_gradient(holds))
     step, _ = implicit.attach(residual, correct, data, (search.step, search.forces))
     return step

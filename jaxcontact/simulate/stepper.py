@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import jax
 
 from jaxcontact._pytree import Record
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 
-# policy(params, state, t, memory, key) -> (u, memory)
-Policy = Callable[[Params, State, jax.Array, Any, Any], tuple[jax.Array, Any]]
+# policy(model, state, t, memory, key) -> (u, memory)
+Policy = Callable[[Model, State, jax.Array, Any, Any], tuple[jax.Array, Any]]
 
 
 class StepperInfo(Record):
@@ -42,13 +42,13 @@ class StepperInfo(Record):
 class Stepper(Protocol):
     """A method of motion in time."""
 
-    def init(self, system: System, params: Params, state: State, key: jax.Array | None) -> Any:
+    def init(self, model: Model, state: State, key: jax.Array | None) -> Any:
         """What the stepper remembers from step to step, before the first one."""
 
-    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+    def closed(self, model: Model, state: State) -> jax.Array:
         """(nc,) bool, the contacts that are closed at the start."""
 
     def step(
-        self, system: System, params: Params, state: State, tau: jax.Array, memory: Any, *, dt: jax.Array
+        self, model: Model, state: State, tau: jax.Array, memory: Any, *, dt: jax.Array
     ) -> tuple[State, Any, StepperInfo]:
         """The state after dt under the controls tau (nu,), the new memory and the info."""

@@ -13,7 +13,8 @@ from jax import lax
 
 from jaxcontact._pytree import callable_as_pytree
 from jaxcontact.arguments import check_array, check_count, check_number
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
@@ -23,8 +24,7 @@ CHUNK = 1024  # steps of one call of the program of `run`
 
 
 def rollout(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     controls: jax.Array | Policy,
     *,
@@ -38,11 +38,10 @@ def rollout(
     """Steps of a mechanism under controls or a policy, in one scan.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: where it starts.
         controls: (T, nu) controls of the actuators; without actuators nu = nv, and they are generalized
-            forces beside gravity and the forces of the system. Or a policy (params, state, t, memory, key) ->
+            forces beside gravity and the forces of the system. Or a policy (model, state, t, memory, key) ->
             (u, memory), a module-level function or a pytree.
         stepper: the method, such as `Compliant()`.
         dt: s.
@@ -65,19 +64,16 @@ def rollout(
     """
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
-    setup, steps = _set_up(
-        "controls", system, params, state, stepper, controls, num_steps, key, policy_memory
-    )
+    setup, steps = _set_up("controls", model, state, stepper, controls, num_steps, key, policy_memory)
     if checkpoint_every is not None:
         check_count("checkpoint_every", checkpoint_every)
-    rows, _ = _steps(system, params, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
-    return _trajectory(rows, state, stepper.closed(system, params, state))
+    rows, _ = _steps(model, setup, stepper, dt, jnp.int32(0), steps, checkpoint_every)
+    return _trajectory(rows, state, stepper.closed(model, state))
 
 
 @all_digits
 def run(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     stepper: Stepper,
@@ -86,18 +82,18 @@ def run(
     control: jax.Array | Policy | None = None,
     key: jax.Array | None = None,
     policy_memory: Any = None,
-    progress: Callable[[int, int], None] | None = None,
     check: bool = True,
+    run: Run = DEFAULT_RUN,
 ) -> Trajectory:
-    """The motion over a duration, on the host: with progress, and an error where a step fails.
+    """Compute the motion over a duration, on the host: with progress, and an error where a step fails.
 
     Args:
-        system, params, state, stepper, key, policy_memory: as `rollout`.
+        model, state, stepper, key, policy_memory: as `rollout`.
         duration: s, rounded to a number of steps.
         dt: s.
         control: (T, nu), or a policy; None is none.
-        progress: called with (steps done, T).
         check: raise where a step fails; False leaves it to `trajectory.status`.
+        run: progress, called with (steps done, T).
 
     Returns:
         Trajectory with T + 1 rows.
@@ -111,21 +107,22 @@ def run(
     for name, value in (("dt", dt), ("duration", duration)):
         if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
             raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
+    check_run(run, unused=("chunk", "devices", "checkpoint", "about"))
     steps = max(1, round(duration / dt))
-    setup, _ = _set_up("control", system, params, state, stepper, control, steps, key, policy_memory)
+    setup, _ = _set_up("control", model, state, stepper, control, steps, key, policy_memory)
     parts = []
     for first in range(0, steps, CHUNK):
         size = min(CHUNK, steps - first)
         some = None if setup.inputs is None else setup.inputs[first : first + size]
-        rows, carry = _steps(system, params, setup._replace(inputs=some), stepper, dt, jnp.int32(first), size)
+        rows, carry = _steps(model, setup._replace(inputs=some), stepper, dt, jnp.int32(first), size)
         setup = setup._replace(carry=carry)
         parts.append(rows)
         if check:
             raise_if_failed(jnp.concatenate([part[2].status for part in parts]), "step")
-        if progress is not None:
-            progress(first + size, steps)
+        if run.progress is not None:
+            run.progress(first + size, steps)
     whole = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-    return _trajectory(whole, state, stepper.closed(system, params, state))
+    return _trajectory(whole, state, stepper.closed(model, state))
 
 
 class _Setup(NamedTuple):
@@ -138,22 +135,22 @@ class _Setup(NamedTuple):
 
 
 def _set_up(
-    name: str, system: System, params: Params, state: State, stepper: Stepper, control: Any,
+    name: str, model: Model, state: State, stepper: Stepper, control: Any,
     num_steps: Any, key: jax.Array | None, policy_memory: Any,
 ) -> tuple[_Setup, int]:  # fmt: skip
     """The setup of a motion under what its caller calls `name`, and its number of steps."""
-    check_mechanism(system, params, state)
+    check_mechanism(model, state)
     check_stepper(stepper)
     if callable(control):
         policy, inputs = callable_as_pytree(control), None
         check_count("num_steps", num_steps)  # a policy says nothing about how long it goes on
     else:
-        policy, inputs = None, _inputs(name, system.num_controls, state, control, num_steps)
+        policy, inputs = None, _inputs(name, model.num_controls, state, control, num_steps)
         num_steps = inputs.shape[0]
     stepper_key = policy_key = None
     if key is not None:
         stepper_key, policy_key = jax.random.split(key)
-    carry = state, stepper.init(system, params, state, stepper_key), policy_memory
+    carry = state, stepper.init(model, state, stepper_key), policy_memory
     return _Setup(carry, inputs, policy, policy_key), num_steps
 
 
@@ -169,9 +166,9 @@ def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | Non
     return jnp.asarray(control)
 
 
-@functools.partial(jit, static_argnums=(0, 6, 7))
+@functools.partial(jit, static_argnums=(5, 6))
 def _steps(
-    system: System, params: Params, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int,
+    model: Model, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """(states, inputs, info) of the steps, and the last carry."""
@@ -182,8 +179,8 @@ def _steps(
         number, u = row
         if setup.policy is not None:
             key = None if setup.key is None else jax.random.fold_in(setup.key, number)
-            u, policy_memory = setup.policy(params, state, state.t, policy_memory, key)
-        then, memory, info = stepper.step(system, params, state, u, memory, dt=dt)
+            u, policy_memory = setup.policy(model, state, state.t, policy_memory, key)
+        then, memory, info = stepper.step(model, state, u, memory, dt=dt)
         return (then, memory, policy_memory), (then, u, info)
 
     numbers = first + jnp.arange(num_steps, dtype=jnp.int32)

@@ -17,7 +17,8 @@ from jaxcontact.arguments import check_array, check_count, check_number, check_p
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.force_modes import near_zero
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space, mass_norm
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism, usable_numbers
+from jaxcontact.mechanics.system import Model, Params, State, System, check_mechanism, usable_numbers
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import jit, warn_if_single
 from jaxcontact.simulate.augmented.contact_forces import Choice, accelerations, choose_modes
 from jaxcontact.simulate.augmented.impact_piece import ImpactRate, impact_rate, piece_length
@@ -30,8 +31,7 @@ from jaxcontact.terms import ContactTerms, contact_terms
 
 
 def time_augmented(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     length: Any,
@@ -54,8 +54,7 @@ def time_augmented(
     impact among them. A choice lasts until a contact changes what it does.
 
     Args:
-        system: the mechanism (static), planar, of at most five candidate contacts.
-        params: its numbers.
+        model: the mechanism and its numbers, planar, of at most five candidate contacts.
         state: where it starts; gaps not below -1e-6 m.
         length: end of s, which starts at zero.
         rates: (nc,) relative rates of normal impulse in impacts, > 0. None is equal rates, with a key other
@@ -80,16 +79,17 @@ def time_augmented(
 
     Derivative: none; differentiate `routh_path`, or `variational`.
     """
-    check_mechanism(system, params, state)
-    structure = system.structure
+    check_mechanism(model, state)
+    structure = model.structure
     nc = structure.num_contacts
     if structure.dim != 2 or not 1 <= nc <= contact_modes.MAX_ENUMERATED:
         raise ValueError(
             f"system: time_augmented takes planar systems of 1 to {contact_modes.MAX_ENUMERATED} candidate "
             f"contacts, got dim {structure.dim} and {nc} contacts"
         )
-    if system.constraints is not None:
+    if model.system.constraints is not None:
         raise ValueError("system: time_augmented takes no `constraints`; use generalized coordinates")
+    check_no_loops(model.system, "time_augmented")
     check_count("max_pieces", max_pieces)
     for name, value in (("length", length), ("rtol", rtol)):
         check_positive(name, value)
@@ -98,16 +98,18 @@ def time_augmented(
     if rates is not None:
         check_array("rates", rates, (nc,))
         check_positive("rates", rates)
-    for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", params.gravity)):
+    for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", model.params.gravity)):
         check_array(name, value)
         check_number(name, value)
-    if is_concrete(params, state):
-        inputs.check_values(contact_terms(system, params, state), state.v)
+    if is_concrete(model.params, state):
+        inputs.check_values(contact_terms(model, state), state.v)
     warn_if_single(state.q.dtype, "`time_augmented`")
     if rates is None and key is None:
         rates = jnp.ones(nc, state.q.dtype)
     length, longest, rtol = (jnp.asarray(x, state.q.dtype) for x in (length, longest, rtol))
-    return _path(system, int(max_pieces), _Numbers(params, state, length, rates, key, longest, rtol))
+    return _path(
+        model.system, int(max_pieces), _Numbers(model.params, state, length, rates, key, longest, rtol)
+    )
 
 
 class _Numbers(NamedTuple):
@@ -193,7 +195,7 @@ def _run(system: System, max_pieces: int, numbers: _Numbers) -> tuple[AugmentedP
 
 
 def _bad_numbers(system: System, numbers: _Numbers, state: State) -> jax.Array:
-    terms = contact_terms(system, numbers.params, state)
+    terms = contact_terms(Model(system=system, params=numbers.params), state)
     _, _, status = inputs.prepare(terms, state.v)
     settings = jax.tree.leaves((numbers.length, numbers.rates, numbers.rtol))
     finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in settings]).all()
@@ -217,7 +219,7 @@ def _no_row(nc: int, dtype: Any) -> _Row:
 def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) -> tuple[_Carry, _Row]:
     """The next piece: of an impact if a contact approaches, else of a smooth motion."""
     state, dtype = carry.state, carry.s.dtype
-    terms = contact_terms(system, numbers.params, state)
+    terms = contact_terms(Model(system=system, params=numbers.params), state)
     touches = terms.phi <= touching_gap(dtype)
     space = contact_space(terms.replace(active=touches))
     near = near_zero(space, state.v, carry.speed)
@@ -300,7 +302,7 @@ def _only_if(wanted: jax.Array, function: Any) -> Any:
 def _decision(system: System, numbers: _Numbers, here: _Here, carry: _Carry, lots: _Lots) -> Choice:
     """Modes of the contacts that are closed and neither approach nor leave."""
     closed = here.touches & (jnp.abs(here.u[0::2]) <= here.near[0::2])
-    rates = accelerations(system, numbers.params, carry.state, closed)
+    rates = accelerations(Model(system=system, params=numbers.params), carry.state, closed)
     return choose_modes(rates, here.u, here.near, carry.ended, lots.force)
 
 
@@ -338,7 +340,7 @@ def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tu
         longest=numbers.longest,
     )
     solver = ode.DormandPrince(rtol=numbers.rtol, atol=1e-2 * numbers.rtol)
-    piece = smooth_piece(system, numbers.params, smooth, carry.step, solver)
+    piece = smooth_piece(Model(system=system, params=numbers.params), smooth, carry.step, solver)
     t_rate = 1.0 / (1.0 + jnp.sum(piece.force[:, 0]))
     kind = jnp.where(jnp.any(codes != contact_modes.SEPARATE), PieceKind.CONTACT, PieceKind.FREE)
     row = _Row(t_rate * piece.force, t_rate, kind.astype(jnp.int32), jnp.int32(-1), jnp.array(False))

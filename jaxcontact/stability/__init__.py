@@ -6,7 +6,6 @@ from jaxcontact.stability.body import local_terms as local_terms
 from jaxcontact.stability.certify import METHODS as METHODS
 from jaxcontact.stability.certify import certify as certify
 from jaxcontact.stability.chart import Chart as Chart
-from jaxcontact.stability.chart import Progress as Progress
 from jaxcontact.stability.chart import Region as Region
 from jaxcontact.stability.chart import chart as chart
 from jaxcontact.stability.check import Certificate as Certificate

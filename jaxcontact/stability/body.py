@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 from jaxcontact.mechanics.motion_equations import bias
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.terms import contact_terms
 
 MAX_CONTACTS = 3
@@ -123,12 +124,11 @@ def as_terms(body: Body) -> LocalTerms:
     return terms
 
 
-def local_terms(system: System, params: Params, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
+def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
     """The zero-order dynamics of a planar mechanism that rests on one to three contacts.
 
     Args:
-        system: the mechanism.
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: a configuration in contact; its velocity is ignored.
         e: coefficient of restitution, a number or one per active contact.
 
@@ -141,10 +141,11 @@ def local_terms(system: System, params: Params, state: State, *, e: float | jax.
     Derivative: by `params`, as of `contact_terms` and `bias`, only with the active contacts known: none
         through this function, which reads them.
     """
-    if system.structure.dim != 2:
+    if model.structure.dim != 2:
         raise ValueError("system: expected a planar mechanism, got a spatial one")
+    check_no_loops(model.system, "local_terms")
     rest = state.replace(v=jnp.zeros_like(state.v))
-    terms = contact_terms(system, params, rest)
+    terms = contact_terms(model, rest)
     touching = np.flatnonzero(np.asarray(terms.active))
     if not 1 <= touching.size <= MAX_CONTACTS:
         raise ValueError(f"state: expected 1 to {MAX_CONTACTS} active contacts, got {touching.size}")
@@ -154,7 +155,7 @@ def local_terms(system: System, params: Params, state: State, *, e: float | jax.
         J_t=terms.J_t[touching, 0],
         mu=terms.mu[touching],
         e=jnp.broadcast_to(jnp.asarray(e, terms.M.dtype), (touching.size,)),
-        force=-bias(system, params, rest),
+        force=-bias(model, rest),
     )
     _check_terms(local)
     return local

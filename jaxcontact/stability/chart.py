@@ -1,22 +1,14 @@
 """Charts: what is known about an equilibrium over two of its parameters, point by point.
 
 Owns the loop over a grid, its file to resume from, and the grids of Varkonyi's Figures 2 and 3.
-Certificates are sought one by one, by functions V and then by the return map, while, on another thread, the
-motions of a whole row are run as one batch.
-
-The circles of those figures, where the paper's program found a certificate, are drawn there and given nowhere
-in numbers, so they cannot be read off. The program itself, `certify(method="full")`, stands in for them:
-every point that it certifies is certified here.
+Certificates are sought one by one, by functions V and then by the return map; the motions of a row are one
+batch. `certify(method="full")` stands in for the circles of those figures, which the paper only draws.
 """
 
 from __future__ import annotations
 
 import enum
-import json
-import os
-import zipfile
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
+from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.io import fingerprint
-from jaxcontact.io.atomic_files import replace_file
+from jaxcontact.io.run_store import load_state, open_state, save_state
 from jaxcontact.stability.body import Body, LocalTerms, PlanarBiped, as_terms
 from jaxcontact.stability.certify import certify
 from jaxcontact.stability.falsify import check_starts, run_many
 from jaxcontact.stability.motion import DIVERGED
 
-Progress = Callable[[int, int], None]
+FORMAT = "jaxcontact stability chart, 2"
+THREADS = 2  # rows at a time: certificates of one beside the motions of another
 
 
 class Region(enum.IntEnum):
@@ -74,8 +69,7 @@ def chart(
     num_samples: int = 64,
     seed: int = 0,
     max_events: int = 600,
-    checkpoint: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> Chart:
     """Certify and falsify over a grid of two parameters; `viz.plot_stability_chart` draws it.
 
@@ -85,9 +79,9 @@ def chart(
         num_samples: starts of the falsifier at each point, at least 1.
         seed: of those.
         max_events: of each motion, at least 1.
-        checkpoint: a file, written after every row; a run that was stopped goes on behind its last row. It
-            names what determines the chart: versions, grid, settings, and the numbers of every body.
-        progress: called with the points done and all of them.
+        run: checkpoint, progress. The checkpoint is a file, written after every row; a run that was stopped
+            resumes after its last row. It names what determines the chart: versions, grid, settings, and the
+            numbers of every body. `progress` is called with the points done and all of them.
 
     Returns:
         Chart. Ambiguous points are unstable by their certificate.
@@ -111,25 +105,33 @@ def chart(
         made = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
         return [jax.tree.map(np.asarray, as_terms(body)) for body in made]
 
-    about: dict[str, Any] = {}
-    if checkpoint is not None:
-        about = fingerprint.versions() | {
-            "grid": [first, x.tolist(), second, y.tolist()],
-            "num_samples": int(num_samples),
-            "seed": int(seed),
-            "max_events": int(max_events),
-            "make_body": fingerprint.of_numbers([row(k) for k in range(len(y))]),
-        }
-    rows = _load(checkpoint, about)
-    with ThreadPoolExecutor(1) as pool:
-        for k in range(len(rows), len(y)):
-            bodies = row(k)
-            many = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
-            moving = pool.submit(_diverging, many, num_samples, seed, max_events)
-            rows.append(np.stack([*_certified(bodies), moving.result()]))
-            _save(checkpoint, about, rows)
-            if progress is not None:
-                progress((k + 1) * len(x), x.size * y.size)
+    def computed(k: int) -> np.ndarray:
+        bodies = row(k)
+        many = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
+        return np.stack([*_certified(bodies), _diverging(many, num_samples, seed, max_events)])
+
+    check_run(run, unused=("chunk", "devices", "about"))
+    path, about, rows = None if run.checkpoint is None else Path(run.checkpoint), {}, []
+    with open_state(path), threads(THREADS) as pool:
+        if path is not None:
+            about = {
+                "format": FORMAT,
+                **fingerprint.versions(),
+                "grid": [first, x.tolist(), second, y.tolist()],
+                "num_samples": int(num_samples),
+                "seed": int(seed),
+                "max_events": int(max_events),
+                "make_body": fingerprint.of_numbers([row(k) for k in range(len(y))]),
+            }
+            stored = load_state(path, about)
+            rows = [] if stored is None else list(stored["rows"])
+        left = ((k,) for k in range(len(rows), len(y)))
+        for values in in_order(pool, computed, left, ahead=THREADS, compiles=True):
+            rows.append(values)
+            if path is not None:
+                save_state(path, about, {"rows": np.array(rows)})
+            if run.progress is not None:
+                run.progress(len(rows) * len(x), x.size * y.size)
     region, margin, diverging = np.stack(rows, axis=1)
     falsified = (diverging > 0) & (region == Region.UNDECIDED)
     return Chart(
@@ -165,31 +167,6 @@ def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
 def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -> np.ndarray:
     _, end = run_many(many, num_samples, seed, max_events)
     return np.mean(np.asarray(end.outcome) == DIVERGED, axis=1)
-
-
-def _save(path: str | os.PathLike[str] | None, about: Mapping[str, Any], rows: list[np.ndarray]) -> None:
-    if path is None:
-        return
-    arrays = {"about": np.array(json.dumps(about)), "rows": np.array(rows)}
-    replace_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
-
-
-def _load(path: str | os.PathLike[str] | None, about: Mapping[str, Any]) -> list[np.ndarray]:
-    if path is None or not Path(path).exists():
-        return []
-    try:
-        with np.load(path) as data:
-            there, rows = json.loads(str(data["about"])), list(data["rows"])
-        there = there if isinstance(there, dict) else {"version": None}  # a list before there were versions
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint: {path} cannot be read ({error}) and was left as it is") from None
-    differences = fingerprint.differences(there, about)
-    if differences:
-        raise ValueError(
-            f"checkpoint: {path} is of another chart and was left as it is; these differ: "
-            + ", ".join(differences)
-        )
-    return rows
 
 
 def biped_on_slope(alpha: float, h: float, d: float, **others: Any) -> PlanarBiped:

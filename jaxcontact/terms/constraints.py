@@ -16,9 +16,10 @@ from jaxcontact.algebra.selection import smallest
 from jaxcontact.batching.once import computed_once
 from jaxcontact.mechanics import tree_constraints
 from jaxcontact.mechanics.motion_equations import body_frames, kinematics_of, mass_matrix, mass_matrix_at
-from jaxcontact.mechanics.system import FrameMotion, Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import FrameMotion, Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.terms import contacts, free_bodies
+from jaxcontact.terms.closed_loops import project_rows
 from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
@@ -47,7 +48,7 @@ class Nearest(Record):
     overflow: jax.Array
 
 
-def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
+def contact_terms(model: Model, state: State) -> ContactTerms:
     """Mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
     J_n = (dphi/dq) N(q); J_t v is the tangential velocity of the material point of a in contact
@@ -55,9 +56,12 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
     the size of the bodies, so lengths must be in metres. Impact laws, which take the terms, use no other
     length.
 
+    Closed loops and couplings of a tree (equality) are rigid: with their rows G the rows of contacts are J P,
+    P the projection on G v = 0 in the kinetic metric. Impulses then leave G v as it is, J P v is J v where
+    G v = 0, and every impact law has the effective mass of the closed mechanism.
+
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: configuration and velocity; only q matters here.
 
     Returns:
@@ -69,33 +73,35 @@ def contact_terms(system: System, params: Params, state: State) -> ContactTerms:
 
     Derivative: exact by q and params, any order; `active` is piecewise constant.
     """
-    check_mechanism(system, params, state)
-    return _contact_terms(system, params, state)
+    check_mechanism(model, state)
+    return _contact_terms(model, state)
 
 
-@functools.partial(jit, static_argnums=0)
-def _contact_terms(system: System, params: Params, state: State) -> ContactTerms:
-    if system.structure.num_contacts == 0:
+@jit
+def _contact_terms(model: Model, state: State) -> ContactTerms:
+    if model.structure.num_contacts == 0:
         raise ValueError("system: the structure has no candidate contacts; give it shapes and pairs")
-    if system.structure.tree is not None and system.structure.tree.loops:
-        raise ValueError(
-            "system: contact_terms has no rows for closed loops (equality); only compliant steps support them"
-        )
-    check_sizes(system, params, state)
-    kinematics = kinematics_of(system, params, state.q)
-    places, _ = contacts.place(system, params, *body_frames(system, params, state.q))
-    rows = contacts.rows_of(system, params, state.q, contacts.bodies_of(system), places, kinematics)
+    check_sizes(model, state)
+    kinematics = kinematics_of(model, state.q)
+    places, _ = contacts.place(model, *body_frames(model, state.q))
+    rows = contacts.rows_of(model, state.q, contacts.bodies_of(model.system), places, kinematics)
+    M = mass_matrix_at(model, state.q, kinematics)
+    tree = model.structure.tree
+    if tree is not None and tree.loops:
+        (held, _, _), kinds, _ = joint_rows(model, state, kinematics)
+        held = held[np.array(kinds, int) == BILATERAL]
+        rows = project_rows(M, held, rows.reshape(-1, rows.shape[2])).reshape(rows.shape)
     return ContactTerms(
-        M=mass_matrix_at(system, params, state.q, kinematics),
+        M=M,
         J_n=rows[:, 0],
         J_t=rows[:, 1:],
         phi=places.phi,
-        mu=contacts.friction(system, params, places.phi.dtype),
+        mu=contacts.friction(model, places.phi.dtype),
         active=places.phi <= touch_tolerance(places.point),
     )
 
 
-def constraint_terms(system: System, params: Params, state: State) -> ConstraintTerms:
+def constraint_terms(model: Model, state: State) -> ConstraintTerms:
     """Joints, limits and contacts of a mechanism at a state, as rows of one matrix.
 
     With phi the deviation of a joint, the slack of a limit or the gap of a contact, G = (dphi/dq) N(q) and
@@ -103,8 +109,7 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
     velocity of the material points in contact. The rows hold all candidate contacts, however large the gap.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: configuration and velocity.
 
     Returns:
@@ -118,12 +123,12 @@ def constraint_terms(system: System, params: Params, state: State) -> Constraint
 
     Derivative: exact by q, v and params, any order.
     """
-    check_mechanism(system, params, state)
-    check_sizes(system, params, state)
-    return constraint_terms_at(system, params, state, kinematics_of(system, params, state.q))[0]
+    check_mechanism(model, state)
+    check_sizes(model, state)
+    return constraint_terms_at(model, state, kinematics_of(model, state.q))[0]
 
 
-def unilateral_terms(system: System, params: Params, state: State) -> ContactTerms:
+def unilateral_terms(model: Model, state: State) -> ContactTerms:
     """`contact_terms`, with the limits of a mechanism behind its contacts, as contacts without friction.
 
     Raises:
@@ -131,19 +136,19 @@ def unilateral_terms(system: System, params: Params, state: State) -> ContactTer
 
     Derivative: as `contact_terms`.
     """
-    if system.constraints is None and system.structure.num_contacts:
-        return contact_terms(system, params, state)
-    rows = constraint_terms(system, params, state)
+    if model.system.constraints is None and model.structure.num_contacts:
+        return contact_terms(model, state)
+    rows = constraint_terms(model, state)
     kind = np.array(rows.kind, int)
     if np.any((kind == BILATERAL) | (kind == DRY)):
         raise ValueError("system: expected contacts and limits alone, got joints held by constraints")
     first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
-    nt, nv = system.structure.dim - 1, system.structure.num_velocities
+    nt, nv = model.structure.dim - 1, model.structure.num_velocities
     order = np.concatenate([first, last])
     tangents = rows.G[(first[:, None] + 1 + np.arange(nt)[None]).ravel()].reshape(first.size, nt, nv)
     phi = rows.phi[order]
     return ContactTerms(
-        M=mass_matrix(system, params, state.q),
+        M=mass_matrix(model, state.q),
         J_n=rows.G[order],
         J_t=jnp.concatenate([tangents, jnp.zeros((last.size, nt, nv), phi.dtype)]),
         phi=phi,
@@ -152,46 +157,42 @@ def unilateral_terms(system: System, params: Params, state: State) -> ContactTer
     )
 
 
-def nearest_terms(
-    system: System, params: Params, state: State, max_contacts: int
-) -> tuple[ConstraintTerms, Nearest]:
+def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[ConstraintTerms, Nearest]:
     """`constraint_terms` with only the `max_contacts` contacts of least gap, and which contacts those are.
 
     The selected contacts keep the order of the candidates.
 
     Derivative: that of `constraint_terms`, with the selection held fixed.
     """
-    check_sizes(system, params, state)
-    kinematics = kinematics_of(system, params, state.q)
-    terms, nearest = constraint_terms_at(system, params, state, kinematics, max_contacts)
+    check_sizes(model, state)
+    kinematics = kinematics_of(model, state.q)
+    terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts)
     assert nearest is not None
     return terms, nearest
 
 
-@functools.partial(jit, static_argnums=(0, 4))
+@functools.partial(jit, static_argnums=3)
 def constraint_terms_at(
-    system: System, params: Params, state: State, kinematics: Any, max_contacts: int | None = None
+    model: Model, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[ConstraintTerms, Nearest | None]:
     """`constraint_terms` where the kinematics are known; with `max_contacts`, `nearest_terms`."""
-    structure, dtype = system.structure, state.q.dtype
-    (G, phi, gdot_v), kind, dry = joint_rows(system, params, state, kinematics)
+    structure, dtype = model.structure, state.q.dtype
+    (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
     nearest, mu = None, jnp.zeros(0, dtype)
     if structure.num_contacts:
-        moving_contacts, found = _moving_contacts(system, params, state, kinematics, max_contacts)
-        mu = contacts.friction(system, params, dtype)
+        moving_contacts, found = _moving_contacts(model, state, kinematics, max_contacts)
+        mu = contacts.friction(model, dtype)
         if max_contacts is not None:
             nearest, moving_contacts = _nearest(moving_contacts, found, max_contacts)
             mu = mu[nearest.index]
-        rows = contacts.rows_of(
-            system, params, state.q, moving_contacts.bodies, moving_contacts.places, kinematics
-        )
+        rows = contacts.rows_of(model, state.q, moving_contacts.bodies, moving_contacts.places, kinematics)
         columns = _contact_columns(structure.dim, moving_contacts)
         G = jnp.concatenate([G, rows.reshape(-1, structure.num_velocities)])
         phi = jnp.concatenate([phi, columns["phi"]])
         gdot_v = jnp.concatenate([gdot_v, columns["gdot_v"]])
         kind += columns["kind"]
     # A mechanism may have other constraints than those of its tree.
-    own = structure.tree is not None and system.constraints is tree_constraints.constraints
+    own = structure.tree is not None and model.system.constraints is tree_constraints.constraints
     apart = own and structure.tree.limits_apart
     terms = ConstraintTerms(G=G, phi=phi, gdot_v=gdot_v, mu=mu, kind=kind, dry=dry, apart=apart)
     return terms, nearest
@@ -208,18 +209,18 @@ class _Moving(NamedTuple):
 
 
 def _moving_contacts(
-    system: System, params: Params, state: State, kinematics: Any, max_contacts: int | None = None
+    model: Model, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[_Moving, geometry.Candidates]:
     """Candidate contacts with their rates, and what else is known of them.
 
     The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
     `max_contacts` pairs are enough; of capsules `place` takes twice as many.
     """
-    motion, motion_rate = contacts.motion_and_rate(system, params, state.q, state.v, kinematics)
+    motion, motion_rate = contacts.motion_and_rate(model, state.q, state.v, kinematics)
     pairs = None if max_contacts is None else (max_contacts + 1) // 2
-    place = functools.partial(contacts.place, system, params, max_pairs=pairs)
+    place = functools.partial(contacts.place, model, max_pairs=pairs)
     places, place_rates, found = jax.jvp(place, motion[:2], motion_rate[:2], has_aux=True)
-    return _Moving(contacts.bodies_of(system), places, place_rates, motion, motion_rate), found
+    return _Moving(contacts.bodies_of(model.system), places, place_rates, motion, motion_rate), found
 
 
 def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
@@ -249,41 +250,45 @@ def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
     }
 
 
-@functools.partial(jit, static_argnums=0)
-def rows_by_body(system: System, params: Params, state: State) -> ConstraintTerms:
+@jit
+def rows_by_body(model: Model, state: State) -> ConstraintTerms:
     """`constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
 
     Derivative: exact by q, v and params, any order.
     """
-    check_sizes(system, params, state)
-    structure = system.structure
-    moving_contacts, _ = _moving_contacts(system, params, state, kinematics_of(system, params, state.q))
+    check_sizes(model, state)
+    structure = model.structure
+    moving_contacts, _ = _moving_contacts(model, state, kinematics_of(model, state.q))
     bodies, places = moving_contacts.bodies, moving_contacts.places
     frames = moving_contacts.motion.position, moving_contacts.motion.rotation
     blocks = jnp.stack(free_bodies.blocks(structure.dim, bodies, places, *frames), axis=1)
     return ConstraintTerms(
         G=BodyRows(values=blocks, first=bodies[0], second=bodies[1], count=len(structure.bodies)),
-        mu=contacts.friction(system, params, places.phi.dtype),
+        mu=contacts.friction(model, places.phi.dtype),
         **_contact_columns(structure.dim, moving_contacts),
     )
 
 
-def check_sizes(system: System, params: Params, state: State) -> None:
+def check_sizes(model: Model, state: State) -> None:
     """Raise ValueError where numbers or a state do not fit the structure."""
-    structure = system.structure
+    structure = model.structure
     nb, nc = len(structure.bodies), structure.num_contacts
     inertia = (nb,) if structure.dim == 2 else (nb, 3) if structure.tree is None else (nb, 3, 3)
     expected: list[tuple[str, tuple[int, ...], list[tuple[int, ...]]]] = [
         ("state.q", jnp.shape(state.q), [(structure.num_positions,)]),
         ("state.v", jnp.shape(state.v), [(structure.num_velocities,)]),
-        ("params.mass", jnp.shape(params.mass), [(nb,)]),
-        ("params.inertia", jnp.shape(params.inertia), [inertia]),
-        ("params.mu", jnp.shape(params.mu), [(), (nc,)]),
-        ("params.margin", jnp.shape(params.margin) if params.margin is not None else (nc,), [(nc,)]),
-        ("params.gravity", jnp.shape(params.gravity), [(structure.dim,)]),
+        ("params.mass", jnp.shape(model.params.mass), [(nb,)]),
+        ("params.inertia", jnp.shape(model.params.inertia), [inertia]),
+        ("params.mu", jnp.shape(model.params.mu), [(), (nc,)]),
+        (
+            "params.margin",
+            jnp.shape(model.params.margin) if model.params.margin is not None else (nc,),
+            [(nc,)],
+        ),
+        ("params.gravity", jnp.shape(model.params.gravity), [(structure.dim,)]),
     ]
     for name, actual_shape, allowed in expected:
         if actual_shape not in allowed:
             allowed_text = " or ".join(str(shape) for shape in allowed)
             raise ValueError(f"{name}: expected shape {allowed_text}, got {actual_shape}")
-    geometry.check_constants(structure.dim, structure.shapes, params.constants)
+    geometry.check_constants(structure.dim, structure.shapes, model.params.constants)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxcontact import geometry
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import body_frames, free_rates, kinematics_of
-from jaxcontact.mechanics.system import FrameMotion, Params, System, free_poses
+from jaxcontact.mechanics.system import FrameMotion, Model, System, free_poses
 from jaxcontact.terms import free_bodies
 from jaxcontact.terms.owners import Bodies, all_move, none_moves, of_bodies, on_bodies
 
@@ -46,45 +46,44 @@ def bodies_of(system: System) -> tuple[Bodies, Bodies]:
 
 
 def place(
-    system: System,
-    params: Params,
+    model: Model,
     positions: jax.Array,
     orientations: jax.Array,
     max_pairs: int | None = None,
 ) -> tuple[Places, geometry.Candidates]:
     """Candidates of bodies in the given frames, and what else is known of them."""
-    structure = system.structure
+    structure = model.structure
     candidates = geometry.candidates(
         structure.dim, structure.bodies, structure.shape_table, structure.pairs,
-        positions, orientations, params.constants, max_pairs,
+        positions, orientations, model.params.constants, max_pairs,
     )  # fmt: skip
-    if params.margin is not None:
-        margin = jnp.asarray(params.margin, candidates.phi.dtype)
+    if model.params.margin is not None:
+        margin = jnp.asarray(model.params.margin, candidates.phi.dtype)
         near = margin if candidates.place is None else margin[candidates.place]
         candidates = candidates._replace(phi=candidates.phi - near, gaps=candidates.gaps - margin)
     return Places(candidates.point, candidates.point_b, candidates.phi, candidates.normal), candidates
 
 
-def motion(system: System, params: Params, q: jax.Array, v: jax.Array) -> FrameMotion:
+def motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
     """Frames of the bodies and their rates."""
-    if system.mechanics is not None:
-        return system.mechanics.motion(system.structure, kinematics_of(system, params, q), v)[0]
-    if system.poses is free_poses:
-        frames = body_frames(system, params, q)
-        return FrameMotion(*frames, *free_rates(system, frames[1], v))
-    qdot = position_rate(system, q, v)
-    frames, rates = jax.jvp(lambda x: body_frames(system, params, x), (q,), (qdot,))
+    if model.system.mechanics is not None:
+        return model.system.mechanics.motion(model.structure, kinematics_of(model, q), v)[0]
+    if model.system.poses is free_poses:
+        frames = body_frames(model, q)
+        return FrameMotion(*frames, *free_rates(model.system, frames[1], v))
+    qdot = position_rate(model.system, q, v)
+    frames, rates = jax.jvp(lambda x: body_frames(model, x), (q,), (qdot,))
     return FrameMotion(*frames, *rates)
 
 
 def motion_and_rate(
-    system: System, params: Params, q: jax.Array, v: jax.Array, kinematics: Any
+    model: Model, q: jax.Array, v: jax.Array, kinematics: Any
 ) -> tuple[FrameMotion, FrameMotion]:
     """`motion`, and its rate of change at constant v."""
-    if system.mechanics is not None:
-        return system.mechanics.motion(system.structure, kinematics, v)
-    qdot = position_rate(system, q, v)
-    return jax.jvp(lambda x: motion(system, params, x, v), (q,), (qdot,))
+    if model.system.mechanics is not None:
+        return model.system.mechanics.motion(model.structure, kinematics, v)
+    qdot = position_rate(model.system, q, v)
+    return jax.jvp(lambda x: motion(model, x, v), (q,), (qdot,))
 
 
 def slip(bodies: tuple[Bodies, Bodies], places: Places, frame_motion: FrameMotion) -> jax.Array:
@@ -119,39 +118,39 @@ def slip_rate(
 
 
 def rows_of(
-    system: System,
-    params: Params,
+    model: Model,
     q: jax.Array,
     bodies: tuple[Bodies, Bodies],
     places: Places,
     kinematics: Any,
 ) -> jax.Array:
     """Velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
-    if system.poses is free_poses:
-        return free_bodies.contact_rows(system, bodies, places, *body_frames(system, params, q))
-    if system.mechanics is not None:
+    if model.system.poses is free_poses:
+        return free_bodies.contact_rows(model.system, bodies, places, *body_frames(model, q))
+    if model.system.mechanics is not None:
         sides = zip((1.0, -1.0), bodies, (places.point, places.point_b), strict=True)
         moving = [
-            sign * system.mechanics.point_jacobians(system.structure, kinematics, owner, points, places.axes)
+            sign
+            * model.system.mechanics.point_jacobians(model.structure, kinematics, owner, points, places.axes)
             for sign, owner, points in sides
             if not none_moves(owner)
         ]
         return sum(moving[1:], moving[0])
-    basis = jnp.eye(system.structure.num_velocities, dtype=q.dtype)
-    return jax.vmap(lambda v: slip(bodies, places, motion(system, params, q, v)), out_axes=-1)(basis)
+    basis = jnp.eye(model.structure.num_velocities, dtype=q.dtype)
+    return jax.vmap(lambda v: slip(bodies, places, motion(model, q, v)), out_axes=-1)(basis)
 
 
-def friction(system: System, params: Params, dtype: Any) -> jax.Array:
+def friction(model: Model, dtype: Any) -> jax.Array:
     """Friction coefficient (nc,) of every candidate contact."""
-    return jnp.broadcast_to(jnp.asarray(params.mu, dtype), (system.structure.num_contacts,))
+    return jnp.broadcast_to(jnp.asarray(model.params.mu, dtype), (model.structure.num_contacts,))
 
 
-def contact_gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
+def contact_gaps(model: Model, q: jax.Array) -> jax.Array:
     """Gaps (nc,) of all candidate contacts, m."""
-    return place(system, params, *body_frames(system, params, q))[0].phi
+    return place(model, *body_frames(model, q))[0].phi
 
 
-def contact_velocities(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+def contact_velocities(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
-    frame_motion = motion(system, params, q, v)
-    return slip(bodies_of(system), place(system, params, *frame_motion[:2])[0], frame_motion)
+    frame_motion = motion(model, q, v)
+    return slip(bodies_of(model.system), place(model, *frame_motion[:2])[0], frame_motion)

@@ -9,27 +9,27 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.mechanics.configuration import position_rate, tangent_jacobian
-from jaxcontact.mechanics.system import FrameMotion, Params, State, System
+from jaxcontact.mechanics.system import FrameMotion, Model, State
 from jaxcontact.terms.records import BILATERAL, DRY, LIMIT, Kind
 
 Rows = tuple[jax.Array, jax.Array, jax.Array]  # G (n, nv), phi (n,), Gdot v (n,)
 
 
 def joint_rows(
-    system: System, params: Params, state: State, kinematics: Any
+    model: Model, state: State, kinematics: Any
 ) -> tuple[Rows, tuple[Kind, ...], jax.Array | None]:
     """All rows except contacts, their kinds, and the largest dry friction of each dry row or None."""
-    structure, tree = system.structure, system.structure.tree
-    nb, nl = count_constraints(system, params, state.q)
+    structure, tree = model.structure, model.structure.tree
+    nb, nl = count_constraints(model, state.q)
     no_rows = _still(jnp.zeros((0, structure.num_velocities), state.q.dtype))
     loop_rows, dry_rows, holonomic, dry = no_rows, no_rows, no_rows, None
     if nb + nl:
-        holonomic = _holonomic_rows(system, params, state)
+        holonomic = _holonomic_rows(model, state)
     if tree is not None and tree.closes:
-        loop_rows = _closure_rows(system, params, state, kinematics)
+        loop_rows = _closure_rows(model, state, kinematics)
     if tree is not None and tree.rubs:
-        assert system.mechanics is not None
-        sliding_jacobian, dry = system.mechanics.dry_friction(structure, params)
+        assert model.system.mechanics is not None
+        sliding_jacobian, dry = model.system.mechanics.dry_friction(structure, model.params)
         dry_rows = _still(sliding_jacobian)
     row_groups = [
         loop_rows,
@@ -47,16 +47,16 @@ def _still(G: jax.Array) -> Rows:
     return G, jnp.zeros(G.shape[0], G.dtype), jnp.zeros(G.shape[0], G.dtype)
 
 
-def _closure_rows(system: System, params: Params, state: State, kinematics: Any) -> Rows:
+def _closure_rows(model: Model, state: State, kinematics: Any) -> Rows:
     """Rows of the closed loops between bodies of a tree, whose motion has closed forms."""
-    mechanics, structure = system.mechanics, system.structure
+    mechanics, structure = model.system.mechanics, model.structure
     assert mechanics is not None
 
     def motion_at(v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
         return mechanics.motion(structure, kinematics, v)
 
     def deviation(positions: jax.Array, orientations: jax.Array) -> jax.Array:
-        return mechanics.closures(structure, positions, orientations, params)
+        return mechanics.closures(structure, positions, orientations, model.params)
 
     def speed(motion: FrameMotion) -> tuple[jax.Array, jax.Array]:
         return jax.jvp(deviation, motion[:2], motion[2:])
@@ -67,26 +67,26 @@ def _closure_rows(system: System, params: Params, state: State, kinematics: Any)
     return jax.vmap(lambda v: speed(motion_at(v)[0])[1], out_axes=-1)(basis), phi, drift
 
 
-def _holonomic_rows(system: System, params: Params, state: State) -> Rows:
+def _holonomic_rows(model: Model, state: State) -> Rows:
     """G, phi and Gdot v of the deviations of joints and of the limits."""
     q, v = state.q, state.v
 
     def holonomic(x: jax.Array) -> jax.Array:
-        assert system.constraints is not None
-        return jnp.concatenate(system.constraints(system.structure, x, params))
+        assert model.system.constraints is not None
+        return jnp.concatenate(model.system.constraints(model.structure, x, model.params))
 
     def rate(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jax.jvp(holonomic, (x,), (position_rate(system, x, v),))
+        return jax.jvp(holonomic, (x,), (position_rate(model.system, x, v),))
 
-    (phi, _), (_, drift) = jax.jvp(rate, (q,), (position_rate(system, q, v),))
-    return tangent_jacobian(system, holonomic, q), phi, drift
+    (phi, _), (_, drift) = jax.jvp(rate, (q,), (position_rate(model.system, q, v),))
+    return tangent_jacobian(model.system, holonomic, q), phi, drift
 
 
-def count_constraints(system: System, params: Params, q: jax.Array) -> tuple[int, int]:
+def count_constraints(model: Model, q: jax.Array) -> tuple[int, int]:
     """Number of joint rows and of limit rows, from the shapes that `System.constraints` returns."""
-    if system.constraints is None:
+    if model.system.constraints is None:
         return 0, 0
-    outputs = jax.eval_shape(functools.partial(system.constraints, system.structure), q, params)
+    outputs = jax.eval_shape(functools.partial(model.system.constraints, model.structure), q, model.params)
     shapes = [output.shape for output in outputs] if isinstance(outputs, tuple) else []
     if len(shapes) != 2 or any(len(shape) != 1 for shape in shapes):
         raise ValueError(

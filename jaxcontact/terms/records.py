@@ -7,8 +7,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.arguments import is_concrete
+from jaxcontact.geometry import num_contacts
 
 CONTACT_TOLERANCE = 1e-6  # m; a gap below it is a touching contact, below minus it a penetration
 TOUCH_ROUNDING = 16.0  # in units of rounding of the largest length of a scene, up to which a gap is zero
@@ -42,6 +45,69 @@ class ContactTerms(Record):
     phi: jax.Array
     mu: jax.Array
     active: jax.Array
+
+    def touching(self, contacts: Any, system: Any = None) -> ContactTerms:
+        """Return the terms with these contacts active, whatever their gaps, and no others; as `take`."""
+        nc = self.phi.shape[0]
+        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, nc, system)
+        return self.replace(active=jnp.zeros(nc, bool).at[index].set(True))
+
+    def take(self, contacts: Any, system: Any = None) -> ContactTerms:
+        """Return the terms of some contacts, in the order asked for.
+
+        Args:
+            contacts: numbers, a mask (nc,), or names: "foot" stands for every contact of that shape,
+                ("foot", "floor") for those of one pair. A traced array of numbers is
+                taken as it is.
+            system: whose contacts these are; needed for names.
+
+        Raises:
+            ValueError: numbers or names that there are not, names without a system.
+        """
+        nc = self.phi.shape[0]
+        index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, nc, system)
+        rows = {name: getattr(self, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
+        if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row
+            return self.replace(
+                **jax.device_put({name: np.asarray(row)[index] for name, row in rows.items()})
+            )
+        return self.replace(**{name: row[index] for name, row in rows.items()})
+
+
+def _contact_numbers(contacts: Any, nc: int, system: Any) -> np.ndarray:
+    """Return the numbers of contacts from numbers, a mask or names."""
+    if isinstance(contacts, str):
+        contacts = [contacts]
+    if isinstance(contacts, tuple | list) and any(isinstance(name, str | tuple) for name in contacts):
+        return _named_contacts(list(contacts), nc, system)
+    index = np.asarray(contacts)
+    if index.dtype == bool and index.shape == (nc,):
+        index = np.flatnonzero(index)
+    index = np.atleast_1d(index)
+    is_number = np.issubdtype(index.dtype, np.integer) and index.ndim == 1
+    if not is_number or np.any((index < 0) | (index >= nc)):
+        raise ValueError(f"contacts: expected numbers in 0..{nc - 1} or a mask ({nc},), got {contacts!r}")
+    return index
+
+
+def _named_contacts(names: list[Any], nc: int, system: Any) -> np.ndarray:
+    """Return the numbers of the contacts of named shapes or pairs."""
+    if system is None:
+        raise ValueError("contacts: names need system=, whose contacts these are")
+    structure = system.structure
+    counts = [num_contacts(structure.dim, structure.shape_table, (pair,)) for pair in structure.pairs]
+    if sum(counts) != nc:
+        raise ValueError(f"system: expected the one with these {nc} contacts, got one with {sum(counts)}")
+    chosen: list[int] = []
+    for name in names:
+        known = [name in pair if isinstance(name, str) else name == pair for pair in structure.pairs]
+        numbers = np.flatnonzero(np.repeat(known, counts))
+        if not numbers.size:
+            raise ValueError(
+                f"contacts: no contact of {name!r}; shapes are {[s.name for s in structure.shapes]}"
+            )
+        chosen += [int(number) for number in numbers if number not in chosen]
+    return np.array(chosen)
 
 
 class Kind(enum.IntEnum):

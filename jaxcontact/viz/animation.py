@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxcontact.arguments import check_positive
 from jaxcontact.io.atomic_files import replace_file
-from jaxcontact.mechanics.system import Params, System
+from jaxcontact.mechanics.system import Model
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz import planar, spatial
 from jaxcontact.viz.film import Film, film_of
@@ -26,8 +26,7 @@ KINDS = (".html", ".gif", ".mp4")
 
 def animate(
     trajectory: Trajectory,
-    system: System,
-    params: Params,
+    model: Model,
     path: str | os.PathLike[str],
     *,
     ghosts: Trajectory | None = None,
@@ -46,8 +45,7 @@ def animate(
     Args:
         trajectory: a motion; or an ensemble with worlds as its first axis, whose first world is drawn solid
             and all worlds as ghosts.
-        system: the mechanism.
-        params: its numbers.
+        model: the mechanism and its numbers.
         path: file to write; its ending is .html, .gif or .mp4.
         ghosts: worlds (worlds, T + 1, ...) to draw faintly, coloured by where they end.
         fps: pictures per second of the animation.
@@ -70,7 +68,7 @@ def animate(
         raise ValueError(f"path: expected a name that ends in {', '.join(KINDS)}, got {target.name!r}")
     for name, number in (("fps", fps), ("slower", slower), ("width", width)):
         check_positive(name, number)
-    film = film_of(trajectory, system, params, ghosts, rate=fps * slower)
+    film = film_of(trajectory, model, ghosts, rate=fps * slower)
     if target.suffix.lower() == ".html":
         page = web_page(film, title=title or "A motion", slower=slower)
         replace_file(target, lambda file: _write(file, page))

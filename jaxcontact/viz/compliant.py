@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxcontact.mechanics.motion_equations import body_frames
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.viz.spatial import View, draw_bodies, look
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ STYLES = ("-", "--", "-.", ":")
 
 
 def plot_pressure(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     lam: Any,
     *,
@@ -31,8 +30,7 @@ def plot_pressure(
     """A body on an elastic foundation and the pressure below it, after Drumwright, Fig. 7.
 
     Args:
-        system: a mechanism of one body.
-        params: its numbers; `constants["elements"]` (n, 3) are its bottom points.
+        model: a mechanism of one body and its numbers.
         state: its configuration.
         lam: (n,) forces of the elements, N.
         area: of one element, m^2.
@@ -47,16 +45,16 @@ def plot_pressure(
     """
     from matplotlib.figure import Figure
 
-    points = np.asarray(params.constants["elements"], float)
+    points = np.asarray(model.params.constants["elements"], float)
     pressure = np.asarray(lam, float) / area
     if pressure.shape != points.shape[:1]:
         raise ValueError(f"lam: expected {points.shape[:1]}, one per element, got {pressure.shape}")
-    centres, turns = (np.asarray(x) for x in body_frames(system, params, state.q))
+    centres, turns = (np.asarray(x) for x in body_frames(model, state.q))
     placed = centres[0] + points @ turns[0].T
     figure = Figure(figsize=(7.2, 3.3), layout="constrained")
     beside, above = figure.subplots(1, 2, width_ratios=[1.0, 1.0])
     view: View = look(azimuth=-60.0, elevation=14.0)
-    draw_bodies(beside, system, params, state, view=view, ground=False)
+    draw_bodies(beside, model, state, view=view, ground=False)
     tall = 0.35 * float(np.ptp(placed[:, 0])) / max(float(pressure.max()), 1e-300)
     order = np.argsort(view.near(placed))
     flat = view.flat(placed)[order]

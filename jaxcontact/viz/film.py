@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxcontact.mechanics.system import Params, System
+from jaxcontact.mechanics.system import Model, System
 from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.palette import OUTCOMES
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
@@ -50,16 +50,14 @@ class Film(NamedTuple):
     size: float  # of the mechanism, m
 
 
-def film_of(
-    trajectory: Trajectory, system: System, params: Params, ghosts: Trajectory | None, rate: float
-) -> Film:
+def film_of(trajectory: Trajectory, model: Model, ghosts: Trajectory | None, rate: float) -> Film:
     """The film of a motion with `rate` pictures per second of it.
 
     Raises:
         TypeError: no trajectories.
         ValueError: states of another mechanism, of no world, or not finite.
     """
-    q, t = _states("trajectory", trajectory, system)
+    q, t = _states("trajectory", trajectory, model.system)
     if q.ndim == 3:
         if ghosts is None:
             ghosts = trajectory
@@ -70,7 +68,7 @@ def film_of(
     last = len(q) - 1
     count = min(last, max(1, math.ceil(float(t[-1] - t[0]) * rate - 1e-9)))
     rows = np.unique(np.round(np.linspace(0, last, count + 1)).astype(int))
-    scene, frames = scene_of(system, params), frames_of(system, params, q[rows])
+    scene, frames = scene_of(model), frames_of(model, q[rows])
     along = _impulses(trajectory, t, rows, scene)
     impulse = np.einsum("tcf,tcfd->tcd", along, frames.axes)
     strong = np.linalg.norm(impulse, axis=-1)
@@ -80,7 +78,7 @@ def film_of(
     low, high = extent(scene, frames)
     first = extent(scene, frames.at(0))
     size = float(np.max(first[1] - first[0]))
-    others = None if ghosts is None else _ghosts(ghosts, system, params, t[rows], size)
+    others = None if ghosts is None else _ghosts(ghosts, model, t[rows], size)
     if others is not None and others.groups:
         wide = extent(scene, others.frames)
         low, high = np.minimum(low, wide[0]), np.maximum(high, wide[1])
@@ -123,16 +121,16 @@ def _impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Sc
     return total
 
 
-def _ghosts(ghosts: Trajectory, system: System, params: Params, t: np.ndarray, size: float) -> Ghosts:
+def _ghosts(ghosts: Trajectory, model: Model, t: np.ndarray, size: float) -> Ghosts:
     """The worlds that are finite, at the times of the pictures, in groups that end alike."""
-    q, times = _states("ghosts", ghosts, system)
+    q, times = _states("ghosts", ghosts, model.system)
     if q.ndim == 2:
         q, times = q[None], times[None]
     finite = np.all(np.isfinite(q), axis=(1, 2))
     q, times = q[finite], times[finite]
     at = [np.clip(np.searchsorted(own, t - 1e-9 * (t[-1] - t[0])), 0, len(own) - 1) for own in times]
     shown = np.stack([q[k, rows] for k, rows in enumerate(at)]) if len(q) else q[:, : len(t)]
-    frames = frames_of(system, params, shown, contacts=False)
+    frames = frames_of(model, shown, contacts=False)
     groups = _groups(frames.centres[:, -1].reshape(len(q), -1), size) if len(q) else ()
     return Ghosts(frames, groups, int(np.sum(~finite)))
 

@@ -13,8 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxcontact.impact import ImpactSamples, anitescu_potra, anitescu_potra_all
-from jaxcontact.impact.laws.contact_enumeration import of_contacts
+from jaxcontact.impact import AnitescuPotra, ImpactSamples, anitescu_potra, outcomes
 from jaxcontact.impact.laws.contact_space import colliding
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
@@ -108,7 +107,7 @@ def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
     """(k, nv) outcomes of the simultaneous law: all where they can be enumerated, else one."""
     if _enumerable(terms):
         few = np.shape(terms.phi)[0] <= MAX_ENUMERATED
-        touching = terms if few else of_contacts(terms, np.flatnonzero(np.asarray(terms.active)))
+        touching = terms if few else terms.take(np.flatnonzero(np.asarray(terms.active)))
         velocities, valid = _every_outcome(touching, v)
         return np.asarray(velocities)[np.asarray(valid)]
     velocity, info = anitescu_potra(terms, v)
@@ -124,7 +123,7 @@ def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict
     paths: dict[str, np.ndarray] = {}
     if len(active) != 2:
         return paths
-    terms, labels = of_contacts(terms, np.array(active)), [labels[i] for i in active]
+    terms, labels = terms.take(np.array(active)), [labels[i] for i in active]
     for order in ([0, 1], [1, 0]):
         path, place = [np.asarray(v)], 0
         for _ in range(MAX_IMPACTS):
@@ -153,7 +152,7 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
 # A picture asks a few times at most: compiling is all of the time, three fifths of it without optimisation.
 @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 def _every_outcome(terms: ContactTerms, v: Any) -> tuple[jax.Array, jax.Array]:
-    return anitescu_potra_all(terms, v)
+    return outcomes(terms, v, AnitescuPotra())[0]
 
 
 def _enumerable(terms: ContactTerms) -> bool:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.impact.sampling.outcomes import contact_names
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.terms import contact_velocities
 from jaxcontact.viz.palette import AFTER, ARROW, BEFORE, STILL, outcomes_of
 from jaxcontact.viz.planar import draw_planar, draw_planar_contacts, draw_scale, margin_of
@@ -29,8 +29,7 @@ if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
 
 
 def plot_mechanism(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     v: Any = None,
@@ -45,8 +44,7 @@ def plot_mechanism(
     mechanism is drawn in parallel projection.
 
     Args:
-        system: a mechanism.
-        params: its numbers.
+        model: a mechanism and its numbers.
         state: configuration, and velocity before.
         v: velocities after: (nv,), or several by label.
         names: of the contacts; default A, B, C, ... In the plane a contact named "" is not drawn.
@@ -60,12 +58,12 @@ def plot_mechanism(
         ValueError: velocities of the wrong length, too few names.
         ImportError: matplotlib is not installed.
     """
-    structure = system.structure
+    structure = model.structure
     outcomes = outcomes_of(v, structure.num_velocities)
-    scene, frame = scene_of(system, params), frames_of(system, params, state.q)
+    scene, frame = scene_of(model), frames_of(model, state.q)
     labels = _labels(scene, names)
     panels = {"before": np.asarray(state.v, float), **outcomes}
-    moving = {label: _world_velocities(system, params, state, frame, w) for label, w in panels.items()}
+    moving = {label: _world_velocities(model, state, frame, w) for label, w in panels.items()}
     draw = _planar_panels if structure.dim == 2 else _spatial_panels
     figure, panel_axes = draw(scene, frame, labels, moving, width, bool(title))
     if len(panels) > 1:
@@ -139,8 +137,7 @@ def _spatial_panels(
 
 def draw_mechanism(
     axes: Axes,
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     v: Any = None,
@@ -152,8 +149,7 @@ def draw_mechanism(
 
     Args:
         axes: matplotlib axes; limits, labels and aspect are set.
-        system: a planar mechanism.
-        params: its numbers.
+        model: a planar mechanism and its numbers.
         state: its configuration and velocity.
         v: (nv,) velocity to show instead of the state's.
         names: of the contacts; default A, B, C, ... In the plane a contact named "" is not drawn.
@@ -164,12 +160,12 @@ def draw_mechanism(
     Raises:
         ValueError: a spatial mechanism, a velocity of the wrong length, too few names.
     """
-    if system.structure.dim != 2:
+    if model.structure.dim != 2:
         raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
-    scene, frame = scene_of(system, params), frames_of(system, params, state.q)
+    scene, frame = scene_of(model), frames_of(model, state.q)
     shown = {"after": state.v} if v is None else v
-    (velocity, *_) = outcomes_of(shown, system.structure.num_velocities).values()
-    u = _world_velocities(system, params, state, frame, velocity)
+    (velocity, *_) = outcomes_of(shown, model.structure.num_velocities).values()
+    u = _world_velocities(model, state, frame, velocity)
     scale = _arrow_scale(*_extent(scene, frame), u) if arrow_scale is None else arrow_scale
     _draw(axes, scene, frame, _labels(scene, names), u, scale, color)
 
@@ -201,16 +197,14 @@ def _extent(scene: Scene, frame: Frames) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-_contact_velocities = jax.jit(contact_velocities, static_argnums=0)
+_contact_velocities = jax.jit(contact_velocities)
 
 
-def _world_velocities(
-    system: System, params: Params, state: State, frame: Frames, v: np.ndarray
-) -> np.ndarray:
+def _world_velocities(model: Model, state: State, frame: Frames, v: np.ndarray) -> np.ndarray:
     """(nc, dim) relative velocities of the contacts in the world."""
     if not len(frame.contacts):
         return np.zeros_like(frame.contacts)
-    u = np.asarray(_contact_velocities(system, params, state.q, jnp.asarray(v, state.v.dtype)))
+    u = np.asarray(_contact_velocities(model, state.q, jnp.asarray(v, state.v.dtype)))
     return np.einsum("cf,cfd->cd", u, frame.axes)
 
 

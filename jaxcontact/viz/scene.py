@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxcontact import geometry
 from jaxcontact.mechanics.motion_equations import body_frames
-from jaxcontact.mechanics.system import Params, Structure, System
+from jaxcontact.mechanics.system import Model, Params, Structure
 from jaxcontact.mechanics.tree import WORLD
 from jaxcontact.viz.solids import Plane, Solid, of_body, quaternion_matrix, solids_of
 
@@ -71,13 +71,13 @@ class Frames(NamedTuple):
         return np.asarray(self.positions[body] + points @ self.rotations[body].T)
 
 
-def scene_of(system: System, params: Params) -> Scene:
+def scene_of(model: Model) -> Scene:
     """The scene of a mechanism.
 
     Raises:
         TypeError: a shape that has no picture.
     """
-    structure, constants = system.structure, params.constants
+    structure, constants = model.structure, model.params.constants
     parts, planes = [], []
     for shape in structure.shapes:
         name = of_body(shape)
@@ -87,32 +87,32 @@ def scene_of(system: System, params: Params) -> Scene:
                 planes.append(solid)
             else:
                 parts.append(Part(body, solid))
-    joints = () if structure.tree is None else _joints(structure, params)
-    parts += _links(structure, params, parts)
+    joints = () if structure.tree is None else _joints(structure, model.params)
+    parts += _links(structure, model.params, parts)
     return Scene(structure.dim, structure.bodies, tuple(parts), tuple(planes), joints, structure.num_contacts)
 
 
-def frames_of(system: System, params: Params, q: Any, *, contacts: bool = True) -> Frames:
+def frames_of(model: Model, q: Any, *, contacts: bool = True) -> Frames:
     """Frames at configurations q (..., nq), by one vmap of the kinematics; with `contacts` or without."""
     shape = np.shape(q)[:-1]
-    flat = _places(system, contacts, params, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
+    flat = _places(model, contacts, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
     return Frames(*(np.asarray(x).reshape(*shape, *x.shape[1:]) for x in flat))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _places(system: System, contacts: bool, params: Params, q: jax.Array) -> tuple[jax.Array, ...]:
-    structure = system.structure
+@functools.partial(jax.jit, static_argnums=1)
+def _places(model: Model, contacts: bool, q: jax.Array) -> tuple[jax.Array, ...]:
+    structure = model.structure
     dim, pairs = structure.dim, structure.pairs if contacts else ()
 
     def one(q: jax.Array) -> tuple[jax.Array, ...]:
-        positions, turns = body_frames(system, params, q)
+        positions, turns = body_frames(model, q)
         centres = positions
         if structure.tree is not None:
-            centres = positions + geometry.products(turns, _flat(structure, params.tree.com))
+            centres = positions + geometry.products(turns, _flat(structure, model.params.tree.com))
         if not pairs:
             return positions, turns, centres, jnp.zeros((0, dim)), jnp.zeros((0, dim, dim))
         touch = geometry.candidates(
-            dim, structure.bodies, structure.shape_table, pairs, positions, turns, params.constants
+            dim, structure.bodies, structure.shape_table, pairs, positions, turns, model.params.constants
         )
         axes = jnp.concatenate([touch.normal[:, None], touch.tangents], axis=1)
         return positions, turns, centres, touch.point, axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.viz.palette import BODIES, GROUND, HATCH, OUTLINE, STILL, arrow
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 from jaxcontact.viz.solids import Solid, mesh_of, outline
@@ -44,8 +44,7 @@ def look(azimuth: float = -60.0, elevation: float = 18.0) -> View:
 
 def draw_bodies(
     axes: Axes,
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     view: View | None = None,
@@ -55,8 +54,7 @@ def draw_bodies(
 
     Args:
         axes: matplotlib axes; limits and aspect are set, the frame is hidden.
-        system: a spatial mechanism.
-        params: its numbers.
+        model: a spatial mechanism and its numbers.
         state: its configuration.
         view: where from, `look(azimuth, elevation)`.
         ground: also draw half-spaces.
@@ -64,9 +62,9 @@ def draw_bodies(
     Raises:
         ValueError: a planar mechanism.
     """
-    if system.structure.dim != 3:
+    if model.structure.dim != 3:
         raise ValueError("system: expected a spatial mechanism (dim = 3), got a planar one")
-    scene, frame = scene_of(system, params), frames_of(system, params, state.q, contacts=False)
+    scene, frame = scene_of(model), frames_of(model, state.q, contacts=False)
     if not ground:
         scene = scene._replace(planes=())
     draw_spatial(axes, scene, frame, look() if view is None else view, *extent(scene, frame))

@@ -16,7 +16,7 @@ from jaxcontact.cli import catalogue, gait
 from jaxcontact.cli.main import main
 from jaxcontact.cli.progress import rate_of_samples
 from jaxcontact.impact.analysis.coverage import LEAST
-from jaxcontact.impact.sampling import driver
+from jaxcontact.impact.laws import routh_law
 from jaxcontact.mechanics.system import Model, System
 from jaxcontact.models.robots import file_of
 from jaxcontact.stability.chart import FIGURES
@@ -72,12 +72,13 @@ def test_summary_picture_and_data(
         assert len(dots) > 30
         for drawn in np.asarray(dots).T:
             assert np.max(np.min(np.abs(drawn[:, None] - speeds.ravel()), axis=1)) < 1e-6
-    assert json.loads(str(data["settings"]))["step"] == 0.3
+    assert json.loads(str(data["settings"]))["impulse_step"] == 0.3
     # The data are those of the library with the same settings.
     assert np.all(data["status"] == 0)
     assert np.max(data["v_plus"] @ data["J_n"].T) <= 0.21 * np.sqrt(2 * 9.81 * 0.01) * (1 + 1e-9)
 
 
+@pytest.mark.slow_cases("box_and_wall")
 @pytest.mark.parametrize(
     "model",
     [
@@ -99,13 +100,14 @@ def test_every_model_runs(model: str, capsys: pytest.CaptureFixture[str], tmp_pa
     assert all(Path(path).is_file() for path in summary["files"])
 
 
+@pytest.mark.slow
 def test_options_reach_the_sampler(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     arguments = ["impact", "rocking_block", "--samples", "32", "--out", str(tmp_path), "--json"]
     options = [
         "--mu",
         "0.1",
         "0.2",
-        "--step",
+        "--impulse-step",
         "0.05",
         "--max-steps",
         "3",
@@ -117,7 +119,7 @@ def test_options_reach_the_sampler(capsys: pytest.CaptureFixture[str], tmp_path:
     code, out, _ = run(capsys, *arguments, *options)
     summary = json.loads(out)
     assert code == 0
-    assert (summary["step"], summary["max_steps"], summary["seed"]) == (0.05, 3, 7)
+    assert (summary["impulse_step"], summary["max_steps"], summary["seed"]) == (0.05, 3, 7)
     assert summary["selection"] == "lemke"
     assert not summary["complete"]
     assert summary["terminated"] == 0.0  # three small steps do not end this impact
@@ -189,6 +191,7 @@ def test_a_ball_of_a_file_lands_in_space_beside_mujoco(
     assert code == 0 and str(tmp_path / "ball_tangential.png") not in json.loads(out)["files"]
 
 
+@pytest.mark.slow
 def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "impact", "newtons_cradle", "--law", "propagative")
     assert code == 0 and "1 outcome of" in out and "A B" in out and "Theorem 3" in out
@@ -213,13 +216,16 @@ def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[s
         (["impact", "rocking_block", "--fall", "-1"], "--fall: expected a speed > 0, m/s, got -1"),
         (["impact", "xyzzy"], ", box_and_wall, "),
         (["impact", "pendulum_joint"], "no contacts, so no impact; models of impacts: box_and_wall"),
-        (["impact", "sphere_stack"], "give --step and --max-steps, or models of impacts"),
+        (["impact", "sphere_stack"], "give --impulse-step and --max-steps, or models of impacts"),
         (["impact", "rocking_block", "--samples", "many"], "2^14"),
         (["impact", "rocking_block", "--samples", "0"], "at least 1"),
         (["impact", "rocking_block", "--mu", "1", "2", "3"], "--mu: expected 1 or 2"),
         (["impact", "rocking_block", "--mu", "-1"], "--mu: expected finite friction >= 0, got -1"),
         (["impact", "rocking_block", "--mu", "nan"], "--mu: expected finite friction >= 0, got nan"),
-        (["impact", "rocking_block", "--step", "0"], "--step: expected a finite number > 0, got 0"),
+        (
+            ["impact", "rocking_block", "--impulse-step", "0"],
+            "--impulse-step: expected a finite number > 0, got 0",
+        ),
         (["impact", "rocking_block", "--seed", "-1"], "--seed: expected an integer >= 0, got -1"),
         (
             ["impact", "rocking_block", "--restitution", "0", "0", "0"],
@@ -293,13 +299,13 @@ def test_the_catalogue_knows_the_models(name: str) -> None:
     if not isinstance(model.system, System):
         assert catalogue.KINDS[name] == catalogue.ModelKind()
         return
-    structure = model.system.structure
-    has_impact = None not in (model.step, model.max_steps)
+    structure = model.structure
+    has_impact = None not in (model.impulse_step, model.max_steps)
     assert catalogue.KINDS[name] == (structure.dim, structure.num_contacts, has_impact)
 
 
 def test_the_catalogue_knows_the_choices_of_the_options() -> None:
-    assert catalogue.SELECTIONS == driver.SELECTIONS
+    assert catalogue.SELECTIONS == routh_law.SELECTIONS
     assert catalogue.LEAST_COVERED == 2 * LEAST
     assert tuple(gait.MODELS) == catalogue.GAITS
     assert catalogue.METHODS == stability.METHODS
@@ -320,6 +326,7 @@ def test_as_a_module() -> None:
     assert "impact" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     arguments = ["impact", "rocking_block", "--samples", "2^10", "--out", str(tmp_path / "out"), "--json"]
@@ -349,6 +356,7 @@ def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_long_run_says_how_much_it_shows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,7 +394,7 @@ def test_progress_has_a_rate_without_what_was_stored(
 
 
 def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(**_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(impact, "sample", interrupt)
@@ -395,6 +403,7 @@ def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert "interrupted; the same command goes on" in err
 
 
+@pytest.mark.slow
 def test_coverage_is_stated_and_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
 ) -> None:

@@ -16,7 +16,7 @@ def test_a_model_a_robot_file_and_a_motion_become_pages(tmp_path, capsys, monkey
     (tmp_path / "dog.xml").write_text(file_of("quadruped"))
     assert main(["view", "dog.xml", "--keyframe", "stand", "--out", "pages/dog.html"]) == 0
     model = jc.models.rocking_block()
-    q = jnp.stack([model.state.q, model.state.q + 0.1])
+    q = jnp.stack([model.initial_state().q, model.initial_state().q + 0.1])
     states = jc.State(q=q, v=jnp.zeros((2, 3)), t=jnp.array([0.0, 0.5]))
     jc.simulate.Trajectory(states=states, contacts=None, impulse=None, impacts=None, status=None).save(
         "run.npz"

@@ -34,23 +34,24 @@ def discs(number):
     return System(structure, free_poses), params, jnp.asarray(q.ravel())
 
 
-def outcome(system, params, q, v, by_body, cone="associated"):
+def outcome(model, q, v, by_body, cone="associated"):
     """Velocities, forces and status of one step."""
     state = jc.State(q=q, v=v, t=jnp.zeros((), q.dtype))
-    problem = assemble(system, params, state, jnp.zeros_like(v), 0.01, by_body=by_body)
+    problem = assemble(model, state, jnp.zeros_like(v), 0.01, by_body=by_body)
     v, info = solve_velocity(problem, None, cone, "complementary", NEWTON)
     return v, info.lam, info.status
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_discs_in_a_row_move_as_with_whole_matrices(rng, tolerance):
     """Sliding, sticking and parting, one alone and a batch."""
-    system, params, q = discs(3)
+    model, q = discs(3)
     v = jnp.asarray(rng.normal(size=(3, 9)), q.dtype)
 
     @jax.jit
     def both(v):
-        return [outcome(system, params, q, v, by_body) for by_body in (True, False)]
+        return [outcome(model, q, v, by_body) for by_body in (True, False)]
 
     found, expected = jax.vmap(both)(v)
     np.testing.assert_allclose(found[0], expected[0], atol=tolerance(1e-12, 1e-4))
@@ -63,13 +64,13 @@ def test_discs_in_a_row_move_as_with_whole_matrices(rng, tolerance):
 def test_derivatives_of_spheres_are_those_of_whole_matrices(rng, cone):
     """By state, masses, friction and radius, alone and in a batch; rollouts of ten spheres forward and back."""
     model = jc.models.sphere_stack(3, offset=1e-3)
-    q = model.state.q.at[2::7].add(-0.0101 * jnp.arange(1, 4) + 0.0001)
+    q = model.initial_state().q.at[2::7].add(-0.0101 * jnp.arange(1, 4) + 0.0001)
     v = jnp.asarray(0.1 * rng.normal(size=(2, 18)))
     weight = jnp.asarray(rng.normal(size=18))
 
     def slopes(by_body):
         def loss(params, q, v):
-            return jnp.sum(weight * outcome(model.system, params, q, v, by_body, cone)[0])
+            return jnp.sum(weight * outcome(model.replace(params=params), q, v, by_body, cone)[0])
 
         return jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1, 2)), in_axes=(None, None, 0)))(
             model.params, q, v
@@ -87,8 +88,8 @@ def test_a_rollout_of_a_hundred_spheres_has_the_slope_of_differences():
 
     @jax.jit
     def height(speed):
-        state = model.state.replace(v=speed * down)
-        states, _ = jc.compliant.rollout(model.system, model.params, state, jnp.zeros((20, 600)), dt=0.01)
+        state = model.initial_state().replace(v=speed * down)
+        states, _ = jc.compliant.rollout(model, state, jnp.zeros((20, 600)), dt=0.01)
         return jnp.mean(states.q[-1, 2::7])
 
     assert kept_by_body(model.system)
@@ -107,6 +108,4 @@ def test_what_is_kept_by_body():
 def test_wrong_sizes_are_named_as_with_whole_matrices():
     model = jc.models.sphere_stack(20)
     with pytest.raises(ValueError, match="warm_start: expected shape"):
-        jc.compliant.step(
-            model.system, model.params, model.state, jnp.zeros(120), dt=0.01, warm_start=jnp.zeros(20)
-        )
+        jc.compliant.step(model, model.initial_state(), jnp.zeros(120), dt=0.01, warm_start=jnp.zeros(20))

@@ -40,9 +40,13 @@ def spin(poses, dt, speed=1.0, unit=1.0):
     q = jnp.zeros(nq).at[nq - 4].set(1.0)
     num_steps = round(2.0 / dt)
     state = jc.State(q=q, v=speed * V[6 - nv :], t=jnp.zeros(()))
-    states, info = jc.compliant.rollout(system, params, state, jnp.zeros((num_steps, nv)), dt=dt)
+    states, info = jc.compliant.rollout(
+        jc.Model(system=system, params=params), state, jnp.zeros((num_steps, nv)), dt=dt
+    )
     assert not np.any(np.asarray(info.status))
-    mass = np.asarray(jc.mass_matrix(system, params, q))[-3:, -3:]  # in axes of the body: constant
+    mass = np.asarray(jc.mass_matrix(jc.Model(system=system, params=params), q))[
+        -3:, -3:
+    ]  # in axes of the body: constant
     turned = np.asarray(jax.vmap(jc.rotations.quaternion_matrix)(states.q[:, -4:]))
     omega = np.asarray(states.v)[:, -3:]
     momentum = np.einsum("tij,tj->ti", turned, omega @ mass)
@@ -51,6 +55,7 @@ def spin(poses, dt, speed=1.0, unit=1.0):
     return np.max(np.linalg.norm(momentum - first, axis=1)) / np.linalg.norm(first), kinetic
 
 
+@pytest.mark.slow_cases("free_poses", "placed")
 @pytest.mark.float32
 @pytest.mark.parametrize("poses", [jc.free_poses, placed, pytest.param(swung, marks=pytest.mark.slow)])
 def test_a_spinning_body_gains_no_energy(poses, tolerance):
@@ -72,10 +77,11 @@ def test_a_body_that_turns_by_half_a_radian_in_a_step_gains_no_energy(tolerance)
         np.testing.assert_allclose(kinetic, 1.0, rtol=0, atol=tolerance(1e-12, 1e-3))
 
 
+@pytest.mark.slow
 def test_a_step_that_makes_energy_says_so():
     """A cube on an incline, its next velocity and its impulses perturbed."""
     model = jc.models.box_on_incline()
-    problem = assemble(model.system, model.params, model.state, jnp.zeros_like(model.state.v), 1e-3)
+    problem = assemble(model, model.initial_state(), jnp.zeros_like(model.initial_state().v), 1e-3)
     start = jnp.zeros_like(problem.terms.phi)
     x, p, iterations, converged = _search(problem, start, "associated", NEWTON)
 

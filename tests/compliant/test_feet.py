@@ -32,19 +32,20 @@ def on_feet(count):
         law=jc.compliant.Law(stiffness=jnp.array(1e6), damping=jnp.array(1e2)),
     )  # fmt: skip
     state = jc.State(q=jnp.array([0, 0, SIDE / 2, 1.0, 0, 0, 0]), v=jnp.zeros(6), t=jnp.array(0.0))
-    return jc.System(structure, jc.free_poses), params, state
+    return jc.Model(system=jc.System(structure, jc.free_poses), params=params), state
 
 
+@pytest.mark.slow
 def test_random_motions_on_eight_feet_end_in_balance(rng):
     """Where sliding feet come to rest one after the other, and tumbling ones land."""
-    system, params, state = on_feet(8)
+    model, state = on_feet(8)
     v = jnp.asarray(rng.normal(size=(64, 6)) * [1.0, 1.0, 0.3, 3.0, 3.0, 3.0])
 
     @jax.jit
     @jax.vmap
     def moved(v):
         controls = jnp.zeros((50, 6))
-        return jc.compliant.rollout(system, params, state.replace(v=v), controls, dt=0.01)[1]
+        return jc.compliant.rollout(model, state.replace(v=v), controls, dt=0.01)[1]
 
     info = moved(v)
     assert not np.any(info.status)
@@ -53,10 +54,8 @@ def test_random_motions_on_eight_feet_end_in_balance(rng):
 
 def test_a_search_that_converges_is_not_softened():
     """A hundred feet start to slide: four steps to the modes of all, two for what redundant feet share."""
-    system, params, state = on_feet(100)
-    _, info = jc.compliant.step(
-        system, params, state.replace(v=state.v.at[0].set(1.0)), jnp.zeros(6), dt=0.01
-    )
+    model, state = on_feet(100)
+    _, info = jc.compliant.step(model, state.replace(v=state.v.at[0].set(1.0)), jnp.zeros(6), dt=0.01)
     assert info.status == 0
     assert info.iterations <= 7
 
@@ -65,7 +64,7 @@ def test_feet_that_stay_as_they_are_cost_one_step_of_newton():
     """The last impulses tell which feet rest: a robot that stands is solved at once."""
     pytest.importorskip("mujoco")
     model = jc.models.half_cheetah()
-    _, info = jc.compliant.rollout(model.system, model.params, model.state, jnp.zeros((60, 6)), dt=0.004)
+    _, info = jc.compliant.rollout(model, model.initial_state(), jnp.zeros((60, 6)), dt=0.004)
     assert not np.any(info.status)
     assert np.sum(np.asarray(info.lam[-1]) > 0) >= 2
     assert np.all(info.iterations[20:] == 1)
@@ -80,8 +79,8 @@ def test_feet_whose_slip_turns_round_cost_few_steps_of_newton(rng):
     @jax.jit
     @jax.vmap
     def iterations(v):
-        state, controls = model.state.replace(v=v), jnp.zeros((25, 6))
-        info = jc.compliant.rollout(model.system, model.params, state, controls, dt=0.004)[1]
+        state, controls = model.initial_state().replace(v=v), jnp.zeros((25, 6))
+        info = jc.compliant.rollout(model, state, controls, dt=0.004)[1]
         return info.iterations, info.status, info.lam
 
     counts, status, lam = iterations(v)

@@ -42,13 +42,13 @@ def block(spring=SPRING, mu=1.0, speed=0.01, height=-WEIGHT / 1e5):
         law=jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(50.0), friction_spring=spring),
     )  # fmt: skip
     state = jc.State(q=jnp.array([0.0, height]), v=jnp.array([speed, 0.0]), t=jnp.array(0.0))
-    return jc.Model(system=FOOT, params=params, state=state)
+    return jc.Model(system=FOOT, params=params, initial=state)
 
 
 def roll(model, push=0.0, **options):
     """States and infos under horizontal forces, a number or (STEPS,), every step a success."""
     tau = jnp.zeros((STEPS, 2)).at[:, 0].set(push)
-    states, infos = jc.compliant.rollout(model.system, model.params, model.state, tau, dt=STEP, **options)
+    states, infos = jc.compliant.rollout(model, model.initial_state(), tau, dt=STEP, **options)
     assert not np.any(infos.status)
     return states, infos
 
@@ -137,7 +137,7 @@ def test_the_stepper_carries_the_springs():
     model = block()
     expected, _ = roll(model)
     trajectory = jc.simulate.rollout(
-        model.system, model.params, model.state, jnp.zeros((30, 2)), stepper=jc.simulate.Compliant(), dt=STEP
+        model, model.initial_state(), jnp.zeros((30, 2)), stepper=jc.simulate.Compliant(), dt=STEP
     )
     np.testing.assert_array_equal(trajectory.states.q[1:], expected.q[:30])
 
@@ -155,7 +155,7 @@ SPATIAL = jc.compliant.FrictionSpring(stiffness=jnp.array(500.0), damping=jnp.ar
 def test_four_feet_in_space_hold_a_box():
     model = four_feet(SPATIAL)
     tau = jnp.zeros((300, 6))
-    states, infos = jc.compliant.rollout(model.system, model.params, model.state, tau, dt=0.01)
+    states, infos = jc.compliant.rollout(model, model.initial_state(), tau, dt=0.01)
     assert not np.any(infos.status)
     share = 9.81 * np.sin(np.radians(15.0)) / 4
     np.testing.assert_allclose(np.linalg.norm(infos.stretch[-1], axis=1), share / 500.0, rtol=0.1)
@@ -167,7 +167,7 @@ def test_springs_of_contacts_that_a_step_does_not_see_let_go():
     model, tau = four_feet(SPATIAL), jnp.zeros((4, 6))
     fewer = jc.compliant.Newton(max_iters=20)
     _, seen = jc.compliant.rollout(
-        model.system, model.params, model.state, tau, dt=0.01, max_contacts=2, solver=fewer,
+        model, model.initial_state(), tau, dt=0.01, max_contacts=2, solver=fewer,
         stretch=jnp.full((4, 2), 1e-3),
     )  # fmt: skip
     loose = ~np.asarray(seen.taken[0])
@@ -178,8 +178,10 @@ def test_springs_of_contacts_that_a_step_does_not_see_let_go():
 def end_of_block(stiffness, dtype=jnp.float64):
     """Where the block and its spring are after 0.1 s."""
     model = block(SPRING.replace(stiffness=stiffness))
-    params, state = jax.tree.map(lambda a: jnp.asarray(a, dtype), (model.params, model.state))
-    states, infos = jc.compliant.rollout(model.system, params, state, jnp.zeros((50, 2), dtype), dt=2e-3)
+    params, state = jax.tree.map(lambda a: jnp.asarray(a, dtype), (model.params, model.initial_state()))
+    states, infos = jc.compliant.rollout(
+        model.replace(params=params), state, jnp.zeros((50, 2), dtype), dt=2e-3
+    )
     return states.q[-1, 0] + infos.stretch[-1, 0, 0]
 
 
@@ -202,7 +204,7 @@ def test_bad_springs_are_named():
     model, tau = block(), jnp.zeros(2)
 
     def step(model, **options):
-        return jc.compliant.step(model.system, model.params, model.state, tau, dt=STEP, **options)[1]
+        return jc.compliant.step(model, model.initial_state(), tau, dt=STEP, **options)[1]
 
     law = model.params.law.replace(friction_spring=None)
     with pytest.raises(ValueError, match="stretch: expected None"):
@@ -212,7 +214,7 @@ def test_bad_springs_are_named():
     with pytest.raises(ValueError, match=r"law\.friction_spring\.stiffness"):
         step(block(SPRING.replace(stiffness=jnp.ones(3))))
     _, info = jc.compliant.rollout(
-        model.system, block(SPRING.replace(stiffness=jnp.array(-1.0))).params, model.state,
+        model.replace(params=block(SPRING.replace(stiffness=jnp.array(-1.0))).params), model.initial_state(),
         jnp.zeros((STEPS, 2)), dt=STEP,
     )  # fmt: skip
     assert np.all(np.asarray(info.status) & jc.Status.INVALID)
@@ -241,9 +243,9 @@ def bounced(share, dt, exponent=1.0, num_steps=120):
     )
     model = block(None, mu=0.0, speed=0.0, height=0.0)
     params = model.params.replace(law=law, gravity=jnp.zeros(2))
-    state = model.state.replace(v=jnp.array([0.0, -1.0]))
+    state = model.initial_state().replace(v=jnp.array([0.0, -1.0]))
     tau = jnp.zeros((num_steps, 2))
-    states, infos = jc.compliant.rollout(model.system, params, state, tau, dt=dt)
+    states, infos = jc.compliant.rollout(model.replace(params=params), state, tau, dt=dt)
     return states.v[-1, 1], jnp.max(infos.status), states.q[-1, 1]
 
 

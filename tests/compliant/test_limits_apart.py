@@ -17,7 +17,7 @@ from jaxcontact.solvers.cone_program import hessian, respond
 def test_the_hessian_is_that_of_all_rows(rng):
     pytest.importorskip("mujoco")
     model = jc.models.half_cheetah()
-    problem = assemble(model.system, model.params, model.state, jnp.zeros(6), 0.004)
+    problem = assemble(model, model.initial_state(), jnp.zeros(6), 0.004)
     program = program_of(problem, "associated")
     assert program.limits_apart and program.num_limits == 12
     z = jnp.asarray(rng.normal(size=program.slope.shape))
@@ -40,7 +40,12 @@ def test_other_limits_of_a_robot_than_those_of_its_joints():
     start = jnp.array([0.1, -1.0, 2.0, 3.0, 1.0, -2.0, 0.5, 0.3, 0.2])
 
     def end(v):
-        state, info = jc.compliant.step(system, model.params, model.state.replace(v=v), jnp.zeros(6), dt=0.01)
+        state, info = jc.compliant.step(
+            jc.Model(system=system, params=model.params),
+            model.initial_state().replace(v=v),
+            jnp.zeros(6),
+            dt=0.01,
+        )
         return state.v, info
 
     _, info = end(start)

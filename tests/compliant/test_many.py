@@ -13,8 +13,8 @@ model = jc.models.box_on_incline(0.25)
 v = jnp.asarray(np.random.default_rng(0).normal(size=(8192, 6)))
 
 def step(v):
-    start = model.state.replace(v=v)
-    state, info = jc.compliant.step(model.system, model.params, start, jnp.zeros(6), dt=0.01, cone={cone!r})
+    start = model.initial_state().replace(v=v)
+    state, info = jc.compliant.step(model, start, jnp.zeros(6), dt=0.01, cone={cone!r})
     return state.v, info.status
 
 v_plus, status = jax.jit(jax.vmap(step))(v)

@@ -36,7 +36,7 @@ def cube(poses=jc.free_poses):
     )
     v = jnp.array([0.4, 0.1, -1.0, 0.5, -1.0, 0.3])
     state = jc.State(q=jnp.array([0, 0, 0.06, 1.0, 0.05, 0.02, 0]), v=v, t=jnp.array(0.0))
-    return jc.System(structure, poses), params, state
+    return jc.Model(system=jc.System(structure, poses), params=params), state
 
 
 def slow_poses(structure, q, params):
@@ -44,19 +44,22 @@ def slow_poses(structure, q, params):
     return jc.free_poses(structure, q, params)
 
 
+@pytest.mark.slow
 def test_a_cube_that_lands_on_its_corners_needs_four_of_eight():
-    system, params, state = cube()
+    model, state = cube()
 
     def motion(params, max_contacts):
         stepper = jc.simulate.Compliant(max_contacts=max_contacts)
-        return jc.simulate.rollout(system, params, state, jnp.zeros((60, 6)), stepper=stepper, dt=0.01)
+        return jc.simulate.rollout(
+            model.replace(params=params), state, jnp.zeros((60, 6)), stepper=stepper, dt=0.01
+        )
 
     def reach(params, max_contacts):
         found = motion(params, max_contacts)
         return found.states.q[-1, 0], found
 
     slopes = jax.jit(jax.grad(reach, has_aux=True), static_argnums=1)
-    (by_all, every), (by_few, few) = slopes(params, None), slopes(params, 4)
+    (by_all, every), (by_few, few) = slopes(model.params, None), slopes(model.params, 4)
     assert not np.any(every.status)
     assert not np.any(few.status)
     assert len(np.unique(np.argmax(few.impulse[:, :, 0], axis=1))) > 1
@@ -75,8 +78,9 @@ def test_a_cube_that_lands_on_its_corners_needs_four_of_eight():
         np.testing.assert_allclose(ours, theirs, atol=1e-7 * (1e-300 + float(jnp.max(jnp.abs(theirs)))))
 
 
+@pytest.mark.slow
 def test_more_that_touch_set_a_bit_on_their_lane_alone():
-    system, params, state = cube()
+    model, state = cube()
     flat = state.replace(q=jnp.array([0, 0, HALF - 1e-4, 1.0, 0, 0, 0]), v=jnp.zeros(6))
     heights = jnp.array([0.0, 1.0, 0.0])
 
@@ -84,34 +88,33 @@ def test_more_that_touch_set_a_bit_on_their_lane_alone():
     @jax.vmap
     def stepped(height):
         now = flat.replace(q=flat.q.at[2].add(height))
-        return jc.compliant.step(system, params, now, jnp.zeros(6), dt=0.01, max_contacts=3)[1]
+        return jc.compliant.step(model, now, jnp.zeros(6), dt=0.01, max_contacts=3)[1]
 
     info = stepped(heights)
     np.testing.assert_array_equal(info.status, [jc.Status.OVERFLOW, 0, jc.Status.OVERFLOW])
     assert info.lam.shape == (3, 24)
     np.testing.assert_array_equal(jnp.sum(info.taken, axis=1), 3)
     with pytest.raises(ValueError, match="max_contacts: expected"):
-        jc.compliant.step(system, params, state, jnp.zeros(6), dt=0.01, max_contacts=0)
+        jc.compliant.step(model, state, jnp.zeros(6), dt=0.01, max_contacts=0)
     with pytest.raises(ValueError, match="warm_start: expected shape"):
-        jc.compliant.step(
-            system, params, state, jnp.zeros(6), dt=0.01, max_contacts=3, warm_start=jnp.zeros(9)
-        )
+        jc.compliant.step(model, state, jnp.zeros(6), dt=0.01, max_contacts=3, warm_start=jnp.zeros(9))
 
 
+@pytest.mark.slow_cases("tree")
 @pytest.mark.parametrize("kind", ["free", "poses", "tree"])
 def test_rows_of_the_nearest_are_those_of_all(kind, rng):
     """Whatever computes the Jacobians: free bodies, poses of one's own, a tree."""
     if kind == "tree":
         pytest.importorskip("mujoco")
         model = jc.models.quadruped()
-        system, params, state = model.system, model.params, model.state
+        model, state = model, model.initial_state()
     else:
-        system, params, state = cube(jc.free_poses if kind == "free" else slow_poses)
-    q = jc.retract(system, state.q, 0.3 * jnp.asarray(rng.normal(size=state.v.size)))
+        model, state = cube(jc.free_poses if kind == "free" else slow_poses)
+    q = jc.retract(model, state.q, 0.3 * jnp.asarray(rng.normal(size=state.v.size)))
     state = state.replace(q=q, v=jnp.asarray(rng.normal(size=state.v.size)))
-    every = jc.constraint_terms(system, params, state)
-    few, nearest = nearest_terms(system, params, state, 3)
-    nc, dim = system.structure.num_contacts, 3
+    every = jc.constraint_terms(model, state)
+    few, nearest = nearest_terms(model, state, 3)
+    nc, dim = model.structure.num_contacts, 3
     first = len(every.kind) - dim * nc
     gaps = np.asarray(every.phi)[first::dim]
     np.testing.assert_array_equal(nearest.index, np.sort(np.argsort(gaps)[:3]))
@@ -194,23 +197,24 @@ def test_far_pairs_of_capsules_are_known_by_their_distance():
     assert np.all(gaps[touches] > 0.2)
 
 
+@pytest.mark.slow
 def test_arrays_of_a_step_do_not_grow_with_candidates():
     """A cube over several floors: of the contacts that a step does not see only gaps and answers are left."""
 
     def largest(count, max_contacts):
         """Elements of the largest array that the solver of a step with so many floors works on."""
-        system, params, state = cube(slow_poses)
+        model, state = cube(slow_poses)
         floors = tuple(jc.HalfSpace(name=f"floor_{i}", normal=(0.0, 0.0, 1.0)) for i in range(count))
         structure = dataclasses.replace(
-            system.structure,
-            shapes=(system.structure.shapes[0], *floors),
+            model.structure,
+            shapes=(model.structure.shapes[0], *floors),
             pairs=tuple(("cube", floor.name) for floor in floors),
         )
         law = jc.compliant.Law(stiffness=jnp.array(1e4), damping=jnp.array(10.0))
-        params = params.replace(mu=jnp.array(0.5), law=law)
+        model = model.replace(params=model.params.replace(mu=jnp.array(0.5), law=law))
         step = functools.partial(jc.compliant.step, jc.System(structure, slow_poses), dt=0.01)
         program = jax.make_jaxpr(lambda *numbers: step(*numbers, max_contacts=max_contacts))
-        return max(sizes_in_loops(program(params, state, jnp.zeros(6)).jaxpr))
+        return max(sizes_in_loops(program(model.params, state, jnp.zeros(6)).jaxpr))
 
     assert largest(3, 4) == largest(1, 4)
     assert largest(3, None) >= 3 * largest(1, None)

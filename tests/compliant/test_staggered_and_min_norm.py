@@ -15,6 +15,7 @@ def test_the_printed_program_shares_the_load_with_a_spring_out_of_reach():
     np.testing.assert_allclose(lam, [5.0, 5.0], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program():
     found = sliding_mass(speed=(1.0, 0.0))
     exact, info = jc.compliant.solve(found, cone="staggered")
@@ -25,6 +26,7 @@ def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program
         np.testing.assert_allclose(printed[0], weights * GRAVITY, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_pyramid_equals_cone_along_an_axis_and_lets_more_through_between():
     along = sliding_mass(0.0025, speed=(1.0, 0.0))
     for cone in ("associated", "pyramid"):
@@ -61,22 +63,24 @@ def test_bad_shapes_rows_and_numbers_are_named():
     assert info.status & jc.Status.NONFINITE
 
 
+@pytest.mark.slow
 def test_forces_are_recovered_from_motion():
     model = jc.models.box_on_incline(0.25)
     tau = jnp.zeros((20, 6))
-    states, infos = jc.compliant.rollout(model.system, model.params, model.state, tau, dt=0.01)
+    states, infos = jc.compliant.rollout(model, model.initial_state(), tau, dt=0.01)
     states = (
-        jnp.concatenate([model.state.q[None], states.q]),
-        jnp.concatenate([model.state.v[None], states.v]),
+        jnp.concatenate([model.initial_state().q[None], states.q]),
+        jnp.concatenate([model.initial_state().v[None], states.v]),
     )
-    states = model.state.replace(q=states[0], v=states[1], t=jnp.arange(21) * 0.01)
-    lam, left = jc.compliant.estimate_forces(model.system, model.params, states, tau, dt=0.01)
+    states = model.initial_state().replace(q=states[0], v=states[1], t=jnp.arange(21) * 0.01)
+    lam, left = jc.compliant.estimate_forces(model, states, tau, dt=0.01)
     assert np.max(np.abs(left)) < 1e-5 * GRAVITY
     np.testing.assert_allclose(lam.sum(axis=1), infos.lam.sum(axis=1), rtol=1e-5)
     with pytest.raises(ValueError, match="states"):
-        jc.compliant.estimate_forces(model.system, model.params, states, tau[1:], dt=0.01)
+        jc.compliant.estimate_forces(model, states, tau[1:], dt=0.01)
 
 
+@pytest.mark.slow
 def test_staggered_says_when_no_fixed_point_attracts():
     """A status of success means that the coupled conditions hold; otherwise it is STALLED, as the last is."""
     rng = np.random.default_rng(5)
@@ -94,6 +98,7 @@ def test_staggered_says_when_no_fixed_point_attracts():
     assert info.status == jc.Status.STALLED
 
 
+@pytest.mark.slow
 def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_damping():
     """A box on four feet, redundant: its normal matrix weighs 1e13 where friction is stiff."""
     model = jc.models.box_on_incline(0.25)
@@ -102,9 +107,9 @@ def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_dampi
     @jax.vmap
     def landed(friction_damping):
         law = jc.compliant.Law(stiffness=1e6, damping=1e2, friction_damping=friction_damping)
-        params, state = model.params.replace(law=law), model.state
+        params, state = model.params.replace(law=law), model.initial_state()
         _, info = jc.compliant.step(
-            model.system, params, state, jnp.zeros(6), dt=0.01, cone="coupled", formulation="min_norm"
+            model.replace(params=params), state, jnp.zeros(6), dt=0.01, cone="coupled", formulation="min_norm"
         )
         return info.status, jnp.sum(info.lam[0::3])
 

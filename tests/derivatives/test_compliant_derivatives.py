@@ -29,8 +29,10 @@ def incline():
         params = model.params.replace(
             mass=mass, mu=mu, law=law, constants={**model.params.constants, "size": size}
         )
-        q = retract(model.system, model.state.q, turn)
-        state, _ = jc.compliant.step(model.system, params, model.state.replace(q=q, v=v), tau, dt=0.01)
+        q = retract(model.system, model.initial_state().q, turn)
+        state, _ = jc.compliant.step(
+            model.replace(params=params), model.initial_state().replace(q=q, v=v), tau, dt=0.01
+        )
         return jnp.concatenate([state.q, state.v])
 
     return model, law, jax.jit(advance), jax.jit(lambda x, dx: jax.jvp(advance, x, dx)[1])
@@ -46,6 +48,7 @@ def point_of(mode):
     )  # fmt: skip
 
 
+@pytest.mark.slow_cases("slip")
 @pytest.mark.parametrize("mode", MODES)
 def test_step_agrees_with_central_differences(mode, rng):
     _, _, advance, tangent = incline()
@@ -86,10 +89,12 @@ def test_long_rollouts_have_finite_reverse_gradients():
     def distance(v, mu):
         params = model.params.replace(mu=mu)
         tau = jnp.zeros((1000, 6))
-        states, _ = jc.compliant.rollout(model.system, params, model.state.replace(v=v), tau, dt=0.001)
+        states, _ = jc.compliant.rollout(
+            model.replace(params=params), model.initial_state().replace(v=v), tau, dt=0.001
+        )
         return states.q[-1, 0]
 
-    at = (model.state.v, jnp.full_like(model.params.mu, 0.2))
+    at = (model.initial_state().v, jnp.full_like(model.params.mu, 0.2))
     value, slopes = jax.jit(jax.value_and_grad(distance, argnums=(0, 1)))(*at)
     assert np.isfinite(value) and all(np.all(np.isfinite(g)) for g in slopes)
     # Sliding for one second: d distance / d mu = -g cos(15 deg) / 2 along the slope.
@@ -130,6 +135,7 @@ SECOND = {
 }
 
 
+@pytest.mark.slow_cases("one foot")
 @pytest.mark.parametrize(
     "name", [name if name == "one foot" else pytest.param(name, marks=pytest.mark.slow) for name in SECOND]
 )
@@ -164,15 +170,15 @@ def test_second_derivatives_agree_with_differences_of_the_first(name):
 def test_second_derivatives_of_several_steps(scan):
     """A box on Hertz corners that slides; friction by friction."""
     model = jc.models.box_on_incline(0.2)
-    start = model.state.replace(v=jnp.array(MODES["slip"][1]))
+    start = model.initial_state().replace(v=jnp.array(MODES["slip"][1]))
 
     def place(mu):
         params, state = model.params.replace(mu=jnp.broadcast_to(mu, model.params.mu.shape)), start
         if scan:
             tau = jnp.zeros((3, 6))
-            return jc.compliant.rollout(model.system, params, state, tau, dt=0.01)[0].q[-1, 0]
+            return jc.compliant.rollout(model.replace(params=params), state, tau, dt=0.01)[0].q[-1, 0]
         for _ in range(2):
-            state, _ = jc.compliant.step(model.system, params, state, jnp.zeros(6), dt=0.01)
+            state, _ = jc.compliant.step(model.replace(params=params), state, jnp.zeros(6), dt=0.01)
         return state.q[0]
 
     first, mu, h = jax.jit(jax.grad(place)), jnp.array(0.2), 1e-5
@@ -196,20 +202,18 @@ def test_a_gradient_has_the_kinematics_of_each_step_once(max_contacts):
     """
     pytest.importorskip("mujoco")
     model = jc.load_mjcf(PENDULUM)
-    system, angles = model.system, (len(model.system.structure.tree.joints), 1)
+    angles = (len(model.structure.tree.joints), 1)
 
     def lean(v):
-        start, controls = model.state.replace(v=v), jnp.zeros((3, system.num_controls))
-        states, _ = jc.compliant.rollout(
-            system, model.params, start, controls, dt=0.01, max_contacts=max_contacts
-        )
+        start, controls = model.initial_state().replace(v=v), jnp.zeros((3, model.num_controls))
+        states, _ = jc.compliant.rollout(model, start, controls, dt=0.01, max_contacts=max_contacts)
         return states.q[-1, 0]
 
     def cosines(jaxpr):
         found = [e for e in equations(jaxpr) if e.primitive.name == "cos"]
         return sum(e.invars[0].aval.shape == angles for e in found)
 
-    program = jax.make_jaxpr(jax.grad(lean))(model.state.v).jaxpr
+    program = jax.make_jaxpr(jax.grad(lean))(model.initial_state().v).jaxpr
     loops = [e.params["jaxpr"].jaxpr for e in equations(program) if e.primitive.name == "scan"]
     assert [count for count in map(cosines, loops) if count] == [1, 2]
 

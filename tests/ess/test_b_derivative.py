@@ -97,6 +97,7 @@ class Affine:
         return np.array([[float(a) for a in (x - base) / r] for x, _ in found]), [o for _, o in found]
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.parametrize(
     "m", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(6, marks=pytest.mark.slow)]
 )
@@ -213,6 +214,7 @@ def test_a_hundred_guards_through_one_corner():
 # ------------------------------------------------------------------- between corners: jvp, saltation
 
 
+@pytest.mark.slow
 def test_between_corners_it_is_the_derivative_of_the_flow():
     model = jc.models.affine_3d()
     d = jnp.array([0.3, -0.5, 0.8])
@@ -222,9 +224,9 @@ def test_between_corners_it_is_the_derivative_of_the_flow():
         def end(x, p):
             return flow(model.system, p, x, 0.0, 0.5, eps=eps, ode=TIGHT)[0]
 
-        tangent = jax.jvp(end, (model.state, model.params), (d, dp))[1]
+        tangent = jax.jvp(end, (model.initial_state(), model.params), (d, dp))[1]
         one, info = b_derivative(
-            model.system, model.params, model.state, d, 0.0, 0.5, eps=eps, ode=TIGHT, dparams=dp
+            model.system, model.params, model.initial_state(), d, 0.0, 0.5, eps=eps, ode=TIGHT, dparams=dp
         )
         return tangent, one, info
 
@@ -237,6 +239,7 @@ def test_between_corners_it_is_the_derivative_of_the_flow():
     assert gap[3] < 1e-8
 
 
+@pytest.mark.slow
 def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
     n = m = 3
     x0 = jnp.asarray(-0.3 * np.ones(n))
@@ -266,6 +269,7 @@ def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
         assert np.abs(np.asarray(forward(x0, numbers)) - product).max() < tolerance
 
 
+@pytest.mark.slow
 def test_at_a_tie_the_plain_gradient_is_that_of_one_order(rng):
     params, numbers = straight_corner(rng, 2, 2)
     x0 = jnp.asarray(-0.1 * (params["b"] - params["b_k"].sum(0)))
@@ -308,6 +312,7 @@ def balls_rates(x, t1, eps):
     return jax.vmap(rate)(jnp.eye(4))
 
 
+@pytest.mark.slow
 def test_two_balls_swap_and_so_does_the_derivative():
     x0 = jnp.array([0.0, 0.6, 1.0, -0.5])
     t1 = 0.5
@@ -338,6 +343,7 @@ def test_two_balls_swap_and_so_does_the_derivative():
     assert np.abs(np.asarray(with_jacobian(x0, 0.27, 1e-6)[0]) - swap).max() < 1e-13
 
 
+@pytest.mark.slow
 def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
     speeds = np.random.default_rng(5).uniform(0.3, 1.0, (50, 2))
     speeds[:, 1] *= np.sign(np.random.default_rng(6).uniform(-1, 1, 50))
@@ -372,7 +378,7 @@ def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
 
 def test_named_errors_and_tangents_of_params():
     model = jc.models.affine_3d()
-    arguments = (model.system, model.params, model.state)
+    arguments = (model, model.initial_state())
     with pytest.raises(ValueError, match="dx: expected"):
         b_derivative(*arguments, jnp.ones(2), 0.0, 0.5, eps=1e-3)
     with pytest.raises(ValueError, match="dparams: expected"):
@@ -383,11 +389,13 @@ def test_named_errors_and_tangents_of_params():
 
 def test_rescaled_guards():
     model = jc.models.affine_3d()
-    scaled = jc.ess.rescale_guards(model.system, model.params, model.state[None], eps=1e-3)
-    again = jc.ess.rescale_guards(model.system, model.params, model.state[None], eps=1e-3)
+    scaled = jc.ess.rescale_guards(model.system, model.params, model.initial_state()[None], eps=1e-3)
+    again = jc.ess.rescale_guards(model.system, model.params, model.initial_state()[None], eps=1e-3)
     assert scaled == again and hash(scaled) == hash(again)
-    mask = model.system.guards(model.state, model.params) >= 0
-    f = scaled.xdot(jnp.array(0.0), model.state, mask, None, model.params)
-    assert np.allclose(np.abs(scaled.guard_rates(model.state, f, model.params)[1]), 1e-3, rtol=1e-12)
+    mask = model.system.guards(model.initial_state(), model.params) >= 0
+    f = scaled.xdot(jnp.array(0.0), model.initial_state(), mask, None, model.params)
+    assert np.allclose(
+        np.abs(scaled.guard_rates(model.initial_state(), f, model.params)[1]), 1e-3, rtol=1e-12
+    )
     with pytest.raises(ValueError, match="states: expected"):
-        jc.ess.rescale_guards(model.system, model.params, model.state, eps=1e-3)
+        jc.ess.rescale_guards(model.system, model.params, model.initial_state(), eps=1e-3)

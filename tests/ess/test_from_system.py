@@ -13,10 +13,13 @@ FINE = DormandPrince(rtol=1e-10, atol=1e-12)
 G = 9.81
 
 
+@pytest.mark.slow
 def test_the_hopper_model_hops_as_in_closed_form():
     model = jc.models.hopper_1d()
     es = from_system(model.system, model.params.law)
-    trajectory = integrate(es, model.params, pack(model.state), 0.0, 2.0, eps=1e-5, ode=FINE, max_steps=2048)
+    trajectory = integrate(
+        es, model.params, pack(model.initial_state()), 0.0, 2.0, eps=1e-5, ode=FINE, max_steps=2048
+    )
     assert int(trajectory.status) == 0
     rows = int(trajectory.num_rows)
     t, x = np.asarray(trajectory.t[:rows]), np.asarray(trajectory.x[:rows])
@@ -54,7 +57,7 @@ def plate_reference(model, t1):
     places = np.asarray(model.params.constants["places"])
     k, b = float(model.params.law.stiffness), float(model.params.law.damping)
     n = len(places)
-    x, t = np.asarray(pack(model.state)), 0.0
+    x, t = np.asarray(pack(model.initial_state())), 0.0
     closed, order = np.zeros(n, bool), []
     while t < t1:
         events = []
@@ -83,18 +86,20 @@ def plate():
     return model, from_system(model.system, model.params.law)
 
 
+@pytest.mark.slow
 def test_the_plate_falls_and_rebounds_as_by_hand(plate):
     model, es = plate
     exact, order = plate_reference(model, 1.0)
     error = []
     for eps in (1e-2, 1e-3):
-        x1, info = flow(es, model.params, pack(model.state), 0.0, 1.0, eps=eps, ode=FINE)
+        x1, info = flow(es, model.params, pack(model.initial_state()), 0.0, 1.0, eps=eps, ode=FINE)
         assert int(info.status) == 0
         assert np.array_equal(info.order[: int(info.num_events)], order) and len(order) >= 8
         error.append(np.abs(np.asarray(x1) - exact).max())
     assert error[1] < 5e-6 and error[1] < 2e-3 * error[0]
 
 
+@pytest.mark.slow
 def test_field_and_guards_of_the_plate(plate, rng):
     model, es = plate
     places = np.asarray(model.params.constants["places"])
@@ -119,7 +124,7 @@ def test_laws_and_states():
     once, again = from_system(model.system, law), from_system(plate_on_springs(3).system, law)
     assert once == again and hash(once) == hash(again)
     bare = model.params.replace(law=None)
-    x = pack(model.state)
+    x = pack(model.initial_state())
     assert np.array_equal(once.guards(x, bare), once.guards(x, model.params))
     with pytest.raises(ValueError, match="params.law"):
         from_system(model.system).guards(x, bare)
@@ -128,18 +133,19 @@ def test_laws_and_states():
     with pytest.raises(TypeError, match="system: expected"):
         from_system(once)
     back = unpack(model.system, x, 0.5)
-    assert np.array_equal(back.q, model.state.q) and float(back.t) == 0.5
+    assert np.array_equal(back.q, model.initial_state().q) and float(back.t) == 0.5
     with pytest.raises(ValueError, match="n: expected"):
         plate_on_springs(0)
 
 
+@pytest.mark.slow
 def test_the_plate_through_ess_and_through_compliant_steps_agree(plate):
     model, es = plate
-    end, _ = flow(es, model.params, pack(model.state), 0.0, 0.6, eps=1e-6, ode=FINE)
+    end, _ = flow(es, model.params, pack(model.initial_state()), 0.0, 0.6, eps=1e-6, ode=FINE)
     ends = []
     rest = jnp.zeros((4000, 3))
     for steps in (2000, 4000):  # the coarse one runs on, so that both are one program
-        states, info = jc.compliant.rollout(model.system, model.params, model.state, rest, dt=0.6 / steps)
+        states, info = jc.compliant.rollout(model, model.initial_state(), rest, dt=0.6 / steps)
         assert not np.any(np.asarray(info.status))
         ends.append(np.asarray(pack(states))[steps - 1])
     error = [np.abs(x - np.asarray(end)).max() for x in ends]
@@ -149,11 +155,14 @@ def test_the_plate_through_ess_and_through_compliant_steps_agree(plate):
     assert np.abs(2.0 * ends[1] - ends[0] - np.asarray(end)).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_drag_pulls_against_sliding():
     model = jc.models.rocking_block()
-    state = model.state.replace(q=model.state.q.at[1].add(-0.01), v=jnp.array([0.7, -0.2, 0.1]))
+    state = model.initial_state().replace(
+        q=model.initial_state().q.at[1].add(-0.01), v=jnp.array([0.7, -0.2, 0.1])
+    )
     law = jc.compliant.Law(stiffness=1e3, damping=5.0, friction_damping=3.0)
-    terms = jc.contact_terms(model.system, model.params, state)
+    terms = jc.contact_terms(model, state)
     closed = jnp.array([True, False])
     crossed = jnp.concatenate([closed, ~closed])
     rates = []

@@ -67,15 +67,18 @@ def table_1():
         A = np.array([[x[0], x[1], 0], [y[0], y[1], 0], [0, 0, z[0]]])
         return A, np.array([x[2], y[2], z[1]])
 
-    end, order = exact_affine(model.state, 0.5, fields, np.diag([1.0, 1.0, -1.0]), 3)
+    end, order = exact_affine(model.initial_state(), 0.5, fields, np.diag([1.0, 1.0, -1.0]), 3)
     widths = jnp.logspace(-6, -2, 17)
     run = jax.jit(
-        jax.vmap(lambda e: flow(model.system, model.params, model.state, 0.0, 0.5, eps=e, ode=TIGHT))
+        jax.vmap(
+            lambda e: flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=e, ode=TIGHT)
+        )
     )
     ends, info = run(widths)
     return np.asarray(widths), np.sqrt(np.mean((np.asarray(ends) - end) ** 2, axis=1)), order, info
 
 
+@pytest.mark.slow
 def test_the_affine_system_of_table_1_converges_with_order_three(table_1):
     widths, error, order, info = table_1
     assert np.all(np.asarray(info.status) == 0)
@@ -89,15 +92,17 @@ def test_the_affine_system_of_table_1_converges_with_order_three(table_1):
     assert np.all(error[widths < 3e-5] < 5e-13)
 
 
+@pytest.mark.slow
 def test_a_band_thinner_than_any_step_is_not_jumped_over():
     model = jc.models.affine_3d()
     loose = DormandPrince(dt=0.1)
-    x1, info = flow(model.system, model.params, model.state, 0.0, 0.5, eps=1e-9, ode=loose)
-    tight, _ = flow(model.system, model.params, model.state, 0.0, 0.5, eps=1e-9, ode=TIGHT)
+    x1, info = flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=1e-9, ode=loose)
+    tight, _ = flow(model.system, model.params, model.initial_state(), 0.0, 0.5, eps=1e-9, ode=TIGHT)
     assert int(info.status) == 0 and int(info.num_events) == 3 and int(info.num_steps) <= 14
     assert np.abs(x1 - tight).max() < 1e-4
 
 
+@pytest.mark.slow_cases("4-6")
 @pytest.mark.float32
 @pytest.mark.parametrize(("n", "m"), [pytest.param(2, 2, marks=pytest.mark.slow), (4, 6)])
 def test_piecewise_constant_fields_are_integrated_exactly(rng, tolerance, n, m):
@@ -174,6 +179,7 @@ def test_flow_is_the_end_of_integrate():
         assert int(first.num_events) + int(second.num_events) == 21
 
 
+@pytest.mark.slow
 def test_events_and_steps_are_bounded_and_say_so():
     arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 12.0)
     _, info = flow(*arguments, eps=1e-5, **FINE, max_events=5)
@@ -229,7 +235,7 @@ def rate(x):
     dx, info = jc.ess.b_derivative(es, model.params, x, jnp.ones(6), 0.0, 0.55, **options)
     return jnp.sum(dx), info.status
 function = {"flow": end, "grad": lambda x: jax.grad(end, has_aux=True)(x), "b_derivative": rate}["WHAT"]
-starts = jnp.tile(jc.ess.pack(model.state), (8192, 1)).at[:, 1].add(jnp.linspace(0.0, 0.3, 8192))
+starts = jnp.tile(jc.ess.pack(model.initial_state()), (8192, 1)).at[:, 1].add(jnp.linspace(0.0, 0.3, 8192))
 value, status = jax.jit(jax.vmap(function))(starts)
 print(int((status == 0).sum()), bool(np.isfinite(value).all()))
 """
@@ -340,6 +346,7 @@ def test_a_start_inside_a_band_is_legal():
     assert np.abs(flight - stance).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
     again = EventSystem(AFFINE_3D.field, AFFINE_3D.guards)
     assert again == AFFINE_3D and hash(again) == hash(AFFINE_3D)
@@ -352,7 +359,9 @@ def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
         traced += 1
         return flow(again, model.params, x, 0.0, 0.5, eps=1e-3, max_steps=128)
 
-    starts = np.asarray(model.state) + 0.01 * np.asarray(np.random.default_rng(0).normal(size=(2000, 3)))
+    starts = np.asarray(model.initial_state()) + 0.01 * np.asarray(
+        np.random.default_rng(0).normal(size=(2000, 3))
+    )
     starts = jnp.asarray(starts)
     many, info = jax.vmap(run)(starts)
     assert np.all(np.asarray(info.status) == 0) and np.all(np.asarray(info.num_events) == 3)
@@ -361,9 +370,10 @@ def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
     assert np.abs(one - many[3]).max() < 1e-13 and np.abs(two - many[77]).max() < 1e-13
 
 
+@pytest.mark.slow
 def test_bands_may_differ_and_steps_may_be_fixed():
     model = jc.models.affine_3d()
-    arguments = (model.system, model.params, model.state, 0.0, 0.5)
+    arguments = (model, model.initial_state(), 0.0, 0.5)
     tight, _ = flow(*arguments, eps=1e-8, ode=TIGHT)
     same, _ = flow(*arguments, eps=jnp.full(3, 1e-3), ode=TIGHT)
     one, _ = flow(*arguments, eps=1e-3, ode=TIGHT)

@@ -35,7 +35,7 @@ class Rebound:
 
 def falling_block():
     model = jc.models.rocking_block()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 def test_contacts_part_at_e_times_their_approach_or_faster():

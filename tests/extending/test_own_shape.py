@@ -48,7 +48,7 @@ def gaps(radius, tilt, height):
     )
     q = jnp.array([0.0, 0.0, height, jnp.cos(tilt / 2), 0.0, jnp.sin(tilt / 2), 0.0])
     state = jc.State(q=q, v=jnp.zeros(6), t=jnp.array(0.0))
-    return jc.contact_terms(FOOT, params, state).phi
+    return jc.contact_terms(jc.Model(system=FOOT, params=params), state).phi
 
 
 def test_gaps_of_a_tilted_ring_and_their_derivative_by_its_radius():

@@ -19,18 +19,18 @@ class Springs:
 
     stiffness: jax.Array  # N/m
 
-    def init(self, system, params, state, key):
+    def init(self, model, state, key):
         return None
 
-    def closed(self, system, params, state):
-        return jc.contact_terms(system, params, state).active
+    def closed(self, model, state):
+        return jc.contact_terms(model, state).active
 
-    def step(self, system, params, state, tau, memory, *, dt):
-        terms = jc.contact_terms(system, params, state)
+    def step(self, model, state, tau, memory, *, dt):
+        terms = jc.contact_terms(model, state)
         push = self.stiffness * jnp.maximum(0.0, -terms.phi)
-        force = tau - jc.bias(system, params, state) + terms.J_n.T @ push
+        force = tau - jc.bias(model, state) + terms.J_n.T @ push
         v = state.v + dt * jnp.linalg.solve(terms.M, force)
-        then = jc.State(q=jc.retract(system, state.q, dt * v), v=v, t=state.t + dt)
+        then = jc.State(q=jc.retract(model, state.q, dt * v), v=v, t=state.t + dt)
         info = jc.simulate.StepperInfo(
             status=jnp.uint32(0),
             residual=jnp.zeros((), v.dtype),
@@ -43,10 +43,8 @@ class Springs:
 
 def height(stiffness):
     model = jc.models.rocking_block()  # 1 kg, 2 m tall, sinks a little into its springs
-    start = model.state.replace(q=model.state.q.at[1].set(0.99), v=jnp.zeros(3))
-    trajectory = jc.simulate.rollout(
-        model.system, model.params, start, jnp.zeros((1000, 3)), stepper=Springs(stiffness), dt=1e-4
-    )
+    start = model.initial_state().replace(q=model.initial_state().q.at[1].set(0.99), v=jnp.zeros(3))
+    trajectory = jc.simulate.rollout(model, start, jnp.zeros((1000, 3)), stepper=Springs(stiffness), dt=1e-4)
     return trajectory.states.q[-1, 1]
 
 

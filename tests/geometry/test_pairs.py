@@ -97,10 +97,10 @@ def test_numbers_of_a_wrong_shape_are_named():
     with pytest.raises(
         ValueError, match=r"'e', the ends of shape 'a': expected shape \(2, 3\), got \(3, 2\)"
     ):
-        jc.contact_terms(system, params, state)
+        jc.contact_terms(jc.Model(system=system, params=params), state)
     del params.constants["e"]
     with pytest.raises(ValueError, match="no 'e', the ends of shape 'a'"):
-        jc.contact_terms(system, params, state)
+        jc.contact_terms(jc.Model(system=system, params=params), state)
 
 
 def test_a_hull_without_inner_points():
@@ -150,7 +150,7 @@ def test_a_sphere_rests_on_a_box_of_the_world():
         },
     )
     state = jc.State(q=jnp.array([1.45, 0.0, 0.3, 1, 0, 0, 0]), v=jnp.zeros(6), t=jnp.asarray(0.0))
-    terms = jc.contact_terms(jc.System(made, jc.free_poses), params, state)
+    terms = jc.contact_terms(jc.Model(system=jc.System(made, jc.free_poses), params=params), state)
     assert bool(terms.active[0])
     np.testing.assert_allclose(
         terms.J_n[0], [0, 0, 1, 0, 0, 0], atol=1e-12

@@ -55,10 +55,10 @@ def pad(terms, v):
     return terms, jnp.pad(v, (0, wide))
 
 
-def touching_terms(system, params, q):
+def touching_terms(model, q):
     """Contact terms in which every candidate touches, whatever small gaps a difference in q opens."""
-    state = jc.State(q=q, v=jnp.zeros(system.structure.num_velocities), t=jnp.zeros(()))
-    terms = jc.contact_terms(system, params, state)
+    state = jc.State(q=q, v=jnp.zeros(model.structure.num_velocities), t=jnp.zeros(()))
+    terms = jc.contact_terms(model, state)
     return terms.replace(active=jnp.ones_like(terms.active), phi=jnp.zeros_like(terms.phi))
 
 
@@ -66,10 +66,10 @@ def model_case(name, seed, *, mu=None, shift=0.03):
     """Flat x of (v, q, mass, inertia, mu, constants, caps) near a model's start, and x -> law arguments."""
     model = getattr(jc.models, name)()
     rng = np.random.default_rng(seed)
-    nv, nq, nc = len(model.state.v), len(model.state.q), len(model.params.mu)
-    v = model.state.v + jnp.asarray(rng.normal(size=nv))
-    q = model.state.q + jnp.asarray(shift * rng.normal(size=nq))
-    caps = jnp.asarray(model.step * rng.uniform(0.2, 1.0, (STEPS, nc)))
+    nv, nq, nc = len(model.initial_state().v), len(model.initial_state().q), len(model.params.mu)
+    v = model.initial_state().v + jnp.asarray(rng.normal(size=nv))
+    q = model.initial_state().q + jnp.asarray(shift * rng.normal(size=nq))
+    caps = jnp.asarray(model.impulse_step * rng.uniform(0.2, 1.0, (STEPS, nc)))
     numbers = {k: getattr(model.params, k) for k in ("mass", "inertia", "mu", "constants")}
     if mu is not None:
         numbers["mu"] = jnp.full(nc, mu)
@@ -77,7 +77,7 @@ def model_case(name, seed, *, mu=None, shift=0.03):
 
     def arguments(x):
         parts = unravel(x)
-        terms = touching_terms(model.system, model.params.replace(**parts["params"]), parts["q"])
+        terms = touching_terms(model.replace(params=model.params.replace(**parts["params"])), parts["q"])
         terms, v = pad(terms, parts["v"]) if nc <= NC else (terms, parts["v"])
         return terms, v, parts["caps"]
 

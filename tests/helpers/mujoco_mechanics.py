@@ -9,19 +9,19 @@ import jaxcontact as jc
 from jaxcontact.mechanics import actuators
 
 
-def everything(system, params, state, controls, at):
+def everything(model, state, controls, at):
     """All that MuJoCo computes too, of one state."""
-    structure, q, v = system.structure, state.q, state.v
-    number, kinematics = len(structure.bodies), system.mechanics.kinematics(structure, q, params)
+    structure, q, v = model.structure, state.q, state.v
+    number, kinematics = len(structure.bodies), model.system.mechanics.kinematics(structure, q, model.params)
     found = {
-        "frames": jc.forward_kinematics(system, params, q),
-        "M": jc.mass_matrix(system, params, q),
-        "bias": system.mechanics.bias(structure, kinematics, v, params),
-        "passive": actuators.passive_forces(structure, q, v, params),
-        "drive": jc.actuator_forces(system, params, state, controls),
-        "jacobians": [jc.point_jacobian(system, params, q, b, at) for b in (number - 1, number // 2)],
-        "kinetic": jc.kinetic_energy(system, params, state),
-        "potential": jc.potential_energy(system, params, state),
+        "frames": jc.forward_kinematics(model, q),
+        "M": jc.mass_matrix(model, q),
+        "bias": model.system.mechanics.bias(structure, kinematics, v, model.params),
+        "passive": actuators.passive_forces(structure, q, v, model.params),
+        "drive": jc.actuator_forces(model, state, controls),
+        "jacobians": [jc.point_jacobian(model, q, b, at) for b in (number - 1, number // 2)],
+        "kinetic": jc.kinetic_energy(model, state),
+        "potential": jc.potential_energy(model, state),
     }
     return found
 
@@ -72,12 +72,12 @@ def worst_errors(mj, model, rng, states):
     """Largest difference of every quantity at random states, relative to its largest entry."""
     mj.opt.enableflags |= int(mujoco.mjtEnableBit.mjENBL_ENERGY)
     at = np.array([0.1, -0.2, 0.3])
-    ours = jax.jit(everything, static_argnums=0)
+    ours = jax.jit(everything)
     worst: dict[str, float] = {}
     for _ in range(states):
         data = random_data(rng, mj)
         controls = jnp.asarray(data.ctrl.copy())
-        found = ours(model.system, model.params, state_of(data), controls, jnp.asarray(at))
+        found = ours(model, state_of(data), controls, jnp.asarray(at))
         errors = jax.tree.map(relative_error, found, mujoco_everything(mj, data, at))
         for what, error in errors.items():
             worst[what] = max(worst.get(what, 0.0), float(np.max(error)))

@@ -24,3 +24,4 @@ PARAMS = jc.Params(
 )
 STATE = jc.State(q=jnp.array([0.0, 0.1, 0.0]), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0))
 SYSTEM = jc.System(STRUCTURE, jc.free_poses)
+MODEL = jc.Model(system=SYSTEM, params=PARAMS, initial=STATE)

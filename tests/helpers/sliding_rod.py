@@ -42,6 +42,10 @@ def params(mu, mass=1.0):
     )
 
 
+def model(mu, mass=1.0):
+    return jc.Model(system=SYSTEM, params=params(mu, mass))
+
+
 def state(theta, speed, omega):
     """The left end touches the floor and slides with `speed`."""
     x, y = HALF * jnp.cos(theta), HALF * jnp.sin(theta)

@@ -15,18 +15,23 @@ QUADRUPED = jc.models.quadruped()
 
 
 def terms_of(model):
-    return jc.contact_terms(model.system, model.params, model.state)
+    return jc.contact_terms(model, model.initial_state())
+
+
+def sample(num_samples=12, **settings):
+    law = LAW.replace(**settings)
+    return lambda terms, v, key: jc.impact.sample_in_jit(terms, v, law, key, num_samples=num_samples)
 
 
 def mechanism(function, model, *more, **settings):
-    return functools.partial(function, model.system, **settings), (model.params, model.state, *more)
+    return functools.partial(function, **settings), (model, model.initial_state(), *more)
 
 
 PLANE, SPACE = terms_of(PLANAR), terms_of(BOX)
 DRAWS = (jnp.full((5, 2), 0.2), jnp.zeros(5))
 SPATIAL_DRAWS = (jnp.full((3, SPACE.phi.size), 0.2), jnp.zeros(3))
 KEY = jnp.array([0, 7], jnp.uint32)
-SAMPLE = functools.partial(jc.impact.sample_in_jit, step=0.25, max_steps=3, num_samples=12)
+LAW = jc.impact.Routh(impulse_step=0.25, max_steps=3)
 MATRIX, VECTOR = 2.0 * jnp.eye(4), -jnp.ones(4)
 CASES = {
     "contact_terms": mechanism(jc.contact_terms, PLANAR),
@@ -35,23 +40,23 @@ CASES = {
     "bias": mechanism(jc.bias, PLANAR),
     **{
         f"{function.__name__} of a robot": (
-            functools.partial(function, QUADRUPED.system),
-            (QUADRUPED.params, at, *more),
+            function,
+            (QUADRUPED, at, *more),
         )
         for function, at, *more in (
-            (jc.mass_matrix, QUADRUPED.state.q),
-            (jc.forward_kinematics, QUADRUPED.state.q),
-            (jc.bias, QUADRUPED.state),
-            (jc.kinetic_energy, QUADRUPED.state),
-            (jc.potential_energy, QUADRUPED.state),
-            (jc.inverse_dynamics, QUADRUPED.state, QUADRUPED.state.v),
-            (jc.forward_dynamics, QUADRUPED.state, QUADRUPED.state.v),
-            (jc.actuator_forces, QUADRUPED.state, jnp.zeros(12)),
+            (jc.mass_matrix, QUADRUPED.initial_state().q),
+            (jc.forward_kinematics, QUADRUPED.initial_state().q),
+            (jc.bias, QUADRUPED.initial_state()),
+            (jc.kinetic_energy, QUADRUPED.initial_state()),
+            (jc.potential_energy, QUADRUPED.initial_state()),
+            (jc.inverse_dynamics, QUADRUPED.initial_state(), QUADRUPED.initial_state().v),
+            (jc.forward_dynamics, QUADRUPED.initial_state(), QUADRUPED.initial_state().v),
+            (jc.actuator_forces, QUADRUPED.initial_state(), jnp.zeros(12)),
         )
     },
     "point_jacobian of a robot": (
-        lambda params, q: jc.point_jacobian(QUADRUPED.system, params, q, 1, jnp.ones(3)),
-        (QUADRUPED.params, QUADRUPED.state.q),
+        lambda params, q: jc.point_jacobian(QUADRUPED.replace(params=params), q, 1, jnp.ones(3)),
+        (QUADRUPED.params, QUADRUPED.initial_state().q),
     ),
     "rotations.exp_jacobian": (jc.rotations.exp_jacobian, (jnp.ones(3),)),
     "rotations.exp_jacobian_inverse": (jc.rotations.exp_jacobian_inverse, (jnp.ones(3),)),
@@ -61,48 +66,54 @@ CASES = {
         functools.partial(jc.solve_lcp, solver=jc.Lemke(early_exit=False)),
         (MATRIX, VECTOR),
     ),
-    "anitescu_potra": (jc.impact.anitescu_potra, (PLANE, PLANAR.state.v)),
-    "anitescu_potra in space": (jc.impact.anitescu_potra, (SPACE, BOX.state.v)),
-    "anitescu_potra_all": (jc.impact.anitescu_potra_all, (PLANE, PLANAR.state.v)),
+    "anitescu_potra": (jc.impact.anitescu_potra, (PLANE, PLANAR.initial_state().v)),
+    "anitescu_potra in space": (jc.impact.anitescu_potra, (SPACE, BOX.initial_state().v)),
+    "outcomes": (
+        lambda terms, v: jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra()),
+        (PLANE, PLANAR.initial_state().v),
+    ),
     "sequential": (
         functools.partial(jc.impact.sequential, order=(0, 1), max_impacts=4),
-        (PLANE, PLANAR.state.v),
+        (PLANE, PLANAR.initial_state().v),
     ),
-    "resolve": (jc.impact.resolve, (PLANE, PLANAR.state.v, *DRAWS)),
+    "resolve": (jc.impact.resolve, (PLANE, PLANAR.initial_state().v, *DRAWS)),
     "resolve with restitution": (
         functools.partial(jc.impact.resolve, restitution=0.5),
-        (PLANE, PLANAR.state.v, *DRAWS),
+        (PLANE, PLANAR.initial_state().v, *DRAWS),
     ),
     "resolve in space": (
         functools.partial(jc.impact.resolve, selection="lemke"),
-        (SPACE, BOX.state.v, *SPATIAL_DRAWS),
+        (SPACE, BOX.initial_state().v, *SPATIAL_DRAWS),
     ),
     "resolve of static length": (
         functools.partial(jc.impact.resolve, early_exit=False),
-        (PLANE, PLANAR.state.v, *DRAWS),
+        (PLANE, PLANAR.initial_state().v, *DRAWS),
     ),
     "resolve in space of static length": (
         functools.partial(jc.impact.resolve, selection="lemke", early_exit=False),
-        (SPACE, BOX.state.v, *SPATIAL_DRAWS),
+        (SPACE, BOX.initial_state().v, *SPATIAL_DRAWS),
     ),
-    "sample_in_jit": (SAMPLE, (PLANE, PLANAR.state.v, KEY)),
+    "sample_in_jit": (sample(), (PLANE, PLANAR.initial_state().v, KEY)),
     "sample_in_jit with restitution": (
-        functools.partial(SAMPLE, restitution=0.5),
-        (PLANE, PLANAR.state.v, KEY),
+        sample(restitution=0.5),
+        (PLANE, PLANAR.initial_state().v, KEY),
     ),
     "sample_in_jit in space": (
-        functools.partial(SAMPLE, selection="lemke", num_samples=3),
-        (SPACE, BOX.state.v, KEY),
+        sample(3, selection="lemke"),
+        (SPACE, BOX.initial_state().v, KEY),
     ),
     "sample_in_jit, its derivative": (
-        jax.grad(lambda v, terms, key: jnp.mean(SAMPLE(terms, v, key)[0][:, 1])),
-        (PLANAR.state.v, PLANE, KEY),
+        jax.grad(lambda v, terms, key: jnp.mean(sample()(terms, v, key)[0][:, 1])),
+        (PLANAR.initial_state().v, PLANE, KEY),
     ),
-    "routh_step": (jc.impact.routh_step, (PLANE, PLANAR.state.v, DRAWS[0][0])),
-    "routh_step_all": (jc.impact.routh_step_all, (PLANE, PLANAR.state.v, DRAWS[0][0])),
-    "propagate": (jc.impact.propagate, (PLANE, PLANAR.state.v)),
-    "propagate_all": (jc.impact.propagate_all, (PLANE, PLANAR.state.v)),
-    "plastic": (jc.impact.plastic, (PLANE, PLANAR.state.v)),
+    "routh_step": (jc.impact.routh_step, (PLANE, PLANAR.initial_state().v, DRAWS[0][0])),
+    "outcomes of a step": (
+        lambda terms, v, caps: jc.impact.outcomes(terms, v, jc.impact.RouthStep(impulse_max=caps)),
+        (PLANE, PLANAR.initial_state().v, DRAWS[0][0]),
+    ),
+    "propagate": (jc.impact.propagate, (PLANE, PLANAR.initial_state().v)),
+    "propagate_all": (jc.impact.propagate_all, (PLANE, PLANAR.initial_state().v)),
+    "plastic": (jc.impact.plastic, (PLANE, PLANAR.initial_state().v)),
     "compliant.step": mechanism(jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01),
     "compliant.step of the nearest contacts": mechanism(
         jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, max_contacts=2
@@ -124,7 +135,7 @@ CASES = {
         jc.simulate.rollout, SLIDING, jnp.zeros((3, 6)), stepper=jc.simulate.Compliant(), dt=0.01
     ),
     "linearize": mechanism(
-        functools.partial(jc.linearize, jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
+        functools.partial(jc.linearize, stepper=jc.simulate.Compliant()), SLIDING, jnp.zeros(6), dt=0.01
     ),
     "simulate.rollout of time steps": mechanism(
         jc.simulate.rollout,
@@ -143,12 +154,15 @@ CASES = {
     "simulate.variational": mechanism(
         jc.simulate.variational, jc.models.rocking_block(), dt=0.01, duration=0.03
     ),
-    "paradox": (jc.impact.paradox, (PLANE, PLANAR.state.v, jnp.ones(PLANAR.state.v.shape))),
+    "paradox": (
+        jc.impact.paradox,
+        (PLANE, PLANAR.initial_state().v, jnp.ones(PLANAR.initial_state().v.shape)),
+    ),
     "simulate.time_augmented": mechanism(
         jc.simulate.time_augmented, jc.models.rocking_block(), length=1.0, max_pieces=4
     ),
     "ess.flow": (
         functools.partial(jc.ess.flow, AFFINE.system, t0=0.0, t1=0.1, eps=1e-3),
-        (AFFINE.params, AFFINE.state),
+        (AFFINE.params, AFFINE.initial_state()),
     ),
 }

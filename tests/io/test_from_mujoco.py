@@ -34,6 +34,7 @@ def check_outcome(terms, v, v_plus):
     assert v_plus @ terms.M @ v_plus <= (v @ terms.M @ v) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_box_on_the_floor(rng):
     mj, data = loaded(BOX)
     data.qvel[:] = [0.4, 0.1, -1.0, 0.3, -0.2, 0.5]
@@ -58,12 +59,15 @@ def test_outcomes_of_a_box():
     mj, data = loaded(BOX)
     data.qvel[:] = [0.4, 0.1, -1.0, 0.3, -0.2, 0.5]
     terms, v = jc.from_mujoco(mj, data)
-    samples = jc.impact.sample(terms, v, step=1.0, max_steps=40, num_samples=64, selection="lemke")
+    samples = jc.impact.sample(
+        terms, v, jc.impact.Routh(impulse_step=1.0, max_steps=40, selection="lemke"), num_samples=64
+    )
     assert np.mean(np.asarray(samples.status) == 0) > 0.9
     for outcome in np.asarray(samples.v_plus)[np.asarray(samples.status) == 0]:
         check_outcome(terms, v, outcome)
 
 
+@pytest.mark.slow
 def test_a_robot_has_the_terms_of_our_own(rng):
     mj, data = loaded(file_of("quadruped"))
     mujoco.mj_resetDataKeyframe(mj, data, 0)
@@ -73,7 +77,7 @@ def test_a_robot_has_the_terms_of_our_own(rng):
     terms, v = jc.from_mujoco(mj, data)
     np.testing.assert_array_equal(data.qpos, before)
     model = jc.models.quadruped()
-    own = jc.contact_terms(model.system, model.params, model.state.replace(q=jnp.asarray(before)))
+    own = jc.contact_terms(model, model.initial_state().replace(q=jnp.asarray(before)))
     exact = {"rtol": 1e-12, "atol": 1e-12}
     np.testing.assert_allclose(terms.M, own.M, **exact)
     order = np.argsort(np.asarray(terms.J_n)[:, 6:18] @ np.arange(12))

@@ -18,13 +18,13 @@ mujoco = pytest.importorskip("mujoco")
 
 def test_names_keyframes_and_numbers():
     model = jc.models.quadruped()
-    structure = model.system.structure
+    structure = model.structure
     assert structure.bodies[:2] == ("trunk", "FR_hip")
     trunk, calf = model.body("trunk"), model.joint("FL_calf")
     assert (trunk.index, trunk.q, trunk.v) == (0, slice(0, 7), slice(0, 6))
     assert (calf.index, calf.q, calf.v) == (6, slice(12, 13), slice(11, 12))
-    np.testing.assert_allclose(model.state.q[calf.q], -1.8)
-    assert model.system.num_controls == 12
+    np.testing.assert_allclose(model.initial_state().q[calf.q], -1.8)
+    assert model.num_controls == 12
     assert model.dt == 0.004
     np.testing.assert_allclose(jnp.sum(model.params.mass), 12.2)
     for wrong, message in (
@@ -39,10 +39,10 @@ def test_names_keyframes_and_numbers():
 
 def test_a_keyframe_by_name_by_number_or_none():
     text = file_of("planar_walker")
-    by_name, by_number = (jc.load_mjcf(text, keyframe=k).state for k in ("landing", 0))
+    by_name, by_number = (jc.load_mjcf(text, keyframe=k).initial_state() for k in ("landing", 0))
     np.testing.assert_array_equal(by_name.q, by_number.q)
     np.testing.assert_array_equal(by_name.v[:3], [0.5, -1.0, 0.3])
-    np.testing.assert_array_equal(jc.load_mjcf(text).state.q, 0.0)
+    np.testing.assert_array_equal(jc.load_mjcf(text).initial_state().q, 0.0)
     for wrong in ("flying", 2, -1, 0.0, True, ["landing"]):
         with pytest.raises(ValueError, match=r"keyframe: expected one of \['landing', 'crouched'\]"):
             jc.load_mjcf(text, keyframe=wrong)
@@ -71,8 +71,8 @@ def test_urdf(tmp_path):
         '<limit lower="-1" upper="1" effort="10" velocity="1"/></joint></robot>'
     )
     model = jc.load_mjcf(path)
-    np.testing.assert_allclose(jc.mass_matrix(model.system, model.params, model.state.q), [[0.1 + 2 * 0.25]])
-    assert model.system.structure.tree.joints[0].limited
+    np.testing.assert_allclose(jc.mass_matrix(model, model.initial_state().q), [[0.1 + 2 * 0.25]])
+    assert model.structure.tree.joints[0].limited
 
 
 def test_a_urdf_finds_the_meshes_of_its_package_and_may_float(tmp_path):
@@ -90,11 +90,11 @@ def test_a_urdf_finds_the_meshes_of_its_package_and_may_float(tmp_path):
     corners = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\n"
     mesh.write_text(corners + "f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n")
     model = jc.load_mjcf(source)
-    assert model.state.v.shape == (6,) and float(model.params.mass[0]) == 2.0
+    assert model.initial_state().v.shape == (6,) and float(model.params.mass[0]) == 2.0
     beside = tmp_path / "urdf" / "rock.urdf"
     beside.parent.mkdir()
     beside.write_text(text)
-    assert jc.load_mjcf(beside).state.v.shape == (6,)
+    assert jc.load_mjcf(beside).initial_state().v.shape == (6,)
 
 
 def test_pairs_are_those_of_mujoco(rng):
@@ -194,11 +194,11 @@ def test_flags_and_groups_switch_off_as_in_mujoco():
     servos = '<actuator><motor joint="knee" group="1"/><position joint="heel" kp="3" group="2"/></actuator>'
     ranged = robot(joint='range="-1 1" limited="true"', more=servos)
     all_on = jc.load_mjcf(ranged)
-    assert all_on.system.structure.num_contacts and all_on.system.constraints is not None
+    assert all_on.structure.num_contacts and all_on.system.constraints is not None
     without = jc.load_mjcf(
         ranged.replace("<worldbody>", '<option><flag constraint="disable"/></option><worldbody>')
     )
-    assert without.system.structure.num_contacts == 0
+    assert without.structure.num_contacts == 0
     assert without.system.constraints is None
     mj = mujoco.MjModel.from_xml_string(
         ranged.replace("<worldbody>", '<option actuatorgroupdisable="2"/><worldbody>')
@@ -206,8 +206,8 @@ def test_flags_and_groups_switch_off_as_in_mujoco():
     model, data = jc.load_mjcf(mj), mujoco.MjData(mj)
     data.qpos[-3:], data.ctrl[:] = 0.3, 1.0
     mujoco.mj_forward(mj, data)
-    state = model.state.replace(q=jnp.asarray(data.qpos.copy()))
-    found = jc.actuator_forces(model.system, model.params, state, jnp.ones(2))
+    state = model.initial_state().replace(q=jnp.asarray(data.qpos.copy()))
+    found = jc.actuator_forces(model, state, jnp.ones(2))
     np.testing.assert_allclose(found, data.qfrc_actuator, atol=1e-15)
     assert np.count_nonzero(found) == 1
 
@@ -268,9 +268,9 @@ def test_shapes_of_a_file_are_where_mujoco_has_them(rng):
     mj = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(mj)
     model = jc.load_mjcf(mj)
-    gaps = jax.jit(lambda q: contact_gaps(model.system, model.params, q))
-    owner = [pair[0] for pair in model.system.structure.pairs]
-    sizes = [num_contacts(3, model.system.structure.shape_table, (p,)) for p in model.system.structure.pairs]
+    gaps = jax.jit(lambda q: contact_gaps(model, q))
+    owner = [pair[0] for pair in model.structure.pairs]
+    sizes = [num_contacts(3, model.structure.shape_table, (p,)) for p in model.structure.pairs]
     assert sorted(owner) == sorted(kinds)
     for _ in range(5):
         q = rng.normal(size=mj.nq)

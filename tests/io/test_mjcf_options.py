@@ -33,7 +33,7 @@ def quiet(source, **options):
 
 
 def pairs_of(model):
-    return {frozenset(pair) for pair in model.system.structure.pairs}
+    return {frozenset(pair) for pair in model.structure.pairs}
 
 
 def test_contacts_are_all_those_of_the_world_or_pairs():
@@ -92,9 +92,9 @@ def test_skip_leaves_out_what_error_refuses(lacking):
         model = jc.load_mjcf(text, unsupported="skip")
     assert len(found) == 1
     assert any(note.startswith("left out: ") and lacking in note for note in model.notes)
-    force = jc.actuator_forces(model.system, model.params, model.state, jnp.ones(model.system.num_controls))
+    force = jc.actuator_forces(model, model.initial_state(), jnp.ones(model.num_controls))
     assert (
-        not np.any(force) or model.system.num_controls == model.state.v.size
+        not np.any(force) or model.num_controls == model.initial_state().v.size
     )  # then the controls are forces
 
 
@@ -104,9 +104,9 @@ def test_a_skipped_actuator_keeps_its_place_and_a_filter_acts_at_once():
         '<motor name="quick" joint="heel" gear="3"/></actuator>'
     )
     model = quiet(text, unsupported="skip")
-    assert model.system.structure.tree.actuators == ("jet", "slow", "quick")
-    force = jc.actuator_forces(model.system, model.params, model.state, jnp.array([7.0, 2.0, 1.0]))
-    expected = np.zeros(model.state.v.size)
+    assert model.structure.tree.actuators == ("jet", "slow", "quick")
+    force = jc.actuator_forces(model, model.initial_state(), jnp.array([7.0, 2.0, 1.0]))
+    expected = np.zeros(model.initial_state().v.size)
     expected[model.joint("knee").v], expected[model.joint("heel").v] = 2.0, 3.0
     np.testing.assert_array_equal(force, expected)
 
@@ -119,7 +119,7 @@ def test_what_only_measures_or_is_only_seen_refuses_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = jc.load_mjcf(text)
-    assert model.notes == () and not model.system.structure.tree.tendons
+    assert model.notes == () and not model.structure.tree.tendons
 
 
 def seen_mesh(inertia, touches="", file="missing.stl"):
@@ -190,12 +190,12 @@ def test_a_negative_or_infinite_number_is_named(message, unsupported):
 
 def test_a_urdf_gets_a_floor_and_a_floating_base():
     model = jc.load_mjcf(ARM, floating=True, floor=-0.5)
-    assert model.state.v.size == 7 and "base" in model.system.structure.bodies
-    gaps = contact_gaps(model.system, model.params, model.state.q)
+    assert model.initial_state().v.size == 7 and "base" in model.structure.bodies
+    gaps = contact_gaps(model, model.initial_state().q)
     np.testing.assert_allclose(np.sort(gaps), [0.4, 0.9], atol=1e-12)
-    assert jc.load_mjcf(ARM).state.v.size == 1
+    assert jc.load_mjcf(ARM).initial_state().v.size == 1
     stone = jc.load_mjcf(BAD_FILES["a URDF without joints"][0], floating=True)
-    assert stone.state.v.size == 6
+    assert stone.initial_state().v.size == 6
     fixed = quiet(
         f"<mujoco><worldbody><body><freejoint/>{INERTIA}<body><joint/>{INERTIA}</body></body></worldbody>"
         '<keyframe><key qpos="0 0 0 1 0 0 0 0"/></keyframe></mujoco>',
@@ -271,4 +271,4 @@ def test_max_hull_vertices_thins_the_meshes_of_a_file():
         IgnoredOptionWarning, match="geom 'rock': a hull of 16 corners, 0.2.* m inside that of the mesh"
     ):
         model = jc.load_mjcf(text, max_hull_vertices=16)
-    assert model.system.structure.num_contacts == 16
+    assert model.structure.num_contacts == 16

@@ -6,6 +6,7 @@ import jaxcontact as jc
 from jaxcontact._pytree import Record, static
 from jaxcontact.io.atomic_files import replace_file
 from jaxcontact.io.records import load_record, save_record
+from jaxcontact.io.sealed_arrays import write_arrays
 
 
 class Inner(Record):
@@ -33,8 +34,11 @@ def test_another_file_is_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match="holds a Inner, expected a Trajectory"):
         jc.simulate.Trajectory.load(tmp_path / "inner.npz")
     np.savez(tmp_path / "plain.npz", a=np.zeros(2))
-    with pytest.raises(ValueError, match="holds no record"):
+    with pytest.raises(ValueError, match=r"plain.npz is damaged, or was not written by this package"):
         load_record(tmp_path / "plain.npz", Inner)
+    write_arrays(tmp_path / "arrays.npz", {"a": np.zeros(2)})
+    with pytest.raises(ValueError, match="holds no record"):
+        load_record(tmp_path / "arrays.npz", Inner)
     with pytest.raises(TypeError, match=r"inner: expected an array.* got function"):
         save_record(tmp_path / "bad.npz", Outer(inner=lambda: None))
 

@@ -7,7 +7,7 @@ import pytest
 mujoco = pytest.importorskip("mujoco")
 from jaxcontact.io import support_page  # noqa: E402
 
-PAGE = Path(__file__).parents[2] / "docs" / "mjcf.md"
+PAGE = Path(__file__).parents[2] / "docs" / "understand" / "mjcf.md"
 
 
 @pytest.mark.skipif(int(mujoco.__version__.partition(".")[0]) < 4, reason="the page has words of MuJoCo 4")

@@ -15,9 +15,11 @@ pytest.importorskip("mujoco")
 @pytest.mark.float32
 def test_closed_forms_of_every_kind_of_joint_are_derivatives_of_the_bias(rng, tolerance):
     model = jc.load_mjcf(ZOO)
-    structure, params = model.system.structure, model.params
-    q = model.state.q + jnp.asarray(0.3 * rng.normal(size=model.state.q.shape), model.state.q.dtype)
-    v = jnp.asarray(rng.normal(size=model.state.v.shape), q.dtype)
+    structure, params = model.structure, model.params
+    q = model.initial_state().q + jnp.asarray(
+        0.3 * rng.normal(size=model.initial_state().q.shape), model.initial_state().q.dtype
+    )
+    v = jnp.asarray(rng.normal(size=model.initial_state().v.shape), q.dtype)
     weightless = params.replace(gravity=jnp.zeros_like(params.gravity))
 
     @jax.jit

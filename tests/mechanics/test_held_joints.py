@@ -42,13 +42,13 @@ def test_rows_of_loops_are_those_of_mujoco(rng):
     with pytest.warns(jc.io.mjcf.IgnoredOptionWarning, match="equalities that are not active"):
         model = jc.load_mjcf(TIED)
     data = mujoco.MjData(mj)
-    terms = jax.jit(lambda s: jc.constraint_terms(model.system, model.params, s))
+    terms = jax.jit(lambda s: jc.constraint_terms(model, s))
     for _ in range(3):
         data.qpos[:] = mj.qpos0 + 0.3 * rng.normal(size=mj.nq)
         data.qvel[:] = rng.normal(size=mj.nv)
         mujoco.mj_normalizeQuat(mj, data.qpos)
         mujoco.mj_forward(mj, data)
-        state = model.state.replace(q=jnp.asarray(data.qpos), v=jnp.asarray(data.qvel))
+        state = model.initial_state().replace(q=jnp.asarray(data.qpos), v=jnp.asarray(data.qvel))
         found = terms(state)
         assert found.kind == (BILATERAL,) * 15
         # Ours first have the loops between bodies: two connects and a weld; MuJoCo's have the order of the file.
@@ -62,15 +62,15 @@ def test_rows_of_loops_are_those_of_mujoco(rng):
 def test_welded_axes_are_parallel_and_their_rows_the_derivative_of_their_deviations(rng):
     """phi' = G v and phi'' = G v' + Gdot v along a motion, by differences."""
     model = quiet(TIED)
-    state = model.state.replace(
-        q=model.state.q + 0.2 * jnp.asarray(rng.normal(size=model.state.q.size)),
-        v=jnp.asarray(rng.normal(size=model.state.v.size)),
+    state = model.initial_state().replace(
+        q=model.initial_state().q + 0.2 * jnp.asarray(rng.normal(size=model.initial_state().q.size)),
+        v=jnp.asarray(rng.normal(size=model.initial_state().v.size)),
     )
 
     @jax.jit
     def terms(h):
-        q = jc.retract(model.system, state.q, h * state.v)
-        found = jc.constraint_terms(model.system, model.params, state.replace(q=q))
+        q = jc.retract(model, state.q, h * state.v)
+        found = jc.constraint_terms(model, state.replace(q=q))
         return found.phi, found.G @ state.v, found.gdot_v
 
     step = 1e-5
@@ -103,20 +103,21 @@ PARALLELOGRAM = """
 </mujoco>"""
 
 
+@pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("planar", [False, True])
 def test_a_parallelogram_swings_as_a_pendulum(planar):
     """(m l^2 + 2 I) a'' = -m g l sin a, and the loop stays closed."""
     model = jc.load_mjcf(PARALLELOGRAM, planar=planar)
     law = model.params.law.replace(stiffness=jnp.array(1e14), damping=jnp.array(0.0))
     params, start = model.params.replace(law=law), 0.6
-    state = model.state.replace(q=jnp.array([start, -start, start]))
-    step = jax.jit(lambda s, dt: jc.compliant.step(model.system, params, s, jnp.zeros(3), dt=dt))
+    state = model.initial_state().replace(q=jnp.array([start, -start, start]))
+    step = jax.jit(lambda s, dt: jc.compliant.step(model.replace(params=params), s, jnp.zeros(3), dt=dt))
     after, info = step(state, 1e-4)
     assert int(info.status) == 0
     fall = -9.81 / 0.52 * np.sin(start)
     np.testing.assert_allclose(after.v / 1e-4, [fall, -fall, fall], rtol=1e-5)
     states, infos = jax.jit(
-        lambda s: jc.compliant.rollout(model.system, params, s, jnp.zeros((300, 3)), dt=2e-3)
+        lambda s: jc.compliant.rollout(model.replace(params=params), s, jnp.zeros((300, 3)), dt=2e-3)
     )(state)
     assert not np.any(infos.status)
     assert float(jnp.max(jnp.abs(infos.gap[:, : 2 if planar else 3]))) < 2e-6
@@ -135,13 +136,13 @@ SLIDER = """
 def test_dry_friction_sticks_and_slides(cone):
     """Held below 2 N; above, (F - 2) / m; a push of 1 m/s stops after v / (2 / m) at rest."""
     model = jc.load_mjcf(SLIDER)
-    assert jc.constraint_terms(model.system, model.params, model.state).kind == (DRY,)
+    assert jc.constraint_terms(model, model.initial_state()).kind == (DRY,)
 
     @jax.jit
     def motion(force, v):
-        state = model.state.replace(v=v[None])
+        state = model.initial_state().replace(v=v[None])
         controls = jnp.full((100, 1), force)
-        return jc.compliant.rollout(model.system, model.params, state, controls, dt=0.01, cone=cone)
+        return jc.compliant.rollout(model, state, controls, dt=0.01, cone=cone)
 
     for force, start, speed, place in (
         (1.9, 0.0, 0.0, 0.0),
@@ -156,6 +157,7 @@ def test_dry_friction_sticks_and_slides(cone):
             np.testing.assert_allclose(states.q[-1, 0], place, atol=3e-8)
 
 
+@pytest.mark.slow
 def test_dry_friction_has_exact_derivatives():
     """While sliding dv/dF = T / m and dv/dc = -T / m; while stuck nothing moves."""
     model = jc.load_mjcf(SLIDER)
@@ -163,7 +165,9 @@ def test_dry_friction_has_exact_derivatives():
     def speed(force, dry):
         params = model.params.replace(tree=model.params.tree.replace(dry_friction=dry[None]))
         controls = jnp.full((10, 1), force)
-        return jc.compliant.rollout(model.system, params, model.state, controls, dt=0.01)[0].v[-1, 0]
+        return jc.compliant.rollout(model.replace(params=params), model.initial_state(), controls, dt=0.01)[
+            0
+        ].v[-1, 0]
 
     slopes = jax.jit(jax.grad(speed, argnums=(0, 1)))
     np.testing.assert_allclose(slopes(3.0, jnp.array(2.0)), [0.2, -0.2], rtol=1e-9)
@@ -187,25 +191,26 @@ STRUNG = """
 </mujoco>"""
 
 
+@pytest.mark.slow
 def test_tendons_pull_as_those_of_mujoco_and_energy_falls(rng):
     mj, model = mujoco.MjModel.from_xml_string(STRUNG), jc.load_mjcf(STRUNG)
-    data, system, params = mujoco.MjData(mj), model.system, model.params
+    data = mujoco.MjData(mj)
     for q in ([0.5, -0.2], [0.1, 0.1], [-0.6, 0.4]):
         data.qpos[:], data.qvel[:] = q, rng.normal(size=2)
         mujoco.mj_forward(mj, data)
-        state = model.state.replace(q=jnp.array(q), v=jnp.asarray(data.qvel))
-        passive = data.qfrc_bias - jc.bias(system, params, state)
+        state = model.initial_state().replace(q=jnp.array(q), v=jnp.asarray(data.qvel))
+        passive = data.qfrc_bias - jc.bias(model, state)
         np.testing.assert_allclose(passive, data.qfrc_passive, atol=1e-12)
-        below = jc.constraint_terms(system, params, state)
+        below = jc.constraint_terms(model, state)
         assert below.kind == (DRY, DRY, LIMIT, LIMIT)
         np.testing.assert_allclose(below.dry, [0.2, 0.3])
         np.testing.assert_allclose(below.phi[2:], [2 * q[1] + 0.4, 0.5 - 2 * q[1]])
         np.testing.assert_allclose(below.G, [[1, 0], [0, 2], [0, 2], [0, -2]], atol=1e-15)
-    states, info = jc.compliant.rollout(system, params, state, jnp.zeros((800, 2)), dt=0.01)
+    states, info = jc.compliant.rollout(model, state, jnp.zeros((800, 2)), dt=0.01)
     assert not np.any(info.status)
 
     def energy(s):
-        return jc.kinetic_energy(system, params, s) + jc.potential_energy(system, params, s)
+        return jc.kinetic_energy(model, s) + jc.potential_energy(model, s)
 
     course = np.asarray(jax.vmap(energy)(states))
     # The limit's own spring gives back what it took: 100 J at most 1 mm deep.
@@ -218,17 +223,84 @@ def test_what_has_no_rows_for_loops_says_so():
     with pytest.raises(ValueError, match="planar: a weld"):
         welded = '<weld body1="coupler" body2="right"/>'
         jc.load_mjcf(PARALLELOGRAM.replace("<equality>", f"<equality>{welded}"), planar=True)
-    floor = '<geom type="plane" size="1 1 1"/><geom name="x" type="sphere" size="0.1" pos="3 0 2"/>'
-    ball = PARALLELOGRAM.replace("<worldbody>", f"<worldbody>{floor}").replace(
-        '<inertial pos="0.2 0 0"', '<geom type="sphere" size="0.05"/><inertial pos="0.2 0 0"'
-    )
-    model = jc.load_mjcf(ball)
-    with pytest.raises(ValueError, match="contact_terms has no rows for closed loops"):
-        jc.contact_terms(model.system, model.params, model.state)
     for each in (tied, slider):
         with pytest.raises(ValueError, match="system: variational takes no"):
-            jc.simulate.variational(each.system, each.params, each.state, dt=0.01, duration=0.1)
+            jc.simulate.variational(each, each.initial_state(), dt=0.01, duration=0.1)
     with pytest.raises(ValueError, match="formulation: 'min_norm' has no dry friction"):
-        jc.compliant.step(
-            slider.system, slider.params, slider.state, jnp.zeros(1), dt=0.01, formulation="min_norm"
-        )
+        jc.compliant.step(slider, slider.initial_state(), jnp.zeros(1), dt=0.01, formulation="min_norm")
+
+
+def striking_parallelogram(extra=""):
+    """The coupler of the parallelogram with a ball on it that touches a floor; `extra` equalities."""
+    floor = '<geom type="plane" size="1 1 1" pos="0 0 -0.55"/>'
+    text = PARALLELOGRAM.replace("<worldbody>", f"<worldbody>{floor}").replace(
+        '<inertial pos="0.2 0 0" mass="2"',
+        '<geom type="sphere" size="0.05" pos="0.1 0 0" mass="0"/><inertial pos="0.2 0 0" mass="2"',
+    )
+    return jc.load_mjcf(text.replace("<equality>", f"<equality>{extra}"), contacts="world")
+
+
+TWICE = '<connect body1="coupler" body2="right" anchor="0.4 0 0"/>'
+
+
+@pytest.mark.parametrize("extra", ["", TWICE], ids=["one loop", "the same loop twice"])
+def test_an_impact_of_a_closed_loop_is_that_of_minimal_coordinates(extra):
+    """The parallelogram has one angle: mass m l^2 + 2 I, and the ball moves by l (cos, sin) of it."""
+    model, start = striking_parallelogram(extra), 0.6
+    q = jnp.array([start, -start, start])
+    state = model.initial_state().replace(q=q, v=-1.3 * jnp.array([1.0, -1.0, 1.0]))
+    terms = jc.contact_terms(model, state)
+    mu = jnp.array([0.3])  # with 1, Newton's law has no solution: friction drives the ball in
+    terms = terms.replace(phi=jnp.zeros(1), mu=mu, active=jnp.ones(1, bool))
+    minimal = jc.ContactTerms(
+        M=jnp.array([[2 * 0.25 + 2 * 0.01]]), J_n=jnp.array([[0.5 * np.sin(start)]]),
+        J_t=jnp.array([[[0.5 * np.cos(start)], [0.0]]]), phi=jnp.zeros(1), mu=mu, active=jnp.ones(1, bool),
+    )  # fmt: skip
+    loop = jc.terms.constraint_terms(model, state)
+    G = np.asarray(loop.G)[np.array(loop.kind) == BILATERAL]
+    for law in (jc.impact.AnitescuPotra(), jc.impact.Newton(restitution=0.6), jc.impact.Propagative()):
+        v_plus, info = law(terms, state.v)
+        expected, known = law(minimal, state.v[:1])
+        assert int(info.status) == int(known.status) == 0
+        np.testing.assert_allclose(v_plus, expected[0] * np.array([1.0, -1.0, 1.0]), atol=1e-12)
+        np.testing.assert_allclose(info.impulse[:, 0], known.impulse[:, 0], rtol=1e-10)
+        assert np.abs(G @ np.asarray(v_plus)).max() < 1e-12
+
+
+def test_derivatives_of_terms_with_a_loop():
+    """By the angle along which the loop stays closed, and by a mass."""
+    model = striking_parallelogram(TWICE)
+
+    def delassus(angle, mass):
+        params = model.params.replace(mass=model.params.mass.at[1].set(mass))
+        state = model.initial_state().replace(q=angle * jnp.array([1.0, -1.0, 1.0]))
+        terms = jc.contact_terms(model.replace(params=params), state)
+        return terms.J_n[0] @ jnp.linalg.solve(terms.M, terms.J_n[0])
+
+    def expected(angle, mass):  # the ball weighs nothing
+        return (0.5 * np.sin(angle)) ** 2 / (mass * 0.25 + 0.02)
+
+    angle, mass, h = 0.6, 2.0, 1e-6
+    np.testing.assert_allclose(delassus(angle, mass), expected(angle, mass), rtol=1e-10)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        by_angle, by_mass = derivative(delassus, (0, 1))(angle, mass)
+        slope = (expected(angle + h, mass) - expected(angle - h, mass)) / (2 * h)
+        np.testing.assert_allclose(by_angle, slope, rtol=1e-7)
+        np.testing.assert_allclose(by_mass, -0.25 / 0.52 * expected(angle, mass), rtol=1e-8)
+
+
+def test_a_coupled_slider_moves_its_partner():
+    """Slides with x_2 = 2 x_1: the impact of the first sees m_1 + 4 m_2."""
+    model = jc.load_mjcf(
+        """<mujoco><worldbody><geom type="plane" size="1 1 1"/>
+        <body pos="0 0 0.1"><joint name="a" type="slide" axis="0 0 1"/><geom type="sphere" size="0.1" mass="1"/></body>
+        <body pos="1 0 0.5"><joint name="b" type="slide" axis="0 0 1"/><geom type="sphere" size="0.1" mass="3"/></body>
+        </worldbody><equality><joint joint1="b" joint2="a" polycoef="0 2 0 0 0"/></equality></mujoco>""",
+        contacts="world",
+    )
+    state = model.initial_state().replace(v=jnp.array([-1.0, -2.0]))
+    terms = jc.contact_terms(model, state)
+    v_plus, info = jc.impact.anitescu_potra(terms, state.v)
+    assert int(info.status) == 0
+    np.testing.assert_allclose(v_plus, 0.0, atol=1e-14)
+    np.testing.assert_allclose(info.impulse[:, 0].sum(), 13.0, rtol=1e-12)

@@ -36,10 +36,10 @@ def test_steps_along_tangents_are_those_of_mujoco(letters, rng):
     mujoco.mj_integratePos(mj, start, rng.normal(size=mj.nv), 1.0)
     end = start.copy()
     mujoco.mj_integratePos(mj, end, delta, 1.0)
-    found = jc.retract(model.system, jnp.asarray(start), jnp.asarray(delta))
+    found = jc.retract(model, jnp.asarray(start), jnp.asarray(delta))
     np.testing.assert_allclose(found, end, atol=1e-14)
     np.testing.assert_allclose(difference(model.system, jnp.asarray(start), found), delta, atol=1e-14)
-    rate = jax.jvp(lambda h: jc.retract(model.system, jnp.asarray(start), h * delta), (0.0,), (1.0,))[1]
+    rate = jax.jvp(lambda h: jc.retract(model, jnp.asarray(start), h * delta), (0.0,), (1.0,))[1]
     np.testing.assert_allclose(
         position_rate(model.system, jnp.asarray(start), jnp.asarray(delta)), rate, atol=1e-14
     )
@@ -93,7 +93,7 @@ def test_loops_of_sites_and_welds_without_torque_are_those_of_mujoco(equality, c
     data.qpos[:] = mj.qpos0 + 0.3 * rng.normal(size=mj.nq)
     mujoco.mj_normalizeQuat(mj, data.qpos)
     mujoco.mj_forward(mj, data)
-    terms = jc.constraint_terms(model.system, model.params, model.state.replace(q=jnp.asarray(data.qpos)))
+    terms = jc.constraint_terms(model, model.initial_state().replace(q=jnp.asarray(data.qpos)))
     J = np.array(data.efc_J).reshape(-1, mj.nv)
     assert terms.phi.size == count
     np.testing.assert_allclose(terms.phi[:3], data.efc_pos[:3], atol=1e-12)
@@ -106,7 +106,7 @@ def test_loops_of_sites_and_welds_without_torque_are_those_of_mujoco(equality, c
         quaternion = np.zeros(4)
         mujoco.mju_mat2Quat(quaternion, turn.ravel())
         q = np.concatenate([data.qpos[:1], shift, quaternion])
-        closed = jc.constraint_terms(model.system, model.params, model.state.replace(q=jnp.asarray(q)))
+        closed = jc.constraint_terms(model, model.initial_state().replace(q=jnp.asarray(q)))
         np.testing.assert_allclose(closed.phi, 0.0, atol=1e-12)
 
 
@@ -121,13 +121,13 @@ def test_a_margin_moves_the_gap_as_in_mujoco(option):
     data = mujoco.MjData(mj)
     mujoco.mj_forward(mj, data)
     model = jc.load_mjcf(mj)
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     np.testing.assert_allclose(terms.phi, data.contact.dist - data.contact.includemargin, atol=1e-15)
 
 
 FLAGS = {
     "constraint": lambda tree, model: (
-        not tree.loops and not tree.rubs and not tree.tendons[0].limited and not model.system.structure.pairs
+        not tree.loops and not tree.rubs and not tree.tendons[0].limited and not model.structure.pairs
     ),
     "equality": lambda tree, model: not tree.loops and tree.rubs,
     "frictionloss": lambda tree, model: not tree.rubs and tree.loops,
@@ -142,4 +142,4 @@ def test_flags_reach_loops_dry_friction_and_limits_of_tendons(flag):
       </worldbody><equality><joint joint1="j"/></equality>
       <tendon><fixed limited="true" range="-1 1" frictionloss="2"><joint joint="j" coef="1"/></fixed></tendon></mujoco>"""
     model = jc.load_mjcf(text)
-    assert FLAGS[flag](model.system.structure.tree, model)
+    assert FLAGS[flag](model.structure.tree, model)

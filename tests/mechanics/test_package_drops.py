@@ -42,7 +42,7 @@ def on_the_floor(system):
 
 def thrown(mj, model, floor, rng):
     """q (20, nq): joints anywhere in their ranges, limbs apart, the trunk at any angle 5 cm above the floor."""
-    gaps = jax.jit(lambda q: contact_gaps(model.system, model.params, q))
+    gaps = jax.jit(lambda q: contact_gaps(model, q))
     poses = []
     while len(poses) < DROPS:
         q, height = mj.qpos0.copy(), 1
@@ -66,19 +66,18 @@ def test_it_comes_to_rest(name, rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", jc.io.mjcf.IgnoredOptionWarning)
         model = jc.load_mjcf(mj)
-    system, params = model.system, model.params
-    floor = on_the_floor(system)
-    controls = jnp.zeros((STEPS, system.num_controls))
+    floor = on_the_floor(model.system)
+    controls = jnp.zeros((STEPS, model.num_controls))
 
     @jax.jit
     @jax.vmap
     def moved(state, dt):
         stepper = jc.simulate.Compliant()
-        path = jc.simulate.rollout(system, params, state, controls, stepper=stepper, dt=dt)
+        path = jc.simulate.rollout(model, state, controls, stepper=stepper, dt=dt)
         normal = path.impulse[-1, :, 0] / dt
         return jax.tree.map(lambda x: x[-1], path.states), normal, path.status, path.info.num_iters
 
-    states = jax.vmap(lambda q: model.state.replace(q=q))(thrown(mj, model, floor, rng))
+    states = jax.vmap(lambda q: model.initial_state().replace(q=q))(thrown(mj, model, floor, rng))
     lengths = [LANDING] * round(falling / (STEPS * LANDING)) + [RESTING] * round(resting / (STEPS * RESTING))
     for dt in lengths:
         states, force, status, iterations = moved(states, jnp.full(DROPS, dt))
@@ -88,8 +87,8 @@ def test_it_comes_to_rest(name, rng):
         if dt == RESTING and speed < STILL:
             break
     assert speed < STILL
-    gaps = jax.vmap(lambda q: contact_gaps(system, params, q))(states.q)
+    gaps = jax.vmap(lambda q: contact_gaps(model, q))(states.q)
     depth = np.maximum(-gaps, 0.0)
-    weight = -float(params.gravity[-1] * jnp.sum(params.mass))
+    weight = -float(model.params.gravity[-1] * jnp.sum(model.params.mass))
     np.testing.assert_allclose(force[:, floor].sum(axis=1) / weight, 1.0, atol=1e-3)
-    np.testing.assert_allclose(force / weight, params.law.stiffness * depth / weight, atol=1e-3)
+    np.testing.assert_allclose(force / weight, model.params.law.stiffness * depth / weight, atol=1e-3)

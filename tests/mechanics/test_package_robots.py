@@ -24,8 +24,8 @@ def loaded(mj):
 def test_mechanics_equal_those_of_mujoco(name, rng):
     mj = package_robots.compiled(WHOLE[name])
     model = loaded(mj)
-    assert model.system.structure.num_velocities == mj.nv
-    assert model.system.num_controls == mj.nu or mj.nu == 0
+    assert model.structure.num_velocities == mj.nv
+    assert model.num_controls == mj.nu or mj.nu == 0
     errors = worst_errors(mj, model, rng, STATES)
     print(name, f"nv {mj.nv}", {what: f"{error:.1e}" for what, error in errors.items()})
     assert max(errors.values()) < 1e-10, errors

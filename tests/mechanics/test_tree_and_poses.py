@@ -28,27 +28,30 @@ def as_tree(name):
     return model.replace(params=params.replace(**nothing))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def mechanics(system, params, state, along):
+@jax.jit
+def mechanics(model, state, along):
     """M, bias and J, and their derivatives along a direction of q and of v."""
 
     def of(q):
         now = state.replace(q=q, v=state.v + q - state.q)
-        M, bias = jc.mass_matrix(system, params, q), jc.bias(system, params, now)
-        terms = jc.contact_terms(system, params, now)
+        M, bias = jc.mass_matrix(model, q), jc.bias(model, now)
+        terms = jc.contact_terms(model, now)
         return M, bias, jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
 
     return jax.jvp(of, (state.q,), (along,))
 
 
+@pytest.mark.slow_cases("ramone")
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "box_drop_3d"])
 def test_planar_models_both_ways(name, rng):
     model, tree = getattr(jc.models, name)(), as_tree(name)
-    nv = model.system.structure.num_velocities
+    nv = model.structure.num_velocities
     shift = jnp.asarray(0.1 * rng.normal(size=nv))
-    state = model.state.replace(q=model.state.q + shift, v=jnp.asarray(rng.normal(size=nv)))
+    state = model.initial_state().replace(
+        q=model.initial_state().q + shift, v=jnp.asarray(rng.normal(size=nv))
+    )
     along = jnp.asarray(rng.normal(size=nv))
-    found, expected = (mechanics(m.system, m.params, state, along) for m in (tree, model))
+    found, expected = (mechanics(m, state, along) for m in (tree, model))
     radii = [float(x) for key, x in tree.params.constants.items() if key.endswith("radius")]
     points = np.isclose(radii, SMALL).any()  # small balls, as MuJoCo has no points
     for (M, bias, J), others in zip(found, expected, strict=True):
@@ -75,32 +78,36 @@ def by_poses(system):
     return jc.System(bare, poses)
 
 
+@pytest.mark.slow
 def test_a_robot_without_its_closed_forms(rng):
     """M and bias of the zoo, and their derivatives by q and v, are those of its poses."""
     model = jc.load_mjcf(ZOO)
-    params, state = model.params, model.state
+    params, state = model.params, model.initial_state()
     moments, axes = np.linalg.eigh(params.inertia)
     axes[:, :, 0] *= np.sign(np.linalg.det(axes))[:, None]
     plain = params.replace(inertia=jnp.asarray(moments), constants={"principal": jnp.asarray(axes)})
-    q = jc.retract(model.system, state.q, jnp.asarray(rng.normal(size=state.v.size)))
+    q = jc.retract(model, state.q, jnp.asarray(rng.normal(size=state.v.size)))
     state = state.replace(q=q, v=jnp.asarray(rng.normal(size=state.v.size)))
     oracle = by_poses(model.system)
     directions = [jnp.asarray(rng.normal(size=x.size)) for x in (q, state.v)]
 
-    @functools.partial(jax.jit, static_argnums=(0, 2))
-    def both(system, params, inertial):
+    @functools.partial(jax.jit, static_argnums=1)
+    def both(model, inertial):
         def of(q, v):
             now = state.replace(q=q, v=v)
-            M = jc.mass_matrix(system, params, q)
-            return M, inertial(system, params, now)
+            M = jc.mass_matrix(model, q)
+            return M, inertial(model, now)
 
         return jax.jvp(of, (q, state.v), tuple(directions))
 
-    def inertial(system, params, now):
-        at_q = system.mechanics.kinematics(system.structure, now.q, params)
-        return system.mechanics.bias(system.structure, at_q, now.v, params)
+    def inertial(model, now):
+        at_q = model.system.mechanics.kinematics(model.structure, now.q, model.params)
+        return model.system.mechanics.bias(model.structure, at_q, now.v, model.params)
 
-    found, expected = both(model.system, params, inertial), both(oracle, plain, jc.bias)
+    found, expected = (
+        both(model.replace(params=params), inertial),
+        both(jc.Model(system=oracle, params=plain), jc.bias),
+    )
     rotor = np.diag(params.tree.armature)
     np.testing.assert_allclose(found[0][0] - rotor, expected[0][0], **EXACT)
     later = (jax.tree.leaves((x[0][1], x[1])) for x in (found, expected))
@@ -108,42 +115,44 @@ def test_a_robot_without_its_closed_forms(rng):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_terms_of_a_robot_are_those_of_its_poses(rng):
     """Contact rows and their rates, without the closed forms, by differentiating the poses."""
     model = jc.models.ant()
-    closed, state = model.system, model.state
+    closed, state = model.system, model.initial_state()
     slow = jc.System(closed.structure, closed.poses, constraints=closed.constraints)
     v = jnp.asarray(rng.normal(size=state.v.size))
-    state = state.replace(q=jc.retract(closed, state.q, 0.3 * v), v=v)
-    found, expected = (jc.constraint_terms(s, model.params, state) for s in (closed, slow))
+    state = state.replace(q=jc.retract(model, state.q, 0.3 * v), v=v)
+    found, expected = (jc.constraint_terms(model.replace(system=s), state) for s in (closed, slow))
     for name in ("G", "phi", "gdot_v", "mu"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=name, **EXACT)
-    slip = contact_velocities(closed, model.params, state.q, v).ravel()
+    slip = contact_velocities(model, state.q, v).ravel()
     np.testing.assert_allclose(found.G[-slip.size :] @ v, slip, **EXACT)
 
 
+@pytest.mark.slow_cases("half_cheetah")
 @pytest.mark.parametrize("name", ["half_cheetah"])
 def test_a_planar_robot_is_the_spatial_one(name, rng):
     flat = getattr(jc.models, name)()
     deep = jc.load_mjcf(file_of(name))
-    v = jnp.asarray(rng.normal(size=flat.state.v.size))
-    state = flat.state.replace(q=flat.state.q + 0.3 * v, v=v)
+    v = jnp.asarray(rng.normal(size=flat.initial_state().v.size))
+    state = flat.initial_state().replace(q=flat.initial_state().q + 0.3 * v, v=v)
 
-    @functools.partial(jax.jit, static_argnums=0)
-    def scalars(system, params):
-        terms = jc.contact_terms(system, params, state)
-        energy = jc.potential_energy(system, params, state)
-        M, bias = jc.mass_matrix(system, params, state.q), jc.bias(system, params, state)
+    @jax.jit
+    def scalars(model):
+        terms = jc.contact_terms(model, state)
+        energy = jc.potential_energy(model, state)
+        M, bias = jc.mass_matrix(model, state.q), jc.bias(model, state)
         return M, bias, energy, terms.phi, terms.J_n, terms.mu
 
-    for one, other in zip(*(scalars(m.system, m.params) for m in (flat, deep)), strict=True):
+    for one, other in zip(*(scalars(m) for m in (flat, deep)), strict=True):
         np.testing.assert_allclose(one, other, **EXACT)
-    positions, rotations = jc.forward_kinematics(flat.system, flat.params, state.q)
-    expected = jc.forward_kinematics(deep.system, deep.params, state.q)
+    positions, rotations = jc.forward_kinematics(flat, state.q)
+    expected = jc.forward_kinematics(deep, state.q)
     np.testing.assert_allclose(positions, expected[0][:, ::2], **EXACT)
     np.testing.assert_allclose(rotations, expected[1][:, ::2, ::2], **EXACT)
-    _, angles = flat.system.poses(flat.system.structure, state.q, flat.params)
+    _, angles = flat.system.poses(flat.structure, state.q, flat.params)
     np.testing.assert_allclose(np.sin(angles), rotations[:, 1, 0], **EXACT)
     # Along x on the floor.
-    slides = np.asarray(jc.contact_terms(flat.system, flat.params, state).J_t)
+    slides = np.asarray(jc.contact_terms(flat, state).J_t)
     np.testing.assert_allclose(slides[0, 0, :2], [1.0, 0.0], **EXACT)

@@ -9,7 +9,7 @@ from jaxcontact.terms import BILATERAL, LIMIT, NORMAL
 
 
 def terms_of(model):
-    return jc.constraint_terms(model.system, model.params, model.state)
+    return jc.constraint_terms(model, model.initial_state())
 
 
 def test_pendulum_joint():
@@ -27,7 +27,7 @@ def test_pendulum_limit():
     np.testing.assert_allclose(terms.phi, np.pi / 2)
     np.testing.assert_allclose(terms.G, [[1.0]])
     assert float(model.params.law.stiffness) == 1e12
-    torque = jc.bias(model.system, model.params, model.state)
+    torque = jc.bias(model, model.initial_state())
     np.testing.assert_allclose(torque, [9.81], rtol=1e-14)  # m g l sin(theta)
 
 
@@ -66,7 +66,7 @@ def test_box_on_foundation(number):
 @pytest.mark.parametrize("time", [0.0, 0.2])
 def test_load_on_the_foundation_goes_round(time):
     model = jc.models.box_on_foundation(100, load=50.0)
-    force = -jc.bias(model.system, model.params, model.state.replace(t=jnp.array(time)))
+    force = -jc.bias(model, model.initial_state().replace(t=jnp.array(time)))
     torque = np.cross([0.5 * np.cos(10 * time), 0.5 * np.sin(10 * time), 0.5], [0, 0, -50.0])
     np.testing.assert_allclose(force, [0, 0, -50.0 - 8 * 9.81, *torque], atol=1e-13)
 
@@ -80,7 +80,7 @@ def test_sphere_stack():
     np.testing.assert_allclose(model.params.law.potential.radius, [0.1, 0.05, 0.05, 0.05])
     assert jc.models.sphere_stack(4).system is model.system  # compiles once
     every = jc.models.sphere_stack(4, offset=1e-3, all_pairs=True)
-    assert every.system.structure.num_contacts == 4 + 6
+    assert every.structure.num_contacts == 4 + 6
     np.testing.assert_allclose(np.asarray(terms_of(every).phi)[::3][:4], gaps)
     assert int((every.params.law.potential.radius == 0.1).sum()) == 4  # with the floor
 
@@ -104,13 +104,13 @@ def test_all_corners_of_a_block_are_contacts_where_it_moves(name):
     make = getattr(jc.models, name)
     few, every = make(), make(all_corners=True)
     nc = few.system.structure.num_contacts
-    assert every.system.structure.num_contacts == 2 * nc == every.params.mu.size
-    terms = [jc.contact_terms(m.system, m.params, m.state) for m in (few, every)]
+    assert every.structure.num_contacts == 2 * nc == every.params.mu.size
+    terms = [jc.contact_terms(m, m.initial_state()) for m in (few, every)]
     np.testing.assert_array_equal(terms[1].phi[:nc], terms[0].phi)
     np.testing.assert_array_equal(terms[1].J_n[:nc], terms[0].J_n)
     np.testing.assert_allclose(terms[1].phi[nc:], 2.0)
     turn = jnp.array([0.0, 1.0, np.pi]) if nc == 2 else jnp.array([0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0])
-    over = jc.contact_terms(every.system, every.params, every.state.replace(q=turn))
+    over = jc.contact_terms(every, every.initial_state().replace(q=turn))
     np.testing.assert_allclose(over.phi[nc:], 0.0, atol=1e-6)
     assert make(all_corners=True).system == every.system  # one program for all its calls
 
@@ -118,7 +118,7 @@ def test_all_corners_of_a_block_are_contacts_where_it_moves(name):
 def test_a_block_that_moves_looks_the_same_in_the_mirror():
     """The contacts of its symmetry are those of the mirror image."""
     model = jc.models.rocking_block(all_corners=True)
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     S, images = np.asarray(model.symmetry.velocity), list(model.symmetry.contacts)
     np.testing.assert_allclose(terms.J_n[np.array(images)] @ S, terms.J_n, atol=1e-7)
     np.testing.assert_allclose(terms.J_t[np.array(images), 0] @ S, -terms.J_t[:, 0], atol=1e-7)

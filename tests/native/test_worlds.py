@@ -242,17 +242,17 @@ def test_nothing_is_kept_where_jax_keeps_nothing(settings, monkeypatch, tmp_path
 def starts(model, count, spread=0.3):
     """States (q, v) of worlds that differ in velocity."""
     rng = np.random.default_rng(0)
-    q = np.tile(model.state.q, (count, 1))
-    return q, spread * rng.normal(size=(count, model.system.structure.num_velocities))
+    q = np.tile(model.initial_state().q, (count, 1))
+    return q, spread * rng.normal(size=(count, model.structure.num_velocities))
 
 
 def steps_of(model, steps, **options):
     """The motion of one world without controls, and what its last step says."""
-    controls = jnp.zeros((steps, model.system.num_controls))
+    controls = jnp.zeros((steps, model.num_controls))
 
     def motion(q, v):
-        state = model.state.replace(q=q, v=v)
-        states, info = jc.compliant.rollout(model.system, model.params, state, controls, dt=0.004, **options)
+        state = model.initial_state().replace(q=q, v=v)
+        states, info = jc.compliant.rollout(model, state, controls, dt=0.004, **options)
         last = jax.tree.map(lambda leaf: leaf[-1], info)
         return states.q[-1], states.v[-1], info.status, last.lam, last.gap, last.iterations
 
@@ -293,11 +293,11 @@ def test_all_robots_step_as_by_xla(name, options):
 def test_the_gradient_of_a_robot_s_steps():
     model = jc.models.half_cheetah()
     q, v = starts(model, 4)
-    controls = jnp.zeros((10, model.system.num_controls))
+    controls = jnp.zeros((10, model.num_controls))
 
     def reach(q, v, push):
-        state = model.state.replace(q=q, v=v)
-        states, _ = jc.compliant.rollout(model.system, model.params, state, controls + push, dt=0.004)
+        state = model.initial_state().replace(q=q, v=v)
+        states, _ = jc.compliant.rollout(model, state, controls + push, dt=0.004)
         return states.q[-1, 0]
 
     gradient = jax.value_and_grad(reach, argnums=(1, 2))

@@ -34,7 +34,7 @@ def outcomes(terms, v, first, second):
 def designed():
     model = jc.models.trex()
     params, state, report = jc.optimize.impact_design(
-        model.system, model.params, model.state, design=LENGTHS, rebuild=jc.models.trex_params, hold=(0,), clearance=1e-3
+        model, model.initial_state(), design=LENGTHS, rebuild=jc.models.trex_params, hold=(0,), clearance=1e-3
     )  # fmt: skip
     return model, params, state, report
 
@@ -42,29 +42,28 @@ def designed():
 def test_trex_is_the_machine_of_the_paper():
     """Radii, lengths and angles of Table I give its height, 12.38 cm, and masses follow from densities."""
     model = jc.models.trex()
-    np.testing.assert_allclose(model.state.q[1], 0.1238, atol=5e-5)
-    np.testing.assert_allclose(model.state.q[4], 5.24, atol=0.02)
+    np.testing.assert_allclose(model.initial_state().q[1], 0.1238, atol=5e-5)
+    np.testing.assert_allclose(model.initial_state().q[4], 5.24, atol=0.02)
     ball, rod = 4.0 / 3.0 * np.pi * 1000.0, 0.25
     tail = 0.04 * 0.11 / 0.03
     expected = [ball * 0.07**3, ball * 0.04**3, rod * tail, rod * 0.08, rod * 0.1, rod * 0.08, rod * 0.1]
     np.testing.assert_allclose(model.params.mass, expected, rtol=1e-14)
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     assert np.asarray(terms.active).tolist() == [True, True, False]
     np.testing.assert_allclose(terms.phi[:2], 0.0, atol=1e-15)
     # Kinetic energy of a turn about the front centre, by hand: rigid bodies and rods along two lines.
     assert abs(float(cosine(terms)) - 3.95e-3) < 1e-5
 
 
+@pytest.mark.slow
 def test_design_makes_the_normals_orthogonal(designed):
     model, params, state, report = designed
-    terms = jc.contact_terms(model.system, params, state)
+    terms = jc.contact_terms(model.replace(params=params), state)
     assert int(report.status) == 0
     assert abs(cosine(terms)) < 1e-12 and abs(report.cosine) < 1e-12
     np.testing.assert_allclose(terms.phi[:2], 0.0, atol=1e-14)
     assert float(terms.phi[2]) > 1e-3 and float(state.q[0]) == 0.0
-    np.testing.assert_allclose(
-        report.cosine_before, cosine(jc.contact_terms(model.system, model.params, model.state))
-    )
+    np.testing.assert_allclose(report.cosine_before, cosine(jc.contact_terms(model, model.initial_state())))
     # Masses follow the lengths that were found.
     rebuilt = jc.models.trex_params(params.constants)
     np.testing.assert_array_equal(rebuilt.mass, params.mass)
@@ -75,14 +74,15 @@ def test_design_makes_the_normals_orthogonal(designed):
         np.testing.assert_array_equal(params.constants[name], model.params.constants[name])
 
 
+@pytest.mark.slow
 def test_the_design_is_the_nearest_one(designed):
     """Along the equations the distance does not fall: its gradient is a combination of theirs."""
     model, params, state, report = designed
     problem = DesignEquations(
-        model.system, model.params, model.state, (0, 1), 2, LENGTHS, jc.models.trex_params, (0,), None, 1e-3
+        model, model.initial_state(), (0, 1), 2, LENGTHS, jc.models.trex_params, (0,), None, 1e-3
     )
     numbers = [np.asarray(params.constants[name]) for name in LENGTHS]
-    z = np.concatenate([np.array(numbers), np.asarray(state.q - model.state.q)[1:]]) / problem.size
+    z = np.concatenate([np.array(numbers), np.asarray(state.q - model.initial_state().q)[1:]]) / problem.size
     a = problem.jacobian(z)[:3]
     gradient = z - problem.start
     multipliers = np.linalg.lstsq(a.T, gradient, rcond=None)[0]
@@ -123,13 +123,18 @@ def test_three_stages_in_a_row_of_balls():
     params = line_params({"masses": jnp.array([1.0, 2.0, 3.0]), "radius": jnp.array(0.05)})
     state = jc.State(q=jnp.array([0.0, 0.11, 0.25]), v=jnp.array([2.0, -1.0, -2.0]), t=jnp.array(0.0))
     params, state, report = jc.optimize.impact_design(
-        LINE, params, state, stages=3, design=("masses",), rebuild=line_params, bounds={"masses": (0.5, 2.5)}
+        jc.Model(system=LINE, params=params),
+        state,
+        stages=3,
+        design=("masses",),
+        rebuild=line_params,
+        bounds={"masses": (0.5, 2.5)},
     )
     assert int(report.status) == 0 and report.target == pytest.approx(-0.5)
     a, b, c = np.asarray(params.mass)
     assert abs(b * b + b * (a + c) - 3.0 * a * c) < 1e-11 and max(a, b, c) <= 2.5 + 1e-9
     np.testing.assert_allclose(np.diff(np.asarray(state.q)), 0.1, atol=1e-14)
-    one, other = outcomes(jc.contact_terms(LINE, params, state), state.v, 0, 1)
+    one, other = outcomes(jc.contact_terms(jc.Model(system=LINE, params=params), state), state.v, 0, 1)
     np.testing.assert_allclose(one, other, atol=1e-12)
 
 
@@ -137,7 +142,11 @@ def test_a_design_that_cannot_be_is_reported():
     params = line_params({"masses": jnp.array([1.0, 2.0, 3.0]), "radius": jnp.array(0.05)})
     state = jc.State(q=jnp.array([0.0, 0.1, 0.2]), v=jnp.zeros(3), t=jnp.array(0.0))
     *_, report = jc.optimize.impact_design(
-        LINE, params, state, design=("masses",), rebuild=line_params, bounds={"masses": (0.5, 4.0)}
+        jc.Model(system=LINE, params=params),
+        state,
+        design=("masses",),
+        rebuild=line_params,
+        bounds={"masses": (0.5, 4.0)},
     )
     assert int(report.status) & jc.Status.UNTERMINATED and report.cosine < -0.1
 
@@ -148,7 +157,7 @@ def test_orders_agree_at_the_first_impact_of_the_design_and_not_in_the_straight_
     fall[1] = -np.sqrt(2 * 9.81 * 0.17)
     apart = []
     for q in (state.q, jc.models.trex_straight(params, state.q[2])):
-        terms = jc.contact_terms(model.system, params, state.replace(q=q))
+        terms = jc.contact_terms(model.replace(params=params), state.replace(q=q))
         assert np.asarray(terms.active).tolist() == [True, True, False]
         one, other = outcomes(terms, fall, 0, 1)
         sizes = [np.sqrt(x @ np.asarray(terms.M) @ x) for x in (one - other, fall)]
@@ -158,7 +167,7 @@ def test_orders_agree_at_the_first_impact_of_the_design_and_not_in_the_straight_
 
 def test_mistakes_are_named():
     model = jc.models.trex()
-    problem = (model.system, model.params, model.state)
+    problem = (model, model.initial_state())
     with pytest.raises(ValueError, match="contacts: expected two of 0..2"):
         jc.optimize.impact_design(*problem, contacts=(0, 3))
     with pytest.raises(ValueError, match="stages: expected an integer >= 2"):
@@ -177,7 +186,7 @@ def test_drop_of_17_cm_under_the_hip_torques(designed):
     for q in (state.q, jc.models.trex_straight(params, state.q[2])):
         drop = jc.models.trex_drop(params, q)
         runs = [
-            jc.simulate.variational(drop.system, drop.params, drop.state, dt=1e-3, duration=0.5, order=order)
+            jc.simulate.variational(drop, drop.initial_state(), dt=1e-3, duration=0.5, order=order)
             for order in ("most_violated", "least_violated")
         ]
         for found in runs:
@@ -187,7 +196,7 @@ def test_drop_of_17_cm_under_the_hip_torques(designed):
                 True,
                 False,
             ]
-        curves.append(np.asarray(jc.simulate.momentum_difference(drop.system, drop.params, *runs)))
+        curves.append(np.asarray(jc.simulate.momentum_difference(drop, *runs)))
     optimised, straight = curves
     after = slice(188, None)
     assert np.all(optimised[:186] < 1e-14) and np.all(straight[:186] < 1e-14)

@@ -18,21 +18,21 @@ def nothing(params, state, info):
     return jnp.zeros(1)
 
 
-@functools.partial(jax.jit, static_argnames=("system", "cone", "measure"))
-def advance(system, params, state, steps, dt, cone, measure):
+@functools.partial(jax.jit, static_argnames=("cone", "measure"))
+def advance(model, state, steps, dt, cone, measure):
     def step(state, lam):
         tau = jnp.zeros_like(state.v)
-        return jc.compliant.step(system, params, state, tau, dt=dt, cone=cone, warm_start=lam)
+        return jc.compliant.step(model, state, tau, dt=dt, cone=cone, warm_start=lam)
 
     def again(_, carry):
         state, last, status, largest = carry
         state, info = step(state, last.lam)
-        return state, info, status | info.status, jnp.maximum(largest, measure(params, state, info))
+        return state, info, status | info.status, jnp.maximum(largest, measure(model.params, state, info))
 
-    rows = jax.eval_shape(functools.partial(jc.constraint_terms, system), params, state).phi
+    rows = jax.eval_shape(jc.constraint_terms, model, state).phi
     kinds = jax.eval_shape(step, state, rows)
     _, blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), kinds)
-    lowest = jnp.full_like(measure(params, state, blank), -jnp.inf)
+    lowest = jnp.full_like(measure(model.params, state, blank), -jnp.inf)
     return jax.lax.fori_loop(0, steps, again, (state, blank, blank.status, lowest))
 
 
@@ -41,10 +41,8 @@ def march(model, steps, dt, *, state=None, cone="associated", measure=nothing):
 
     One compiled function serves any number of steps of any size.
     """
-    state = model.state if state is None else state
-    state, info, status, largest = jax.tree.map(
-        np.asarray, advance(model.system, model.params, state, steps, dt, cone, measure)
-    )
+    state = model.initial_state() if state is None else state
+    state, info, status, largest = jax.tree.map(np.asarray, advance(model, state, steps, dt, cone, measure))
     assert jc.Status.describe(status) == "SUCCESS"
     return state, info, largest
 
@@ -73,7 +71,7 @@ def spring(k, b):
         law=jc.compliant.Law(stiffness=jnp.array(k), damping=jnp.array(b)),
     )
     return jc.Model(
-        system=SPRING, params=params, state=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0))
+        system=SPRING, params=params, initial=jc.State(q=jnp.ones(1), v=jnp.zeros(1), t=jnp.array(0.0))
     )
 
 
@@ -148,6 +146,7 @@ def energy(params, state, info):
     return 0.5 * kinetic - params.mass[0] * params.gravity @ state.q[:3]
 
 
+@pytest.mark.slow
 def test_energy_of_a_spinning_body_does_not_rise():
     """A cube with three moments of inertia for 1 s: in free spin about its middle axis, and tossed on the floor.
 
@@ -158,7 +157,7 @@ def test_energy_of_a_spinning_body_does_not_rise():
     rises = {}
     for name, spin, gravity in (("free", [1.0, 8.0, 2.0], 0.0), ("tossed", [0.5, -2.0, 0.3], -9.81)):
         params = model.params.replace(inertia=inertia, gravity=jnp.array([0.0, 0.0, gravity]))
-        state = model.state.replace(v=jnp.array([0.0, 0.0, 0.0, *spin]))
+        state = model.initial_state().replace(v=jnp.array([0.0, 0.0, 0.0, *spin]))
         before = energy(params, state, None)
         for h in (2e-3, 1e-3):
             largest = march(model.replace(params=params), round(1 / h), h, state=state, measure=energy)[2]
@@ -175,7 +174,7 @@ def test_rebound_from_a_limit_appears_as_the_step_resolves_it():
     model = jc.models.pendulum_limit()
     inertia = 1.005  # 1 kg at 1 m, and the disc of 0.1 m
     omega, speed = np.sqrt(1e12 / inertia), np.sqrt(2 * 9.81 / inertia)
-    state = model.state.replace(q=jnp.array([1e-7]), v=jnp.array([-speed]))
+    state = model.initial_state().replace(q=jnp.array([1e-7]), v=jnp.array([-speed]))
     rebound = {h: march(model, 500, h, state=state)[0].v[0] / speed for h in (1e-8, 1e-7, 1e-5, 1e-3)}
     assert rebound[1e-8] == pytest.approx(np.exp(-np.pi * omega * 1e-8 / 2), abs=1e-4)
     assert rebound[1e-7] == pytest.approx(np.exp(-np.pi * omega * 1e-7 / 2), abs=1e-3)
@@ -220,9 +219,9 @@ def test_a_block_that_tips_over_comes_to_rest_on_its_side():
     """Rocked over by 5 rad/s: on its two lower corners alone it would fall through the floor."""
     model = jc.models.rocking_block(all_corners=True)
     law = jc.compliant.Law(stiffness=jnp.array(1e5), damping=jnp.array(1e3), friction_damping=jnp.array(1e3))
-    state = model.state.replace(v=jnp.array([0.0, 0.0, -5.0]))
+    state = model.initial_state().replace(v=jnp.array([0.0, 0.0, -5.0]))
     states, info = jc.compliant.rollout(
-        model.system, model.params.replace(law=law), state, jnp.zeros((200, 3)), dt=0.01
+        model.replace(params=model.params.replace(law=law)), state, jnp.zeros((200, 3)), dt=0.01
     )
     assert not np.any(np.asarray(info.status))
     depth = 9.81 / (2 * 1e5)  # of both corners under half the weight each
@@ -289,11 +288,12 @@ def test_part_of_the_foundation_lets_go_under_the_heavy_load():
 # --- the box on the incline: Figure 9
 
 
+@pytest.mark.slow_cases("0.0", "0.125")
 @pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
 def test_box_slides_as_far_as_a_rigid_one(mu):
     model = jc.models.box_on_incline(mu)
     state, info, _ = march(model, 100, 0.01)
-    moved = state.q[:3] - np.asarray(model.state.q[:3])
+    moved = state.q[:3] - np.asarray(model.initial_state().q[:3])
     downhill = np.array([np.cos(ALPHA), 0.0, -np.sin(ALPHA)])
     rigid = 0.5 * 9.81 * (np.sin(ALPHA) - mu * np.cos(ALPHA))
     assert moved @ downhill == pytest.approx(rigid, rel=0.02)
@@ -304,12 +304,13 @@ def test_box_slides_as_far_as_a_rigid_one(mu):
     np.testing.assert_allclose(rubbing, mu * lam[:, 0], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow_cases("0.25")
 @pytest.mark.parametrize("mu", [pytest.param(0.125, marks=pytest.mark.slow), 0.25])
 def test_the_staggered_cone_does_not_lift_a_sliding_box(mu):
     """The same distance, pressed in as deep as the box at rest."""
     model = jc.models.box_on_incline(mu)
     state, _, _ = march(model, 100, 0.01, cone="staggered")
-    moved = state.q[:3] - np.asarray(model.state.q[:3])
+    moved = state.q[:3] - np.asarray(model.initial_state().q[:3])
     rigid = 0.5 * 9.81 * (np.sin(ALPHA) - mu * np.cos(ALPHA))
     assert moved @ np.array([np.cos(ALPHA), 0.0, -np.sin(ALPHA)]) == pytest.approx(rigid, rel=0.02)
     assert moved @ np.array([np.sin(ALPHA), 0.0, np.cos(ALPHA)]) == pytest.approx(-3.16e-7, rel=0.02)
@@ -326,13 +327,14 @@ def test_the_associated_cone_lifts_a_sliding_box():
 def test_a_sticking_box_does_not_creep(steps):
     model = jc.models.box_on_incline(0.375)
     state, _, _ = march(model, steps, 0.01)
-    moved = np.linalg.norm(state.q[:3] - np.asarray(model.state.q[:3]))
+    moved = np.linalg.norm(state.q[:3] - np.asarray(model.initial_state().q[:3]))
     assert moved < 1e-6  # m, in 100 s, of which it sinks in by 0.3e-6
 
 
 # --- stacks of spheres: Figure 10
 
 
+@pytest.mark.slow_cases("10")
 @pytest.mark.parametrize("number", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 30, 100))])
 def test_spheres_dropped_in_line_come_to_rest(number):
     state, _, _ = march(jc.models.sphere_stack(number), 500, 0.01)
@@ -342,6 +344,7 @@ def test_spheres_dropped_in_line_come_to_rest(number):
     assert np.abs(state.v).max() < 1e-8
 
 
+@pytest.mark.slow_cases("10")
 @pytest.mark.parametrize("number", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_stack_out_of_line_falls_at_the_rate_of_linear_theory(number):
     rate, x, angle = reference.stack_mode(number)

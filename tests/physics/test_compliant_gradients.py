@@ -1,7 +1,5 @@
 """Derivatives through contact where simulators are known to get them wrong: a bounce, and a tossed cube."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,11 +15,11 @@ def final(model, state, steps, dt, cone="associated"):
     def again(_, carry):
         state, lam, status = carry
         state, info = jc.compliant.step(
-            model.system, model.params, state, jnp.zeros_like(state.v), dt=dt, cone=cone, warm_start=lam
+            model, state, jnp.zeros_like(state.v), dt=dt, cone=cone, warm_start=lam
         )
         return state, info.lam, status | info.status
 
-    rows = jax.eval_shape(functools.partial(jc.constraint_terms, model.system), model.params, state).phi
+    rows = jax.eval_shape(jc.constraint_terms, model, state).phi
     start = state, jnp.zeros(rows.shape, rows.dtype), jnp.uint32(0)
     end, _, status = jax.lax.fori_loop(0, steps, again, start)
     return end, status
@@ -49,7 +47,7 @@ BALL = jc.Model(
         constants={},
         law=jc.compliant.Law(stiffness=np.array(STIFFNESS)),
     ),
-    state=jc.State(q=np.ones(1), v=np.zeros(1), t=np.array(0.0)),
+    initial=jc.State(q=np.ones(1), v=np.zeros(1), t=np.array(0.0)),
 )
 
 
@@ -59,7 +57,7 @@ def bounces(heights, steps):
 
     def one(height):
         def height_after(h):
-            state = jax.tree.map(jnp.asarray, BALL.state).replace(q=h[None])
+            state = jax.tree.map(jnp.asarray, BALL.initial_state()).replace(q=h[None])
             end, status = final(BALL, state, steps, TIME / steps)
             return end.q[0], status
 
@@ -104,7 +102,7 @@ def toss(speed, steps):
     model = jc.models.tossed_cube()
 
     def distance(speed):
-        state = model.state.replace(v=model.state.v.at[0].set(speed))
+        state = model.initial_state().replace(v=model.initial_state().v.at[0].set(speed))
         end, status = final(model, state, steps, 1.0 / steps)
         return end.q[0], status
 

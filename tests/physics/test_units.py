@@ -94,11 +94,11 @@ def law(name):
         return run
 
     def simultaneous(terms, v, caps, picks):
-        v_plus, valid, info = impact.anitescu_potra_all(terms, v, with_info=True)
+        (v_plus, valid), info = impact.outcomes(terms, v, impact.AnitescuPotra())
         return valid_only(v_plus, valid), np.append(valid, info.status)
 
     def steps(terms, v, caps, picks):
-        v_plus, valid, info = impact.routh_step_all(terms, v, caps[0], with_info=True)
+        (v_plus, valid), info = impact.outcomes(terms, v, impact.RouthStep(impulse_max=caps[0]))
         return valid_only(v_plus, valid), np.append(valid, info.status)
 
     def orders(terms, v, caps, picks):
@@ -122,10 +122,10 @@ def law(name):
 
     return {
         "anitescu_potra": plain(impact.anitescu_potra),
-        "anitescu_potra_all": simultaneous,
+        "outcomes": simultaneous,
         "sequential": plain(impact.sequential, order=(0, 1), max_impacts=8),
         "routh_step": step,
-        "routh_step_all": steps,
+        "outcomes of a step": steps,
         "resolve": resolve(None),
         "resolve with restitution": resolve(0.5),
         "routh_path": plain(impact.routh_path, rates=jnp.array([1.0, 0.6]), max_events=12),
@@ -137,7 +137,7 @@ def law(name):
 
 ANYWHERE = ("anitescu_potra", "resolve with restitution", "propagate")
 PARTS = ("sequential", "routh_step", "resolve", "propagate_all", "plastic")  # of those, or much like them
-PLANAR = ("anitescu_potra_all", "routh_step_all", "routh_path")
+PLANAR = ("outcomes", "outcomes of a step", "routh_path")
 
 
 def answers(impacts, name):
@@ -154,23 +154,40 @@ def answers(impacts, name):
     ]
 
 
+@pytest.mark.slow_cases(
+    "anitescu_potra",
+    "outcomes",
+    "plastic",
+    "propagate",
+    "propagate_all",
+    "resolve with restitution",
+    "resolve",
+    "routh_path",
+    "routh_step",
+    "outcomes of a step",
+    "sequential",
+)
 @pytest.mark.parametrize("name", ANYWHERE + PARTS + PLANAR)
 def test_laws_in_the_plane(name):
     PLANE.check(*answers(PLANE, name))
 
 
+@pytest.mark.slow_cases("anitescu_potra", "resolve with restitution")
 @pytest.mark.parametrize("name", [*ANYWHERE, *(pytest.param(n, marks=pytest.mark.slow) for n in PARTS)])
 def test_laws_in_space(name):
     SPACE.check(*answers(SPACE, name))
 
 
+@pytest.mark.slow_cases("impacts2-lemke")
 @pytest.mark.parametrize(("impacts", "selection"), [(PLANE, "all"), (PLANE, "visited"), (SPACE, "lemke")])
 def test_samples(impacts, selection):
     found = []
     for change in (0, 3, 8, 9):
         terms, v = jax.tree.map(lambda leaf, at=change: leaf[0, at], (impacts.terms, impacts.v))
         step = float(CHANGES[change, 0] * impacts.speed[change])
-        samples = impact.sample(terms, v, step=step, max_steps=4, num_samples=64, selection=selection)
+        samples = impact.sample(
+            terms, v, impact.Routh(impulse_step=step, max_steps=4, selection=selection), num_samples=64
+        )
         found.append((np.asarray(samples.v_plus) * impacts.per_speed[change], samples))
     for v_plus, samples in found[1:]:
         assert np.array_equal(samples.status, found[0][1].status)
@@ -178,6 +195,7 @@ def test_samples(impacts, selection):
         np.testing.assert_allclose(v_plus, found[0][0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_complementarity_problems(rng):
     n, count = 6, 8
     half = rng.normal(size=(count, n, n))
@@ -192,6 +210,7 @@ def test_complementarity_problems(rng):
         np.testing.assert_allclose(z[1], z[0], rtol=0, atol=1e-9 * np.abs(z).max())
 
 
+@pytest.mark.slow_cases("box_on_incline-associated", "rocking_block-associated", "rocking_block-staggered")
 @pytest.mark.parametrize(
     ("name", "cone"),
     [("rocking_block", "associated"), ("rocking_block", "staggered"), ("box_on_incline", "associated")],
@@ -199,9 +218,9 @@ def test_complementarity_problems(rng):
 def test_compliant_steps(name, cone):
     """A pushed body on springs, dampers and friction, with its material in the same units."""
     model = getattr(jc.models, name)()
-    dim = model.system.structure.dim
+    dim = model.structure.dim
     turns = 2 * dim - 3
-    quaternion = np.array([1.0] * dim + [0.0] * (model.state.q.size - dim))
+    quaternion = np.array([1.0] * dim + [0.0] * (model.initial_state().q.size - dim))
 
     def step(mass, length, time):
         force, size = mass * length / time**2, jnp.where(jnp.arange(dim + turns) < dim, length, 1.0)
@@ -218,12 +237,12 @@ def test_compliant_steps(name, cone):
         )
         unit = jnp.asarray(quaternion) * length + (1.0 - quaternion)
         state = jc.State(
-            q=model.state.q * unit,
+            q=model.initial_state().q * unit,
             v=jnp.linspace(0.3, -0.4, dim + turns) * size / time,
             t=jnp.zeros(()),
         )
         tau = jnp.linspace(1.0, -2.0, dim + turns) * force * length / size
-        after, info = jc.compliant.step(model.system, params, state, tau, dt=5e-3 * time, cone=cone)
+        after, info = jc.compliant.step(model.replace(params=params), state, tau, dt=5e-3 * time, cone=cone)
         return after.q / unit, after.v * time / size, info.lam / force, info.status
 
     *numbers, status = jax.jit(jax.vmap(step))(*jnp.asarray(CHANGES.T))

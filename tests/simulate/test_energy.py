@@ -32,9 +32,9 @@ def rotated(angle, point):
 
 def moved(q, dt):
     model = block()
-    state = model.state.replace(q=jnp.asarray(q, float), v=jnp.zeros(3))
+    state = model.initial_state().replace(q=jnp.asarray(q, float), v=jnp.zeros(3))
     return jc.simulate.variational(
-        model.system, model.params, state, dt=dt, duration=NUM_STEPS * dt, restitution=0.3, max_impacts=8
+        model, state, dt=dt, duration=NUM_STEPS * dt, restitution=0.3, max_impacts=8
     )
 
 
@@ -44,6 +44,7 @@ def energies(states):
     return 0.5 * mass * np.sum(v[:, :2] ** 2, 1) + 0.5 * inertia * v[:, 2] ** 2 + mass * G * height
 
 
+@pytest.mark.slow
 def test_a_block_rocks_on_a_corner_that_stays_where_it_is():
     """For 0.6 s; its motion and its energy are of second order, its corner is held."""
     tilt = -0.42
@@ -61,6 +62,7 @@ def test_a_block_rocks_on_a_corner_that_stays_where_it_is():
     assert 3.8 < rises[0] / rises[1] < 4.2 and 3.8 < rises[1] / rises[2] < 4.2 and rises[2] < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_block_that_chatters_makes_no_energy(tolerance):
     """Dropped on a corner: gaps that round-off leaves are closed without momentum, however short the step."""
@@ -78,7 +80,7 @@ def a_move(lam, gain):
     model, h = block(), 1e-4
     tilt = 0.2
     q = jnp.array([*-rotated(tilt, CORNER * np.array([-1.0, 1.0])), tilt])
-    here = functools.partial(terms_at, model.system, model.params)
+    here = functools.partial(terms_at, model)
     terms = here(q, jnp.zeros(()))
     node = arrive(terms, q, jnp.zeros(3), jnp.zeros(()))
     impulse = jnp.zeros((2, 2)).at[0, 0].set(lam)
@@ -90,7 +92,7 @@ def a_move(lam, gain):
         w, impulse, end, p, terms.phi, jnp.array(True), jnp.zeros(()), jnp.zeros_like(terms.phi)
     )
     after = arrive(here(end, jnp.array(h)), end, p, jnp.array(h))
-    gains = energy.move_gains(model.system, model.params, node, step, after, jnp.zeros((2, 2)), jnp.array(h))
+    gains = energy.move_gains(model, node, step, after, jnp.zeros((2, 2)), jnp.array(h))
     return node.closed, gains
 
 
@@ -107,12 +109,15 @@ def test_a_move_that_makes_energy_says_so():
 def test_an_impact_that_makes_energy_says_so():
     model = block()
     q = jnp.array([0.0, 1.0, 0.0])
-    terms = terms_at(model.system, model.params, q, jnp.zeros(()))
-    before, after = (arrive(terms, q, terms.M @ v, 0.0) for v in (model.state.v, -1.01 * model.state.v))
+    terms = terms_at(model, q, jnp.zeros(()))
+    before, after = (
+        arrive(terms, q, terms.M @ v, 0.0) for v in (model.initial_state().v, -1.01 * model.initial_state().v)
+    )
     assert bool(energy.impact_gains(before, after)) and not bool(energy.impact_gains(after, before))
     assert not bool(energy.impact_gains(before, before))
 
 
+@pytest.mark.slow
 def test_a_batch_asks_a_law_only_where_there_is_an_impact():
     """Each of four worlds in its turn; one of them has an impact that is not plastic."""
     asked = []
@@ -128,7 +133,7 @@ def test_a_batch_asks_a_law_only_where_there_is_an_impact():
         return v_plus + 0.0 * speed, info
 
     model = block()
-    terms = terms_at(model.system, model.params, model.state.q, jnp.zeros(()))
+    terms = terms_at(model, model.initial_state().q, jnp.zeros(()))
     speeds = jnp.array([-1.0, -2.0, -3.0, -4.0])
 
     def one(speed, plastic):

@@ -11,6 +11,7 @@ from helpers.sliding_disc import PARAMS, STATE, SYSTEM
 
 import jaxcontact as jc
 from jaxcontact._pytree import Record
+from jaxcontact.io.run_store import num_finished
 from jaxcontact.simulate import ensemble
 from jaxcontact.status import flag
 
@@ -20,13 +21,13 @@ class Drift(Record):
 
     size: float
 
-    def init(self, system, params, state, key=None):
+    def init(self, model, state, key=None):
         return (key, jnp.int32(0))
 
-    def closed(self, system, params, state):
+    def closed(self, model, state):
         return jnp.ones(1, bool)
 
-    def step(self, system, params, state, tau, memory, *, dt):
+    def step(self, model, state, tau, memory, *, dt):
         key, number = memory
         v = state.v.at[0].add(self.size * jax.random.normal(jax.random.fold_in(key, number)))
         info = jc.simulate.StepperInfo(
@@ -42,8 +43,13 @@ class Drift(Record):
 OPTIONS = {"stepper": Drift(size=0.1), "dt": 0.01, "duration": 0.05, "seed": 3}
 
 
-def run(num_worlds=10, state=STATE, **more):
-    return jc.simulate.ensemble(SYSTEM, PARAMS, state, **(OPTIONS | {"num_worlds": num_worlds} | more))
+def run(num_worlds=10, state=STATE, chunk=None, checkpoint=None, progress=None, **more):
+    return jc.simulate.ensemble(
+        jc.Model(system=SYSTEM, params=PARAMS),
+        state,
+        run=jc.Run(chunk=chunk, checkpoint=checkpoint, progress=progress),
+        **(OPTIONS | {"num_worlds": num_worlds} | more),
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +66,7 @@ def test_worlds_have_the_same_bits_in_any_chunk():
     other = run(keep_path=True, chunk=3)
     chex.assert_trees_all_equal(whole, other)
     single = jc.simulate.rollout(
-        SYSTEM, PARAMS, STATE, jnp.zeros((5, 3)), stepper=OPTIONS["stepper"], dt=0.01,
+        jc.Model(system=SYSTEM, params=PARAMS), STATE, jnp.zeros((5, 3)), stepper=OPTIONS["stepper"], dt=0.01,
         key=jax.random.fold_in(jax.random.key(3), 7),
     )  # fmt: skip
     np.testing.assert_allclose(whole.path.q[7], single.states.q, rtol=1e-12, atol=1e-14)
@@ -95,16 +101,29 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run(checkpoint=tmp_path / "run", progress=stop, chunk=4)
-    kept = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert kept[0] == "manifest.json" and "worlds_00000000.npz" in kept and "worlds_00000008.npz" not in kept
+    assert num_finished(tmp_path / "run") == 4
     chex.assert_trees_all_equal(run(checkpoint=tmp_path / "run", chunk=3), whole)
     chex.assert_trees_all_equal(run(checkpoint=tmp_path / "run"), whole)  # read alone
     with pytest.raises(ValueError, match="is of another run and was left as it is; these differ: program"):
         run(checkpoint=tmp_path / "run", seed=4)
-    file = tmp_path / "run" / "worlds_00000004.npz"
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(ValueError, match=r"worlds_00000004.npz is damaged"):
-        run(checkpoint=tmp_path / "run")
+    with pytest.raises(ValueError, match="run.devices: expected None; this driver has no use for it"):
+        jc.simulate.ensemble(
+            jc.Model(system=SYSTEM, params=PARAMS),
+            STATE,
+            run=jc.Run(devices=jax.local_devices()),
+            num_worlds=2,
+            **OPTIONS,
+        )
+
+
+def test_swapped_blocks_are_refused(tmp_path):
+    """Two blocks whose rows, in every array, changed places."""
+    run(checkpoint=tmp_path)
+    for file in tmp_path.glob("*.npy"):
+        rows = np.load(file)
+        np.save(file, rows[[4, 5, 6, 7, 0, 1, 2, 3, 8, 9]])
+    with pytest.raises(ValueError, match=r"\.npy is not as it was written in worlds 0 to 3"):
+        run(checkpoint=tmp_path)
 
 
 def test_wrong_arguments_are_named():

@@ -45,7 +45,9 @@ def at(height, *v):
 
 def moved(params, state, controls, restitution, dt):
     stepper = jc.simulate.EventDriven(impact=Bounce(restitution=restitution))
-    return jc.simulate.rollout(SYSTEM, params, state, controls, stepper=stepper, dt=dt)
+    return jc.simulate.rollout(
+        jc.Model(system=SYSTEM, params=params), state, controls, stepper=stepper, dt=dt
+    )
 
 
 MOVED = jax.jit(moved)
@@ -146,7 +148,9 @@ def dropped_again(heights):
 
     def drop(state, height):
         state = state.replace(q=state.q.at[1].set(R + height), v=jnp.zeros(3))
-        motion = jc.simulate.rollout(SYSTEM, PARAMS, state, controls, stepper=stepper, dt=0.13)
+        motion = jc.simulate.rollout(
+            jc.Model(system=SYSTEM, params=PARAMS), state, controls, stepper=stepper, dt=0.13
+        )
         last = jax.tree.map(lambda leaf: leaf[-1], motion.states)
         end = motion.impacts.t[motion.impacts.count - 1] - state.t
         return last, (end, last.q[1], jnp.bitwise_or.reduce(motion.status), jnp.sum(motion.impacts.plastic))
@@ -154,6 +158,7 @@ def dropped_again(heights):
     return jax.lax.scan(drop, at(jnp.array(0.0), 0.0, 0.0, 0.0), heights)[1]
 
 
+@pytest.mark.slow
 def test_a_thousand_drops_end_at_their_times():
     heights = 0.05 + 0.4 * np.random.default_rng(1).random(1000)
     ends, rest, status, plastic = dropped_again(jnp.asarray(heights))
@@ -235,7 +240,9 @@ def period(z):
     start = at(z[0], 0.0, 0.0, 0.0)
     start = start.replace(v=start.v.at[1].set(z[1]))
     stepper = jc.simulate.EventDriven(impact=Bounce(restitution=jnp.array(0.7)))
-    motion = jc.simulate.rollout(SHAKEN, PARAMS, start, jnp.zeros((20, 3)), stepper=stepper, dt=0.02)
+    motion = jc.simulate.rollout(
+        jc.Model(system=SHAKEN, params=PARAMS), start, jnp.zeros((20, 3)), stepper=stepper, dt=0.02
+    )
     return jnp.stack([motion.states.q[-1, 1] - R, motion.states.v[-1, 1]])
 
 
@@ -264,9 +271,7 @@ SLIDES = jnp.array([-1.0, 0.0, 0.0])
 def rods(mu):
     start = rod.state(jnp.array(1.0), -1.0, 0.0).replace(v=SLIDES)
     stepper = jc.simulate.EventDriven()
-    return jc.simulate.rollout(
-        rod.SYSTEM, rod.params(mu), start, jnp.zeros((200, 3)), stepper=stepper, dt=1e-3
-    )
+    return jc.simulate.rollout(rod.model(mu), start, jnp.zeros((200, 3)), stepper=stepper, dt=1e-3)
 
 
 @pytest.mark.slow
@@ -297,9 +302,7 @@ BLOCK = jc.models.rocking_block(all_corners=True)
 @jax.jit
 def rocked(state):
     stepper = jc.simulate.EventDriven()
-    return jc.simulate.rollout(
-        BLOCK.system, BLOCK.params, state, jnp.zeros((150, 3)), stepper=stepper, dt=0.02
-    )
+    return jc.simulate.rollout(BLOCK, state, jnp.zeros((150, 3)), stepper=stepper, dt=0.02)
 
 
 @pytest.mark.slow
@@ -307,7 +310,7 @@ def test_a_block_rocks_to_rest_at_the_limit_of_its_impacts():
     """Each plastic impact on the other corner keeps 0.7 of the angular velocity (Housner)."""
     tilt = 0.2
     height = 0.5 * math.sin(tilt) + math.cos(tilt)
-    motion = rocked(BLOCK.state.replace(q=jnp.array([0.0, height, tilt]), v=jnp.zeros(3)))
+    motion = rocked(BLOCK.initial_state().replace(q=jnp.array([0.0, height, tilt]), v=jnp.zeros(3)))
     assert not np.any(jc.Status.failed(motion.status))
     assert np.bitwise_or.reduce(np.asarray(motion.status)) & int(jc.Status.ZENO)
     count = int(motion.impacts.count) - 1  # the last one is the limit
@@ -316,13 +319,9 @@ def test_a_block_rocks_to_rest_at_the_limit_of_its_impacts():
     assert np.all(np.abs(spin[1:] / spin[:-1] + 0.7) < 1e-9 + 1e-15 / spin[1:] ** 2)
     np.testing.assert_allclose(motion.states.v[-1], 0.0, atol=1e-12)
     np.testing.assert_allclose(motion.states.q[-1, 1:], [1.0, 0.0], atol=1e-12)
-    gaps = jax.vmap(lambda q: jc.terms.contact_gaps(BLOCK.system, BLOCK.params, q))(motion.states.q)
+    gaps = jax.vmap(lambda q: jc.terms.contact_gaps(BLOCK, q))(motion.states.q)
     assert float(jnp.min(gaps)) > -1e-9
-    total = jax.vmap(
-        lambda state: sum(
-            f(BLOCK.system, BLOCK.params, state) for f in (jc.kinetic_energy, jc.potential_energy)
-        )
-    )
+    total = jax.vmap(lambda state: sum(f(BLOCK, state) for f in (jc.kinetic_energy, jc.potential_energy)))
     assert np.max(np.diff(total(motion.states))) < 1e-12
 
 
@@ -343,10 +342,16 @@ def test_a_poisoned_world_is_alone():
 def test_what_cannot_be_stepped_is_named():
     stepper = jc.simulate.EventDriven()
     with pytest.raises(ValueError, match=r"state: expected no penetration, got one of 0.05 m; jc.project"):
-        jc.simulate.rollout(SYSTEM, PARAMS, at(jnp.array(-0.05), 0.0, 0.0, 0.0), NONE, stepper=stepper, dt=DT)
+        jc.simulate.rollout(
+            jc.Model(system=SYSTEM, params=PARAMS),
+            at(jnp.array(-0.05), 0.0, 0.0, 0.0),
+            NONE,
+            stepper=stepper,
+            dt=DT,
+        )
     held = jc.models.pendulum_joint()
     with pytest.raises(ValueError, match="EventDriven takes no `constraints`; use Compliant"):
-        stepper.init(held.system, held.params, held.state)
+        stepper.init(held, held.initial_state())
     with pytest.raises(TypeError, match="law: expected a callable"):
         jc.simulate.EventDriven(impact="routh")
     with pytest.raises(ValueError, match="max_events: expected an integer >= 1, got 0"):
@@ -374,9 +379,9 @@ def test_a_block_chatters_to_rest_under_a_law_without_friction():
 
     @jax.jit
     def dropped(v):
-        state = model.state.replace(q=model.state.q.at[1].add(0.01), v=v)
+        state = model.initial_state().replace(q=model.initial_state().q.at[1].add(0.01), v=v)
         none = jnp.zeros((60, 3))
-        return jc.simulate.rollout(model.system, model.params, state, none, stepper=stepper, dt=DT)
+        return jc.simulate.rollout(model, state, none, stepper=stepper, dt=DT)
 
     for v in ((0.0, 0.0, 0.0), (0.0, 0.0, 0.2)):
         motion = dropped(jnp.array(v))
@@ -399,11 +404,11 @@ def test_a_block_thrown_at_random_takes_every_step_under_a_law_without_friction(
     def thrown(key):
         tilt, speed = jax.random.split(key)
         height, angle = 0.05 * jax.random.normal(tilt, (2,))
-        q = jnp.stack([0.0, BLOCK.state.q[1] + 0.3 + height, angle])
+        q = jnp.stack([0.0, BLOCK.initial_state().q[1] + 0.3 + height, angle])
         v = jax.random.normal(speed, (3,)) * jnp.array([1.0, 0.5, 0.5])
         none = jnp.zeros((150, 3))
-        state = BLOCK.state.replace(q=q, v=v)
-        motion = jc.simulate.rollout(BLOCK.system, BLOCK.params, state, none, stepper=stepper, dt=0.02)
+        state = BLOCK.initial_state().replace(q=q, v=v)
+        motion = jc.simulate.rollout(BLOCK, state, none, stepper=stepper, dt=0.02)
         return motion.status
 
     for key in jax.random.split(jax.random.key(3), 64):
@@ -411,6 +416,7 @@ def test_a_block_thrown_at_random_takes_every_step_under_a_law_without_friction(
         assert not np.any(jc.Status.failed(status)), jc.Status.describe(status)
 
 
+@pytest.mark.slow
 def test_a_ball_that_spins_comes_to_roll():
     """About the vertical at up to 80 rad/s: it rolls after 2 v / (7 mu g), at 5/7 of its speed, in few pieces."""
     shapes = (
@@ -427,7 +433,9 @@ def test_a_ball_that_spins_comes_to_roll():
     def rolled(spin):
         q, v = jnp.array([0.0, 0.0, R, 1.0, 0.0, 0.0, 0.0]), jnp.array([1.0, 0.0, 0.0, 0.0, 0.0, spin])
         start = jc.State(q=q, v=v, t=jnp.array(0.0))
-        return jc.simulate.rollout(system, params, start, jnp.zeros((12, 6)), stepper=stepper, dt=DT)
+        return jc.simulate.rollout(
+            jc.Model(system=system, params=params), start, jnp.zeros((12, 6)), stepper=stepper, dt=DT
+        )
 
     rolled = jax.jit(rolled)
     stops = 2.0 / (7.0 * 0.3 * G)
@@ -455,7 +463,7 @@ CUBE = jc.models.tossed_cube()
 def tossed(state, dt, steps):
     """The cube, by steps that have room for the pieces in which it slides and spins to rest."""
     stepper = jc.simulate.EventDriven(max_events=256)
-    return jc.simulate.rollout(CUBE.system, CUBE.params, state, jnp.zeros((steps, 6)), stepper=stepper, dt=dt)
+    return jc.simulate.rollout(CUBE, state, jnp.zeros((steps, 6)), stepper=stepper, dt=dt)
 
 
 def test_shares_of_a_load_move_with_the_corners_of_a_face():
@@ -467,8 +475,8 @@ def test_shares_of_a_load_move_with_the_corners_of_a_face():
             [0.1, 0.2, 0.0, 0.0, 0.0, 0.0, 0.3]
         )
         v = jnp.array([0.2, 0.1, 0.0, 0.0, 0.0, -4.0]) + push * jnp.array([0.5, 0.2, 0.0, 0.0, 0.0, 1.0])
-        state = jc.State(q=jc.retract(CUBE.system, q, jnp.zeros(6)), v=v, t=jnp.array(0.0))
-        here = accelerations(CUBE.system, CUBE.params, state, kind != SEPARATE)
+        state = jc.State(q=jc.retract(CUBE, q, jnp.zeros(6)), v=v, t=jnp.array(0.0))
+        here = accelerations(CUBE, state, kind != SEPARATE)
         slip = here.terms.J_t @ v
         return here, slip / jnp.linalg.norm(slip, axis=1, keepdims=True)
 
@@ -524,7 +532,7 @@ def test_the_slope_of_a_tossed_cube_is_the_same_in_steps_of_any_length():
     """It lands on three corners in turn, chatters on an edge, falls on a face, slides and spins to rest."""
 
     def far(speed, dt, steps):
-        motion = tossed(CUBE.state.replace(v=CUBE.state.v.at[0].set(speed)), dt, steps)
+        motion = tossed(CUBE.initial_state().replace(v=CUBE.initial_state().v.at[0].set(speed)), dt, steps)
         return motion.states.q[-1, 0], motion.status
 
     slopes = []

@@ -13,7 +13,7 @@ THETA, DT = 1.0, 1e-3
 
 def motion(v, mu):
     state = rod.state(jnp.array(THETA), -1.0, 0.0).replace(v=v)
-    return jc.simulate.variational(rod.SYSTEM, rod.params(mu), state, dt=DT, duration=3 * DT, max_impacts=2)
+    return jc.simulate.variational(rod.model(mu), state, dt=DT, duration=3 * DT, max_impacts=2)
 
 
 SLIDES = jnp.array([-1.0, 0.0, 0.0])
@@ -27,6 +27,7 @@ def plastic(v):
     return v + inverse @ rows.T @ impulse, impulse
 
 
+@pytest.mark.slow
 def test_a_jam_is_an_impact_on_record():
     """mu = 3 is inconsistent: the end jams at once; mu = 0.5 is ordinary."""
     jams = motion(SLIDES, 3.0)
@@ -46,6 +47,7 @@ def test_a_jam_is_an_impact_on_record():
     np.testing.assert_allclose(slides.impulse[0, 0], DT * force * np.array([1.0, 0.5]), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_stop_is_no_jam():
     """Ordinary friction brings the end to rest within the first step."""
     slow = motion(2e-3 * SLIDES, 0.9)

@@ -15,13 +15,14 @@ BLOCK, JOINT = jc.models.rocking_block(), jc.models.pendulum_joint()
 def four(q, inertia):
     """Of four blocks: states and infos; one program for all."""
     params = BLOCK.params.replace(inertia=inertia[None])
-    return jc.project(BLOCK.system, params, BLOCK.state.replace(q=q))
+    return jc.project(BLOCK.replace(params=params), BLOCK.initial_state().replace(q=q))
 
 
 POSES = jnp.array([[0.0, 0.9, 0.0], [0.3, 0.98, 0.3], [0.0, 1.2, 0.3], [0.0, jnp.nan, 0.0]])
 INERTIA = jnp.array([0.4, 0.4, 0.4, 0.4])
 
 
+@pytest.mark.slow
 def test_a_block_leaves_the_floor_on_the_shortest_way():
     """Flat: straight up. On a corner: M d is along the normal of that corner where it ends, no less and no more."""
     found, info = four(POSES, INERTIA)
@@ -35,7 +36,7 @@ def test_a_block_leaves_the_floor_on_the_shortest_way():
     np.testing.assert_allclose(0.4 * turn / up, arm, rtol=1e-6)
     assert x == 0.3 and up > 0
     np.testing.assert_array_equal(found.q[2], POSES[2])  # nothing to do, to the bit
-    np.testing.assert_array_equal(found.v, np.tile(BLOCK.state.v, (4, 1)))
+    np.testing.assert_array_equal(found.v, np.tile(BLOCK.initial_state().v, (4, 1)))
     np.testing.assert_array_equal(jc.Status.failed(info.status), [False, False, False, True])
     np.testing.assert_allclose(info.depth[:3], [0.1, 0.5 * np.sin(0.3) + np.cos(0.3) - 0.98, 0.0], atol=1e-15)
     assert info.num_iters[2] == 0 and np.all(np.asarray(info.status)[3] & jc.Status.NONFINITE)
@@ -54,7 +55,7 @@ def test_masses_of_any_spread():
 def test_a_loop_is_closed_and_its_rate_is_zero():
     """A bob that hangs on the origin: the point of the bob that is there, and its velocity, are zero."""
     state = jc.State(q=jnp.array([0.9, 0.1, 1.4]), v=jnp.array([0.3, -0.2, 1.0]), t=jnp.array(0.5))
-    found, info = jc.project(JOINT.system, JOINT.params, state)
+    found, info = jc.project(JOINT, state)
     assert int(info.status) == 0 and float(info.depth) > 0.1
     x, y, angle = found.q
     hanger = jnp.array([x - jnp.sin(angle), y + jnp.cos(angle)])
@@ -70,7 +71,9 @@ def test_a_loop_is_closed_and_its_rate_is_zero():
 @pytest.mark.slow
 def test_derivatives_are_those_of_differences():
     def end(z):
-        found, _ = jc.project(BLOCK.system, BLOCK.params.replace(inertia=z[3:]), BLOCK.state.replace(q=z[:3]))
+        found, _ = jc.project(
+            BLOCK.replace(params=BLOCK.params.replace(inertia=z[3:])), BLOCK.initial_state().replace(q=z[:3])
+        )
         return found.q
 
     z = jnp.array([0.3, 0.98, 0.3, 0.4])
@@ -83,9 +86,10 @@ def test_derivatives_are_those_of_differences():
 
 def test_arguments_in_another_order_are_named():
     with pytest.raises(TypeError, match="params: expected Params, got State"):
-        jc.project(BLOCK.system, BLOCK.state, BLOCK.params)
+        jc.project(BLOCK.replace(params=BLOCK.initial_state()), BLOCK.params)
 
 
+@pytest.mark.slow
 def test_depths_of_all_but_round_off_are_removed():
     """A box on an edge, 1e-10 to 1e-7 m deep: gaps tell its displacement to 1e-6 and no better."""
     box, rng = jc.models.box_drop_3d(all_corners=True), np.random.default_rng(0)
@@ -93,7 +97,7 @@ def test_depths_of_all_but_round_off_are_removed():
     tilt = rng.uniform(0.001, 1.0, 256)
     q[:, 2] = np.cos(tilt) + 0.5 * np.sin(tilt) - 10.0 ** rng.uniform(-10, -7, 256)
     q[:, 3], q[:, 5] = np.cos(tilt / 2), np.sin(tilt / 2)
-    project = jax.jit(jax.vmap(lambda q: jc.project(box.system, box.params, box.state.replace(q=q))))
+    project = jax.jit(jax.vmap(lambda q: jc.project(box, box.initial_state().replace(q=q))))
     found, info = project(jnp.asarray(q))
     assert not np.any(info.status), np.unique(info.status, return_counts=True)
     assert int(jnp.max(info.num_iters)) <= 5

@@ -10,17 +10,18 @@ from helpers.sliding_disc import PARAMS, STATE
 
 import jaxcontact as jc
 
-ARGS = (sliding_disc.SYSTEM, PARAMS, STATE)
+ARGS = (sliding_disc.MODEL, STATE)
 STEPPER = jc.simulate.Compliant()
 CONTROLS = jnp.zeros((6, 3)).at[:, 0].set(jnp.linspace(0.0, 3.0, 6))
 DT = 0.01
 
 
-def push(params, state, t, memory, key):
+def push(model, state, t, memory, key):
     u = jnp.zeros(3).at[0].set(-memory * state.v[0])
     return u, memory
 
 
+@pytest.mark.slow
 def test_a_rollout_is_the_rollout_of_its_method():
     found = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
     states, info = jc.compliant.rollout(*ARGS, CONTROLS, dt=DT)
@@ -34,6 +35,7 @@ def test_a_rollout_is_the_rollout_of_its_method():
     np.testing.assert_array_equal(found.info.num_iters, info.iterations)
 
 
+@pytest.mark.slow
 def test_a_policy_closes_the_loop_and_has_derivatives():
     def end(gain):
         return jc.simulate.rollout(
@@ -46,11 +48,17 @@ def test_a_policy_closes_the_loop_and_has_derivatives():
     np.testing.assert_allclose(found.inputs[:, 0], -2.0 * found.states.v[:-1, 0], rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_run_gives_the_same_motion_in_chunks(monkeypatch):
     monkeypatch.setattr("jaxcontact.simulate.stepping.CHUNK", 3)
     seen = []
     found = jc.simulate.run(
-        *ARGS, stepper=STEPPER, dt=DT, duration=0.06, control=CONTROLS, progress=lambda *at: seen.append(at)
+        *ARGS,
+        stepper=STEPPER,
+        dt=DT,
+        duration=0.06,
+        control=CONTROLS,
+        run=jc.Run(progress=lambda *at: seen.append(at)),
     )
     whole = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
     chex.assert_trees_all_close(found, whole, rtol=1e-12, atol=1e-12)

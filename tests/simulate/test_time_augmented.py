@@ -20,14 +20,14 @@ ALPHA, J = np.arctan2(H, W), M * (W**2 + H**2) / 12 + M * R**2
 
 
 def block(v, q=(0.0, 1.0, 0.0), *, length, mu=1.0, **settings):
-    state = BLOCK.state.replace(q=jnp.array(q, float), v=jnp.array(v, float))
+    state = BLOCK.initial_state().replace(q=jnp.array(q, float), v=jnp.array(v, float))
     params = BLOCK.params.replace(mu=jnp.full(2, mu))
-    return run(BLOCK.system, params, state, length=length, max_pieces=PIECES, **settings)
+    return run(BLOCK.replace(params=params), state, length=length, max_pieces=PIECES, **settings)
 
 
-def run(system, params, state, **settings):
+def run(model, state, **settings):
     """Path and info, in NumPy, without the rows that are not needed."""
-    path, info = jax.device_get(time_augmented(system, params, state, **settings))
+    path, info = jax.device_get(time_augmented(model, state, **settings))
     n = int(info.num_pieces)
     nodes = {name: getattr(path, name)[: n + 1] for name in ("s", "t", "q", "v")}
     pieces = {name: getattr(path, name)[:n] for name in ("lam", "t_rate", "kind", "impact", "collision")}
@@ -66,6 +66,7 @@ def impact_ends(path):
     return first, np.array([np.flatnonzero(path.impact == k)[-1] + 1 for k in range(count)])
 
 
+@pytest.mark.slow
 def test_zeno_block_follows_its_closed_forms():
     """Swings and impacts one after the other: ends in t and s, and the ratio of the angular velocity.
 
@@ -189,6 +190,7 @@ def test_invariants(start):
     )
 
 
+@pytest.mark.slow
 def test_impacts_are_those_of_the_limit_of_small_steps():
     """`resolve` with caps rates h goes to the impact of the path at first order in h; `routh_path` is it."""
     rates = jnp.array([1.0, 0.4])
@@ -196,7 +198,9 @@ def test_impacts_are_those_of_the_limit_of_small_steps():
     path, _ = block(v, q, length=2.0, mu=0.35, rates=rates)
     _, last = impact_ends(path)
     after = path.v[last[0]]
-    terms = jc.contact_terms(BLOCK.system, BLOCK.params.replace(mu=jnp.full(2, 0.35)), BLOCK.state)
+    terms = jc.contact_terms(
+        BLOCK.replace(params=BLOCK.params.replace(mu=jnp.full(2, 0.35))), BLOCK.initial_state()
+    )
     exact, _ = jc.impact.routh_path(terms, jnp.array(v), rates)
     np.testing.assert_allclose(after, exact, atol=1e-12)
 
@@ -217,7 +221,7 @@ def test_impacts_are_those_of_the_limit_of_small_steps():
 def slid(omega, key):
     """The rod at 1 rad with mu = 3, its end sliding to the left."""
     start = rod.state(jnp.array(1.0), -1.0, omega)
-    return run(rod.SYSTEM, rod.params(3.0), start, length=1.0, max_pieces=64, key=jax.random.key(key))
+    return run(rod.model(3.0), start, length=1.0, max_pieces=64, key=jax.random.key(key))
 
 
 def ends(path):
@@ -227,6 +231,7 @@ def ends(path):
     return gaps, 0.5 * path.v**2 @ [1.0, 1.0, inertia] + rod.GRAVITY * path.q[:, 1]
 
 
+@pytest.mark.slow
 def test_impact_without_a_collision_is_recorded():
     """Inconsistent: the end jams and sticks, its normal velocity back at zero, in no time."""
     path, info = slid(0.0, 0)
@@ -245,6 +250,7 @@ def test_impact_without_a_collision_is_recorded():
     assert np.min(gaps) > -1e-9 and np.max(np.diff(total)) < 1e-10
 
 
+@pytest.mark.slow
 def test_every_solution_is_offered_by_key():
     """Indeterminate: the end leaves, slides on under a finite force, or jams without a collision."""
     seen = set()
@@ -264,7 +270,7 @@ def test_every_solution_is_offered_by_key():
 
 
 def test_bad_arguments_are_named():
-    system, params, state = BLOCK.system, BLOCK.params, BLOCK.state
+    model, state = BLOCK, BLOCK.initial_state()
     for given, message in (
         ({"length": 0.0}, "length: expected a finite number > 0"),
         ({"length": 1.0, "rates": jnp.ones(3)}, r"rates: expected shape \(2,\), got \(3,\)"),
@@ -273,15 +279,15 @@ def test_bad_arguments_are_named():
         ({"length": 1.0, "longest": 0.0}, "longest: expected a number > 0"),
     ):
         with pytest.raises(ValueError, match=message):
-            time_augmented(system, params, state, **given)
+            time_augmented(model, state, **given)
     with pytest.raises(ValueError, match="planar systems of 1 to 5 candidate contacts, got dim 3"):
         box = jc.models.box_drop_3d()
-        time_augmented(box.system, box.params, box.state, length=1.0)
+        time_augmented(box, box.initial_state(), length=1.0)
     with pytest.raises(ValueError, match="contact 0 penetrates by 0.1 m"):
-        time_augmented(system, params, state.replace(q=jnp.array([0.0, 0.9, 0.0])), length=1.0)
+        time_augmented(model, state.replace(q=jnp.array([0.0, 0.9, 0.0])), length=1.0)
     with pytest.raises(NotImplementedError, match="time_augmented has no derivative"):
         jax.jvp(
-            lambda v: time_augmented(system, params, state.replace(v=v), length=1.0)[0].v,
+            lambda v: time_augmented(model, state.replace(v=v), length=1.0)[0].v,
             (state.v,),
             (state.v,),
         )
@@ -295,8 +301,8 @@ def test_too_few_pieces_are_told():
 @pytest.mark.slow
 def test_a_bad_lane_stays_where_it_is():
     def falls(speed):
-        state = BLOCK.state.replace(v=jnp.stack([speed, -1.0, 0.0]))
-        return time_augmented(BLOCK.system, BLOCK.params, state, length=1.0, max_pieces=16)
+        state = BLOCK.initial_state().replace(v=jnp.stack([speed, -1.0, 0.0]))
+        return time_augmented(BLOCK, state, length=1.0, max_pieces=16)
 
     path, info = jax.vmap(falls)(jnp.array([0.0, jnp.nan, 0.0]))
     np.testing.assert_array_equal(info.status, [0, int(jc.Status.NONFINITE), 0])
@@ -309,10 +315,8 @@ def test_a_bad_lane_stays_where_it_is():
 @pytest.mark.float32
 def test_single_precision(tolerance):
     """The block falls, lands and rests."""
-    state = BLOCK.state.replace(q=jnp.array([0.0, 1.2, 0.0]), v=jnp.zeros(3))
-    path, info = run(
-        BLOCK.system, BLOCK.params, state, length=8.0, max_pieces=64, rtol=tolerance(1e-10, 1e-5)
-    )
+    state = BLOCK.initial_state().replace(q=jnp.array([0.0, 1.2, 0.0]), v=jnp.zeros(3))
+    path, info = run(BLOCK, state, length=8.0, max_pieces=64, rtol=tolerance(1e-10, 1e-5))
     assert not jc.Status.failed(info.status)
     fall = np.sqrt(0.4 / G)
     expected = fall + (8.0 - fall - M * G * fall) / (1 + M * G)

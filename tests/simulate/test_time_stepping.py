@@ -12,9 +12,9 @@ from helpers import sliding_disc
 import jaxcontact as jc
 
 G, N = 9.81, 80
-DISC = (sliding_disc.SYSTEM, sliding_disc.PARAMS, sliding_disc.STATE)
-HEAVY = DISC[1].replace(inertia=jnp.array([1e12]))  # does not roll
-DROPPED = DISC[2].replace(q=jnp.array([0.0, 0.4, 0.0]), v=jnp.array([1.0, 0.0, 0.0]))
+DISC, DISC_STATE = sliding_disc.MODEL, sliding_disc.STATE
+HEAVY = DISC.params.replace(inertia=jnp.array([1e12]))  # does not roll
+DROPPED = DISC_STATE.replace(q=jnp.array([0.0, 0.4, 0.0]), v=jnp.array([1.0, 0.0, 0.0]))
 FREE = jnp.zeros((N, 3))
 DTS = (0.01, 0.005, 0.0025)
 
@@ -32,7 +32,9 @@ def newton(terms, v, key=None):
 
 
 def moved(params, state, dt, controls=FREE):
-    return jc.simulate.rollout(*DISC[:1], params, state, controls, stepper=jc.simulate.TimeStepping(), dt=dt)
+    return jc.simulate.rollout(
+        DISC.replace(params=params), state, controls, stepper=jc.simulate.TimeStepping(), dt=dt
+    )
 
 
 THREE = jax.jit(jax.vmap(moved, in_axes=(None, 0, 0)))
@@ -48,10 +50,10 @@ def three(params, state, dts):
 @jax.jit
 def struck(params, state, dt):
     stepper = jc.simulate.TimeStepping(impact=newton)
-    return jc.simulate.rollout(*DISC[:1], params, state, FREE, stepper=stepper, dt=dt)
+    return jc.simulate.rollout(DISC.replace(params=params), state, FREE, stepper=stepper, dt=dt)
 
 
-def energy(states, params=DISC[1]):
+def energy(states, params=DISC.params):
     q, v = states.q, states.v
     heights = -(q[:, :2] @ params.gravity)
     return (
@@ -71,11 +73,12 @@ def fine(found):
     assert float(jnp.min(found.states.q[:, 1])) >= 0.1 - 1e-14
 
 
+@pytest.mark.slow
 def test_a_disc_slides_until_it_rolls():
     """Sliding: v = v_0 - mu g t, omega = -(mu g m r / I) t; rolling from v = 2/3 v_0 on."""
     errors = []
-    start = DISC[2].replace(v=jnp.array([0.9, 0.0, 0.0]))  # it rolls within a step, not at its end
-    for _, found in three(DISC[1], start, DTS):
+    start = DISC_STATE.replace(v=jnp.array([0.9, 0.0, 0.0]))  # it rolls within a step, not at its end
+    for _, found in three(DISC.params, start, DTS):
         fine(found)
         t = np.asarray(found.states.t)
         rolls = 0.3 / (0.3 * G)
@@ -88,10 +91,11 @@ def test_a_disc_slides_until_it_rolls():
     halves(errors)
 
 
+@pytest.mark.slow
 def test_a_disc_that_falls_lands_and_stays():
     """The impulse of the impact is the momentum that is lost; friction takes 1/3 of the speed at once."""
     errors = []
-    for dt, found in three(DISC[1].replace(mu=jnp.array(0.0)), DROPPED, (0.02, 0.01, 0.005)):
+    for dt, found in three(DISC.params.replace(mu=jnp.array(0.0)), DROPPED, (0.02, 0.01, 0.005)):
         fine(found)
         t = np.asarray(found.states.t)
         height = np.maximum(0.4 - 0.5 * G * t**2, 0.1)
@@ -108,7 +112,7 @@ def test_a_law_of_ones_own_strikes_once_per_bounce():
     """Bounces at 0.8 of the speed: heights 0.3 and 0.192, to the first order; what rests, rests."""
     errors = []
     for dt in (0.01, 0.005, 0.0025):
-        found = struck(DISC[1], DROPPED, dt)
+        found = struck(DISC.params, DROPPED, dt)
         fine(found)
         fall = np.sqrt(0.6 / G)
         t = np.asarray(found.states.t)
@@ -119,8 +123,8 @@ def test_a_law_of_ones_own_strikes_once_per_bounce():
         assert np.all(np.diff(energy(found.states)) <= 1e-12)
         assert int(np.sum(np.asarray(found.impulse)[t[:-1] < 0.5, 0, 0] > 1.0)) == (dt > 0.003)
     assert errors[2] < errors[0]
-    resting = struck(DISC[1], DISC[2].replace(v=jnp.zeros(3)), 0.01)
-    chex.assert_trees_all_equal(resting.states.q[-1], DISC[2].q)
+    resting = struck(DISC.params, DISC_STATE.replace(v=jnp.zeros(3)), 0.01)
+    chex.assert_trees_all_equal(resting.states.q[-1], DISC_STATE.q)
 
 
 def on_a_slope(angle):
@@ -129,7 +133,7 @@ def on_a_slope(angle):
 
 def test_what_sticks_does_not_creep_and_what_slides_does():
     """mu = 0.3 holds up to 0.2915 rad."""
-    start = DISC[2].replace(v=jnp.zeros(3))
+    start = DISC_STATE.replace(v=jnp.zeros(3))
     (_, held), *_ = three(on_a_slope(0.29), start, DTS)
     np.testing.assert_allclose(held.states.q, np.tile(start.q, (N + 1, 1)), rtol=0, atol=1e-11)
     (_, found), *_ = three(on_a_slope(0.30), start, DTS)
@@ -140,8 +144,10 @@ def test_what_sticks_does_not_creep_and_what_slides_does():
 @pytest.mark.slow
 def test_nothing_creeps_in_a_hundred_seconds():
     stepper = jc.simulate.TimeStepping()
-    start = DISC[2].replace(v=jnp.zeros(3))
-    found = jc.simulate.run(DISC[0], on_a_slope(0.29), start, stepper=stepper, dt=0.01, duration=100.0)
+    start = DISC_STATE.replace(v=jnp.zeros(3))
+    found = jc.simulate.run(
+        DISC.replace(params=on_a_slope(0.29)), start, stepper=stepper, dt=0.01, duration=100.0
+    )
     np.testing.assert_allclose(found.states.q, np.tile(start.q, (10001, 1)), rtol=0, atol=1e-8)
 
 
@@ -154,13 +160,18 @@ BEAD = jc.System(jc.Structure(dim=2, bodies=("bead",), num_positions=3), jc.free
 
 @jax.jit
 def slid(dt):
-    params = DISC[1].replace(constants={"bend": jnp.array(-1.0)}, gravity=jnp.zeros(2))
+    params = DISC.params.replace(constants={"bend": jnp.array(-1.0)}, gravity=jnp.zeros(2))
     start = jc.State(q=jnp.zeros(3), v=jnp.array([1.0, 0.0, 0.0]), t=jnp.array(0.0))
     return jc.simulate.rollout(
-        BEAD, params, start, jnp.zeros((40, 3)), stepper=jc.simulate.TimeStepping(), dt=dt
+        jc.Model(system=BEAD, params=params),
+        start,
+        jnp.zeros((40, 3)),
+        stepper=jc.simulate.TimeStepping(),
+        dt=dt,
     )
 
 
+@pytest.mark.slow
 def test_depth_falls_with_the_square_of_dt_and_is_removed():
     """In a bowl y >= x^2 / 2 a step of dt v ends (dt v)^2 / 2 deep, exactly; it is a limit, without friction."""
     for dt in DTS:
@@ -178,7 +189,7 @@ def test_depth_falls_with_the_square_of_dt_and_is_removed():
 def test_derivatives_are_those_of_differences():
     """By params, state and controls, through an impact and a slide."""
     controls = 0.1 * jnp.asarray(np.random.default_rng(2).normal(size=(N, 3)))
-    point, back = jax.flatten_util.ravel_pytree((DISC[1], DROPPED.q, DROPPED.v, controls))
+    point, back = jax.flatten_util.ravel_pytree((DISC.params, DROPPED.q, DROPPED.v, controls))
 
     @jax.jit
     def end(z):
@@ -196,8 +207,8 @@ def test_derivatives_are_those_of_differences():
 def test_a_poisoned_world_is_alone():
     v = jnp.array([[1.0, -1.0, 2.0], [jnp.nan, 0.0, 0.0], [0.0, -2.0, 0.0]])
     states = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), DROPPED).replace(v=v)
-    found = THREE(DISC[1], states, jnp.array([0.01] * 3))
-    beside = THREE(DISC[1], states.replace(v=v.at[1].set(v[0])), jnp.array([0.01] * 3))
+    found = THREE(DISC.params, states, jnp.array([0.01] * 3))
+    beside = THREE(DISC.params, states.replace(v=v.at[1].set(v[0])), jnp.array([0.01] * 3))
     for k in (0, 2):
         chex.assert_trees_all_equal(*(jax.tree.map(lambda x, k=k: x[k], each) for each in (found, beside)))
         fine(jax.tree.map(lambda x, k=k: x[k], found))
@@ -207,12 +218,12 @@ def test_a_poisoned_world_is_alone():
 @pytest.mark.slow
 def test_a_key_draws_an_order_for_every_step():
     block = jc.models.rocking_block()
-    stepper = jc.simulate.TimeStepping(impact=jc.impact.Routh(step=0.4, max_steps=24))
+    stepper = jc.simulate.TimeStepping(impact=jc.impact.Routh(impulse_step=0.4, max_steps=24))
 
     @jax.jit
     def end(key):
         found = jc.simulate.rollout(
-            block.system, block.params, block.state, jnp.zeros((4, 3)), stepper=stepper, dt=0.01, key=key
+            block, block.initial_state(), jnp.zeros((4, 3)), stepper=stepper, dt=0.01, key=key
         )
         return found.states.v[2], jnp.bitwise_or.reduce(found.status)
 
@@ -222,7 +233,7 @@ def test_a_key_draws_an_order_for_every_step():
 
 
 BLOCK = jc.models.rocking_block()
-ORDERS = jc.impact.Routh(step=0.3, max_steps=20)
+ORDERS = jc.impact.Routh(impulse_step=0.3, max_steps=20)
 
 
 def orders_of_strikes(terms, v, key=None):
@@ -230,15 +241,16 @@ def orders_of_strikes(terms, v, key=None):
     return ORDERS(terms, v, key)
 
 
+@pytest.mark.slow
 def test_an_order_for_strikes_alone_lets_a_block_rest():
     """Under `Routh` itself a block that stands draws an order in every step, and trembles."""
-    standing = BLOCK.state.replace(v=jnp.zeros(3))
-    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), standing, BLOCK.state)
+    standing = BLOCK.initial_state().replace(v=jnp.zeros(3))
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), standing, BLOCK.initial_state())
     keys = jax.random.split(jax.random.key(1), 16)
     stepper = jc.simulate.TimeStepping(impact=orders_of_strikes)
 
     def one(state, key):
-        start = (BLOCK.system, BLOCK.params, state, jnp.zeros((40, 3)))
+        start = (BLOCK, state, jnp.zeros((40, 3)))
         return jc.simulate.rollout(*start, stepper=stepper, dt=0.01, key=key)
 
     found = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))(both, keys)
@@ -247,6 +259,7 @@ def test_an_order_for_strikes_alone_lets_a_block_rest():
     assert np.all(still == 0.0) and np.ptp(fell[:, 1]) > 0.02
 
 
+@pytest.mark.slow
 def test_in_a_batch_a_law_of_strikes_has_nothing_to_do_for_worlds_without_one():
     """Else a batch, in which all lanes are asked, would solve contacts that rest."""
     asked = []
@@ -257,12 +270,12 @@ def test_in_a_batch_a_law_of_strikes_has_nothing_to_do_for_worlds_without_one():
 
     def one(state):
         stepper = jc.simulate.TimeStepping(impact=law)
-        memory = stepper.init(BLOCK.system, BLOCK.params, state)
-        return stepper.step(BLOCK.system, BLOCK.params, state, jnp.zeros(3), memory, dt=0.01)[0]
+        memory = stepper.init(BLOCK, state)
+        return stepper.step(BLOCK, state, jnp.zeros(3), memory, dt=0.01)[0]
 
-    standing = BLOCK.state.replace(v=jnp.zeros(3))
+    standing = BLOCK.initial_state().replace(v=jnp.zeros(3))
     jax.block_until_ready(
-        jax.jit(jax.vmap(one))(jax.tree.map(lambda *x: jnp.stack(x), standing, BLOCK.state))
+        jax.jit(jax.vmap(one))(jax.tree.map(lambda *x: jnp.stack(x), standing, BLOCK.initial_state()))
     )
     jax.effects_barrier()
     assert sorted(tuple(row) for row in np.reshape(asked, (-1, 2))) == [(False, False), (True, True)]
@@ -270,15 +283,15 @@ def test_in_a_batch_a_law_of_strikes_has_nothing_to_do_for_worlds_without_one():
 
 def test_states_and_mechanisms_that_cannot_be_stepped_are_named():
     stepper = jc.simulate.TimeStepping()
-    deep = DISC[2].replace(q=jnp.array([0.0, 0.05, 0.0]))
+    deep = DISC_STATE.replace(q=jnp.array([0.0, 0.05, 0.0]))
     with pytest.raises(ValueError, match=r"state: expected no penetration, got one of 0.05 m; jc.project"):
-        jc.simulate.rollout(*DISC[:2], deep, FREE, stepper=stepper, dt=0.01)
+        jc.simulate.rollout(DISC, deep, FREE, stepper=stepper, dt=0.01)
     held = jc.models.pendulum_joint()
     with pytest.raises(ValueError, match="takes no joints held by `constraints`; use Compliant"):
-        stepper.init(held.system, held.params, held.state)
+        stepper.init(held, held.initial_state())
     with pytest.raises(TypeError, match="law: expected a callable"):
         jc.simulate.TimeStepping(impact="routh")
-    (_, found), *_ = three(DISC[1], deep, DTS)  # under vmap the state is not known
+    (_, found), *_ = three(DISC.params, deep, DTS)  # under vmap the state is not known
     assert np.flatnonzero(np.asarray(found.status) & jc.Status.PENETRATION).tolist() == [0]
 
 
@@ -287,7 +300,7 @@ def test_steppers_agree_where_the_outcome_is_unique():
     """A disc lands without a bounce and rolls at once: v = 2/3, x(t) = t_0 + 2/3 (t - t_0), to the first order."""
     landed = np.sqrt(0.6 / G)
     x = landed + (0.6 - landed) * 2.0 / 3.0
-    stiff = DISC[1].replace(law=jc.compliant.Law(stiffness=jnp.array(1e9), damping=jnp.array(1e6)))
+    stiff = DISC.params.replace(law=jc.compliant.Law(stiffness=jnp.array(1e9), damping=jnp.array(1e6)))
     law = jc.impact.AnitescuPotra()
     steppers = {
         "time stepping": (jc.simulate.TimeStepping(impact=law), 5e-3),
@@ -297,7 +310,9 @@ def test_steppers_agree_where_the_outcome_is_unique():
     }
     for name, (stepper, allowed) in steppers.items():
         dt = 0.005
-        found = jc.simulate.rollout(DISC[0], stiff, DROPPED, jnp.zeros((120, 3)), stepper=stepper, dt=dt)
+        found = jc.simulate.rollout(
+            DISC.replace(params=stiff), DROPPED, jnp.zeros((120, 3)), stepper=stepper, dt=dt
+        )
         assert not np.any(jc.Status.failed(found.status)), name
         np.testing.assert_allclose(found.states.q[-1, :2], [x, 0.1], rtol=0, atol=allowed, err_msg=name)
         np.testing.assert_allclose(found.states.v[-1], [2 / 3, 0.0, -20 / 3], rtol=0, atol=1e-5, err_msg=name)

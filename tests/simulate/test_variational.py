@@ -52,7 +52,7 @@ def ball(height=1.0, vx=0.0, vy=0.0, spin=0.0, **constants):
         constants={name: jnp.array(value, float) for name, value in numbers.items()},
     )
     state = jc.State(q=jnp.array([0.0, RADIUS + height, 0.0]), v=jnp.array([vx, vy, spin]), t=jnp.zeros(()))
-    return BALL, params, state
+    return jc.Model(system=BALL, params=params), state
 
 
 def run(problem, dt=0.01, **settings):
@@ -60,6 +60,7 @@ def run(problem, dt=0.01, **settings):
     return jc.simulate.variational(*problem, dt=dt, duration=300 * dt, max_impacts=64, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_elastic_ball_returns_at_the_times_of_the_closed_form(tolerance):
     found = run(ball())
@@ -77,6 +78,7 @@ def test_elastic_ball_returns_at_the_times_of_the_closed_form(tolerance):
     assert np.all(np.isnan(np.asarray(found.impacts.t)[3:]))
 
 
+@pytest.mark.slow
 def test_chatter_turns_plastic_and_the_ball_rolls_on():
     """Restitution 1/2: bounces shrink to nothing at 3 times the first fall; then it slides until it rolls."""
     found = run(ball(vx=1.0), restitution=0.5)
@@ -98,6 +100,7 @@ def test_chatter_turns_plastic_and_the_ball_rolls_on():
     np.testing.assert_allclose(np.asarray(found.states.v)[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_sliding_friction_is_coulomb_until_the_ball_rolls():
     found = run(ball(height=0.0, vx=2.0))
     t, v = np.asarray(found.states.t), np.asarray(found.states.v)
@@ -170,7 +173,9 @@ def test_a_ball_that_slides_off_a_hill_lets_go_where_two_thirds_of_its_height_ar
     ]
     errors = []
     for dt in (0.02, 0.01, 0.005):
-        found = jc.simulate.variational(HILL, params, state, dt=dt, duration=0.8, max_impacts=4)
+        found = jc.simulate.variational(
+            jc.Model(system=HILL, params=params), state, dt=dt, duration=0.8, max_impacts=4
+        )
         assert not np.any(np.asarray(found.status)) and int(found.impacts.count) == 0
         closed = np.asarray(found.contacts)[:, 0]
         assert abs(np.asarray(found.states.t)[closed].max() - time) < 1.5 * dt
@@ -189,42 +194,49 @@ def test_spring_and_damper_converge_at_second_order():
 
 
 def test_bad_numbers_and_starts_are_named():
-    system, params, state = ball()
+    model, state = ball()
     below = run(ball(height=-1e-3))
     assert int(below.status[0]) & jc.Status.PENETRATION
     for name, value in {"mass": [jnp.nan], "mu": -1.0, "inertia": [-1.0]}.items():
         with pytest.raises(ValueError, match=f"params.{name}: expected"):
-            run((system, params.replace(**{name: jnp.array(value)}), state))
+            run((model.replace(params=model.params.replace(**{name: jnp.array(value)})), state))
     with pytest.raises(ValueError, match=r"params.mass: .*moves"):
-        run((system, params.replace(mass=jnp.zeros(1)), state))
+        run((model.replace(params=model.params.replace(mass=jnp.zeros(1))), state))
     with pytest.raises(ValueError, match="state.q: expected finite"):
-        run((system, params, state.replace(q=state.q.at[0].set(jnp.nan))))
+        run((model, state.replace(q=state.q.at[0].set(jnp.nan))))
     for restitution in (2.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match="restitution: expected"):
-            run((system, params, state), restitution=restitution)
+            run((model, state), restitution=restitution)
     with pytest.raises(ValueError, match="zeno: expected"):
-        run((system, params, state), zeno=-1.0)
+        run((model, state), zeno=-1.0)
     with pytest.raises(ValueError, match="dt: expected a number > 0"):
-        run((system, params, state), dt=0.0)
+        run((model, state), dt=0.0)
     with pytest.raises(ValueError, match="duration: expected a number > 0"):
-        jc.simulate.variational(system, params, state, dt=0.1, duration=float("nan"))
+        jc.simulate.variational(model, state, dt=0.1, duration=float("nan"))
     with pytest.raises(ValueError, match="order: expected"):
-        run((system, params, state), order="first")
+        run((model, state), order="first")
     with pytest.raises(ValueError, match="order: expected"):
-        run((system, params, state), order=(1,))
+        run((model, state), order=(1,))
     joint = jc.models.pendulum_joint()
     with pytest.raises(ValueError, match="no `constraints`"):
-        run((joint.system, joint.params, joint.state))
+        run((joint, joint.initial_state()))
 
 
+@pytest.mark.slow
 def test_bad_numbers_in_a_batch_are_those_of_their_lane():
-    system, params, state = ball(height=0.01)  # lands after 0.045 s
+    model, state = ball(height=0.01)  # lands after 0.045 s
 
     def status(x, mass, mu, restitution, zeno):
         begin = state.replace(q=state.q.at[0].set(x))
-        given = params.replace(mass=mass[None], mu=mu)
+        given = model.params.replace(mass=mass[None], mu=mu)
         found = jc.simulate.variational(
-            system, given, begin, dt=0.01, duration=0.1, restitution=restitution, zeno=zeno, max_impacts=4
+            model.replace(params=given),
+            begin,
+            dt=0.01,
+            duration=0.1,
+            restitution=restitution,
+            zeno=zeno,
+            max_impacts=4,
         )
         return found.status[0], found.status[-1]
 
@@ -250,7 +262,11 @@ def test_bad_numbers_in_a_batch_are_those_of_their_lane():
 def outcome(z):
     """Last row and a time of impact, by (params, q, v, restitution); 300 steps, as `run`."""
     params, q, v, restitution = z
-    found = run((BALL, params, jc.State(q=q, v=v, t=jnp.zeros(()))), dt=0.006, restitution=restitution)
+    found = run(
+        (jc.Model(system=BALL, params=params), jc.State(q=q, v=v, t=jnp.zeros(()))),
+        dt=0.006,
+        restitution=restitution,
+    )
     last = found.states
     return jnp.concatenate([last.q[-1], last.v[-1], found.impacts.t[1:2], found.impulse[-1, 0]])
 
@@ -263,10 +279,11 @@ def slopes(z, along):
     return value, push(along), jax.vmap(lambda weight: pull(weight)[0])(jnp.eye(len(value)))
 
 
+@pytest.mark.slow
 def test_derivative_moves_the_times_of_impact():
     """Height and speed at the end after two bounces, by drop height, restitution and gravity, closed form."""
-    _, params, state = ball(height=1.2)
-    z = (params, state.q, state.v, jnp.array(0.8, float))
+    model, state = ball(height=1.2)
+    z = (model.params, state.q, state.v, jnp.array(0.8, float))
     value, _, slope = slopes(z, z)
 
     def exact(h, e, g):
@@ -285,14 +302,15 @@ def test_derivative_moves_the_times_of_impact():
     np.testing.assert_allclose(found, jnp.stack(jax.jacfwd(exact, (0, 1, 2))(1.2, 0.8, G), 1), atol=1e-10)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("lifted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_derivative_both_ways_is_that_of_central_differences(lifted):
     """By all numbers of a ball: bounces, chatter, sliding on a spring; or a pull that lifts it off the floor."""
     if lifted:
-        _, params, state = ball(height=0.0, vx=2.0, ramp=40.0)
+        model, state = ball(height=0.0, vx=2.0, ramp=40.0)
     else:
-        _, params, state = ball(vx=3.0, stiffness=0.5, damping=0.2)
-    z, back = jax.flatten_util.ravel_pytree((params, state.q, state.v, jnp.array(0.5)))
+        model, state = ball(vx=3.0, stiffness=0.5, damping=0.2)
+    z, back = jax.flatten_util.ravel_pytree((model.params, state.q, state.v, jnp.array(0.5)))
     along = jnp.asarray(np.random.default_rng(3).normal(size=z.shape))
     value, forward, slope = slopes(back(z), back(along))
     known = np.isfinite(np.asarray(value))
@@ -307,7 +325,7 @@ def test_derivative_both_ways_is_that_of_central_differences(lifted):
         central = (outcome(back(z + step)) - outcome(back(z - step))) / 2e-5
         np.testing.assert_allclose(reverse[known, k], central[known], rtol=0, atol=1e-6)
     if not lifted:
-        found = run((BALL, params, state), dt=0.006, restitution=0.5)
+        found = run((model, state), dt=0.006, restitution=0.5)
         assert jc.Status.describe(found.status) == "ZENO" and int(found.impacts.count) > 6
         slides = np.asarray(found.impulse)[:, 0]
         slides = (slides[:, 0] > 0) & (np.abs(np.abs(slides[:, 1]) - MU * slides[:, 0]) < 1e-12)
@@ -317,9 +335,9 @@ def test_derivative_both_ways_is_that_of_central_differences(lifted):
 @pytest.mark.slow
 def test_derivative_is_nan_where_impacts_are_too_many_to_keep():
     def late(height):
-        system, params, state = ball()
+        model, state = ball()
         state = state.replace(q=state.q.at[1].set(RADIUS + height))
-        return jc.simulate.variational(system, params, state, dt=0.02, duration=2.0, max_impacts=1).states
+        return jc.simulate.variational(model, state, dt=0.02, duration=2.0, max_impacts=1).states
 
     height, one = jnp.array(1.0), jnp.array(1.0)
     states, along = jax.jit(lambda h: jax.jvp(late, (h,), (one,)))(height)
@@ -343,7 +361,9 @@ def spin(steps, dt=0.01):
         v=jnp.array([1.0, -0.5, 0.2, 0.2, 3.0, 0.1]),
         t=jnp.array(0.0),
     )
-    return jc.simulate.variational(SPINNER, params, state, dt=dt, duration=steps * dt, max_impacts=1)
+    return jc.simulate.variational(
+        jc.Model(system=SPINNER, params=params), state, dt=dt, duration=steps * dt, max_impacts=1
+    )
 
 
 def check_spin(steps):
@@ -385,7 +405,7 @@ def test_angular_momentum_and_energy_over_100000_steps():
 def cradle(masses, duration):
     model = jc.models.swinging_cradle(masses)
     settings = {"dt": 0.2, "duration": duration, "max_impacts": 64}
-    found = jc.simulate.variational(model.system, model.params, model.state, **settings)
+    found = jc.simulate.variational(model, model.initial_state(), **settings)
     x = np.asarray(found.states.q) - 0.1 * np.arange(3)
     energy = 0.5 * (np.asarray(found.states.v) ** 2 + 4 * np.pi**2 * x**2) @ np.asarray(masses)
     return found, energy
@@ -394,6 +414,7 @@ def cradle(masses, duration):
 EQUAL, UNEQUAL = (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)
 
 
+@pytest.mark.slow_cases("masses0-1000")
 @pytest.mark.parametrize(
     ("masses", "impacts"),
     [
@@ -412,6 +433,7 @@ def test_elastic_cradle_keeps_its_energy_over_thousands_of_impacts(masses, impac
         assert np.max(np.abs(plus[::2, :2])) < 1e-11 < 1.0 < plus[::2, 2].min()
 
 
+@pytest.mark.slow
 def test_momentum_goes_through_the_reset_maps_in_the_order_on_record():
     """Equation (30): p_plus = p_minus times the reset maps, with M and normals at the configuration of impact."""
     masses = np.array(UNEQUAL)
@@ -445,17 +467,16 @@ def test_a_law_of_the_users_own():
     np.testing.assert_allclose(found.states.v[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_closing_one_corner_is_no_event_of_the_other():
     """A corner 9.8e-10 m up stays closed; closing it pushes the other one, which has just left, below the floor."""
     model = jc.models.rocking_block(all_corners=True)
     off = 9.8e-10
     # The block is 1 m wide and 2 m high and turns about its right corner.
-    state = model.state.replace(
+    state = model.initial_state().replace(
         q=jnp.array([0.0, 1.0 + off / 2.0, off]), v=1.6e-5 * jnp.array([1.0, 0.5, -1.0])
     )
-    found = jc.simulate.variational(
-        model.system, model.params, state, dt=2e-3, duration=2e-3, restitution=0.5, max_impacts=8
-    )
+    found = jc.simulate.variational(model, state, dt=2e-3, duration=2e-3, restitution=0.5, max_impacts=8)
     assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
     assert int(found.info.num_iters[0]) < 16
     fall = 0.5 * G / (5.0 / 12.0 + 1.25)  # about the corner that stays, for a width of 1 m
@@ -497,10 +518,15 @@ def sweeping_tip(depth):
     )  # fmt: skip
     start = jc.State(q=jnp.array([-0.6]), v=jnp.array([5.0]), t=jnp.zeros(()))
     return jc.simulate.variational(
-        jc.System(structure, poses), params, start, dt=0.1, duration=0.3, max_impacts=4
+        jc.Model(system=jc.System(structure, poses), params=params),
+        start,
+        dt=0.1,
+        duration=0.3,
+        max_impacts=4,
     )
 
 
+@pytest.mark.slow
 def test_a_gap_that_closes_and_opens_within_a_step_is_found():
     """A tip sweeps the floor within a step of 0.5 rad, at arccos(1 - depth) before the lowest point."""
     sweep = jax.jit(sweeping_tip)
@@ -528,14 +554,12 @@ def test_an_event_that_no_rate_tells_of_is_taken_as_it_is():
 
 @pytest.mark.slow
 def test_batch_is_the_single_runs():
-    system, params, state = ball()
+    model, state = ball()
     heights = jnp.array([0.5, 1.0, 1.7])
 
     def end(height):
         start = state.replace(q=state.q.at[1].set(RADIUS + height))
-        return jc.simulate.variational(system, params, start, dt=0.02, duration=2.0, max_impacts=8).states.q[
-            -1
-        ]
+        return jc.simulate.variational(model, start, dt=0.02, duration=2.0, max_impacts=8).states.q[-1]
 
     together = jax.vmap(end)(heights)
     for k, height in enumerate(heights):
@@ -550,9 +574,8 @@ def test_rocking_block_comes_to_rest_on_both_corners(restitution):
     tilt = 0.15
     q = jnp.array([0.0, 0.5 * np.sin(tilt) + np.cos(tilt) + 1e-3, tilt])
     found = jc.simulate.variational(
-        model.system,
-        model.params,
-        model.state.replace(q=q, v=jnp.zeros(3)),
+        model,
+        model.initial_state().replace(q=q, v=jnp.zeros(3)),
         dt=1e-3,
         duration=5.0,
         restitution=restitution,
@@ -578,7 +601,7 @@ def test_disks_dropped_on_each_other_lose_no_step(restitution):
     model = jc.models.disk_stack()
     for dt in (0.01, 0.005):
         found = jc.simulate.variational(
-            model.system, model.params, model.state, dt=dt, duration=2.0, restitution=restitution, max_impacts=256
+            model, model.initial_state(), dt=dt, duration=2.0, restitution=restitution, max_impacts=256
         )  # fmt: skip
         assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
         if restitution == 0.0:
@@ -592,9 +615,11 @@ def test_disks_dropped_on_each_other_lose_no_step(restitution):
 def test_a_box_dropped_flat_on_four_corners_loses_no_step(restitution):
     """Redundant contacts in space, from 2 cm: at rest without restitution, chatter on single corners with 1/2."""
     model = jc.models.box_drop_3d(all_corners=True)
-    state = model.state.replace(q=model.state.q.at[2].add(0.01), v=model.state.v.at[2].set(0.0))
+    state = model.initial_state().replace(
+        q=model.initial_state().q.at[2].add(0.01), v=model.initial_state().v.at[2].set(0.0)
+    )
     found = jc.simulate.variational(
-        model.system, model.params, state, dt=1e-3, duration=1.0, restitution=restitution, max_impacts=256
+        model, state, dt=1e-3, duration=1.0, restitution=restitution, max_impacts=256
     )
     assert not np.any(np.asarray(found.status) & jc.Status.FAILURES)
     if restitution < 1.0:

@@ -13,14 +13,11 @@ import jaxcontact as jc
 from jaxcontact._pytree import Record
 
 DT, STEPS = 0.01, 30
-DISC = (
-    sliding_disc.SYSTEM,
-    sliding_disc.PARAMS,
-    sliding_disc.STATE.replace(q=jnp.array([0.0, 0.15, 0.0]), v=jnp.array([1.0, -1.0, 2.0])),
-)
+DISC = sliding_disc.MODEL
+DISC_STATE = sliding_disc.STATE.replace(q=jnp.array([0.0, 0.15, 0.0]), v=jnp.array([1.0, -1.0, 2.0]))
 BLOCK = jc.models.rocking_block()
-DROPPED = BLOCK.state.replace(q=jnp.array([0.0, 1.04, 0.0]), v=jnp.array([0.3, -1.0, 0.0]))
-ROUTH = jc.impact.Routh(step=0.4, max_steps=8)
+DROPPED = BLOCK.initial_state().replace(q=jnp.array([0.0, 1.04, 0.0]), v=jnp.array([0.3, -1.0, 0.0]))
+ROUTH = jc.impact.Routh(impulse_step=0.4, max_steps=8)
 
 
 class Told(NamedTuple):
@@ -42,7 +39,7 @@ class Bounce(Record):
 @jax.jit
 def moved(params, state, controls, restitution):
     stepper = jc.simulate.Variational(impact=Bounce(restitution=restitution))
-    return jc.simulate.rollout(DISC[0], params, state, controls, stepper=stepper, dt=DT)
+    return jc.simulate.rollout(DISC.replace(params=params), state, controls, stepper=stepper, dt=DT)
 
 
 NONE = jnp.zeros((STEPS, 3))
@@ -66,13 +63,14 @@ def same_motion(found, expected):
     assert found.notes == expected.notes
 
 
+@pytest.mark.slow_cases("None", "law")
 @pytest.mark.parametrize("impact", [None, "law"])
 def test_the_steps_are_the_motion_of_variational(impact):
     """A disc that bounces until it slides; a block that lands on two corners, whose order is drawn."""
     if impact is None:
-        mechanism, options, key = DISC, {"restitution": 0.5}, None
+        mechanism, options, key = (DISC, DISC_STATE), {"restitution": 0.5}, None
     else:
-        mechanism, options, key = (BLOCK.system, BLOCK.params, DROPPED), {}, jax.random.key(4)
+        mechanism, options, key = (BLOCK, DROPPED), {}, jax.random.key(4)
     stepper = jc.simulate.Variational(impact=impact and ROUTH, max_impacts=24, **options)
     controls = jnp.zeros((STEPS, mechanism[0].num_controls))
     found = jc.simulate.rollout(*mechanism, controls, stepper=stepper, dt=DT, key=key)
@@ -87,27 +85,29 @@ def test_the_steps_are_the_motion_of_variational(impact):
         assert float(jnp.max(jnp.abs(other.states.q - found.states.q))) > 1e-3
 
 
+@pytest.mark.slow
 def test_controls_are_forces_at_the_midpoint():
     """In flight a constant force per step gives its impulse, and the midpoint rule its path, to rounding."""
     force = jnp.asarray(np.random.default_rng(1).normal(size=(STEPS, 3))).at[:, 1].add(40.0)
-    found = moved(*DISC[1:], force, 0.5)
+    found = moved(DISC.params, DISC_STATE, force, 0.5)
     assert int(found.impacts.count) == 0
     mass = np.array([2.0, 2.0, 0.01])
     fall = np.array([0.0, -2.0 * 9.81, 0.0])
-    v = np.asarray(DISC[2].v) + np.cumsum((np.asarray(force) + fall) * DT / mass, axis=0)
+    v = np.asarray(DISC_STATE.v) + np.cumsum((np.asarray(force) + fall) * DT / mass, axis=0)
     np.testing.assert_allclose(found.states.v[1:], v, rtol=1e-12, atol=1e-12)
     mean = 0.5 * (np.asarray(found.states.v)[1:] + np.asarray(found.states.v)[:-1])
     np.testing.assert_allclose(
-        found.states.q[1:], np.asarray(DISC[2].q) + DT * np.cumsum(mean, 0), rtol=1e-12, atol=1e-12
+        found.states.q[1:], np.asarray(DISC_STATE.q) + DT * np.cumsum(mean, 0), rtol=1e-12, atol=1e-12
     )
 
 
+@pytest.mark.slow
 def test_a_batch_is_the_single_motions_and_a_poisoned_world_is_alone():
     v = jnp.array([[1.0, -1.0, 2.0], [0.0, -2.0, 0.0], [jnp.nan, -1.0, 0.0], [-1.0, 0.5, 1.0]])
-    states = jax.vmap(lambda v: DISC[2].replace(v=v))(v)
-    together = jax.vmap(moved, in_axes=(None, 0, None, 0))(DISC[1], states, NONE, jnp.full(4, 0.5))
+    states = jax.vmap(lambda v: DISC_STATE.replace(v=v))(v)
+    together = jax.vmap(moved, in_axes=(None, 0, None, 0))(DISC.params, states, NONE, jnp.full(4, 0.5))
     for k in (0, 1, 3):
-        alone = moved(DISC[1], jax.tree.map(lambda x, k=k: x[k], states), NONE, 0.5)
+        alone = moved(DISC.params, jax.tree.map(lambda x, k=k: x[k], states), NONE, 0.5)
         chex.assert_trees_all_close(
             jax.tree.map(lambda x, k=k: x[k], together.states), alone.states, atol=1e-12
         )
@@ -117,13 +117,15 @@ def test_a_batch_is_the_single_motions_and_a_poisoned_world_is_alone():
 
 
 CONTROLS = 0.1 * jnp.asarray(np.random.default_rng(2).normal(size=(STEPS, 3)))
-POINT, BACK = jax.flatten_util.ravel_pytree((DISC[1], DISC[2].q, DISC[2].v, CONTROLS, jnp.array(0.5)))
+POINT, BACK = jax.flatten_util.ravel_pytree(
+    (DISC.params, DISC_STATE.q, DISC_STATE.v, CONTROLS, jnp.array(0.5))
+)
 
 
 def outcome(z):
     """The last row and the time of the first of two bounces and a slide, by all numbers; restitution last."""
     params, q, v, controls, restitution = BACK(z)
-    found = moved(params, DISC[2].replace(q=q, v=v), controls, restitution)
+    found = moved(params, DISC_STATE.replace(q=q, v=v), controls, restitution)
     return jnp.concatenate([found.states.q[-1], found.states.v[-1], found.impacts.t[:1]])
 
 
@@ -131,9 +133,10 @@ def difference(along):
     return (outcome(POINT + 1e-6 * along) - outcome(POINT - 1e-6 * along)) / 2e-6
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_differences():
     """By parameters, state, controls and the restitution of a law."""
-    assert int(moved(*DISC[1:], CONTROLS, 0.5).impacts.count) >= 2
+    assert int(moved(DISC.params, DISC_STATE, CONTROLS, 0.5).impacts.count) >= 2
     slope = jax.jit(lambda along: jax.jvp(outcome, (POINT,), (along,))[1])
     rng = np.random.default_rng(3)
     law = jnp.zeros_like(POINT).at[-1].set(1.0)
@@ -156,6 +159,7 @@ def test_the_reverse_mode_is_the_transpose_of_the_forward_mode():
     np.testing.assert_allclose(forward @ weight, reverse @ along, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_other_numbers_of_a_law_do_not_compile_again():
     traced = []
 
@@ -166,13 +170,15 @@ def test_other_numbers_of_a_law_do_not_compile_again():
 
     for restitution in (0.2, 0.7):
         stepper = jc.simulate.Variational(impact=Counting(restitution=restitution))
-        jc.simulate.rollout(*DISC, NONE, stepper=stepper, dt=DT)
+        jc.simulate.rollout(DISC, DISC_STATE, NONE, stepper=stepper, dt=DT)
         once = len(traced)
         if restitution == 0.2:
             first = once
     assert once == first > 0
     for restitution in (0.2, 0.7):
-        jc.simulate.variational(*DISC, dt=DT, duration=STEPS * DT, law=Counting(restitution=restitution))
+        jc.simulate.variational(
+            DISC, DISC_STATE, dt=DT, duration=STEPS * DT, law=Counting(restitution=restitution)
+        )
         last = len(traced)
         if restitution == 0.2:
             second = last

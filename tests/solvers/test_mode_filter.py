@@ -12,12 +12,11 @@ from jaxcontact.solvers import contact_modes, mode_filter
 LIMIT = 0.5  # so wide that modes of the disks are valid at random x now and then
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_scores_are_those_of_the_valid_modes():
     model = jc.models.disk_stack()
-    table = tabulate(jc.contact_terms(model.system, model.params, model.state))[1].take(
-        np.arange(0, 16807, 60)[:256]
-    )
+    table = tabulate(jc.contact_terms(model, model.initial_state()))[1].take(np.arange(0, 16807, 60)[:256])
     rng = np.random.default_rng(3)
     x = rng.normal(size=(15, 64)).astype(table.margin.dtype)
     x[10:] = np.abs(x[10:])

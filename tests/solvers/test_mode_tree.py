@@ -43,10 +43,11 @@ def test_valid_modes_are_those_of_the_table(mechanism, mu):
     assert found >= 1500
 
 
+@pytest.mark.slow
 def test_modes_of_singular_stems_are_judged_by_their_own_maps():
     """The disk stack: 108 regular modes stand on stems without a unique impulse."""
     model = jc.models.disk_stack()
-    space, table = tabulate(jc.contact_terms(model.system, model.params, model.state))
+    space, table = tabulate(jc.contact_terms(model, model.initial_state()))
     these = mode_tree.leaves(table, space.delassus, space.mu)
     loose = np.flatnonzero(np.asarray(these.loose.regular))
     assert loose.size == 108

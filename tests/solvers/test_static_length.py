@@ -47,6 +47,7 @@ def test_a_bounded_loop_of_static_length_has_a_reverse_mode():
     assert jax.grad(power)(2.0) == 4 * 2.0**3
 
 
+@pytest.mark.slow_cases("0", "1")
 @pytest.mark.parametrize("retries", [0, 1])
 def test_lemke(retries):
     rng = np.random.default_rng(7)
@@ -72,6 +73,7 @@ def test_lemke(retries):
     same(*slopes)
 
 
+@pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("batched", [False, True])
 def test_the_cone_program(batched):
     """Two contacts with friction on a body, slopes from soft to stiff; some do not converge in time."""
@@ -112,10 +114,8 @@ def test_steps(cone):
 
     def step(v, early_exit):
         solver = jc.compliant.Newton(max_iters=25, early_exit=early_exit)
-        start = model.state.replace(v=v)
-        state, info = jc.compliant.step(
-            model.system, model.params, start, jnp.zeros(6), dt=0.01, cone=cone, solver=solver
-        )
+        start = model.initial_state().replace(v=v)
+        state, info = jc.compliant.step(model, start, jnp.zeros(6), dt=0.01, cone=cone, solver=solver)
         return jnp.sum(state.v**2), (state.v, info.lam, info.status, info.iterations)
 
     found, want = (
@@ -126,10 +126,11 @@ def test_steps(cone):
     assert not np.any(want[0][1][2])
 
 
+@pytest.mark.slow_cases("compass_gait-all", "compass_gait-lemke")
 @pytest.mark.parametrize(("name", "selection"), [("compass_gait", "all"), ("compass_gait", "lemke")])
 def test_resolve(name, selection):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     rng = np.random.default_rng(4)
     caps, picks = jnp.asarray(0.25 * rng.uniform(size=(6, 4, 2))), jnp.asarray(rng.uniform(size=(6, 4)))
 
@@ -138,9 +139,10 @@ def test_resolve(name, selection):
         law = functools.partial(jc.impact.resolve, terms, v, selection=selection, early_exit=early_exit)
         return jax.vmap(law)(caps, picks)
 
-    same(resolve(False, model.state.v), resolve(True, model.state.v))
+    same(resolve(False, model.initial_state().v), resolve(True, model.initial_state().v))
     slopes = [
-        jax.jit(jax.grad(lambda v, e=e: jnp.sum(resolve(e, v)[0] ** 2)))(model.state.v) for e in (False, True)
+        jax.jit(jax.grad(lambda v, e=e: jnp.sum(resolve(e, v)[0] ** 2)))(model.initial_state().v)
+        for e in (False, True)
     ]
     same(*slopes)
 

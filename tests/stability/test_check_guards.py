@@ -53,7 +53,7 @@ def test_a_drift_that_neither_force_nor_gaps_see_is_not_bounded():
 def test_the_energy_alone_proves_nothing_of_a_block_that_may_drift():
     """The same as a whole certificate, of which every condition but the rank holds."""
     model = jc.models.rocking_block()
-    terms = local_terms(model.system, model.params, model.state)
+    terms = local_terms(model, model.initial_state())
     J_n = exact(terms.J_n)
     weights = (Fraction(1), Fraction(10), Fraction(10))
     push = -(exact(weights[1:]) @ J_n).floats() / 2  # -2 f = J_n^T y

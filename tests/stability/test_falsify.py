@@ -13,8 +13,10 @@ import pytest
 from helpers.stability_bodies import fig2, fig3, three_feet
 from jax import lax
 
+import jaxcontact as jc
 from jaxcontact import viz
 from jaxcontact.cli.main import main
+from jaxcontact.io.sealed_arrays import read_arrays, write_arrays
 from jaxcontact.stability import (
     PlanarBiped,
     Region,
@@ -88,10 +90,12 @@ def test_time_stepping_confirms_the_verdicts():
         assert bool(np.max(last) > np.log(30.0)) is grows, np.max(last)
 
 
+@pytest.mark.slow
 def test_inverse_chatter_is_found():
     assert falsify(fig2(0.4, 0.3), num_samples=64).found
 
 
+@pytest.mark.slow
 def test_a_diverging_motion_grows_at_every_size():
     body = fig2(0.6, 0.1)
     found = falsify(body, num_samples=64)
@@ -112,7 +116,9 @@ def small_charts(tmp_path_factory):
     seen = []
     grid = {"d": np.linspace(0.05, 1.2, 8), "mu1": np.linspace(0.1, 1.2, 6)}
     file = folder / "fig2.npz"
-    one = chart(figure_2, grid, num_samples=64, checkpoint=file, progress=lambda *x: seen.append(x))
+    one = chart(
+        figure_2, grid, num_samples=64, run=jc.Run(checkpoint=file, progress=lambda *x: seen.append(x))
+    )
     two = chart(figure_3, {"d": [0.3, 1.2], "mu": [0.3, 0.5, 1.2]}, num_samples=64)
     return grid, file, seen, one, two
 
@@ -134,32 +140,37 @@ def test_charts_have_no_contradiction(small_charts):
 
 def test_a_stopped_chart_goes_on(small_charts, tmp_path):
     grid, file, _, one, _ = small_charts
-    with np.load(file) as data:
-        kept = {"about": data["about"], "rows": data["rows"][:4]}
+    stored = read_arrays(file)
     half = tmp_path / "half.npz"
-    np.savez(half, **kept)
+    write_arrays(half, {"about": stored["about"], "rows": stored["rows"][:4]})
     seen = []
-    again = chart(figure_2, grid, num_samples=64, checkpoint=half, progress=lambda *x: seen.append(x))
+    again = chart(
+        figure_2, grid, num_samples=64, run=jc.Run(checkpoint=half, progress=lambda *x: seen.append(x))
+    )
     assert seen == [(40, 48), (48, 48)]
     for name in ("region", "margin", "diverging"):
         assert np.array_equal(getattr(again, name), getattr(one, name))
     for call, names in (
-        (lambda: chart(figure_2, {"d": [0.5], "mu1": [0.5]}, checkpoint=half), "grid, make_body"),
-        (lambda: chart(figure_2, grid, num_samples=32, checkpoint=half), r"num_samples \(64 there, 32 now\)"),
+        (lambda: chart(figure_2, {"d": [0.5], "mu1": [0.5]}, run=jc.Run(checkpoint=half)), "grid, make_body"),
+        (
+            lambda: chart(figure_2, grid, num_samples=32, run=jc.Run(checkpoint=half)),
+            r"num_samples \(64 there, 32 now\)",
+        ),
         (
             lambda: chart(
-                lambda d, mu1: figure_2(d, mu1).replace(mu2=1.9), grid, num_samples=64, checkpoint=half
+                lambda d, mu1: figure_2(d, mu1).replace(mu2=1.9),
+                grid,
+                num_samples=64,
+                run=jc.Run(checkpoint=half),
             ),
             "make_body",
         ),
     ):
-        with pytest.raises(
-            ValueError, match=f"of another chart and was left as it is; these differ: {names}"
-        ):
+        with pytest.raises(ValueError, match=f"of another run and was left as it is; these differ: {names}"):
             call()
     half.write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="cannot be read"):
-        chart(figure_2, grid, num_samples=64, checkpoint=half)
+        chart(figure_2, grid, num_samples=64, run=jc.Run(checkpoint=half))
     with pytest.raises(ValueError, match="two parameters by name"):
         chart(figure_2, {"d": [0.5]})
 
@@ -188,6 +199,7 @@ def test_a_grid_without_numbers_is_refused(values):
         chart(figure_2, {"d": [0.5], "mu1": values})
 
 
+@pytest.mark.slow
 def test_one_event_is_one_event():
     terms = jax.tree.map(lambda x: np.asarray(x)[None], as_terms(figure_2(0.8, 0.8)))
     for max_events in (1, 3):

@@ -16,12 +16,11 @@ def load(path: str) -> jc.Model:
 
 
 def outcomes(model: jc.Model) -> jax.Array:
-    terms: jc.ContactTerms = jc.contact_terms(model.system, model.params, model.state)
+    terms: jc.ContactTerms = jc.contact_terms(model, model.initial_state())
     samples: jc.impact.ImpactSamples = jc.impact.sample(
-        terms, model.state.v, step=0.3, max_steps=10, num_samples=64
+        terms, model.initial_state().v, jc.impact.Routh(impulse_step=0.3, max_steps=10), num_samples=64
     )
-    every, valid = jc.impact.anitescu_potra_all(terms, model.state.v)
-    _, _, info = jc.impact.anitescu_potra_all(terms, model.state.v, with_info=True)
+    (every, valid), info = jc.impact.outcomes(terms, model.initial_state().v, jc.impact.AnitescuPotra())
     residual: jax.Array = info.residual
     return jnp.concatenate([samples.v_plus, every[valid]]) + residual
 
@@ -31,12 +30,14 @@ def longest(total: float | None, chunk: jc.impact.ImpactSamples) -> float:
 
 
 def reduced(terms: jc.ContactTerms, v: jax.Array) -> float:
-    found: float = jc.impact.sample(terms, v, step=0.3, max_steps=10, num_samples=64, reduce=longest)
+    found: float = jc.impact.sample(
+        terms, v, jc.impact.Routh(impulse_step=0.3, max_steps=10), num_samples=64, reduce=longest
+    )
     return found
 
 
 def law(restitution: float) -> Callable[[jc.ContactTerms, jax.Array], jax.Array]:
-    record = jc.impact.Routh(step=0.3, max_steps=20, restitution=restitution)
+    record = jc.impact.Routh(impulse_step=0.3, max_steps=20, restitution=restitution)
 
     def after(terms: jc.ContactTerms, v: jax.Array) -> jax.Array:
         v_plus, info = record(terms, v)
@@ -48,8 +49,8 @@ def law(restitution: float) -> Callable[[jc.ContactTerms, jax.Array], jax.Array]
 
 def move(model: jc.Model, controls: jax.Array) -> jc.simulate.Trajectory:
     trajectory: jc.simulate.Trajectory = jc.simulate.rollout(
-        model.system, model.params, model.state, controls, stepper=jc.simulate.Compliant(), dt=0.01
+        model, model.initial_state(), controls, stepper=jc.simulate.Compliant(), dt=0.01
     )
     heights: jax.Array = trajectory.states.q[:, 2]
-    jc.viz.animate(trajectory, model.system, model.params, "motion.html", fps=20)
+    jc.viz.animate(trajectory, model, "motion.html", fps=20)
     return trajectory.replace(impulse=trajectory.impulse * heights.max())

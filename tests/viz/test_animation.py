@@ -21,7 +21,7 @@ def motion(model, q, **more):
     q = np.asarray(q)
     t = np.broadcast_to(0.05 * np.arange(q.shape[-2]), q.shape[:-1])
     states = jc.State(
-        q=jnp.asarray(q), v=jnp.zeros((*q.shape[:-1], model.state.v.shape[0])), t=jnp.asarray(t)
+        q=jnp.asarray(q), v=jnp.zeros((*q.shape[:-1], model.initial_state().v.shape[0])), t=jnp.asarray(t)
     )
     fields = {"contacts": None, "impulse": None, "impacts": None, "status": None}
     return jc.simulate.Trajectory(states=states, **{**fields, **more})
@@ -29,7 +29,7 @@ def motion(model, q, **more):
 
 def sliding(model, speed, worlds=()):
     """The model's state moved along x; worlds are speeds of their own."""
-    q = np.tile(np.asarray(model.state.q), (T, 1))
+    q = np.tile(np.asarray(model.initial_state().q), (T, 1))
     along = np.linspace(0.0, 1.0, T)
     paths = [q + np.outer(along * each, np.eye(q.shape[1])[0]) for each in (speed, *worlds)]
     return np.stack(paths) if worlds else paths[0]
@@ -44,7 +44,7 @@ def test_a_page_is_one_file_without_addresses_and_holds_the_motion(tmp_path):
     model = jc.models.tossed_cube()
     path = tmp_path / "cube.html"
     q = sliding(model, 0.7)
-    assert jc.viz.animate(motion(model, q), model.system, model.params, path, title="<cube>") == path
+    assert jc.viz.animate(motion(model, q), model, path, title="<cube>") == path
     text, data = page_data(path)
     assert not re.search(r"https?:|//[a-z]|src=|@import|url\(", text.replace("data:,", ""))
     assert "<cube>" not in text and "&lt;cube&gt;" in text
@@ -67,7 +67,7 @@ def test_no_impulse_is_lost_between_pictures_and_they_point_along_the_normals():
         impulse=jnp.array([[2.0, 3.0], [9.0, 9.0]]), v_minus=None, v_plus=None, plastic=None, count=jnp.array(1),
     )  # fmt: skip
     given = motion(model, sliding(model, 0.2), impulse=jnp.asarray(impulse), impacts=impacts)
-    film = film_of(given, model.system, model.params, None, rate=5.0)
+    film = film_of(given, model, None, rate=5.0)
     assert len(film.t) == 6 and film.t[-1] == pytest.approx(1.0)
     total = film.impulse.sum(axis=0)  # on a floor n = (0, 1), t = (1, 0)
     np.testing.assert_allclose(total[:, 0], impulse.sum(axis=0)[:, 1])
@@ -86,7 +86,7 @@ def test_ghosts_are_grouped_by_where_they_end_and_failed_worlds_are_left_out():
     speeds = [0.0, 3.0, 0.001, 3.002, 0.0, -2.0]
     worlds = sliding(model, 0.5, speeds)
     worlds[5, 4:] = np.nan
-    film = film_of(motion(model, worlds), model.system, model.params, None, rate=30.0)
+    film = film_of(motion(model, worlds), model, None, rate=30.0)
     assert film.ghosts.num_failed == 1 and film.ghosts.frames.positions.shape[0] == 6
     ends = film.ghosts.frames.centres[:, -1, 0, 0]
     for group in film.ghosts.groups:
@@ -94,9 +94,7 @@ def test_ghosts_are_grouped_by_where_they_end_and_failed_worlds_are_left_out():
     assert [len(group.worlds) for group in film.ghosts.groups] == [2, 2, 1, 1]
     assert film.ghosts.groups[0].label == "outcome 1: 2 of 6"
     assert film.low[0] < -2.0 and film.high[0] > 3.0  # all of them are in the picture
-    lost = film_of(
-        motion(model, worlds[0]), model.system, model.params, motion(model, worlds[5:6]), rate=30.0
-    )
+    lost = film_of(motion(model, worlds[0]), model, motion(model, worlds[5:6]), rate=30.0)
     assert lost.ghosts.groups == () and lost.ghosts.num_failed == 1
 
 
@@ -105,19 +103,17 @@ def test_gif_and_film_have_as_many_pictures_as_asked_for(tmp_path):
 
     model = jc.models.rocking_block()
     given = motion(model, sliding(model, 0.5, [0.2, 0.8]), contacts=jnp.ones((3, T, 2), bool))
-    path = jc.viz.animate(given, model.system, model.params, tmp_path / "a" / "block.gif", fps=4, slower=0.5)
+    path = jc.viz.animate(given, model, tmp_path / "a" / "block.gif", fps=4, slower=0.5)
     with Image.open(path) as picture:
         assert picture.n_frames == 3
         first = np.asarray(picture.convert("RGB")).astype(int)
         picture.seek(2)
         assert np.abs(np.asarray(picture.convert("RGB")).astype(int) - first).max() > 50
     if FFMpegWriter.isAvailable():
-        assert (
-            jc.viz.animate(given, model.system, model.params, tmp_path / "b.mp4", fps=4).stat().st_size > 1000
-        )
+        assert jc.viz.animate(given, model, tmp_path / "b.mp4", fps=4).stat().st_size > 1000
     else:
         with pytest.raises(ImportError, match=r"a \.mp4 needs the program ffmpeg"):
-            jc.viz.animate(given, model.system, model.params, tmp_path / "b.mp4")
+            jc.viz.animate(given, model, tmp_path / "b.mp4")
 
 
 def test_mistakes_are_named(tmp_path):
@@ -141,9 +137,7 @@ def test_mistakes_are_named(tmp_path):
     ):
         arguments = {"trajectory": given, "path": path, **change}
         with pytest.raises(error, match=message):
-            jc.viz.animate(
-                arguments.pop("trajectory"), model.system, model.params, arguments.pop("path"), **arguments
-            )
+            jc.viz.animate(arguments.pop("trajectory"), model, arguments.pop("path"), **arguments)
     assert not path.exists()
 
 
@@ -168,13 +162,11 @@ def slide(page, share):
 def test_pages_open_in_a_browser_without_complaint_and_the_slider_changes_the_picture(tmp_path):
     block, cube = jc.models.rocking_block(), jc.models.tossed_cube()
     for name, model, worlds in (("plane", block, [0.2, 0.9]), ("space", cube, [])):
-        impulse = np.ones(
-            (1 + len(worlds), T - 1, model.system.structure.num_contacts, model.system.structure.dim)
-        )
+        impulse = np.ones((1 + len(worlds), T - 1, model.structure.num_contacts, model.structure.dim))
         given = motion(
             model, sliding(model, 0.5, worlds), impulse=jnp.asarray(impulse if worlds else impulse[0])
         )
-        jc.viz.animate(given, model.system, model.params, tmp_path / f"{name}.html")
+        jc.viz.animate(given, model, tmp_path / f"{name}.html")
     with browser.page() as page:
         for name in ("plane", "space"):
             page.open(tmp_path / f"{name}.html")

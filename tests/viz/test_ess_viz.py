@@ -13,7 +13,9 @@ from jaxcontact.ess import DormandPrince, integrate
 def trajectory():
     model = jc.models.affine_3d()
     coarse = DormandPrince(rtol=1e-6, atol=1e-8, longest=0.05)
-    return integrate(model.system, model.params, model.state, 0.0, 0.5, eps=1e-2, ode=coarse, max_steps=256)
+    return integrate(
+        model.system, model.params, model.initial_state(), 0.0, 0.5, eps=1e-2, ode=coarse, max_steps=256
+    )
 
 
 def test_a_trajectory_has_a_mark_at_every_crossing(trajectory, tmp_path):

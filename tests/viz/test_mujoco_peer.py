@@ -16,10 +16,10 @@ TIGHT = 1e-9 if jax.config.jax_enable_x64 else 1e-5
 
 def at_start(name):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     compiled = mujoco.MjModel.from_xml_string(mjcf(name))
     data = mujoco.MjData(compiled)
-    data.qpos[:], data.qvel[:] = model.state.q, model.state.v
+    data.qpos[:], data.qvel[:] = model.initial_state().q, model.initial_state().v
     mujoco.mj_forward(compiled, data)
     return model, terms, compiled, data
 
@@ -42,7 +42,7 @@ def test_same_mass_matrix(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_same_contacts_and_contact_jacobians(name):
     model, terms, compiled, data = at_start(name)
-    assert data.ncon == model.system.structure.num_contacts
+    assert data.ncon == model.structure.num_contacts
     remaining = list(range(data.ncon))
     for i in range(data.ncon):
         contact = data.contact[i]
@@ -65,35 +65,37 @@ def test_same_contacts_and_contact_jacobians(name):
         assert match, f"no contact like MuJoCo's {i}"
         j = match[0]
         remaining.remove(j)
-        np.testing.assert_allclose(row_n @ data.qvel, terms.J_n[j] @ model.state.v, atol=max(TIGHT, 1e-7))
+        np.testing.assert_allclose(
+            row_n @ data.qvel, terms.J_n[j] @ model.initial_state().v, atol=max(TIGHT, 1e-7)
+        )
         assert np.isclose(contact.friction[0], terms.mu[j])
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_touching_contact_approaches_afterwards_and_energy_falls(name):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     v = mujoco_outcome(name)
-    assert v.shape == model.state.v.shape
+    assert v.shape == model.initial_state().v.shape
     assert np.all(np.isfinite(v))
     # The bodies have moved a little: the Jacobians at the start hold to 1e-3 of the speed.
     assert np.min(terms.J_n @ v) > -1e-3
-    energy = [w @ np.asarray(terms.M) @ w for w in (v, np.asarray(model.state.v))]
+    energy = [w @ np.asarray(terms.M) @ w for w in (v, np.asarray(model.initial_state().v))]
     assert energy[0] < energy[1]
 
 
 def test_rocking_block_comes_to_rest_as_by_symmetry():
     model = jc.models.rocking_block()
     v = mujoco_outcome("rocking_block")
-    assert np.max(np.abs(v)) < 2e-3 * np.max(np.abs(model.state.v))
+    assert np.max(np.abs(v)) < 2e-3 * np.max(np.abs(model.initial_state().v))
 
 
 def test_no_friction_no_tangential_impulse():
     model = jc.models.box_and_wall()
     v = mujoco_outcome("box_and_wall", friction=0.0)
-    terms = jc.contact_terms(model.system, model.params, model.state.replace(v=v))
+    terms = jc.contact_terms(model, model.initial_state().replace(v=v))
     # Free of friction, M (v+ - v) is a combination of the two normals alone.
-    impulse = np.asarray(terms.M) @ (v - np.asarray(model.state.v))
+    impulse = np.asarray(terms.M) @ (v - np.asarray(model.initial_state().v))
     rest = np.linalg.lstsq(np.asarray(terms.J_n).T, impulse, rcond=None)[1]
     assert rest.size == 0 or np.sqrt(rest[0]) < 5e-3 * np.linalg.norm(impulse)
 
@@ -121,7 +123,9 @@ def test_a_ball_of_a_file_slides_by_coulombs_law():
     text = """<mujoco><worldbody><geom type="plane" size="1 1 1" friction="0.3"/><body pos="0 0 0.1"><freejoint/>
     <geom type="sphere" size="0.1" mass="2" friction="0.3"/></body></worldbody></mujoco>"""
     model = jc.load_mjcf(text)
-    model = model.replace(state=model.state.replace(v=jax.numpy.array([3.0, 0.0, -1.0, 0.0, 0.0, 0.0])))
+    model = model.replace(
+        initial=model.initial_state().replace(v=jax.numpy.array([3.0, 0.0, -1.0, 0.0, 0.0, 0.0]))
+    )
     v = outcome_of_file(text, model)
     assert 0.0 <= v[2] < 0.15
     np.testing.assert_allclose(v[0], 3.0 - 0.3 * (1.0 + v[2]), atol=2e-3)

@@ -15,25 +15,23 @@ from jaxcontact.viz.solids import Solid, mesh_of, outline, solids_of
 
 def test_frames_are_those_of_the_kinematics_at_every_time():
     model = jc.models.tossed_cube()
-    q = np.stack([model.state.q, model.state.q + 0.1])
-    frames = frames_of(model.system, model.params, q)
+    q = np.stack([model.initial_state().q, model.initial_state().q + 0.1])
+    frames = frames_of(model, q)
     for k in range(2):
-        places, turns = jc.forward_kinematics(model.system, model.params, jnp.asarray(q[k]))
+        places, turns = jc.forward_kinematics(model, jnp.asarray(q[k]))
         np.testing.assert_allclose(frames.positions[k], places, atol=1e-14)
         np.testing.assert_allclose(frames.rotations[k], turns, atol=1e-14)
     assert frames.contacts.shape == (2, 8, 3) and frames.axes.shape == (2, 8, 3, 3)
     np.testing.assert_allclose(
         frames.axes @ np.swapaxes(frames.axes, -1, -2), np.tile(np.eye(3), (2, 8, 1, 1)), atol=1e-12
     )
-    np.testing.assert_array_equal(
-        frames_of(model.system, model.params, q[None]).positions[0], frames.positions
-    )
+    np.testing.assert_array_equal(frames_of(model, q[None]).positions[0], frames.positions)
 
 
 def test_a_quadruped_has_a_trunk_and_legs_from_hip_to_foot():
     pytest.importorskip("mujoco")
     model = jc.models.quadruped()
-    scene = scene_of(model.system, model.params)
+    scene = scene_of(model)
     links = {scene.bodies[part.body]: part.solid for part in scene.parts if part.is_link}
     assert set(links) == set(scene.bodies)
     # The trunk spans the four hips of the file; a calf goes from the knee to the ball of the foot.
@@ -43,7 +41,7 @@ def test_a_quadruped_has_a_trunk_and_legs_from_hip_to_foot():
     np.testing.assert_allclose(links["RR_hip"].points, [[0, 0, 0], [0, -0.08, 0]], atol=1e-9)
     assert links["trunk"].radius > 1.5 * links["FL_calf"].radius
     assert len(scene.joints) == 12 and not any(joint.on_world for joint in scene.joints)
-    low, high = extent(scene, frames_of(model.system, model.params, model.state.q))
+    low, high = extent(scene, frames_of(model, model.initial_state().q))
     assert low[2] == pytest.approx(0.0, abs=1e-6)  # it stands
     assert high[0] - low[0] > 0.4
 
@@ -70,8 +68,8 @@ def test_links_join_the_places_of_joints_in_turned_frames():
     """Every place of a link in the world is where a joint is: asked of MuJoCo."""
     mujoco = pytest.importorskip("mujoco")
     model = jc.load_mjcf(POLE)
-    frames = frames_of(model.system, model.params, model.state.q)
-    scene = scene_of(model.system, model.params)
+    frames = frames_of(model, model.initial_state().q)
+    scene = scene_of(model)
     (link,) = [
         part for part in scene.parts if part.is_link
     ]  # the cart is a ball, the last body has one place
@@ -85,13 +83,13 @@ def test_links_join_the_places_of_joints_in_turned_frames():
 
 def test_a_mechanism_without_a_tree_is_drawn_by_its_shapes():
     model = jc.models.compass_gait()
-    scene = scene_of(model.system, model.params)
-    frame = frames_of(model.system, model.params, model.state.q)
+    scene = scene_of(model)
+    frame = frames_of(model, model.initial_state().q)
     assert not any(part.is_link for part in scene.parts) and scene.joints == ()
     legs = [part for part in scene.parts if len(part.solid.points) == 2]
     ends = [frame.placed(part.body, part.solid.points) for part in legs]
     np.testing.assert_allclose(
-        [leg[1] for leg in ends], [model.state.q[:2]] * 2, atol=1e-12
+        [leg[1] for leg in ends], [model.initial_state().q[:2]] * 2, atol=1e-12
     )  # both at the hip
 
 
@@ -166,8 +164,8 @@ def test_a_robot_in_other_units_has_the_same_links():
     lengths = {name: 1e-6 * getattr(tree, name) for name in ("position", "com", "anchor")}
     sizes = {name: 1e-6 * value for name, value in model.params.constants.items()}
     small = model.params.replace(tree=tree.replace(**lengths), constants=sizes)
-    links = [part for part in scene_of(model.system, model.params).parts if part.is_link]
-    tiny = [part for part in scene_of(model.system, small).parts if part.is_link]
+    links = [part for part in scene_of(model).parts if part.is_link]
+    tiny = [part for part in scene_of(model.replace(params=small)).parts if part.is_link]
     for a, b in zip(links, tiny, strict=True):
         np.testing.assert_allclose(b.solid.points, 1e-6 * a.solid.points, rtol=1e-9, atol=1e-18)
         assert b.solid.radius == pytest.approx(1e-6 * a.solid.radius)
@@ -176,9 +174,7 @@ def test_a_robot_in_other_units_has_the_same_links():
 def test_single_precision_draws_the_same():
     model = jc.models.rocking_block()
     single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model.params)
-    for a, b in zip(
-        scene_of(model.system, model.params).parts, scene_of(model.system, single).parts, strict=True
-    ):
+    for a, b in zip(scene_of(model).parts, scene_of(model.replace(params=single)).parts, strict=True):
         np.testing.assert_allclose(a.solid.points, b.solid.points, rtol=1e-6)
 
 

@@ -20,12 +20,11 @@ SEQUENCES = ["one at a time, A first", "one at a time, B first"]
 @functools.cache
 def sampled(name, keep_path=True):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     samples = jc.impact.sample(
         terms,
-        model.state.v,
-        step=model.step,
-        max_steps=model.max_steps,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
         num_samples=64 if name == "disk_stack" else 256,
         keep_path=keep_path,
     )
@@ -68,6 +67,7 @@ def offsets(axes):
     return np.asarray(axes.collections[-1].get_offsets())
 
 
+@pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ramone", "disk_stack"))) for name in MODELS],
@@ -210,7 +210,11 @@ def test_any_number_of_contacts_in_plane_and_space(nc, nt, panels):
 def test_spatial_contacts_sampled_by_pivoting():
     terms, v = by_hand(2, 2)
     samples = jc.impact.sample(
-        terms, v, step=1.0, max_steps=12, num_samples=16, selection="lemke", keep_path=True
+        terms,
+        v,
+        jc.impact.Routh(impulse_step=1.0, max_steps=12, selection="lemke"),
+        num_samples=16,
+        keep_path=True,
     )
     labels = legend(jc.viz.plot_impact_set(samples, terms))
     assert "simultaneous law" in labels
@@ -252,9 +256,9 @@ def test_samples_of_other_terms_or_without_success_are_refused():
 @pytest.mark.parametrize("name", MODELS)
 def test_mechanism_of_every_model(name):
     model = getattr(jc.models, name)()
-    nc, nv = model.system.structure.num_contacts, model.state.v.shape[0]
-    after = {"rest": np.zeros(nv), "half": -0.5 * np.asarray(model.state.v)}
-    figure = jc.viz.plot_mechanism(model.system, model.params, model.state, v=after, title="a title")
+    nc, nv = model.structure.num_contacts, model.initial_state().v.shape[0]
+    after = {"rest": np.zeros(nv), "half": -0.5 * np.asarray(model.initial_state().v)}
+    figure = jc.viz.plot_mechanism(model, model.initial_state(), v=after, title="a title")
     assert [axes.get_title() for axes in figure.axes] == ["before", "rest", "half"]
     for axes in figure.axes:
         assert axes.get_aspect() == 1.0
@@ -264,8 +268,8 @@ def test_mechanism_of_every_model(name):
     assert figure.axes[0].get_ylabel() == "y (m)"
     assert figure.axes[-1].get_xlabel() == "x (m)"
     # One arrow per moving contact and one for the scale.
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    u = np.stack([terms.J_n @ model.state.v, terms.J_t[:, 0] @ model.state.v])
+    terms = jc.contact_terms(model, model.initial_state())
+    u = np.stack([terms.J_n @ model.initial_state().v, terms.J_t[:, 0] @ model.initial_state().v])
     moving = int(np.sum(np.linalg.norm(u, axis=0) > 1e-6))
     arrows = [sum(text.arrow_patch is not None for text in axes.texts) for axes in figure.axes]
     assert arrows == [moving + 1, 1, moving + 1]
@@ -276,7 +280,7 @@ def test_arrows_are_contact_velocities():
     model = jc.models.rocking_block()
     v = np.array([0.3, 0.1, -0.2])
     axes = Figure().add_subplot()
-    jc.viz.draw_mechanism(axes, model.system, model.params, model.state, v=v, arrow_scale=2.0)
+    jc.viz.draw_mechanism(axes, model, model.initial_state(), v=v, arrow_scale=2.0)
     assert isinstance(axes, Axes)
     arrows = [text for text in axes.texts if text.arrow_patch is not None][:2]
     for text, x in zip(arrows, (-0.5, 0.5), strict=True):
@@ -290,9 +294,9 @@ def test_arrows_are_contact_velocities():
 def test_mechanism_refuses_what_it_cannot_draw():
     model = jc.models.rocking_block()
     with pytest.raises(ValueError, match=r"v: expected finite \(3,\) for 'x', got shape \(2,\)"):
-        jc.viz.plot_mechanism(model.system, model.params, model.state, v={"x": np.zeros(2)})
+        jc.viz.plot_mechanism(model, model.initial_state(), v={"x": np.zeros(2)})
     with pytest.raises(ValueError, match="names: expected 2"):
-        jc.viz.plot_mechanism(model.system, model.params, model.state, names=["A"])
+        jc.viz.plot_mechanism(model, model.initial_state(), names=["A"])
     structure = jc.Structure(
         dim=3,
         bodies=("ball",),
@@ -306,7 +310,9 @@ def test_mechanism_refuses_what_it_cannot_draw():
     )
     spatial = jc.System(structure, lambda s, q, p: (q[None, :3], jnp.eye(3)[None]))
     with pytest.raises(ValueError, match="only planar"):
-        jc.viz.draw_mechanism(Figure().add_subplot(), spatial, model.params, model.state)
+        jc.viz.draw_mechanism(
+            Figure().add_subplot(), jc.Model(system=spatial, params=model.params), model.initial_state()
+        )
 
 
 def test_no_global_state_of_matplotlib_is_touched():
@@ -318,11 +324,14 @@ def test_no_global_state_of_matplotlib_is_touched():
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_links_of_a_robot_end_at_its_centres_of_mass():
     """Not at the frames of its bodies: of a trunk that is its hip, and nothing would be drawn."""
     pytest.importorskip("mujoco")
     model = jc.models.planar_walker()
     params = model.params
-    frame = frames_of(model.system, params, model.state.q)
-    energy = jc.potential_energy(model.system, params, model.state)  # of gravity: it has no springs
+    frame = frames_of(model.replace(params=params), model.initial_state().q)
+    energy = jc.potential_energy(
+        model.replace(params=params), model.initial_state()
+    )  # of gravity: it has no springs
     np.testing.assert_allclose(-params.mass @ frame.centres @ params.gravity, energy, rtol=1e-12)

@@ -10,7 +10,8 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.coverage import binomial_lower, binomial_upper
 from jaxcontact.impact.laws.contact_space import ContactSpace, mass_norm
-from jaxcontact.impact.laws.every_outcome import routh_step_all
+from jaxcontact.impact.laws.every_outcome import outcomes
+from jaxcontact.impact.laws.routh_law import Routh, RouthStep, fitted_law
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.impact.sampling.draws import Iid
 from jaxcontact.impact.sampling.driver import sample
@@ -56,29 +57,26 @@ class UniqueSteps(Record):
 def unique_steps(
     terms: ContactTerms,
     v: jax.Array,
+    law: Routh,
     *,
-    step: float | jax.Array,
-    max_steps: int,
     num_samples: int = 4096,
     seed: int = 0,
     confidence: float = 0.99,
-    num_directions: int = 8,
 ) -> UniqueSteps:
     """Test Assumption 6 of Halm & Posa: every solution of a step leads to the same velocity.
 
     The test draws independent impacts, selects one step of each at random, and counts the outcomes of that
-    step over all contact modes (`routh_step_all`). One example disproves the assumption. Without an example,
+    step over all contact modes (`outcomes`). One example disproves the assumption. Without an example,
     `share_high` bounds the share of steps with several outcomes; it says nothing about velocities that the
     impact does not reach. If a step has a continuum of solutions, the test counts its corners.
 
     Args:
-        terms: contact terms, of as many contacts as `anitescu_potra_all` takes.
+        terms: contact terms, of as many contacts as `outcomes` takes.
         v: (nv,) velocity before the impact; a contact approaches.
-        step, max_steps: as in `sample`.
+        law: as `sample`; its steps are drawn without its density and selection.
         num_samples: number of impacts, and so of tested steps.
         seed: of the draws.
         confidence: of the bounds on the share, in (0, 1).
-        num_directions: sides of the friction cone in space; no effect in the plane.
 
     Returns:
         UniqueSteps.
@@ -92,16 +90,11 @@ def unique_steps(
         raise ValueError(f"confidence: expected a number in (0, 1), got {confidence}")
     inputs.check_count("seed + 1", seed + 1)
     draw_key, choice_key = jax.random.split(jax.random.key(seed))
-    samples = sample(
-        terms,
-        v,
-        step=step,
-        max_steps=max_steps,
-        num_samples=num_samples,
-        key=draw_key,
-        keep_path=True,
-        num_directions=num_directions,
-    )
+    law = fitted_law(terms, v, law)
+    if law.turn_polygon:
+        raise ValueError("law.turn_polygon: expected False, because a turned step has other modes; got True")
+    law = law.replace(selection="all", density=None)
+    samples = sample(terms, v, law, num_samples=num_samples, seed=draw_key, keep_path=True)
     num_steps = np.asarray(samples.num_solves)
     if not np.any(num_steps):
         raise ValueError("v: expected a contact that approaches, got none")
@@ -112,9 +105,9 @@ def unique_steps(
     nc = terms.phi.shape[0]
     index = jnp.arange(len(steps), dtype=jnp.uint32)
     drawn = Iid(key=draw_key).uniform(index, jnp.asarray(steps * (nc + 1)), nc, velocities.dtype)
-    caps = np.asarray(drawn).T * np.broadcast_to(np.asarray(step, velocities.dtype), (nc,))
+    caps = np.asarray(drawn).T * np.asarray(law.impulse_step)
 
-    space, table = tabulate(terms, num_directions)
+    space, table = tabulate(terms, law.num_directions)
     counts = []
     size = int(np.clip(CELLS // table.regular.shape[0], 1, 1024))
     for begin in range(0, len(steps), size):
@@ -130,7 +123,9 @@ def unique_steps(
         share_low=float(binomial_lower(several, len(count), confidence)),
         share_high=float(binomial_upper(several, len(count), confidence)),
         most=int(np.max(count)),
-        example=_example(terms, velocities, caps, int(np.argmax(count)), num_directions) if several else None,
+        example=_example(terms, velocities, caps, int(np.argmax(count)), law.num_directions)
+        if several
+        else None,
         confidence=float(confidence),
     )
 
@@ -139,8 +134,8 @@ def _example(
     terms: ContactTerms, velocities: np.ndarray, caps: np.ndarray, row: int, num_directions: int
 ) -> StepExample:
     v, cap = jnp.asarray(velocities[row]), jnp.asarray(caps[row])
-    outcomes, valid = routh_step_all(terms, v, cap, num_directions=num_directions)
-    return StepExample(v=v, impulse_max=cap, outcomes=outcomes[: int(jnp.sum(valid))])
+    (every, valid), _ = outcomes(terms, v, RouthStep(impulse_max=cap, num_directions=num_directions))
+    return StepExample(v=v, impulse_max=cap, outcomes=every[: int(jnp.sum(valid))])
 
 
 @jit

@@ -14,6 +14,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.assumptions import unique_steps
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
+from jaxcontact.impact.laws.routh_law import Routh, fitted_law
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.terms import ContactTerms
 
@@ -36,38 +37,35 @@ class StepBound(Record):
     probability: float = static()
 
 
-def step_bound(
-    terms: ContactTerms, v: jax.Array, *, step: float | jax.Array, probability: float = 1e-3
-) -> StepBound:
+def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: float = 1e-3) -> StepBound:
     """A number of steps that an impact exceeds at most with a given probability (Halm & Posa, Theorem 8).
 
     The bound needs a pointed friction cone. Take the shortest r with r . M^-1 J^T lam >= |lam_n|_1, eq (77).
     As energy does not grow, sum |lam_n|_1 <= |r|* |v|_M - r . v over all steps, where
     |r|* = sqrt(r^T M^-1 r). Every step after which a contact still approaches adds at least the smallest of m
-    caps, which are uniform in (0, step); its mean is step / (m + 1). So Hoeffding's inequality bounds the
-    number of steps. This is the proof of Theorem 8 with sharper constants: the printed (78), (79) bound |r|*
-    by |r|_2 / sqrt(sigma) and r . v by its size, and round a dimensional speed up to a whole number. The
-    bound holds for every choice among solutions.
+    caps, which are uniform in (0, h), h = impulse_step; its mean is h / (m + 1). So Hoeffding's inequality
+    bounds the number of steps. This is the proof of Theorem 8 with sharper constants: the printed (78), (79)
+    bound |r|* by |r|_2 / sqrt(sigma) and r . v by its size, and round a dimensional speed up to a whole
+    number. The bound holds for every choice among solutions.
 
     Args:
         terms: contact terms.
         v: (nv,) velocity before the impact.
-        step: largest normal impulse of a step, N s, with a uniform density; of one step per contact the
-            smallest counts.
+        law: with a uniform density; of one impulse_step per contact the smallest counts.
         probability: largest probability of more steps, in (0, 1).
 
     Returns:
         StepBound.
 
     Raises:
-        ValueError, TypeError: as `anitescu_potra` and `pointed_cone`; a step or probability out of range.
+        ValueError, TypeError: as `anitescu_potra` and `pointed_cone`; a law with a density; a
+            probability out of range.
 
     Derivative: none; runs on the host.
     """
-    inputs.check(terms, v)
-    smallest = float(np.min(np.asarray(step, float)))
-    if not (math.isfinite(smallest) and smallest > 0):
-        raise ValueError(f"step: expected finite numbers > 0, got {step}")
+    law = fitted_law(terms, v, law)
+    _check_uniform(law)
+    smallest = float(np.min(np.asarray(law.impulse_step)))
     if not 0 < probability < 1:
         raise ValueError(f"probability: expected a number in (0, 1), got {probability}")
     if pointed_cone(terms)[1] <= 0:
@@ -89,6 +87,12 @@ def step_bound(
         reason="",
         probability=float(probability),
     )
+
+
+def _check_uniform(law: Routh) -> None:
+    """Raise ValueError for a law with a density of its own."""
+    if law.density is not None:
+        raise ValueError("law.density: expected None, for the bound is of uniform draws")
 
 
 def shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
@@ -142,9 +146,8 @@ class NetBound(Record):
 def net_bound(
     terms: ContactTerms,
     v: jax.Array,
+    law: Routh,
     *,
-    step: float,
-    max_steps: int,
     num_samples: int,
     tolerance: float,
     num_tested: int = 1024,
@@ -152,8 +155,8 @@ def net_bound(
     """Lemma 1 of Halm & Posa: are the samples of an impact an epsilon-net of the reachable velocities?
 
     If every step has one outcome (Assumption 6, tested by `unique_steps`), the velocity after N steps is a
-    piecewise linear function of the N m caps in [0, step], and independent uniform draws of them are an
-    epsilon-net of its image with probability `dense_sampling`. The Lipschitz constant is computed from
+    piecewise linear function of the N m caps in [0, impulse_step], and independent uniform draws of them are
+    an epsilon-net of its image with probability `dense_sampling`. The Lipschitz constant is computed from
     the contact modes: a = max |dv'/dv|_M and b = max |dv'/dcap|_M over modes whose region has an
     interior give L = b sqrt(sum_{k<N} a^(2k)), below the L^N of the paper's Theorem 9.
 
@@ -163,8 +166,7 @@ def net_bound(
     Args:
         terms: planar contact terms, nc <= 5.
         v: (nv,) velocity before the impact.
-        step: largest normal impulse of a step, N s.
-        max_steps: N.
+        law: with one impulse_step for all contacts, inelastic, of uniform density.
         num_samples: independent samples.
         tolerance: epsilon, kg^(1/2) m/s.
         num_tested: number of steps for the test of Assumption 6.
@@ -173,14 +175,21 @@ def net_bound(
         NetBound.
 
     Raises:
-        ValueError, TypeError: as `unique_steps`; a tolerance that is not positive and finite.
+        ValueError, TypeError: as `unique_steps`; a tolerance that is not positive and finite; a law with a
+            density, restitution or several impulse steps.
 
     Derivative: none; runs on the host.
     """
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance}")
     inputs.check_count("num_samples", num_samples)
-    tested = unique_steps(terms, v, step=step, max_steps=max_steps, num_samples=num_tested)
+    law = fitted_law(terms, v, law)
+    _check_uniform(law)
+    steps, max_steps = np.unique(np.asarray(law.impulse_step, float)), law.max_steps
+    if law.restitution is not None or steps.size > 1:
+        raise ValueError(f"law: expected one impulse_step and no restitution, got {steps}, {law.restitution}")
+    step = float(steps[0])
+    tested = unique_steps(terms, v, law, num_samples=num_tested)
     dimensions = max_steps * int(np.sum(np.asarray(terms.active)))
     if tested.num_several:
         return NetBound(
@@ -195,7 +204,7 @@ def net_bound(
     a, b = _step_lipschitz(terms)
     powers = np.exp(np.minimum(2.0 * np.arange(max_steps) * math.log(max(a, 1e-300)), 600.0))
     constant = b * math.sqrt(float(np.sum(powers)))
-    chance = dense_sampling(constant, float(step), dimensions, num_samples, tolerance)
+    chance = dense_sampling(constant, step, dimensions, num_samples, tolerance)
     log_cells = dimensions * math.log(max(1.0, math.ceil(step * constant * dimensions**0.5 / tolerance)))
     needed = (log_cells + math.log(log_cells + math.log(100.0))) / math.log(10.0)
     conclusion = f"probability at least {chance:.3g}" if chance > 0 else "nothing: the bound is vacuous"

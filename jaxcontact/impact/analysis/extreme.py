@@ -13,6 +13,9 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
+from jaxcontact.impact.laws.contact_space import ImpactInfo
+from jaxcontact.impact.laws.routh_law import Routh, fitted_law
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 from jaxcontact.impact.sampling.draws import sobol
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
@@ -22,7 +25,9 @@ ROUNDS = 4  # of ascents; each but the first varies the best ends so far
 RENEWED = 0.5  # share of the numbers of a good end that a round draws anew
 PARENTS = 16  # ends that a round varies
 ALIKE = 1e-4  # relative difference of two values below which their ends count as one
-_Ends = tuple[jax.Array, jax.Array]  # shares of `step` and picks (n, N, nc + 1), and their values (n,)
+_Ends = tuple[
+    jax.Array, jax.Array
+]  # fractions of `impulse_step` and picks (n, N, nc + 1), and their values (n,)
 
 
 class Extreme(Record):
@@ -48,60 +53,54 @@ class Extreme(Record):
 def extreme(
     terms: ContactTerms,
     v: jax.Array,
+    law: Routh,
     direction: jax.Array,
     *,
-    step: float,
-    max_steps: int,
     num_starts: int = 128,
-    num_iterations: int = 150,
+    num_iters: int = 150,
     seed: int = 0,
-    selection: str = "all",
 ) -> Extreme:
     """Search for the impulse order whose outcome lies farthest along a direction.
 
-    The search maximises direction . v_plus over the caps in [0, step] of `resolve`, by projected gradient
-    ascent from many quasi-random starts in parallel; the starts also draw the choices among solutions. Three
-    times the best ends, with some of their numbers drawn anew, are the next starts. The objective is
-    piecewise smooth, so the search is local: its result is an outcome with its impulse order, and no proof
-    that no outcome lies farther.
+    The search maximises direction . v_plus over the caps in [0, impulse_step] of `resolve`, by projected
+    gradient ascent from many quasi-random starts in parallel; the starts also draw the choices among
+    solutions. Three times the best ends, with some of their numbers drawn anew, are the next starts. The
+    objective is piecewise smooth, so the search is local: its result is an outcome with its impulse
+    order, and no proof that no outcome lies farther.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
+        law: whose outcomes, `jc.impact.Routh(impulse_step=, max_steps=)`; its density plays no part, for the
+            set of outcomes does not depend on it.
         direction: (nv,) covector. A row of J_n, for example, maximises the separation speed of its contact.
-        step: largest normal impulse of a step, N s.
-        max_steps: number of steps N.
         num_starts: starts in parallel.
-        num_iterations: gradient steps of each, a quarter of them in each round.
+        num_iters: gradient steps of each, a quarter of them in each round.
         seed: of the starts.
-        selection: "all" or "lemke", as in `resolve`.
 
     Returns:
         Extreme.
 
     Raises:
-        ValueError, TypeError: as `resolve`; a direction of the wrong shape, not finite or zero.
+        ValueError, TypeError: as `sample`; a law with turn_polygon or the selection "visited"; a direction of
+            the wrong shape, not finite or zero.
 
     Status: of the best outcome, as `resolve`.
 
     Derivative: none; a driver for the host.
     """
-    inputs.check(terms, v)
+    law = fitted_law(terms, v, law)
     inputs.check_array("direction", direction)
     if jnp.shape(direction) != jnp.shape(v):
         raise ValueError(f"direction: expected shape {jnp.shape(v)}, got {jnp.shape(direction)}")
     if not np.all(np.isfinite(np.asarray(direction))) or not np.any(np.asarray(direction)):
         raise ValueError("direction: expected finite numbers, not all zero")
-    for name, number in (
-        ("max_steps", max_steps),
-        ("num_starts", num_starts),
-        ("num_iterations", num_iterations),
-    ):
+    for name, number in (("num_starts", num_starts), ("num_iters", num_iters)):
         inputs.check_count(name, number)
-    if not (np.isfinite(step) and step > 0):
-        raise ValueError(f"step: expected a finite number > 0, got {step}")
-    routh.check_selection(terms, selection, routh.SELECTIONS, 8)
-    nc = terms.phi.shape[0]
+    routh.check_selection(terms, str(law.selection), routh.SELECTIONS, law.num_directions)
+    if law.turn_polygon:
+        raise ValueError("law.turn_polygon: expected False, because the draws turn the polygon; got True")
+    nc, max_steps = terms.phi.shape[0], law.max_steps
     size = max_steps * (nc + 1)
     index = jnp.arange(ROUNDS * num_starts, dtype=jnp.uint32)
     drawn = sobol(size, seed).uniform(index, 0, size, v.dtype).T.reshape(-1, max_steps, nc + 1)
@@ -109,33 +108,37 @@ def extreme(
     corner = (index % 2 == 1)[:, None, None] & (np.arange(nc + 1) < nc)[None, None]
     orders = jnp.where(corner, jnp.round(drawn), drawn).reshape(ROUNDS, num_starts, max_steps, nc + 1)
     renewed = jax.random.bernoulli(jax.random.key(seed), RENEWED, orders.shape).at[0].set(True)
-    return _search(terms, v, direction, float(step), orders, renewed, num_iterations, selection)
+    return _search(terms, v, direction, law, orders, renewed, num_iters)
 
 
-@functools.partial(jit, static_argnums=(6, 7))
+@functools.partial(jit, static_argnums=6)
 def _search(
     terms: ContactTerms,
     v: jax.Array,
     direction: jax.Array,
-    step: float,
+    law: Routh,
     orders: jax.Array,
     renewed: jax.Array,
-    num_iterations: int,
-    selection: str,
+    num_iters: int,
 ) -> Extreme:
     """`extreme` from the impulse orders of each round (ROUNDS, num_starts, N, nc + 1): shares and picks.
 
     A round keeps what the best ends have where `renewed` is False.
     """
+    settings = StepSettings(str(law.selection), law.num_directions)
+
+    def resolved(order: jax.Array) -> tuple[ImpactDraws, jax.Array, ImpactInfo]:
+        draws = ImpactDraws(law.impulse_step * order[:, :-1], order[:, -1])
+        return draws, *routh.resolve_unchecked(terms, v, draws, settings, law.restitution)
 
     def outcome(order: jax.Array) -> tuple[jax.Array, jax.Array]:
-        v_plus, info = routh.resolve_unchecked(terms, v, step * order[:, :-1], order[:, -1], selection)
+        _, v_plus, info = resolved(order)
         return direction @ v_plus, info.status
 
     def next_round(best: _Ends, fresh: tuple[jax.Array, jax.Array]) -> tuple[_Ends, None]:
         drawn, new = fresh
         starts = jnp.where(new, drawn, best[0][_parents(best[1])])
-        order, value = _climb(outcome, starts, -(-num_iterations // ROUNDS))
+        order, value = _climb(outcome, starts, -(-num_iters // ROUNDS))
         better = value > best[1]
         order = jnp.where(better[:, None, None], order, best[0])
         return (order, jnp.where(better, value, best[1])), None
@@ -143,14 +146,13 @@ def _search(
     nothing = orders[0], jnp.full(orders.shape[1], -jnp.inf, v.dtype)
     (order, values), _ = lax.scan(next_round, nothing, (orders, renewed))
     winner = jnp.argmax(values)
-    caps, pick = step * order[winner, :, :-1], order[winner, :, -1]
-    v_plus, info = routh.resolve_unchecked(terms, v, caps, pick, selection)
+    draws, v_plus, info = resolved(order[winner])
     nothing_ended = ~jnp.isfinite(values[winner])
     return Extreme(
         v_plus=v_plus,
         value=direction @ v_plus,
-        impulse_max=caps,
-        pick=pick,
+        impulse_max=draws.impulse_max,
+        pick=draws.pick,
         status=info.status | jnp.where(nothing_ended, jnp.uint32(int(Status.UNTERMINATED)), jnp.uint32(0)),
         values=values,
     )
@@ -166,7 +168,7 @@ def _parents(values: jax.Array) -> jax.Array:
 
 
 def _climb(
-    outcome: Callable[[jax.Array], tuple[jax.Array, jax.Array]], orders: jax.Array, num_iterations: int
+    outcome: Callable[[jax.Array], tuple[jax.Array, jax.Array]], orders: jax.Array, num_iters: int
 ) -> _Ends:
     """Projected gradient ascent of the shares from `orders` (n, N, nc + 1): the best of each, and values."""
     slopes = jax.vmap(jax.value_and_grad(outcome, has_aux=True))
@@ -187,7 +189,7 @@ def _climb(
         base = jnp.where(off_best[:, None, None], best_order, order)
         return (jnp.clip(base + move, 0.0, 1.0), best_order, best_value), None
 
-    fractions = jnp.geomspace(0.3, 1e-7, num_iterations, dtype=orders.dtype)
+    fractions = jnp.geomspace(0.3, 1e-7, num_iters, dtype=orders.dtype)
     begin = orders, orders, jnp.full(orders.shape[0], -jnp.inf, orders.dtype)
     (_, best_order, best_value), _ = lax.scan(iterate, begin, fractions)
     return best_order, best_value

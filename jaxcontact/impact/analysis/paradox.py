@@ -76,7 +76,7 @@ def paradox(
     Args:
         terms: contact terms, nc contacts; those that touch and neither approach nor separate take part.
         v: (nv,) velocity.
-        f: (nv,) generalized forces without contacts, such as `-jc.bias(system, params, state)`, N.
+        f: (nv,) generalized forces without contacts, such as `-jc.bias(model, state)`, N.
         drift: (nc, 1 + nt) accelerations of the contacts at a = 0, (dJ/dt) v, m/s^2: the rate of
             `jc.terms.contact_velocities` while v stays. None is zero, as of bodies that do not turn.
         num_directions: sides of the friction cone in space of contacts that do not slide.

@@ -7,9 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import contact_space, slowest_approach
-from jaxcontact.impact.sampling.driver import Progress, sample
+from jaxcontact.impact.laws.routh_law import Routh, fitted_law
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
+from jaxcontact.impact.sampling.driver import sample
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
@@ -38,14 +41,12 @@ class PostImpactSet(Record):
 def approximate_set(
     terms: ContactTerms,
     v: jax.Array,
+    law: Routh,
     *,
-    step: float | jax.Array,
-    max_steps: int,
     num_samples: int,
     tolerance: float,
     seed: int = 0,
-    selection: str = "all",
-    progress: Progress | None = None,
+    run: Run = DEFAULT_RUN,
 ) -> PostImpactSet:
     """Approximate the set of post-impact velocities within a tolerance (Halm & Posa, Algorithm 2).
 
@@ -57,14 +58,14 @@ def approximate_set(
     violate.
 
     Args:
-        tolerance: epsilon > 0, in the units of v; below `step` in Algorithm 2.
-        terms, v, step, max_steps, num_samples, seed, selection, progress: as in `sample`.
+        tolerance: epsilon > 0, in the units of v; below `impulse_step` in Algorithm 2.
+        terms, v, law, num_samples, seed, run: as in `sample`; the law is inelastic.
 
     Returns:
         PostImpactSet of num_samples candidates.
 
     Raises:
-        ValueError, TypeError: as `sample`; tolerance not a finite number > 0.
+        ValueError, TypeError: as `sample`; tolerance not a finite number > 0; a law with restitution.
 
     Status: as `sample`, before the closing step.
 
@@ -72,10 +73,12 @@ def approximate_set(
     """
     if not (isinstance(tolerance, int | float) and np.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance!r}")
-    samples = sample(
-        terms, v, step=step, max_steps=max_steps, num_samples=num_samples, seed=seed,
-        selection=selection, progress=progress,
-    )  # fmt: skip
+    law = fitted_law(terms, v, law)
+    if law.restitution is not None:
+        raise ValueError(
+            f"law.restitution: expected None, for the set is of inelastic impacts, got {law.restitution}"
+        )
+    samples = sample(terms, v, law, num_samples=num_samples, seed=seed, run=run)
     nc, _, nv = terms.J_t.shape
     jacobian = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)
     jacobian = np.where(np.asarray(terms.active)[:, None, None], jacobian, 0.0).reshape(-1, nv)
@@ -92,15 +95,15 @@ def approximate_set(
         return np.any(active & (velocities @ np.asarray(terms.J_n).T < -slowest), axis=1)
 
     unfinished = np.flatnonzero(approaching(v_plus))
-    closing_selection = "lemke" if selection == "lemke" else "all"
+    settings = StepSettings("lemke" if law.selection == "lemke" else "all", law.num_directions)
     chunk = 256  # padded, so that one program serves any number of unfinished samples
     for begin in range(0, unfinished.size, chunk):
         rows = unfinished[begin : begin + chunk]
         padded = np.resize(rows, chunk)
-        caps = jnp.full((chunk, 1, nc), closing, v_plus.dtype)
-        closed, _, _ = routh.resolve_many(
-            terms, jnp.asarray(v_plus[padded]), caps, closing_selection, 8, False
+        draws = ImpactDraws(
+            jnp.full((chunk, 1, nc), closing, v_plus.dtype), jnp.zeros((chunk, 1), v_plus.dtype)
         )
+        closed, _, _ = routh.resolve_many(terms, jnp.asarray(v_plus[padded]), draws, settings, False)
         v_plus[rows] = np.asarray(closed)[: rows.size]
     failed = np.asarray(samples.status) & ~np.uint32(int(Status.UNTERMINATED)) != 0
     return PostImpactSet(

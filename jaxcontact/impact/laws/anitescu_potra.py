@@ -43,7 +43,7 @@ def anitescu_potra(
 
     Solves eq (31) of Halm & Posa as an LCP by Lemke's method. The law may have several solutions
     (three on the compass gait); this is the one that pivoting happens to find, see
-    `anitescu_potra_all`. No approaching contact is no trouble: v is then a solution.
+    `outcomes`. No approaching contact is no trouble: v is then a solution.
 
     Args:
         terms: contact terms, nc contacts.

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, callable_as_pytree, static
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
+from jaxcontact.impact.laws.chain import chain
 from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order
-from jaxcontact.impact.laws.routh import resolve, resolve_in_time, routh_step
+from jaxcontact.impact.laws.routh import resolve, routh_step
+from jaxcontact.impact.laws.routh_law import Routh
 from jaxcontact.impact.laws.routh_path import RouthPathInfo, routh_path
-from jaxcontact.impact.laws.routh_steps import drawn
 from jaxcontact.impact.laws.simultaneous import newton, poisson
-from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
 Law = Callable[..., tuple[jax.Array, Any]]  # (terms, v, key) -> (v_plus, info)
@@ -45,59 +45,8 @@ class AnitescuPotra(Record):
         *,
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
-        """v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
         return anitescu_potra(terms, v, num_directions=self.num_directions, clearance=clearance)
-
-
-class Routh(Record):
-    """Steps of bounded impulse in a random order; see `resolve`. Needs a key.
-
-    Attributes:
-        step: largest normal impulse of a step, a number or (nc,), N s.
-        max_steps: largest number of steps.
-        restitution: Stronge's energetic coefficient, a number or (nc,) in 0..1; None is inelastic.
-        selection: "all" or "lemke"; None is "all" for up to five contacts in the plane, else "lemke".
-        num_directions: sides of the friction cone in space.
-        early_exit: as `resolve`.
-    """
-
-    step: Any
-    max_steps: int = static()
-    restitution: Any = None
-    selection: str | None = static(default=None)
-    num_directions: int = static(default=8)
-    early_exit: bool = static(default=True)
-
-    def __call__(
-        self,
-        terms: ContactTerms,
-        v: jax.Array,
-        key: jax.Array | None = None,
-        *,
-        clearance: jax.Array | None = None,
-    ) -> tuple[jax.Array, ImpactInfo]:
-        """v_plus (nv,) and ImpactInfo of the impulse order that `key` draws.
-
-        Raises:
-            ValueError: no key.
-        """
-        if key is None:
-            raise ValueError("key: Routh draws an impulse order and needs a jax.random key, got None")
-        nc, nt, _ = terms.J_t.shape
-        selection = self.selection
-        if selection is None:
-            selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
-        step = jnp.broadcast_to(jnp.asarray(self.step, v.dtype), (nc,))
-        options: dict[str, Any] = {
-            "restitution": self.restitution,
-            "selection": selection,
-            "num_directions": self.num_directions,
-            "clearance": clearance,
-        }
-        if self.early_exit:
-            return resolve_in_time(terms, v, key, step, max_steps=self.max_steps, **options)
-        draws = jax.vmap(lambda number: drawn(key, number, step))(jnp.arange(self.max_steps))
-        return resolve(terms, v, draws.impulse_max, draws.pick, early_exit=False, **options)
 
 
 class Sequential(Record):
@@ -121,7 +70,7 @@ class Sequential(Record):
         *,
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
-        """v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
         order = tuple(range(terms.phi.shape[0])) if self.order is None else self.order
         options: dict[str, Any] = {"max_impacts": self.max_impacts, "num_directions": self.num_directions}
         return sequential(terms, v, order, clearance=clearance, **options)
@@ -185,6 +134,27 @@ class Energetic(Record):
         return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
 
 
+class Chain(Record):
+    """All contacts at once through springs of given stiffness ratios, without friction; see `chain`.
+
+    Attributes:
+        stiffness: relative stiffnesses, a number or (nc,).
+        restitution: energetic, in 0.1..1, a number or (nc,).
+        max_steps: of time.
+    """
+
+    stiffness: Any
+    restitution: Any = 1.0
+    max_steps: int = static(default=8192)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        settings = {"stiffness": self.stiffness, "restitution": self.restitution, "max_steps": self.max_steps}
+        return chain(terms, v, **settings)
+
+
 class Propagative(Record):
     """Single impacts one after the other without friction, elastic to plastic; see `propagate`.
 
@@ -201,7 +171,7 @@ class Propagative(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
-        """v_plus (nv,) and PropagateInfo; `key` is not used."""
+        """Return v_plus (nv,) and PropagateInfo; `key` is not used."""
         return propagate(
             terms, v, order=self.order, restitution=self.restitution, max_reflections=self.max_reflections
         )
@@ -219,7 +189,7 @@ class Plastic(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
-        """v_plus (nv,) and PropagateInfo; `key` is not used."""
+        """Return v_plus (nv,) and PropagateInfo; `key` is not used."""
         return plastic(terms, v, unilateral=self.unilateral)
 
 
@@ -246,11 +216,12 @@ RECORDS: tuple[tuple[Law, Callable[[], Law]], ...] = (
     (plastic, Plastic),
 )
 NEED_SETTINGS = {
-    resolve: "Routh(step=, max_steps=)",
-    routh_step: "Routh(step=, max_steps=)",
+    resolve: "Routh(impulse_step=, max_steps=)",
+    routh_step: "Routh(impulse_step=, max_steps=)",
     routh_path: "Energetic(restitution=, rates=)",
     newton: "Newton(restitution=)",
     poisson: "Poisson(restitution=)",
+    chain: "Chain(stiffness=)",
 }
 
 
@@ -268,9 +239,9 @@ def law_as_pytree(law: Law) -> Any:
     for function, record in RECORDS:
         if law is function:
             return record()
-    for function, use in NEED_SETTINGS.items():
-        if law is function:
-            raise TypeError(f"{expected} {function.__name__}; use jc.impact.{use}")
+    for unset, use in NEED_SETTINGS.items():
+        if law is unset:
+            raise TypeError(f"{expected} {law.__name__}; use jc.impact.{use}")
     try:
         inspect.signature(law).bind(None, None, None)
     except TypeError as error:

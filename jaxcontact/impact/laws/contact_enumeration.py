@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -40,7 +39,7 @@ def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> No
 
 
 def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | None:
-    """Indices of the active contacts, where they can be enumerated and all candidates cannot; else None.
+    """Find the active contacts, where not all candidates can be enumerated; else None.
 
     A robot has many more candidate contacts than touch. The others carry no impulse, and are left out. None
     under tracing, where it is not known which are active.
@@ -49,15 +48,7 @@ def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | 
     if enumerable(nc, nt, num_directions) or not is_concrete(terms.active):
         return None
     touching = np.flatnonzero(np.asarray(terms.active))
-    return touching if touching.size and enumerable(touching.size, nt, num_directions) else None
-
-
-def of_contacts(terms: ContactTerms, index: np.ndarray | jax.Array) -> ContactTerms:
-    """The terms of some of the contacts."""
-    rows = {name: getattr(terms, name) for name in ("J_n", "J_t", "phi", "mu", "active")}
-    if is_concrete((rows, index)):  # one by one, JAX would compile a program for each row
-        return terms.replace(**jax.device_put({name: np.asarray(row)[index] for name, row in rows.items()}))
-    return terms.replace(**{name: row[index] for name, row in rows.items()})
+    return touching if 0 < touching.size < nc else None
 
 
 def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:

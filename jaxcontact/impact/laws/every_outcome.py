@@ -6,7 +6,6 @@ Owns what tells outcomes apart, and says whether there were more than are return
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +13,10 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.callable_laws import AnitescuPotra
 from jaxcontact.impact.laws.contact_enumeration import (
     check_enumeration,
     mode_table,
-    of_contacts,
     touching_contacts,
 )
 from jaxcontact.impact.laws.contact_space import (
@@ -28,6 +27,7 @@ from jaxcontact.impact.laws.contact_space import (
     outcome,
     residual_status,
 )
+from jaxcontact.impact.laws.routh_law import RouthStep
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
@@ -48,22 +48,10 @@ class OutcomesInfo(Record):
     residual: jax.Array
 
 
-@overload
-def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: Literal[False] = False
-) -> tuple[jax.Array, jax.Array]: ...
-
-
-@overload
-def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: Literal[True]
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
-
-
-def anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, *, num_directions: int = 8, with_info: bool = False
-) -> Any:
-    """Every distinct post-impact velocity of the simultaneous law, by enumerating contact modes.
+def outcomes(
+    terms: ContactTerms, v: jax.Array, law: AnitescuPotra | RouthStep
+) -> tuple[tuple[jax.Array, jax.Array], OutcomesInfo]:
+    """Find every distinct solution of a law by enumerating contact modes.
 
     Exhaustive for up to five contacts in the plane; in space for up to four whose friction cone has four
     sides, three with eight. Of more candidates only the active contacts count, outside of jit. Outcomes
@@ -71,111 +59,55 @@ def anitescu_potra_all(
 
     Args:
         terms: contact terms, nc contacts.
-        v: (nv,) velocity before the impact.
-        num_directions: sides of the friction cone in space; no effect in the plane.
-        with_info: whether to return the `OutcomesInfo`, too.
+        v: (nv,) velocity before the impact, or before the step.
+        law: `jc.impact.AnitescuPotra()`, or one step of Routh's impact with known largest impulses,
+            `jc.impact.RouthStep(impulse_max=)`. Whole impacts of `Routh` are drawn by `sample`.
 
     Returns:
-        v_plus (k, nv) and valid (k,), k = 4^nc, in space 64 or less: the valid outcomes come first, in a
-        fixed order; and with `with_info` an OutcomesInfo.
+        (v_plus (k, nv), valid (k,)) and OutcomesInfo; k = 4^nc, of a RouthStep 7^nc, in space 64 or less. The
+        valid outcomes come first, in a fixed order.
 
     Raises:
-        ValueError, TypeError: as `anitescu_potra`; more contacts than modes can be enumerated of.
+        ValueError, TypeError: as `anitescu_potra` and `routh_step`; more contacts than modes can be
+            enumerated of; another law.
 
     Status: STALLED where no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS where
         there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. No outcome is valid
         then, but for MAX_ITERS.
 
-    Derivative: as `anitescu_potra`, of each outcome.
+    Derivative: as the law's, of each outcome.
     """
     inputs.check(terms, v)
-    touching = touching_contacts(terms, num_directions)
+    if not isinstance(law, AnitescuPotra | RouthStep):
+        name = law.__name__ if isinstance(law, type) else type(law).__name__
+        raise TypeError(
+            f"law: expected jc.impact.AnitescuPotra() or RouthStep(impulse_max=), got {name}; "
+            "`sample` draws from the outcomes of Routh"
+        )
+    impulse_max = None
+    if isinstance(law, RouthStep):
+        impulse_max = law.impulse_max
+        inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
+    touching = touching_contacts(terms, law.num_directions)
     if touching is not None:
-        terms = of_contacts(terms, touching)
-    check_enumeration(terms, num_directions, "anitescu_potra_all")
-    outcomes = _anitescu_potra_all(terms, v, num_directions)
-    return outcomes if with_info else outcomes[:2]
-
-
-@functools.partial(jit, static_argnums=2)
-def _anitescu_potra_all(
-    terms: ContactTerms, v: jax.Array, num_directions: int
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
-    terms, v, status = inputs.prepare(terms, v)
-    return all_outcomes(contact_space(terms), v, None, status, num_directions)
-
-
-@overload
-def routh_step_all(
-    terms: ContactTerms,
-    v: jax.Array,
-    impulse_max: jax.Array,
-    *,
-    num_directions: int = 8,
-    with_info: Literal[False] = False,
-) -> tuple[jax.Array, jax.Array]: ...
-
-
-@overload
-def routh_step_all(
-    terms: ContactTerms,
-    v: jax.Array,
-    impulse_max: jax.Array,
-    *,
-    num_directions: int = 8,
-    with_info: Literal[True],
-) -> tuple[jax.Array, jax.Array, OutcomesInfo]: ...
-
-
-def routh_step_all(
-    terms: ContactTerms,
-    v: jax.Array,
-    impulse_max: jax.Array,
-    *,
-    num_directions: int = 8,
-    with_info: bool = False,
-) -> Any:
-    """Every distinct solution of one step (`routh_step`), by enumerating contact modes.
-
-    As exhaustive as `anitescu_potra_all`. Outcomes closer than 1e-7 |v|_M are one.
-
-    Args:
-        terms: contact terms, nc contacts.
-        v: (nv,) velocity.
-        impulse_max: (nc,) largest normal impulse, N s.
-        num_directions: sides of the friction cone in space; no effect in the plane.
-        with_info: whether to return the `OutcomesInfo`, too.
-
-    Returns:
-        v_next (k, nv) and valid (k,), k = 7^nc, in space 64 or less: the valid outcomes come first, in a
-        fixed order; and with `with_info` an OutcomesInfo.
-
-    Raises:
-        ValueError, TypeError: as `routh_step`.
-
-    Status: as `anitescu_potra_all`.
-
-    Derivative: as `routh_step`, of each outcome.
-    """
-    inputs.check(terms, v)
-    inputs.check_impulse_max(impulse_max, jnp.shape(terms.phi))
-    touching = touching_contacts(terms, num_directions)
-    if touching is not None:
-        terms, impulse_max = of_contacts(terms, touching), jnp.asarray(impulse_max)[touching]
-    check_enumeration(terms, num_directions, "routh_step_all")
-    outcomes = _routh_step_all(terms, v, impulse_max, num_directions)
-    return outcomes if with_info else outcomes[:2]
+        terms = terms.take(touching)
+        impulse_max = None if impulse_max is None else jnp.asarray(impulse_max)[touching]
+    check_enumeration(terms, law.num_directions, "outcomes")
+    velocities, valid, info = _outcomes(terms, v, impulse_max, law.num_directions)
+    return (velocities, valid), info
 
 
 @functools.partial(jit, static_argnums=3)
-def _routh_step_all(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, num_directions: int
+def _outcomes(
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array | None, num_directions: int
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
     terms, v, status = inputs.prepare(terms, v)
-    status = status | inputs.impulse_status(impulse_max)
     space = contact_space(terms)
-    scale = space.scale[:: 1 + space.num_tangents]
-    cap = jnp.where(space.active & (status == 0), impulse_max / scale, 0.0)
+    cap = None
+    if impulse_max is not None:
+        status = status | inputs.impulse_status(impulse_max)
+        scale = space.scale[:: 1 + space.num_tangents]
+        cap = jnp.where(space.active & (status == 0), impulse_max / scale, 0.0)
     return all_outcomes(space, v, cap, status, num_directions)
 
 

@@ -6,7 +6,6 @@ equations of motion, and a stiff solver on the host.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,8 @@ from jaxcontact.algebra import implicit
 from jaxcontact.impact import inputs
 from jaxcontact.mechanics.configuration import velocity_map
 from jaxcontact.mechanics.motion_equations import bias
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, Params, State, System
+from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
@@ -60,8 +60,7 @@ class CompliantInfo(Record):
 
 
 def kelvin_voigt(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     stiffness: float | np.ndarray | jax.Array,
     damping_ratio: float,
@@ -95,8 +94,7 @@ def kelvin_voigt(
     (1e-6 m) at the start counts as just touching.
 
     Args:
-        system: the mechanism (static).
-        params: its numbers.
+        model: the mechanism and its numbers.
         state: q and v at the moment of impact.
         stiffness: k > 0, a number or (nc,), N/m.
         damping_ratio: zeta >= 0.
@@ -128,24 +126,24 @@ def kelvin_voigt(
 
     Derivative: none; a host-level driver. It computes in float64 whatever the dtype of the inputs.
     """
-    if not inputs.is_concrete(params, state, stiffness, damping_ratio):
+    if not inputs.is_concrete(model.params, state, stiffness, damping_ratio):
         raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
-    _check_state(params, state)
+    _check_state(model.params, state)
     if method not in METHODS:
         raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {method!r}")
     inputs.check_count("max_steps", max_steps)
     dtype = jnp.asarray(state.v).dtype
     with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
-        params, state = jax.tree.map(_double, (params, state))
+        model, state = jax.tree.map(_double, (model, state))
         span = float(_positive("duration", duration))
         law, speed, least = _settings(
-            system, params, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
+            model, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
         )
         tolerances = {
             "rtol": float(_positive("rtol", rtol)),
             "atol": float(_positive("atol", 0.1 * slip_speed if atol is None else atol)),
         }
-        impact = _Impact(system, params, state, law, speed, least)
+        impact = _Impact(model, state, law, speed, least)
         time, path, status, evaluations = impact.integrate(span, method, int(max_steps), **tolerances)
     q, v, impulses = impact.split(path)
     info = CompliantInfo(
@@ -166,8 +164,7 @@ Law = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # initial penetration, 
 
 
 def _settings(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     span: float,
     stiffness: Any,
@@ -178,12 +175,13 @@ def _settings(
     min_impulse: Any,
 ) -> tuple[Law, np.ndarray, np.ndarray]:
     """The law of the contacts, the stop speed and the least impulses (nc,), checked, with their defaults."""
-    terms = contact_terms(system, params, state)
+    check_no_loops(model.system, "kelvin_voigt")
+    terms = contact_terms(model, state)
     inputs.check(terms, state.v)
     phi, approach = np.asarray(terms.phi), np.asarray(terms.J_n @ state.v)
     k = _positive("stiffness", stiffness, phi.shape)
     zeta = _positive("damping_ratio", damping_ratio, (), zero=True)
-    m = _positive("mass", float(np.sum(params.mass)) if mass is None else mass)
+    m = _positive("mass", float(np.sum(model.params.mass)) if mass is None else mass)
     slip = _positive("slip_speed", slip_speed)
     law = (np.minimum(phi, 0.0), k, 2.0 * zeta * np.sqrt(k * m), slip)
     speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
@@ -195,12 +193,12 @@ def _settings(
     return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), least
 
 
-@functools.partial(jit, static_argnums=0)
-def _rate(system: System, params: Params, law: Law, y: jax.Array) -> jax.Array:
+@jit
+def _rate(model: Model, law: Law, y: jax.Array) -> jax.Array:
     """Time derivative of y = (q, v, normal impulses)."""
     start, stiffness, damping, slip_speed = law
-    state = _state(system, y)
-    terms = contact_terms(system, params, state)
+    state = _state(model.system, y)
+    terms = contact_terms(model, state)
     gap = terms.phi - start
     push = jnp.maximum(0.0, -stiffness * gap - damping * (terms.J_n @ state.v))
     normal = jnp.where(gap <= 0.0, push, 0.0)
@@ -210,18 +208,18 @@ def _rate(system: System, params: Params, law: Law, y: jax.Array) -> jax.Array:
     slip_norm = jnp.where(square > 0.0, jnp.sqrt(safe), 0.0)
     friction = -(terms.mu * normal / jnp.maximum(slip_norm, slip_speed))[:, None] * slip
     force = normal @ terms.J_n + jnp.einsum("ct,ctv->v", friction, terms.J_t)
-    acceleration = implicit.solve_spd(terms.M, (force - bias(system, params, state))[:, None])[:, 0]
-    return jnp.concatenate([velocity_map(system, state.q) @ state.v, acceleration, normal])
+    acceleration = implicit.solve_spd(terms.M, (force - bias(model, state))[:, None])[:, 0]
+    return jnp.concatenate([velocity_map(model.system, state.q) @ state.v, acceleration, normal])
 
 
-_rate_jacobian = jit(jax.jacfwd(_rate, argnums=3), static_argnums=0)
+_rate_jacobian = jit(jax.jacfwd(_rate, argnums=2))
 
 
-@functools.partial(jit, static_argnums=0)
-def _approach(system: System, params: Params, law: Law, y: jax.Array) -> jax.Array:
+@jit
+def _approach(model: Model, law: Law, y: jax.Array) -> jax.Array:
     """Lowest normal velocity of a penetrating contact, +inf where there is none."""
-    state = _state(system, y)
-    terms = contact_terms(system, params, state)
+    state = _state(model.system, y)
+    terms = contact_terms(model, state)
     return jnp.min(jnp.where(terms.phi <= law[0], terms.J_n @ state.v, jnp.inf))
 
 
@@ -235,14 +233,13 @@ class _Impact:
 
     def __init__(
         self,
-        system: System,
-        params: Params,
+        model: Model,
         state: State,
         law: Law,
         stop_speed: np.ndarray,
         min_impulse: np.ndarray,
     ) -> None:
-        self.problem = (system, params, law)
+        self.problem = (model, law)
         self.start = np.concatenate([state.q, state.v, np.zeros(min_impulse.size)])
         self.sizes = (state.q.size, state.q.size + state.v.size)
         self.stop_speed, self.min_impulse = stop_speed, min_impulse

@@ -61,7 +61,7 @@ def routh_step(
         v: (nv,) velocity.
         impulse_max: (nc,) largest normal impulse, N s.
         pick: in [0, 1), chooses among the distinct solutions of the step.
-        selection: "all" enumerates contact modes (as `anitescu_potra_all`), so that every solution is a
+        selection: "all" enumerates contact modes (as `outcomes`), so that every solution is a
             candidate; "lemke" takes the one that pivoting finds. For spatial contacts `pick` then seeds
             the covering vector of Lemke's method (0: all ones), and so finds others in part of the steps.
         num_directions: sides of the friction cone in space; no effect in the plane.
@@ -107,7 +107,6 @@ def resolve(
     selection: str = "all",
     num_directions: int = 8,
     early_exit: bool = True,
-    clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
 
@@ -128,7 +127,6 @@ def resolve(
         num_directions: sides of the friction cone in space; no effect in the plane.
         early_exit: let the loops within a step end when their work is done. False does the same in loops of
             static length, see `Lemke`. Steps are always N, in a loop of static length.
-        clearance: (nc,) as `anitescu_potra`; not with restitution.
 
     Returns:
         v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
@@ -143,43 +141,55 @@ def resolve(
         order; modes, picks and the number of steps are piecewise constant. Without an approaching contact
         v_plus is v, and contacts at rest stay at rest: a block standing on two corners has dv_plus/dv = 0.
     """
+    settings = StepSettings(selection, num_directions, early_exit=early_exit)
+    return resolve_draws(terms, v, ImpactDraws(impulse_max, pick), settings, restitution=restitution)
+
+
+def resolve_draws(
+    terms: ContactTerms,
+    v: jax.Array,
+    draws: ImpactDraws,
+    settings: StepSettings,
+    *,
+    restitution: jax.Array | float | None = None,
+    clearance: jax.Array | None = None,
+) -> tuple[jax.Array, ImpactInfo]:
+    """Resolve the impact with these draws, as `resolve`, with the settings of its steps.
+
+    Args:
+        terms, v, draws, settings, restitution: as `resolve`.
+        clearance: (nc,) as `anitescu_potra`; not with restitution.
+    """
+    impulse_max = draws.impulse_max
     if jnp.ndim(impulse_max) != 2 or jnp.shape(impulse_max)[0] < 1:
         raise ValueError(f"impulse_max: expected shape (N, nc) with N >= 1, got {jnp.shape(impulse_max)}")
-    inputs.check_pick(pick, jnp.shape(impulse_max)[:1])
-    e = _check_resolve(terms, v, impulse_max, restitution, selection, num_directions, clearance)
-    settings = StepSettings(selection, num_directions, early_exit=early_exit)
-    v_plus, info, _ = _resolve(terms, v, ImpactDraws(impulse_max, pick), e, settings, clearance)
+    inputs.check_pick(draws.pick, jnp.shape(impulse_max)[:1])
+    e = _check_resolve(terms, v, impulse_max, restitution, settings, clearance)
+    v_plus, info, _ = _resolve(terms, v, draws, e, settings, clearance)
     return v_plus, info
 
 
-def resolve_in_time(
+def resolve_order(
     terms: ContactTerms,
     v: jax.Array,
-    key: jax.Array,
-    step: jax.Array,
+    order: OrderKey,
+    settings: TouchingSettings,
     *,
-    max_steps: int,
     restitution: jax.Array | float | None,
-    selection: str,
-    num_directions: int,
     clearance: jax.Array | None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """`resolve` with draws of a key, for a step of a motion: a lane of a batch costs what it needs.
+    """Resolve the impact with draws of a key, for a step of a motion: a lane of a batch costs what it needs.
 
     `resolve` itself is made for batches that differ in their draws alone. With a clearance, in whose steps
     nobody asks for it, `info.complete` may be False where it could be True.
     """
-    inputs.check_count("max_steps", max_steps)
-    e = _check_resolve(terms, v, step, restitution, selection, num_directions, clearance)
-    steps = StepSettings(selection, num_directions, tells_complete=clearance is None)
-    settings = TouchingSettings(steps, max_steps, str(jax.random.key_impl(key)))
-    order = OrderKey(jax.random.key_data(key), step)
-    return _resolve_in_time(terms, v, order, e, settings, clearance)
+    e = _check_resolve(terms, v, order.impulse_step, restitution, settings.steps, clearance)
+    return _resolve_order(terms, v, order, e, settings, clearance)
 
 
 def _check_resolve(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, restitution: Any, selection: str,
-    num_directions: int, clearance: jax.Array | None,
+    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, restitution: Any, settings: StepSettings,
+    clearance: jax.Array | None,
 ) -> jax.Array | None:  # fmt: skip
     """The coefficients of restitution; raises for what `resolve` does not take.
 
@@ -188,7 +198,7 @@ def _check_resolve(
     inputs.check(terms, v)
     steps = jnp.shape(impulse_max)[:-1]
     inputs.check_impulse_max(impulse_max, (*steps, jnp.shape(terms.phi)[0]))
-    check_selection(terms, selection, SELECTIONS, num_directions)
+    check_selection(terms, settings.selection, SELECTIONS, settings.num_directions)
     e = energetic_restitution.check(terms, restitution)
     inputs.check_clearance(clearance, jnp.shape(terms.phi))
     if clearance is not None and e is not None:
@@ -197,40 +207,36 @@ def _check_resolve(
 
 
 def resolve_unchecked(
-    terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, pick: jax.Array, selection: str
+    terms: ContactTerms,
+    v: jax.Array,
+    draws: ImpactDraws,
+    settings: StepSettings,
+    restitution: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """`resolve` for drivers that have checked their input."""
-    v_plus, info, _ = _resolve(terms, v, ImpactDraws(impulse_max, pick), None, StepSettings(selection, 8))
+    """Resolve the impact as `resolve_draws`, for drivers that have checked their input."""
+    v_plus, info, _ = _resolve(terms, v, draws, restitution, settings)
     return v_plus, info
 
 
-@functools.partial(jit, static_argnums=(3, 4, 5), static_argnames="turn_polygon")
+@functools.partial(jit, static_argnums=(3, 4))
 def resolve_many(
     terms: ContactTerms,
     v: jax.Array,
-    impulse_max: jax.Array,
-    selection: str,
-    num_directions: int,
+    draws: ImpactDraws,
+    settings: StepSettings,
     keep_path: bool,
-    pick: jax.Array | None = None,
     restitution: jax.Array | None = None,
-    known: jax.Array | None = None,
-    turn_polygon: bool = False,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-    """`resolve` for v (n, nv), caps (n, N, nc), pick (n, N) or 0; unchecked, with the path if asked.
+    """Resolve v (n, nv) with draws that have a first axis of n; unchecked, with the path if asked.
 
-    `known` (n, N, r) are the scaled impulses of the steps where they have been found, without their pushes.
+    `draws.known` are the scaled impulses of the steps without those of restitution.
     """
-    settings = StepSettings(selection, num_directions, turn_polygon=turn_polygon)
 
-    def one(
-        v: jax.Array, caps: jax.Array, picks: jax.Array, known: jax.Array | None
-    ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-        v_plus, info, path = _resolve(terms, v, ImpactDraws(caps, picks, known), restitution, settings)
+    def one(v: jax.Array, draws: ImpactDraws) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
+        v_plus, info, path = _resolve(terms, v, draws, restitution, settings)
         return v_plus, info, path if keep_path else None
 
-    picks = jnp.zeros(impulse_max.shape[:2], v.dtype) if pick is None else pick
-    return jax.vmap(one)(v, impulse_max, picks, known)
+    return jax.vmap(one)(v, draws)
 
 
 @functools.partial(jit, static_argnums=(4,))
@@ -249,7 +255,7 @@ def _resolve(
 
 
 @functools.partial(jit, static_argnums=(4,))
-def _resolve_in_time(
+def _resolve_order(
     terms: ContactTerms,
     v: jax.Array,
     order: OrderKey,
@@ -258,8 +264,8 @@ def _resolve_in_time(
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
     """`resolve` unchecked, where a batch has other terms in every lane."""
-    question = _question(terms, v, ImpactDraws(order.step, jnp.zeros(())), restitution, clearance)
-    question = question._replace(draws=order._replace(step=question.draws.impulse_max))
+    question = _question(terms, v, ImpactDraws(order.impulse_step, jnp.zeros(())), restitution, clearance)
+    question = question._replace(draws=order._replace(impulse_step=question.draws.impulse_max))
     return _answer(terms, v, question, resolve_touching(settings, question))
 
 

@@ -33,6 +33,8 @@ from jaxcontact.solvers.lcp import Lemke
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+Density = Callable[[jax.Array], jax.Array]  # (nc,) uniform numbers -> (nc,) fractions of the largest impulses
+
 
 class StepSettings(NamedTuple):
     """The choices of `resolve`: how a step is solved, whether steps end when contacts have separated.
@@ -63,11 +65,16 @@ class ImpactDraws(NamedTuple):
     known: jax.Array | None = None
 
 
-def drawn(key: jax.Array, number: jax.Array, step: jax.Array) -> ImpactDraws:
-    """What the step of this number draws; `step` (nc,) bounds its normal impulses, N s."""
-    nc = step.shape[0]
-    draws = jax.random.uniform(jax.random.fold_in(key, number), (nc + 1,), step.dtype)
-    return ImpactDraws(draws[:nc] * step, draws[nc])
+def draw_step(
+    key: jax.Array, number: jax.Array, impulse_step: jax.Array, density: Density | None = None
+) -> ImpactDraws:
+    """Draw the caps and the pick of the step of this number; `impulse_step` (nc,) bounds its caps, N s."""
+    nc = impulse_step.shape[0]
+    draws = jax.random.uniform(jax.random.fold_in(key, number), (nc + 1,), impulse_step.dtype)
+    fractions = draws[:nc]
+    if density is not None:
+        fractions = jnp.clip(density(fractions), 0.0, 1.0).astype(impulse_step.dtype)
+    return ImpactDraws(fractions * impulse_step, draws[nc])
 
 
 class ImpactSteps(NamedTuple):

@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxcontact.batching import lanes_by_case
-from jaxcontact.impact.laws.contact_enumeration import of_contacts
 from jaxcontact.impact.laws.contact_space import approaching, contact_space, slowest_approach
 from jaxcontact.impact.laws.routh_steps import (
+    Density,
     ImpactDraws,
     Resolved,
     StepSettings,
     all_steps,
-    drawn,
+    draw_step,
     needed_steps,
 )
 from jaxcontact.precision import all_digits
@@ -29,22 +29,24 @@ from jaxcontact.terms import ContactTerms
 
 
 class OrderKey(NamedTuple):
-    """Data of the key that all draws come from, and `step` (nc,), the largest normal impulses, N s."""
+    """Data of the key that all draws come from, and the largest normal impulses `impulse_step` (nc,), N s."""
 
     data: jax.Array
-    step: jax.Array
+    impulse_step: jax.Array
 
 
 class TouchingSettings(NamedTuple):
-    """The choices of an impact in time: those of its steps, how many it may have, the kind of its key."""
+    """The choices of an impact in time: those of its steps, how many it may have, how they are drawn."""
 
     steps: StepSettings
     max_steps: int
     key_kind: str
+    density: Density | None = None
 
     def draw(self, order: OrderKey, number: jax.Array) -> ImpactDraws:
         """What the step of this number draws."""
-        return drawn(jax.random.wrap_key_data(order.data, impl=self.key_kind), number, order.step)
+        key = jax.random.wrap_key_data(order.data, impl=self.key_kind)
+        return draw_step(key, number, order.impulse_step, self.density)
 
 
 class ImpactQuestion(NamedTuple):
@@ -132,7 +134,7 @@ def _nearest(settings: TouchingSettings, size: int, question: ImpactQuestion) ->
         return draws._replace(impulse_max=draws.impulse_max[index])
 
     answer = needed_steps(
-        of_contacts(terms, index),
+        terms.take(index),
         question.v,
         draw,
         settings.max_steps,

@@ -1,6 +1,6 @@
 """Restitution of all contacts at once: Newton's law of speeds and Poisson's law of impulses.
 
-Entries `newton` and `poisson`; docs/method-restitution.md has the equations, and what each law keeps.
+Entries `newton` and `poisson`; docs/methods/restitution.md has the equations, and what each law keeps.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def newton(
         ValueError, TypeError: as `anitescu_potra`; e of another shape or outside 0..1.
 
     Status: ENERGY where the kinetic energy rises, which friction or different coefficients can do (Kane's
-        paradox); as `anitescu_potra`; inside jit INVALID for e outside 0..1.
+        paradox); RAY where the law has no solution, as where friction drives a contact in; as
+        `anitescu_potra`; inside jit INVALID for e outside 0..1.
 
     Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest.
     """

@@ -6,7 +6,6 @@ Owns how a user's density gets between the random numbers and the sampling kerne
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact._pytree import Record, static
+from jaxcontact.impact.laws.routh_steps import Density
 from jaxcontact.impact.sampling.draws import Iid, Sobol
 
 _LOOKS = 1024  # points at which a density is checked
-Density = Callable[[jax.Array], jax.Array]
 
 
 class Shaped(Record):
@@ -81,4 +80,5 @@ def _looked_at(density: Density, num_contacts: int) -> jax.Array:
     """Values (_LOOKS, nc) of a density at corners, or nearly, and inner points of the cube."""
     inner = np.random.default_rng(0).uniform(size=(_LOOKS, num_contacts))
     inner[: _LOOKS // 4] = np.where(inner[: _LOOKS // 4] < 0.5, 1e-7, 1 - 1e-7)
-    return jax.vmap(density)(jnp.asarray(inner))
+    with jax.ensure_compile_time_eval():
+        return jax.vmap(density)(jnp.asarray(inner))

@@ -6,10 +6,9 @@ the selection "visited". A sample depends on its number alone, so none of this s
 
 from __future__ import annotations
 
-import collections
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +17,11 @@ import numpy as np
 
 from jaxcontact._pytree import Record, static
 from jaxcontact.batching import all_cores
+from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
+from jaxcontact.impact.laws.routh_law import Routh
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
@@ -32,6 +34,7 @@ PILOT = 2048  # samples that fill the first table of "visited"
 HUGE, SHORT_PILOT = 2**15, 512  # of so many modes fewer samples fill it, for each takes long
 _NONE = np.empty(0, np.uint32)
 LONG = 2**19  # samples of a block for which a larger table is compiled
+LEMKE_MEMORY = 2**30  # bytes of the problems that are solved together
 GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
 
 
@@ -82,47 +85,41 @@ class Chunk(NamedTuple):
 
 
 class Stream:
-    """A source of samples of one impact; see `sample` for the arguments."""
+    """A source of samples of one impact by a fitted law; see `sample` for the arguments."""
 
     def __init__(
         self,
         terms: ContactTerms,
         v: jax.Array,
         draws: Sobol | Iid | Shaped,
-        step: jax.Array,
-        max_steps: int,
+        law: Routh,
         *,
-        selection: str,
         keep_path: bool = False,
-        num_directions: int = 8,
         devices: Sequence[jax.Device] | None = None,
-        restitution: jax.Array | None = None,
         places: tuple[np.ndarray, int] | None = None,
-        turn_polygon: bool = False,
     ) -> None:
-        self.terms, self.v, self.draws, self.step = terms, v, draws, step
-        self.max_steps, self.keep_path = max_steps, keep_path
-        self.selection, self.num_directions = selection, num_directions
-        self.restitution, self.places, self.turn_polygon = restitution, places, turn_polygon
+        self.terms, self.v, self.draws, self.law = terms, v, draws, law
+        self.keep_path, self.places = keep_path, places
         self.devices = list(jax.local_devices() if devices is None else devices)
         self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
         self.collides = bool(jnp.any(colliding(terms, v, v)))
-        self.enumerates = self.collides and selection != "lemke" and not turn_polygon
-        self.independent = (draws.independent and selection != "visited") or not self.collides
+        self.enumerates = self.collides and law.selection != "lemke" and not law.turn_polygon
+        self.learns = law.selection == "visited"
+        self.independent = (draws.independent and not self.learns) or not self.collides
         if self.enumerates:
             self.by_modes = ByModes(
                 terms,
                 v,
-                step,
-                max_steps,
+                law.impulse_step,
+                law.max_steps,
                 keep_path=keep_path,
-                learns=selection == "visited",
-                restitution=restitution,
-                num_directions=num_directions,
+                learns=self.learns,
+                restitution=law.restitution,
+                num_directions=law.num_directions,
             )
         huge = self.enumerates and self.by_modes.table.regular.shape[0] > HUGE
         self.pilot = SHORT_PILOT if huge else PILOT
-        known_all = selection == "all" and self.enumerates and self.by_modes.holds_all
+        known_all = law.selection == "all" and self.enumerates and self.by_modes.holds_all
         self.complete = not self.collides or known_all
 
     def chunks(
@@ -144,13 +141,12 @@ class Stream:
         facts, used, room = NO_FACTS, NO_FACTS, (0, 0)
         begin = done[-1][0] if done else 0
         workers = all_cores.workers(self.devices)
-        pool = ThreadPoolExecutor(len(workers))
-        try:
+        with threads(len(workers)) as pool:
             for number, (block_begin, block_end) in enumerate(self._blocks(total)):
                 # The pilot looks among all modes; later blocks use what was known before the block, but only
                 # long ones what there is no room for yet: more room is compiled anew.
                 known = None
-                if self.enumerates and self.selection == "visited" and block_begin > 0:
+                if self.enumerates and self.learns and block_begin > 0:
                     long = self.pilot * GROWTH**number - block_begin >= LONG
                     if not fits(facts, room) and (long or number == 1):
                         room = self.by_modes.memory.room(facts)
@@ -167,8 +163,6 @@ class Stream:
                     facts = np.union1d(facts, chunk.facts)
                     yield chunk
                 facts = exchange(facts)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
         """(begin, end) of the part of each block that each of `count` processes computes."""
@@ -183,7 +177,7 @@ class Stream:
 
     def _in_order(
         self,
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         workers: list[jax.Device],
         pieces: list[tuple[int, int]],
         known: Known | None,
@@ -196,19 +190,11 @@ class Stream:
             resolve = self.by_modes.resolve
             list(pool.map(lambda device: resolve(_NONE, self.draws, placed[device], device), placed))
             self.compiled.add(sizes)
-        jobs: collections.deque[Future[Chunk]] = collections.deque()
-        for number, piece in enumerate(pieces):
-            device = workers[number % len(workers)]
-            jobs.append(pool.submit(self._chunk, *piece, placed[device], device))
-            if number == 0 and not self.enumerates:
-                jobs[0].result()
-            if len(jobs) > 2 * len(workers):
-                yield jobs.popleft().result()
-        while jobs:
-            yield jobs.popleft().result()
+        blocks = ((*piece, placed[device], device) for piece, device in zip(pieces, itertools.cycle(workers)))
+        yield from in_order(pool, self._chunk, blocks, ahead=2 * len(workers), compiles=not self.enumerates)
 
     def _blocks(self, total: int) -> list[tuple[int, int]]:
-        if self.selection != "visited":
+        if not self.learns:
             return [(0, total)]
         ends = [0]
         while ends[-1] < total:
@@ -225,16 +211,22 @@ class Stream:
         if not self.enumerates:
             if not self.collides:
                 return Chunk(begin, end, self.unmoved(end - begin), NO_FACTS)
-            samples = self._by_steps(numbers, draws, device).replace(independent=self.independent)
-            return Chunk(begin, end, samples, NO_FACTS)
+            samples = self._placed(self._by_steps(numbers, draws, device))
+            return Chunk(begin, end, samples.replace(independent=self.independent), NO_FACTS)
         results, facts = self.by_modes.resolve(numbers, draws, known, device)
         samples = _physical(self.terms, self.by_modes.space, self.v, results, self.complete)
-        if self.places is not None:
-            index, count = self.places
-            whole = np.zeros((end - begin, count, samples.impulse.shape[2]), samples.impulse.dtype)
-            whole[:, index] = samples.impulse
-            samples = samples.replace(impulse=whole)
+        samples = self._placed(samples)
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
+
+    def _placed(self, samples: ImpactSamples) -> ImpactSamples:
+        """The samples with the impulses of all candidates, zero for those that take no part."""
+        if self.places is None:
+            return samples
+        index, count = self.places
+        impulse = np.asarray(samples.impulse)
+        every = np.zeros((impulse.shape[0], count, impulse.shape[2]), impulse.dtype)
+        every[:, index] = impulse
+        return samples.replace(impulse=every)
 
     def unmoved(self, n: int) -> ImpactSamples:
         """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
@@ -250,29 +242,32 @@ class Stream:
             "residual": np.zeros(n, v.dtype),
         }
         if self.keep_path:
-            arrays["path"] = np.broadcast_to(v, (n, self.max_steps + 1, nv))
+            arrays["path"] = np.broadcast_to(v, (n, self.law.max_steps + 1, nv))
         return ImpactSamples(v_minus=self.v, complete=self.complete, independent=self.independent, **arrays)
 
     def _by_steps(
         self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
     ) -> ImpactSamples:
         """Each step by itself, with one Lemke solution or modes of its own, a padded batch at a time."""
-        nc, size = self.terms.phi.shape[0], 1024 if self.selection == "lemke" else 32
+        law, nc = self.law, self.terms.phi.shape[0]
+        size = 32
+        if law.selection == "lemke":
+            rows = nc * (law.num_directions + 3)  # of the problem of a step; pivoting holds it three times
+            bytes_of_lane = 3 * rows * (rows + 3) * self.v.dtype.itemsize
+            size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, 1024))
+        settings = StepSettings(str(law.selection), law.num_directions, turn_polygon=law.turn_polygon)
         terms, draws, step, v, e = jax.device_put(
-            (self.terms, draws, self.step, self.v, self.restitution), device
+            (self.terms, draws, law.impulse_step, self.v, law.restitution), device
         )
         parts = []
         for begin in range(0, len(numbers), size):
             piece = numbers[begin : begin + size]
             padded = jax.device_put(np.resize(piece, size), device)
-            drawn = draws.uniform(padded, 0, self.max_steps * (nc + 1), v.dtype).T
-            drawn = drawn.reshape(size, self.max_steps, nc + 1)
-            caps, picks = drawn[..., :nc] * step[None, None], drawn[..., nc]
+            drawn = draws.uniform(padded, 0, law.max_steps * (nc + 1), v.dtype).T
+            drawn = drawn.reshape(size, law.max_steps, nc + 1)
+            orders = ImpactDraws(drawn[..., :nc] * step[None, None], drawn[..., nc])
             start = jnp.broadcast_to(v, (size, v.shape[0]))
-            part = routh.resolve_many(
-                terms, start, caps, self.selection, self.num_directions, self.keep_path, picks, e,
-                turn_polygon=self.turn_polygon,
-            )  # fmt: skip
+            part = routh.resolve_many(terms, start, orders, settings, self.keep_path, e)
             parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
         v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(

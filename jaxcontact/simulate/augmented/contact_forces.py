@@ -22,7 +22,7 @@ from jaxcontact.impact.laws.contact_space import (
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.robot import actuator_forces
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.solvers.contact_modes import REST_MINUS, REST_PLUS, REST_STICK, SEPARATE
 from jaxcontact.solvers.contact_problem import SEPARATE as FREE
@@ -57,24 +57,23 @@ class Accelerations(NamedTuple):
 
 
 def accelerations(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     closed: jax.Array,
     controls: jax.Array | None = None,
     dt: jax.Array | None = None,
 ) -> Accelerations:
     """M^-1 F and J M^-1 F + (dJ/dt) v at a state; what changes v by round-off within `dt` s is small."""
-    terms = contact_terms(system, params, state)
+    terms = contact_terms(model, state)
     space = contact_space(terms.replace(active=closed))
-    force = -bias(system, params, state)
+    force = -bias(model, state)
     if controls is not None:
-        force = force + actuator_forces(system, params, state, controls)
+        force = force + actuator_forces(model, state, controls)
     free = implicit.solve_spd(terms.M, force[:, None])[:, 0]
     drift = jax.jvp(
-        lambda q: contact_velocities(system, params, q, state.v),
+        lambda q: contact_velocities(model, q, state.v),
         (state.q,),
-        (position_rate(system, state.q, state.v),),
+        (position_rate(model.system, state.q, state.v),),
     )[1]
     drift = space.scale * jnp.where(closed[:, None], drift, 0.0).reshape(-1)
     size = acceleration_size(space, free, drift)

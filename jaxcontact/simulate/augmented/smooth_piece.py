@@ -14,7 +14,7 @@ from jax import lax
 
 from jaxcontact.impact.laws.contact_space import contact_space
 from jaxcontact.mechanics.configuration import position_rate
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import (
     FORCE_TOLERANCE,
     Accelerations,
@@ -90,9 +90,7 @@ class _Trial(NamedTuple):
     force: jax.Array
 
 
-def smooth_piece(
-    system: System, params: Params, smooth: SmoothMotion, step: jax.Array, solver: ode.DormandPrince
-) -> Piece:
+def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: ode.DormandPrince) -> Piece:
     """One step of Dormand & Prince with the modes as they are, or its part before the first event."""
     start = smooth.state
     nq, nv, dtype = start.q.shape[0], start.v.shape[0], start.q.dtype
@@ -104,13 +102,13 @@ def smooth_piece(
 
     def field(t: jax.Array, y: jax.Array) -> jax.Array:
         state = state_of(t, y)
-        here, force = _forces(system, params, state, smooth.codes)
+        here, force = _forces(model, state, smooth.codes)
         normal = jnp.sum((here.space.scale * force)[0::2])
-        qdot = position_rate(system, state.q, state.v)
+        qdot = position_rate(model.system, state.q, state.v)
         return jnp.concatenate([qdot, here.free + here.space.response @ force, (1.0 + normal)[None]])
 
     def look(t: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return _events(system, params, smooth, state_of(t, y), y[-1])
+        return _events(model, smooth, state_of(t, y), y[-1])
 
     y0 = jnp.concatenate([start.q, start.v, smooth.s[None]])
     k0 = field(start.t, y0)
@@ -148,7 +146,7 @@ def smooth_piece(
     worst = jnp.argmin(jnp.where(end.suspects, end.last / end.size, jnp.inf))
     who = end.searching & (jnp.arange(nc) == worst // 3)
     over = end.searching & (worst == 3 * nc)
-    state = _settled(system, params, state_of(start.t + end.h, end.y), smooth.codes)
+    state = _settled(model, state_of(start.t + end.h, end.y), smooth.codes)
     return Piece(
         state=state,
         s=jnp.where(over | (end.y[-1] >= smooth.length * (1.0 - 8.0 * eps)), smooth.length, end.y[-1]),
@@ -160,22 +158,18 @@ def smooth_piece(
     )
 
 
-def _forces(
-    system: System, params: Params, state: State, codes: jax.Array
-) -> tuple[Accelerations, jax.Array]:
+def _forces(model: Model, state: State, codes: jax.Array) -> tuple[Accelerations, jax.Array]:
     """Accelerations of the contacts at rest, and their scaled forces (r,)."""
-    here = accelerations(system, params, state, codes != SEPARATE)
+    here = accelerations(model, state, codes != SEPARATE)
     return here, forces_in_modes(here.space, here.rate, codes)
 
 
-def _events(
-    system: System, params: Params, smooth: SmoothMotion, state: State, s: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _events(model: Model, smooth: SmoothMotion, state: State, s: jax.Array) -> tuple[jax.Array, jax.Array]:
     """What ends a piece where it falls below zero (3 nc + 1,): three of each contact, then s; forces (r,).
 
     Of an open contact the gap; of a closed one its force in the cone, and where it slides its velocity. N.
     """
-    here, force = _forces(system, params, state, smooth.codes)
+    here, force = _forces(model, state, smooth.codes)
     cone = in_cones(here.space, force) / here.size
     slip = (here.space.jacobian @ state.v)[1::2] / smooth.near[1::2]
     codes, one = smooth.codes, jnp.ones_like(slip)
@@ -249,9 +243,9 @@ def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
     )
 
 
-def _settled(system: System, params: Params, state: State, codes: jax.Array) -> State:
+def _settled(model: Model, state: State, codes: jax.Array) -> State:
     """The state with what rests at rest: what the integration has let drift of gaps and velocities goes."""
-    terms = contact_terms(system, params, state)
+    terms = contact_terms(model, state)
     closed = codes != SEPARATE
     space = contact_space(terms.replace(active=closed))
     frictionless = space.replace(mu=jnp.zeros_like(space.mu))
@@ -260,4 +254,4 @@ def _settled(system: System, params: Params, state: State, codes: jax.Array) -> 
     gap = space.scale * jnp.stack([gap, jnp.zeros_like(gap)], axis=1).reshape(-1)
     normals = jnp.where(closed, REST_PLUS, SEPARATE)
     delta = space.response @ forces_in_modes(frictionless, gap, normals)
-    return State(q=state.q + position_rate(system, state.q, delta), v=v, t=state.t)
+    return State(q=state.q + position_rate(model.system, state.q, delta), v=v, t=state.t)

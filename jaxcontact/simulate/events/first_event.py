@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.mechanics.system import State, System
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.simulate.augmented.contact_forces import FORCE_TOLERANCE
 from jaxcontact.simulate.events.stretch import Look, StretchMotion, look, parts, start_vector, step
 from jaxcontact.simulate.projection import allowed_depth
@@ -73,7 +73,7 @@ def first_event(
     """
     nc = motion.modes.kind.shape[0]
     dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
-    y0 = start_vector(system, motion.params, state)
+    y0 = start_vector(Model(system=system, params=motion.params), state)
     gaps = motion.modes.kind == SEPARATE
     least, floor = _least(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.impact.laws.contact_space import ContactSpace
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import Accelerations, accelerations, shortest_forces
 from jaxcontact.simulate.events.stretch import Modes, pushes
 from jaxcontact.simulate.variational.active_set import contact_impulses
@@ -57,7 +57,7 @@ class _Question(NamedTuple):
 
 
 def choose_modes(
-    system: System, params: Params, state: State, controls: jax.Array, dt: jax.Array, closed: jax.Array,
+    model: Model, state: State, controls: jax.Array, dt: jax.Array, closed: jax.Array,
     near: jax.Array, ended: Ended,
 ) -> ModeChoice:  # fmt: skip
     """Modes of the closed contacts at a state.
@@ -67,7 +67,7 @@ def choose_modes(
     only if nothing else goes on. Where no finite forces do (Painleve), the impulses of an inelastic impact
     with friction are looked for.
     """
-    here = accelerations(system, params, state, closed, controls, dt)
+    here = accelerations(model, state, closed, controls, dt)
     nc = near.shape[0]
     u = (here.space.jacobian @ state.v).reshape(nc, -1)
     rate, scale = here.rate.reshape(nc, -1), here.space.scale.reshape(nc, -1)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from jaxcontact.impact.laws.callable_laws import pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.events.accumulation import no_chatter, remembered
 from jaxcontact.simulate.events.event_log import Carry
 from jaxcontact.simulate.projection import allowed_depth
@@ -31,9 +31,9 @@ class EventContacts(NamedTuple):
     closed: jax.Array
 
 
-def contacts_at(system: System, params: Params, state: State) -> EventContacts:
+def contacts_at(model: Model, state: State) -> EventContacts:
     """Which contacts touch, strike (touch and approach) and are closed (touch and do neither)."""
-    terms = terms_at(system, params, state.q, state.t)
+    terms = terms_at(model, state.q, state.t)
     slow = collision_tolerance(state.v.dtype)
     near = terms.phi <= touching_gap(state.q.dtype)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))

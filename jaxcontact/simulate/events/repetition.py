@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxcontact.mechanics.system import State, System
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import ahead
 from jaxcontact.simulate.events.event_log import (
@@ -78,7 +78,7 @@ def repeated(
 
     def one(carry: Carry, piece: EventPieces) -> tuple[Carry, Any]:
         nothing = jnp.zeros_like(piece.push[:, 0]), jnp.zeros_like(piece.push)
-        terms = terms_at(system, given.params, carry.state.q, carry.state.t)
+        terms = terms_at(Model(system=system, params=given.params), carry.state.q, carry.state.t)
 
         def rest() -> tuple[Any, ...]:
             return carry, *nothing
@@ -103,7 +103,9 @@ def repeated(
         branches = (rest, move, collide, jolted, skip)
         after, blow, pushed = lax.switch(jnp.asarray(BRANCH)[piece.kind], branches if nc else branches[:2])
         v = after.state.v
-        after = after._replace(state=settled(system, given.params, after.state, piece.rests))
+        after = after._replace(
+            state=settled(Model(system=system, params=given.params), after.state, piece.rests)
+        )
         return after, (after.state.t, carry.state.v, v, blow, pushed)
 
     begin = Carry(given.state, memory.chatter, memory.number)
@@ -128,7 +130,7 @@ def _moved(
     motion = StretchMotion(given.params, given.controls, piece.modes, given.dt)
 
     def along(h: jax.Array) -> tuple[Any, jax.Array]:
-        y = start_vector(system, given.params, state)
+        y = start_vector(Model(system=system, params=given.params), state)
         end, impulse, slip = parts(system, state.t + h, step(system, motion, state.t, y, h).x1)
         return (end, impulse), look(system, motion, end, slip).value
 

@@ -17,7 +17,7 @@ from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
 from jaxcontact.mechanics.configuration import position_rate, retract
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.augmented.contact_forces import Accelerations, accelerations, shortest_forces
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
@@ -42,16 +42,16 @@ class StretchMotion(NamedTuple):
     dt: jax.Array
 
 
-def start_vector(system: System, params: Params, state: State) -> jax.Array:
+def start_vector(model: Model, state: State) -> jax.Array:
     """(q, v, impulses of contacts, sliding velocities in space), which the field moves.
 
     The smaller a sliding velocity, the faster friction turns with it. The stages of a step know q and v of a
     body that spins too roughly for that; their own rates keep sliding velocities smooth.
     """
-    nc, dim = system.structure.num_contacts, system.structure.dim
+    nc, dim = model.structure.num_contacts, model.structure.dim
     slip = jnp.zeros(0, state.q.dtype)
     if nc and dim == 3:
-        slip = (contact_terms(system, params, state).J_t @ state.v).reshape(-1)
+        slip = (contact_terms(model, state).J_t @ state.v).reshape(-1)
     return jnp.concatenate([state.q, state.v, jnp.zeros(nc * dim, state.q.dtype), slip])
 
 
@@ -71,11 +71,11 @@ def field(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) -> 
     """The rate of `start_vector`."""
     state, impulse, slip = parts(system, t, y)
     qdot = position_rate(system, state.q, state.v)
-    params, controls = motion.params, motion.controls
+    model, controls = Model(system=system, params=motion.params), motion.controls
 
     def flight() -> tuple[jax.Array, ...]:
-        force = actuator_forces(system, params, state, controls) - bias(system, params, state)
-        mass = mass_matrix(system, params, state.q)
+        force = actuator_forces(model, state, controls) - bias(model, state)
+        mass = mass_matrix(model, state.q)
         return implicit.solve_spd(mass, force[:, None])[:, 0], jnp.zeros_like(impulse), jnp.zeros_like(slip)
 
     def contact() -> tuple[jax.Array, ...]:
@@ -131,7 +131,7 @@ def look(system: System, motion: StretchMotion, state: State, slip: jax.Array) -
 
     def flight() -> Look:
         gap, rate = jax.jvp(
-            lambda q: contact_gaps(system, motion.params, q),
+            lambda q: contact_gaps(Model(system=system, params=motion.params), q),
             (state.q,),
             (position_rate(system, state.q, state.v),),
         )
@@ -165,7 +165,9 @@ def _forces(
 ) -> tuple[Accelerations, jax.Array]:
     """Accelerations of the closed contacts, and their scaled forces (r,)."""
     kind, heading = motion.modes
-    here = accelerations(system, motion.params, state, kind != SEPARATE, motion.controls, motion.dt)
+    here = accelerations(
+        Model(system=system, params=motion.params), state, kind != SEPARATE, motion.controls, motion.dt
+    )
     return here, shortest_forces(here.space, here.rate, kind, _direction(slip, heading))
 
 
@@ -183,16 +185,16 @@ def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
     return along * jnp.where(square > 0, lax.rsqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-def settled(system: System, params: Params, state: State, kind: jax.Array) -> State:
+def settled(model: Model, state: State, kind: jax.Array) -> State:
     """The state with what rests at rest: what the integration has let drift of gaps and velocities goes.
 
     Quaternions come out with length one.
     """
-    q, v = retract(system, state.q, jnp.zeros_like(state.v)), state.v
+    q, v = retract(model.system, state.q, jnp.zeros_like(state.v)), state.v
 
     def rest() -> tuple[jax.Array, jax.Array]:
         closed = kind != SEPARATE
-        terms = contact_terms(system, params, state.replace(q=q))
+        terms = contact_terms(model, state.replace(q=q))
         space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
         none = jnp.zeros_like(terms.J_t[:, :, 0])
         gap = jnp.concatenate([jnp.where(closed, terms.phi, 0.0)[:, None], none], axis=1).reshape(-1)
@@ -200,7 +202,7 @@ def settled(system: System, params: Params, state: State, kind: jax.Array) -> St
         off = jnp.stack([space.scale * gap, space.jacobian @ v])
         moves = jax.vmap(lambda x, kind: shortest_forces(space, x, kind, none))(off, kinds)
         delta, change = moves @ space.response.T
-        return retract(system, q, delta), v + change
+        return retract(model.system, q, delta), v + change
 
     if kind.shape[0]:
         q, v = lax.cond(jnp.any(kind != SEPARATE), rest, lambda: (q, v))

@@ -14,7 +14,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import State, System, usable_numbers
+from jaxcontact.mechanics.system import Model, State, System, usable_numbers
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, ahead, outlook
 from jaxcontact.simulate.events.event_log import (
@@ -91,7 +91,7 @@ def run(system: System, max_events: int, given: Given, memory: EventMemory) -> E
     Derivative: none; see `repetition`.
     """
     state, dtype = given.state, given.state.q.dtype
-    start = contacts_at(system, given.params, state)
+    start = contacts_at(Model(system=system, params=given.params), state)
     nc, nv, dim = start.near.shape[0], state.v.shape[0], system.structure.dim
     bad = _bad_numbers(given, start)
     deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
@@ -153,10 +153,10 @@ def _nothing_ended(impulse: jax.Array) -> Ended:
 
 def _piece(here: _Here, c: _Step) -> _Step:
     """The end of a chatter if it is known, an impact where one is due, else a stretch."""
-    system, params = here.system, here.given.params
+    model = Model(system=here.system, params=here.given.params)
     if c.impulse.shape[0]:
         strikes = jnp.any(c.contacts.strikes)
-        view = outlook(system, c.carry.chatter, here.t_end, here.given.dt)
+        view = outlook(model.system, c.carry.chatter, here.t_end, here.given.dt)
         # Known right behind an impact: later the chatter may have been something else.
         fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
         which = jnp.where(fresh & view.known, 0, jnp.where(strikes, 1, 2))
@@ -168,11 +168,11 @@ def _piece(here: _Here, c: _Step) -> _Step:
         after, piece = lax.switch(which, branches)
     else:
         after, piece = _stretch(here, c)
-    state = settled(system, params, after.carry.state, piece.rests)
+    state = settled(model, after.carry.state, piece.rests)
     pieces = jax.tree.map(lambda rows, one: rows.at[c.made].set(one, mode="drop"), c.pieces, piece)
     return after._replace(
         carry=after.carry._replace(state=state),
-        contacts=contacts_at(system, params, state),
+        contacts=contacts_at(model, state),
         pieces=pieces,
         made=c.made + 1,
     )
@@ -243,7 +243,13 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
         modes, found = here.unused.modes, jnp.array(True)
     else:
         choice = choose_modes(
-            system, given.params, state, given.controls, given.dt, contacts.closed, slow, c.ended
+            Model(system=system, params=given.params),
+            state,
+            given.controls,
+            given.dt,
+            contacts.closed,
+            slow,
+            c.ended,
         )
         modes, found = choice.modes, choice.found
     motion = StretchMotion(given.params, given.controls, modes, given.dt)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ from jax import lax
 from jaxcontact._pytree import Record, static
 from jaxcontact.compliant.solve import NEWTON, Newton
 from jaxcontact.compliant.step import start_of_springs, step
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.terms import constraint_terms, contact_gaps, kept_by_body, rows_by_body
 
@@ -31,23 +30,22 @@ class Compliant(Record):
     solver: Newton = static(default=NEWTON)
     max_contacts: int | None = static(default=None)
 
-    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> Any:
+    def init(self, model: Model, state: State, key: jax.Array | None = None) -> Any:
         """(nr,) forces to start from: none. With friction springs in the law (forces, stretch (nc, nt))."""
-        terms = rows_by_body if kept_by_body(system) else constraint_terms
-        rows = jax.eval_shape(functools.partial(terms, system), params, state).phi
-        forces, stretch = jnp.zeros(rows.shape, rows.dtype), start_of_springs(system, params, state)
+        terms = rows_by_body if kept_by_body(model.system) else constraint_terms
+        rows = jax.eval_shape(terms, model, state).phi
+        forces, stretch = jnp.zeros(rows.shape, rows.dtype), start_of_springs(model, state)
         return forces if stretch is None else (forces, stretch)
 
-    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+    def closed(self, model: Model, state: State) -> jax.Array:
         """(nc,) bool, gaps that are not positive."""
-        if not system.structure.num_contacts:
+        if not model.structure.num_contacts:
             return jnp.zeros(0, bool)
-        return contact_gaps(system, params, state.q) <= 0.0
+        return contact_gaps(model, state.q) <= 0.0
 
     def step(
         self,
-        system: System,
-        params: Params,
+        model: Model,
         state: State,
         tau: jax.Array,
         memory: Any,
@@ -57,10 +55,10 @@ class Compliant(Record):
         """One step; `info.details` is the `StepInfo` of `compliant.step`."""
         forces, stretch = memory if isinstance(memory, tuple) else (memory, None)
         then, info = step(
-            system, params, state, tau, dt=dt, cone=self.cone, formulation=self.formulation,
+            model, state, tau, dt=dt, cone=self.cone, formulation=self.formulation,
             solver=self.solver, warm_start=forces, max_contacts=self.max_contacts, stretch=stretch,
         )  # fmt: skip
-        nc, dim = system.structure.num_contacts, system.structure.dim
+        nc, dim = model.structure.num_contacts, model.structure.dim
         force = info.lam[info.lam.shape[0] - nc * dim :].reshape(nc, dim)
         said = StepperInfo(
             status=info.status,

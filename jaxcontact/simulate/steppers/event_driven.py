@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count, check_positive, is_concrete
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.events.accumulation import no_chatter
@@ -74,37 +74,36 @@ class EventDriven(Record):
         object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
     @all_digits
-    def init(self, system: System, params: Params, state: State, key: jax.Array | None = None) -> EventMemory:
+    def init(self, model: Model, state: State, key: jax.Array | None = None) -> EventMemory:
         """What the stepper remembers of impacts: none.
 
         Raises:
             ValueError: a mechanism with `constraints`, closed loops or dry friction; a state that is known to
                 be deeper than 1e-6 m.
         """
-        check_mechanism(system, params, state)
-        if system.constraints is not None:
+        check_mechanism(model, state)
+        if model.system.constraints is not None:
             raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
-        check_no_held_joints(system, "EventDriven")
-        nc = system.structure.num_contacts
-        gaps = contact_gaps(system, params, state.q) if nc else jnp.zeros(0)
+        check_no_held_joints(model.system, "EventDriven")
+        nc = model.structure.num_contacts
+        gaps = contact_gaps(model, state.q) if nc else jnp.zeros(0)
         if is_concrete(gaps) and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
                 f"state: expected no penetration, got one of {depth:.3g} m; "
-                "jc.project(system, params, state) removes it"
+                "jc.project(model, state) removes it"
             )
         state = state.replace(t=jnp.asarray(state.t, state.q.dtype))
         return EventMemory(key=key, chatter=no_chatter(state, nc), number=jnp.int32(0))
 
     @all_digits
-    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+    def closed(self, model: Model, state: State) -> jax.Array:
         """(nc,) bool, contacts that touch and neither approach nor leave."""
-        return contacts_at(system, params, state).closed
+        return contacts_at(model, state).closed
 
     @all_digits
     def step(
         self,
-        system: System,
-        params: Params,
+        model: Model,
         state: State,
         tau: jax.Array,
         memory: EventMemory,
@@ -115,5 +114,5 @@ class EventDriven(Record):
         dtype = state.q.dtype
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
         state = state.replace(t=jnp.asarray(state.t, dtype))
-        given = Given(params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
-        return event_step(system, self.max_events, given, memory)
+        given = Given(model.params, state, jnp.asarray(tau, dtype), dt, self.impact, rtol)
+        return event_step(model.system, self.max_events, given, memory)

@@ -19,7 +19,7 @@ from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.free_step import free_step
 from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix
-from jaxcontact.mechanics.system import Params, State, System, check_mechanism
+from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.projection import constraint_values, least_penetration, nearest_configuration
@@ -88,39 +88,36 @@ class TimeStepping(Record):
         object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
     @all_digits
-    def init(
-        self, system: System, params: Params, state: State, key: jax.Array | None = None
-    ) -> SteppingMemory:
+    def init(self, model: Model, state: State, key: jax.Array | None = None) -> SteppingMemory:
         """What the stepper remembers: its key.
 
         Raises:
             ValueError: a mechanism with closed loops, joints held by `constraints` or dry friction; a state
                 that is known to be deeper than 1e-6 m.
         """
-        check_mechanism(system, params, state)
-        check_no_held_joints(system, "TimeStepping")
-        held, kept = constraint_values(system, params, state.q)
+        check_mechanism(model, state)
+        check_no_held_joints(model.system, "TimeStepping")
+        held, kept = constraint_values(model, state.q)
         if held.shape[0]:
             raise ValueError("system: TimeStepping takes no joints held by `constraints`; use Compliant")
         if is_concrete(kept) and (depth := -float(jnp.min(kept, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
                 f"state: expected no penetration, got one of {depth:.3g} m; "
-                "jc.project(system, params, state) removes it"
+                "jc.project(model, state) removes it"
             )
         return SteppingMemory(key=key, number=jnp.int32(0))
 
     @all_digits
-    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+    def closed(self, model: Model, state: State) -> jax.Array:
         """(nc,) bool, gaps of at most 1e-6 m."""
-        if not system.structure.num_contacts:
+        if not model.structure.num_contacts:
             return jnp.zeros(0, bool)
-        return contact_gaps(system, params, state.q) <= touch_tolerance(state.q)
+        return contact_gaps(model, state.q) <= touch_tolerance(state.q)
 
     @all_digits
     def step(
         self,
-        system: System,
-        params: Params,
+        model: Model,
         state: State,
         tau: jax.Array,
         memory: SteppingMemory,
@@ -129,12 +126,12 @@ class TimeStepping(Record):
     ) -> tuple[State, SteppingMemory, StepperInfo]:
         """One step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
         key = None if memory.key is None else jax.random.fold_in(memory.key, memory.number)
-        update, deep = self._velocity(system, params, state, tau, key, jnp.asarray(dt, state.q.dtype))
-        q, removed = nearest_configuration(system, params, retract(system, state.q, dt * update.v))
+        update, deep = self._velocity(model, state, tau, key, jnp.asarray(dt, state.q.dtype))
+        q, removed = nearest_configuration(model, retract(model.system, state.q, dt * update.v))
         then = State(q=q, v=update.v, t=state.t + dt)
         finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(update.v))
         own = flag(deep, Status.PENETRATION) | flag(~finite, Status.NONFINITE)
-        impulse = update.impulse[: system.structure.num_contacts]
+        impulse = update.impulse[: model.structure.num_contacts]
         info = StepperInfo(
             status=update.status | removed.status | own,
             residual=update.residual,
@@ -146,21 +143,21 @@ class TimeStepping(Record):
         return then, memory._replace(number=memory.number + 1), info
 
     def _velocity(
-        self, system: System, params: Params, state: State, tau: jax.Array, key: Any, dt: jax.Array
+        self, model: Model, state: State, tau: jax.Array, key: Any, dt: jax.Array
     ) -> tuple[_Answer, jax.Array]:
         """The velocity at the end of the step, and whether the step starts too deep."""
-        if not constraint_values(system, params, state.q)[1].shape[0]:
-            _, v = _free_velocity(system, params, state, tau, dt, mass_matrix(system, params, state.q))
-            return _no_answer(v, jnp.zeros((0, system.structure.dim), v.dtype)), jnp.array(False)
-        terms = unilateral_terms(system, params, state)
+        if not constraint_values(model, state.q)[1].shape[0]:
+            _, v = _free_velocity(model, state, tau, dt, mass_matrix(model, state.q))
+            return _no_answer(v, jnp.zeros((0, model.structure.dim), v.dtype)), jnp.array(False)
+        terms = unilateral_terms(model, state)
         deep = jnp.any(terms.phi < -least_penetration(state.q))
         terms = terms.replace(phi=jnp.maximum(terms.phi, 0.0))
         presses = pressing_law(self.impact)
-        struck = _no_answer(state.v, jnp.zeros((terms.phi.shape[0], system.structure.dim), dt.dtype))
+        struck = _no_answer(state.v, jnp.zeros((terms.phi.shape[0], model.structure.dim), dt.dtype))
         if presses is not self.impact:
-            _, ahead = _free_velocity(system, params, state, tau, dt, terms.M)
+            _, ahead = _free_velocity(model, state, tau, dt, terms.M)
             struck = _struck(self.impact, terms, state.v, ahead, key, dt)
-        mass, free = _free_velocity(system, params, state.replace(v=struck.v), tau, dt, terms.M)
+        mass, free = _free_velocity(model, state.replace(v=struck.v), tau, dt, terms.M)
         terms = terms.replace(M=mass, active=_within_reach(terms.replace(M=mass), free, dt))
         v, info = presses(terms, free, key, clearance=terms.phi / dt)
         return _Answer(
@@ -177,11 +174,11 @@ def _no_answer(v: jax.Array, impulse: jax.Array) -> _Answer:
 
 
 def _free_velocity(
-    system: System, params: Params, state: State, tau: jax.Array, dt: jax.Array, M: jax.Array
+    model: Model, state: State, tau: jax.Array, dt: jax.Array, M: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Mass matrix of the step, and the velocity at its end without contacts."""
-    kinematics = kinematics_of(system, params, state.q)
-    mass, v, force = free_step(system, params, state, tau, dt, M, kinematics)
+    kinematics = kinematics_of(model, state.q)
+    mass, v, force = free_step(model, state, tau, dt, M, kinematics)
     return mass, v + dt * implicit.solve_spd(mass, force[:, None])[:, 0]
 
 

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 from jaxcontact._pytree import Record, static
 from jaxcontact.arguments import check_count
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import all_digits, jit
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.variational.event_loop import MotionChoice, MotionMemory, MotionNumbers, start_of
 from jaxcontact.simulate.variational.integrator import check_motion, no_memory
 from jaxcontact.simulate.variational.replay import motion
 
-_start_of = jit(start_of, static_argnums=0)
+_start_of = jit(start_of)
 
 
 class Variational(Record):
@@ -53,28 +53,25 @@ class Variational(Record):
             object.__setattr__(self, "impact", law_as_pytree(self.impact))
 
     @all_digits
-    def init(
-        self, system: System, params: Params, state: State, key: jax.Array | None = None
-    ) -> MotionMemory:
+    def init(self, model: Model, state: State, key: jax.Array | None = None) -> MotionMemory:
         """What the stepper remembers of impacts: none.
 
         Raises:
             ValueError: as `variational`.
         """
         zeno = 0.0 if self.zeno is None else self.zeno
-        check_motion(system, params, state, self.order, self.restitution, zeno)
-        return no_memory(system, state, key)
+        check_motion(model, state, self.order, self.restitution, zeno)
+        return no_memory(model.system, state, key)
 
     @all_digits
-    def closed(self, system: System, params: Params, state: State) -> jax.Array:
+    def closed(self, model: Model, state: State) -> jax.Array:
         """(nc,) bool, contacts that touch and neither approach nor leave."""
-        return _start_of(system, params, state).closed
+        return _start_of(model, state).closed
 
     @all_digits
     def step(
         self,
-        system: System,
-        params: Params,
+        model: Model,
         state: State,
         tau: jax.Array,
         memory: MotionMemory,
@@ -86,8 +83,8 @@ class Variational(Record):
         dt, restitution, zeno = (
             jnp.asarray(x, dtype) for x in (dt, self.restitution, dt if self.zeno is None else self.zeno)
         )
-        numbers = MotionNumbers(params, state, dt, restitution, zeno, self.impact, tau[None])
+        numbers = MotionNumbers(model.params, state, dt, restitution, zeno, self.impact, tau[None])
         choice = MotionChoice(self.order, 1, self.max_impacts)
-        trajectory, memory = motion(system, choice, numbers, memory)
+        trajectory, memory = motion(model.system, choice, numbers, memory)
         then, info = (jax.tree.map(lambda rows: rows[-1], x) for x in (trajectory.states, trajectory.info))
         return then, memory, info.replace(impacts=trajectory.impacts)

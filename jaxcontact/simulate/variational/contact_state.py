@@ -15,7 +15,7 @@ from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.motion_equations import bias, mass_matrix
 from jaxcontact.mechanics.robot import actuator_forces
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.discrete_mechanics import Contacts, onto_closed_contacts
 from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
@@ -47,16 +47,16 @@ def approaching(node: Node) -> jax.Array:
     return touching(node.terms) & (node.terms.J_n @ node.v < -collision_tolerance(node.v.dtype))
 
 
-def terms_at(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
+def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
     """`contact_terms`, of a system without contacts too."""
-    if system.structure.num_contacts:
-        return contact_terms(system, params, State(q=q, v=jnp.zeros(system.structure.num_velocities), t=t))
-    nv, dtype = system.structure.num_velocities, q.dtype
+    if model.structure.num_contacts:
+        return contact_terms(model, State(q=q, v=jnp.zeros(model.structure.num_velocities), t=t))
+    nv, dtype = model.structure.num_velocities, q.dtype
     none = jnp.zeros(0, dtype)
     return ContactTerms(
-        M=mass_matrix(system, params, q),
+        M=mass_matrix(model, q),
         J_n=jnp.zeros((0, nv), dtype),
-        J_t=jnp.zeros((0, system.structure.dim - 1, nv), dtype),
+        J_t=jnp.zeros((0, model.structure.dim - 1, nv), dtype),
         phi=none,
         mu=none,
         active=jnp.zeros(0, bool),
@@ -82,17 +82,17 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
 
 
 def land(
-    system: System, params: Params, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
+    model: Model, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
 ) -> tuple[Node, jax.Array, jax.Array]:
     """The node at the end (q, p) of a step from `node`, impulses (nc, dim) there, and whether found."""
-    terms = terms_at(system, params, q, node.t)
+    terms = terms_at(model, q, node.t)
     stay = node.closed & touching(terms)
     p, second, fine = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
     return arrive(terms, q, p, t), second, fine
 
 
 def loads(
-    system: System, params: Params, node: Node, closed: jax.Array, after: jax.Array, guess: jax.Array,
+    model: Model, node: Node, closed: jax.Array, after: jax.Array, guess: jax.Array,
     controls: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """How hard the closed contacts push at a node (nc,), m/s^2, negative where they would have to pull.
@@ -109,14 +109,14 @@ def loads(
     nc, dim, nv = guess.shape[0], guess.shape[1], node.v.shape[0]
     rows = contacts_of(node.terms, closed).rows.reshape(nc * dim, nv)
     state = State(q=node.q, v=node.v, t=node.t)
-    force = -bias(system, params, state)
+    force = -bias(model, state)
     if controls is not None:
-        force = force + actuator_forces(system, params, state, controls)
+        force = force + actuator_forces(model, state, controls)
     response = implicit.solve_spd(node.terms.M, jnp.concatenate([rows.T, force[:, None]], axis=1))
     slip, turning = jax.jvp(
-        lambda q: contact_velocities(system, params, q, node.v),
+        lambda q: contact_velocities(model, q, node.v),
         (node.q,),
-        (position_rate(system, node.q, node.v),),
+        (position_rate(model.system, node.q, node.v),),
     )
     free = turning + (rows @ response[:, -1]).reshape(nc, dim)
     free = free.at[:, 1:].add(slip[:, 1:] / after)
@@ -124,5 +124,5 @@ def loads(
     impulse, _ = contact_impulses(delassus, free, node.terms.mu, closed, guess)
     leaves = free[:, 0] + (delassus @ impulse.reshape(-1)).reshape(nc, dim)[:, 0]
     own = jnp.diagonal(delassus).reshape(nc, dim)[:, 0]
-    gross = jnp.max(jnp.abs(params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
+    gross = jnp.max(jnp.abs(model.params.gravity)) + jnp.max(jnp.abs(rows) @ jnp.abs(response[:, -1]))
     return jnp.where(closed, own * impulse[:, 0] - leaves, 0.0), gross

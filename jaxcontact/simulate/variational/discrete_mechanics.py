@@ -21,7 +21,7 @@ from jaxcontact.algebra import implicit, rotations, small_dense
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
 from jaxcontact.mechanics.robot import actuator_forces
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.terms import contact_gaps, contact_velocities
 
@@ -29,9 +29,9 @@ MAX_NEWTON = 24
 FRESH = 4  # iterations between two derivatives: two or three with the first one are enough, as a rule
 
 
-def gaps(system: System, params: Params, q: jax.Array) -> jax.Array:
+def gaps(model: Model, q: jax.Array) -> jax.Array:
     """Gaps (nc,) of all candidate contacts, m; nc may be 0."""
-    return contact_gaps(system, params, q) if system.structure.num_contacts else jnp.zeros(0, q.dtype)
+    return contact_gaps(model, q) if model.structure.num_contacts else jnp.zeros(0, q.dtype)
 
 
 class Contacts(NamedTuple):
@@ -82,7 +82,7 @@ def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
     return -response @ (contacts.off / (jnp.where(mobility > 0, mobility, 1.0) * number))
 
 
-def mean_velocities(system: System, params: Params, q: jax.Array, w: jax.Array, h: jax.Array) -> jax.Array:
+def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> jax.Array:
     """Displacements over h (nc, dim) of the material points in contact, along the step h w from q, n first.
 
     By Gauss's rule of three points, which is exact for a corner to the seventh power of the angle of a step:
@@ -91,40 +91,36 @@ def mean_velocities(system: System, params: Params, q: jax.Array, w: jax.Array, 
     middle, reach = 0.5, 0.5 * 0.6**0.5
     parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
     share = jnp.array([5.0, 8.0, 5.0], q.dtype) / 18.0
-    each = jax.vmap(lambda part: contact_velocities(system, params, retract(system, q, part * h * w), w))(
-        parts
-    )
+    each = jax.vmap(lambda part: contact_velocities(model, retract(model.system, q, part * h * w), w))(parts)
     return jnp.tensordot(share, each, 1)
 
 
-def lagrangian(system: System, params: Params, q: jax.Array, v: jax.Array) -> jax.Array:
+def lagrangian(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
     """Kinetic energy less that of gravity, J."""
-    kinetic, gravity = energies(system, params, q, v)
+    kinetic, gravity = energies(model, q, v)
     return kinetic - gravity
 
 
-def applied_force(system: System, params: Params, state: State, controls: jax.Array | None) -> jax.Array:
+def applied_force(model: Model, state: State, controls: jax.Array | None) -> jax.Array:
     """The generalized force (nv,) of `forces`, `drive` and controls."""
     force = jnp.zeros_like(state.v)
     if controls is not None:
-        force = force + actuator_forces(system, params, state, controls)
-    if system.forces is not None:
-        force = force + system.forces(system.structure, state.q, state.v, params)
-    if system.drive is not None:
-        force = force + system.drive(system.structure, state, params)
+        force = force + actuator_forces(model, state, controls)
+    if model.system.forces is not None:
+        force = force + model.system.forces(model.structure, state.q, state.v, model.params)
+    if model.system.drive is not None:
+        force = force + model.system.drive(model.structure, state, model.params)
     return force
 
 
-def _at_midpoint(
-    system: System, params: Params, start: Start, w: jax.Array, h: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _at_midpoint(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
     """dL/dv and dL/dq + forces (nv,) at the midpoint of a step."""
-    middle = retract(system, start.q, 0.5 * h * w)
+    middle = retract(model.system, start.q, 0.5 * h * w)
     force, momentum = jax.grad(
-        lambda delta, v: lagrangian(system, params, retract(system, middle, delta), v), argnums=(0, 1)
+        lambda delta, v: lagrangian(model, retract(model.system, middle, delta), v), argnums=(0, 1)
     )(jnp.zeros_like(w), w)
     midpoint = State(q=middle, v=w, t=start.t + 0.5 * h)
-    return momentum, force + applied_force(system, params, midpoint, start.controls)
+    return momentum, force + applied_force(model, midpoint, start.controls)
 
 
 def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
@@ -141,16 +137,16 @@ def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Arra
     return result
 
 
-def discrete_momenta(
-    system: System, params: Params, start: Start, w: jax.Array, h: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The momenta -D_1 L_d - F^- at the start and D_2 L_d + F^+ at the end of a step, (nv,) each."""
-    momentum, force = _at_midpoint(system, params, start, w, h)
-    return _at_end(system, -h * w, momentum, -h * force), _at_end(system, h * w, momentum, h * force)
+    momentum, force = _at_midpoint(model, start, w, h)
+    return _at_end(model.system, -h * w, momentum, -h * force), _at_end(
+        model.system, h * w, momentum, h * force
+    )
 
 
 def take_step(
-    system: System, params: Params, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array
+    model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array
 ) -> tuple[MidpointStep, jax.Array]:
     """The step of length h, and the rates dphi/dh (nc,) at its end.
 
@@ -172,8 +168,8 @@ def take_step(
     def iterate(carry: tuple) -> tuple:
         w, impulse, inverse, change, _, count = carry
         fresh = (count % FRESH == 0) | (change <= small)
-        inverse = lax.cond(fresh, lambda: step_inverse(system, params, start, w, h), lambda: inverse)
-        new, impulse, _, free = _newton(system, params, start, w, impulse, inverse, contacts, h)
+        inverse = lax.cond(fresh, lambda: step_inverse(model, start, w, h), lambda: inverse)
+        new, impulse, _, free = _newton(model, start, w, impulse, inverse, contacts, h)
         return new, impulse, inverse, _change(w, new, free), fresh, count + 1
 
     none = jnp.zeros(contacts.rows.shape[:2], dtype)
@@ -182,7 +178,7 @@ def take_step(
     w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, first)
 
     def last(h: jax.Array) -> tuple[jax.Array, MidpointStep]:
-        step = repeat_step(system, params, start, w, impulse, inverse, contacts, h)
+        step = repeat_step(model, start, w, impulse, inverse, contacts, h)
         return step.phi, step
 
     _, rate, step = jax.jvp(last, (h,), (jnp.ones_like(h),), has_aux=True)
@@ -200,7 +196,7 @@ def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
 
 
 def repeat_step(
-    system: System, params: Params, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
+    model: Model, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
     contacts: Contacts, h: jax.Array,
 ) -> MidpointStep:  # fmt: skip
     """The step again from its mean velocity w: one more iteration, for the last digits and the derivative.
@@ -212,34 +208,36 @@ def repeat_step(
     Derivative: of the solution, first order, forward and reverse, by everything but `w`, `impulse`, `inverse`
         and the modes of contact.
     """
-    exact, lam, fine, free = _newton(system, params, start, w, impulse, inverse, contacts, h)
+    exact, lam, fine, free = _newton(model, start, w, impulse, inverse, contacts, h)
     closes = closing(contacts, inverse)
-    q_end = retract(system, start.q, h * exact + closes)
-    p_end = discrete_momenta(system, params, start, exact, h)[1]
+    q_end = retract(model.system, start.q, h * exact + closes)
+    p_end = discrete_momenta(model, start, exact, h)[1]
     residual = lax.stop_gradient(_change(w, exact, free))
     closed_by = contacts.rows[:, 0] @ closes
-    return MidpointStep(exact, lam, q_end, p_end, gaps(system, params, q_end), fine, residual, closed_by)
+    return MidpointStep(exact, lam, q_end, p_end, gaps(model, q_end), fine, residual, closed_by)
 
 
-def step_inverse(system: System, params: Params, start: Start, w: jax.Array, h: jax.Array) -> jax.Array:
+def step_inverse(model: Model, start: Start, w: jax.Array, h: jax.Array) -> jax.Array:
     """Inverse (nv, nv) of the derivative of the start momentum by w, which is M up to terms of order h."""
-    derivative = jax.jacfwd(lambda w: discrete_momenta(system, params, start, w, h)[0])(w)
+    derivative = jax.jacfwd(lambda w: discrete_momenta(model, start, w, h)[0])(w)
     return small_dense.generalized_inverse(derivative)[0]
 
 
 def _newton(
-    system: System, params: Params, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
+    model: Model, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
     contacts: Contacts, h: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
     """One iteration: w (nv,), impulses (nc, dim), whether these were found, and w without contacts."""
-    fixed_params, fixed_q, fixed_h = lax.stop_gradient((params, start.q, h))
-    free = w + inverse @ (start.p - discrete_momenta(system, params, start, w, h)[0])
+    fixed_params, fixed_q, fixed_h = lax.stop_gradient((model.params, start.q, h))
+    free = w + inverse @ (start.p - discrete_momenta(model, start, w, h)[0])
 
     def pushed(_: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         nc, dim, nv = contacts.rows.shape
         flat = contacts.rows.reshape(nc * dim, nv)
-        mean = mean_velocities(system, params, start.q, w, h)
-        slope = jax.jacfwd(lambda w: mean_velocities(system, fixed_params, fixed_q, w, fixed_h))(w)
+        mean = mean_velocities(model, start.q, w, h)
+        slope = jax.jacfwd(
+            lambda w: mean_velocities(model.replace(params=fixed_params), fixed_q, w, fixed_h)
+        )(w)
         velocity = mean + slope @ (free - w)
         rows = slope.reshape(nc * dim, nv)
         response = inverse @ flat.T

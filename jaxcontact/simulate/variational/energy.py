@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import energies
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, applied_force, mean_velocities
 
@@ -28,8 +28,7 @@ ROUNDING = 1024.0  # units of the last place of the energies that are compared
 
 
 def move_gains(
-    system: System,
-    params: Params,
+    model: Model,
     node: Node,
     step: MidpointStep,
     arrived: Node,
@@ -47,21 +46,21 @@ def move_gains(
     v_plus, v_minus = (
         implicit.solve_spd(n.terms.M, p[:, None])[:, 0] for n, p in ((node, p_plus), (arrived, step.p))
     )
-    middle, end = retract(system, node.q, 0.5 * h * w), retract(system, node.q, h * w)
-    (_, kinetic, _), (v_0, v_m, v_1) = jax.vmap(lambda q, v: energies(system, params, q, v))(
+    middle, end = retract(model.system, node.q, 0.5 * h * w), retract(model.system, node.q, h * w)
+    (_, kinetic, _), (v_0, v_m, v_1) = jax.vmap(lambda q, v: energies(model, q, v))(
         jnp.stack([node.q, middle, end]), jnp.stack([jnp.zeros_like(w), w, jnp.zeros_like(w)])
     )
     before, after = 0.5 * node.v @ node.p, 0.5 * arrived.v @ arrived.p
     # Where the move would lead from its start and its middle, whatever its end says.
     ahead = 2.0 * w - v_plus
     plus, minus = 0.5 * v_plus @ p_plus, 0.5 * ahead @ arrived.terms.M @ ahead
-    work = h * w @ applied_force(system, params, State(q=middle, v=w, t=node.t + 0.5 * h), controls)
+    work = h * w @ applied_force(model, State(q=middle, v=w, t=node.t + 0.5 * h), controls)
     change = ahead - v_plus
     explained = 0.5 * change @ arrived.terms.M @ change + jnp.abs(v_0 + v_1 - 2.0 * v_m)
     explained = explained + jnp.abs(plus + minus - 2.0 * kinetic)
     compared = [before, after, plus, minus, v_0, v_m, v_1, work]
     if lam.shape[0]:
-        mean = mean_velocities(system, params, node.q, w, h)
+        mean = mean_velocities(model, node.q, w, h)
         start, lifted, left = rows_0 @ node.v, rows_0 @ v_plus, rows_1 @ (arrived.v - v_minus)
         parts = [
             jnp.sum(lam * (lifted - mean)),

@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Params, State, System, usable_numbers
+from jaxcontact.mechanics.system import Model, Params, State, System, usable_numbers
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
@@ -131,8 +131,7 @@ class Run(NamedTuple):
 class _TimeStep(NamedTuple):
     """What stays as it is during one time step."""
 
-    system: System
-    params: Params
+    model: Model
     setting: ImpactSetting
     controls: jax.Array | None
     dt: jax.Array
@@ -147,9 +146,9 @@ def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: MotionM
     )
 
 
-def start_of(system: System, params: Params, state: State) -> Node:
+def start_of(model: Model, state: State) -> Node:
     """The node that a motion starts from."""
-    terms = terms_at(system, params, state.q, state.t)
+    terms = terms_at(model, state.q, state.t)
     return arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
 
 
@@ -162,7 +161,8 @@ def run(
     Derivative: none; see `replay`.
     """
     setting = impact_setting(choice, numbers, memory)
-    start = start_of(system, numbers.params, numbers.state)
+    model = Model(system=system, params=numbers.params)
+    start = start_of(model, numbers.state)
     nc, dim = start.terms.phi.shape[0], system.structure.dim
     deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
     bad = _bad_numbers(numbers, start)
@@ -173,7 +173,7 @@ def run(
         node, last, impacts, pieces, count = carry
         k, controls = given
         t_end = start.t + (k + 1) * numbers.dt
-        here = _TimeStep(system, numbers.params, setting, controls, numbers.dt, t_end, unused)
+        here = _TimeStep(model, setting, controls, numbers.dt, t_end, unused)
         none, zero = jnp.zeros((nc, dim), node.q.dtype), jnp.zeros((), node.q.dtype)
         begin = _StepCarry(
             node, whole_step(t_end - node.t, nc), last, impacts, none, jnp.uint32(0), zero, jnp.int32(0),
@@ -288,15 +288,15 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
 
 def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """A trial step: to the end of the time step if nothing happens, else nearer to the first event."""
-    system, params, t_end = here.system, here.params, here.t_end
+    model, t_end = here.model, here.t_end
     node, search = carry.node, carry.search
     nc = carry.last.shape[0]
     start = Start(node.q, node.p, node.t, here.controls)
     contacts = contacts_of(node.terms, node.closed)
-    step, slope = take_step(system, params, start, node.v, contacts, search.h)
+    step, slope = take_step(model, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
     t = jnp.where(search.h == t_end - node.t, t_end, node.t + search.h)
-    arrived, second, fine = land(system, params, node, step.q, step.p, t, step.impulse)
+    arrived, second, fine = land(model, node, step.q, step.p, t, step.impulse)
     load, load_0, size = _loads(here, node, arrived, step.impulse / search.h, search.tries > 0)
     # A contact that changes no velocity by more than what counts as approaching carries nothing.
     least = collision_tolerance(size.dtype) / (here.dt * size)
@@ -319,7 +319,7 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
         kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
         h=search.h, w=step.w, impulse=step.impulse, second=second, who=who,
     )  # fmt: skip
-    gains = move_gains(system, params, node, step, arrived, second, search.h, here.controls)
+    gains = move_gains(model, node, step, arrived, second, search.h, here.controls)
     status = flag(~(step.solved & fine), Status.STALLED) | flag(gains, Status.ENERGY)
     taken = (
         arrived, whole_step(t_end - t, nc), carry.impulse + step.impulse + second, carry.status | status,
@@ -388,7 +388,7 @@ def _loads(
     def find(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         pushes, size, k = carry
         each = jax.tree.map(lambda x: x[k], both)
-        load, gross = loads(here.system, here.params, each, node.closed, dt, guess, here.controls)
+        load, gross = loads(here.model, each, node.closed, dt, guess, here.controls)
         return pushes.at[k].set(load), size.at[k].set(gross), k + 1
 
     pushes, sizes, _ = lax.while_loop(wanted, find, start)

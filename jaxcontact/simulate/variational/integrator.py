@@ -16,7 +16,7 @@ from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.motion_equations import mass_matrix
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
@@ -25,8 +25,7 @@ from jaxcontact.simulate.variational.replay import motion
 
 
 def variational(
-    system: System,
-    params: Params,
+    model: Model,
     state: State,
     *,
     dt: Any,
@@ -57,8 +56,7 @@ def variational(
     in place of the step that would hide it: inelastic, with friction, whatever the law.
 
     Args:
-        system: the mechanism (static), without `constraints`.
-        params: its numbers.
+        model: the mechanism and its numbers, without `constraints`.
         state: where it starts. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact
             at once, here and later; those that leave more slowly than 4e-6 m/s stay closed.
         dt: step, s.
@@ -101,23 +99,23 @@ def variational(
     if not (isinstance(duration, int | float) and math.isfinite(duration) and duration > 0):
         raise ValueError(f"duration: expected a number > 0, got {duration!r}")
     wait = dt if zeno is None else zeno
-    check_motion(system, params, state, order, restitution, wait)
+    check_motion(model, state, order, restitution, wait)
     choice = MotionChoice(order, max(1, round(float(duration) / float(dt))), int(max_impacts))
     as_pytree = None if law is None else law_as_pytree(law)
     h, elastic, wait = (jnp.asarray(x, state.q.dtype) for x in (dt, restitution, wait))
-    numbers = MotionNumbers(params, state, h, elastic, wait, as_pytree, None)
-    return motion(system, choice, numbers, no_memory(system, state, key))[0]
+    numbers = MotionNumbers(model.params, state, h, elastic, wait, as_pytree, None)
+    return motion(model.system, choice, numbers, no_memory(model.system, state, key))[0]
 
 
 def check_motion(
-    system: System, params: Params, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
+    model: Model, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
 ) -> None:
     """Raise ValueError for what no motion has, and warn of single precision."""
-    if system.constraints is not None:
+    if model.system.constraints is not None:
         raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
-    check_no_held_joints(system, "variational")
-    _check_order(order, system.structure.num_contacts)
-    _check_numbers(system, params, state, restitution, zeno)
+    check_no_held_joints(model.system, "variational")
+    _check_order(order, model.structure.num_contacts)
+    _check_numbers(model, state, restitution, zeno)
     warn_if_single(state.q.dtype, "`variational`")
 
 
@@ -127,22 +125,27 @@ def no_memory(system: System, state: State, key: jax.Array | None) -> MotionMemo
     return MotionMemory(key=key, last=never, number=jnp.int32(0))
 
 
-def _check_numbers(system: System, params: Params, state: State, restitution: Any, zeno: Any) -> None:
+def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> None:
     """Raise ValueError for known numbers that no motion has; those that are traced set bits."""
-    for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", params.gravity)):
+    for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", model.params.gravity)):
         if is_concrete(value):
             check_number(name, value)
-    least = {"params.mass": params.mass, "params.inertia": params.inertia, "params.mu": params.mu}
+    least = {
+        "params.mass": model.params.mass,
+        "params.inertia": model.params.inertia,
+        "params.mu": model.params.mu,
+    }
     for name, value in {**least, "restitution": restitution, "zeno": zeno}.items():
         if is_concrete(value):
             check_number(name, value, 0.0)
     if is_concrete(restitution) and np.any(np.asarray(restitution) > 1):
         raise ValueError(f"restitution: expected a number in 0..1, got {restitution}")
-    if is_concrete(params, state.q) and not np.all(np.asarray(params.mass) > 0):
-        mass = np.asarray(mass_matrix(system, params, state.q))
+    if is_concrete(model.params, state.q) and not np.all(np.asarray(model.params.mass) > 0):
+        mass = np.asarray(mass_matrix(model, state.q))
         if np.linalg.eigvalsh(mass)[0] <= 0:
             raise ValueError(
-                f"params.mass: expected masses that every coordinate moves, got {np.asarray(params.mass)}"
+                "params.mass: expected masses that every coordinate moves, got "
+                f"{np.asarray(model.params.mass)}"
             )
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.mechanics.system import Params, State, System
+from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.precision import all_digits
 from jaxcontact.simulate.trajectory import Trajectory
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of, land, loads
@@ -68,7 +68,7 @@ def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recor
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
     params, dt = numbers.params, numbers.dt
-    start = start_of(system, params, numbers.state)
+    start = start_of(Model(system=system, params=params), numbers.state)
     pieces, known = recorded.pieces, recorded.trajectory
 
     def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
@@ -88,7 +88,7 @@ def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recor
 
         def move(_: None) -> tuple[Any, ...]:
             controls = None if numbers.controls is None else numbers.controls[piece.step]
-            after, pushed = _move(system, params, node, piece, t_end, dt, controls)
+            after, pushed = _move(Model(system=system, params=params), node, piece, t_end, dt, controls)
             return after, jnp.zeros_like(node.terms.phi), pushed
 
         branches: tuple[Any, ...] = (
@@ -125,7 +125,7 @@ def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recor
 
 
 def _move(
-    system: System, params: Params, node: Node, piece: Pieces, t_end: jax.Array, dt: jax.Array,
+    model: Model, node: Node, piece: Pieces, t_end: jax.Array, dt: jax.Array,
     controls: jax.Array | None,
 ) -> tuple[Node, jax.Array]:  # fmt: skip
     """The node behind a move, and the impulses (nc, dim) of its contacts.
@@ -135,18 +135,18 @@ def _move(
     """
     contacts = contacts_of(node.terms, node.closed)
     start = Start(node.q, node.p, node.t, controls)
-    inverse = step_inverse(system, *lax.stop_gradient((params, start)), piece.w, piece.h)
+    inverse = step_inverse(*lax.stop_gradient((model, start)), piece.w, piece.h)
     lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
 
     def step(h: jax.Array) -> tuple[Any, ...]:
-        step_taken = repeat_step(system, params, start, piece.w, piece.impulse, inverse, contacts, h)
-        after, second, _ = land(system, params, node, step_taken.q, step_taken.p, node.t + h, piece.second)
+        step_taken = repeat_step(model, start, piece.w, piece.impulse, inverse, contacts, h)
+        after, second, _ = land(model, node, step_taken.q, step_taken.p, node.t + h, piece.second)
         value = step_taken.phi
         if value.shape[0]:
             guess = piece.impulse / piece.h
 
             def load() -> jax.Array:
-                return loads(system, params, after, node.closed, dt, guess, controls)[0]
+                return loads(model, after, node.closed, dt, guess, controls)[0]
 
             value = lax.cond(lets_go, load, lambda: value)
         return (after, step_taken.impulse + second), value

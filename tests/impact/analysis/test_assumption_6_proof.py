@@ -147,7 +147,7 @@ def unproved(terms, most=None):
 
 def terms_of(name):
     model = getattr(jc.models, name)()
-    return jc.contact_terms(model.system, model.params, model.state)
+    return jc.contact_terms(model, model.initial_state())
 
 
 def one_contact(mu):

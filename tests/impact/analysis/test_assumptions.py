@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import reference
+from helpers.drawing import with_law
 from scipy.stats import beta
 
 import jaxcontact as jc
@@ -16,28 +17,34 @@ from jaxcontact.impact.sampling.by_modes import tabulate
 
 def load(name):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    return terms, model.state.v, {"step": model.step, "max_steps": 10}  # compiled once for all
+    terms = jc.contact_terms(model, model.initial_state())
+    return (
+        terms,
+        model.initial_state().v,
+        {"impulse_step": model.impulse_step, "max_steps": 10},
+    )  # compiled once for all
 
 
 def plain(terms):
     return [np.asarray(a) for a in (terms.M, terms.J_n, terms.J_t[:, 0], terms.mu)]
 
 
+@pytest.mark.slow
 def test_unique_where_the_assumption_holds():
     terms, v, settings = load("rocking_block")
-    found = unique_steps(terms, v, num_samples=2000, **settings)
+    found = with_law(unique_steps, terms, v, num_samples=2000, **settings)
     assert (found.num_steps, found.num_several, found.most, found.example) == (2000, 0, 1, None)
     assert found.share_high == pytest.approx(1 - 0.01 ** (1 / 2000))
     assert found.share_low == 0.0
 
 
+@pytest.mark.slow_cases("compass_gait-0.89")
 @pytest.mark.parametrize(
     ("name", "share"), [("compass_gait", 0.89), pytest.param("ramone", 1.0, marks=pytest.mark.slow)]
 )
 def test_several_outcomes_where_it_fails(name, share):
     terms, v, settings = load(name)
-    found = unique_steps(terms, v, num_samples=1000, **settings)
+    found = with_law(unique_steps, terms, v, num_samples=1000, **settings)
     assert found.share == pytest.approx(share, abs=0.03)
     assert found.share_low == pytest.approx(beta.ppf(0.01, found.num_several, 1001 - found.num_several))
     assert found.share_low < found.share <= found.share_high
@@ -81,6 +88,6 @@ def test_equal_outcomes_count_once():
 def test_mistakes_are_named():
     terms, v, settings = load("compass_gait")
     with pytest.raises(ValueError, match=r"confidence: expected a number in \(0, 1\)"):
-        unique_steps(terms, v, confidence=0.0, **settings)
+        with_law(unique_steps, terms, v, confidence=0.0, **settings)
     with pytest.raises(ValueError, match="v: expected a contact that approaches"):
-        unique_steps(terms, 0.0 * v, num_samples=8, **settings)
+        with_law(unique_steps, terms, 0.0 * v, num_samples=8, **settings)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw, with_law
 from scipy.stats import binom
 
 import jaxcontact as jc
@@ -15,7 +16,7 @@ from jaxcontact.impact.analysis.bounds import shortest_push
 
 def load(name):
     model = getattr(jc.models, name)()
-    return model, jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return model, jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 def point(mass=2.0, mu=0.0):
@@ -31,15 +32,22 @@ def point(mass=2.0, mu=0.0):
 MODELS = ["rocking_block", "compass_gait", "box_and_wall", "ramone"]
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", [*MODELS, pytest.param("disk_stack", marks=pytest.mark.slow)])
 def test_measured_steps_stay_below_the_bound(name):
     model, terms, v = load(name)
     count = 2048 if name != "disk_stack" else 256
     steps = jc.impact.sample(
-        terms, v, step=model.step, max_steps=40, num_samples=count, key=jax.random.key(0)
+        terms,
+        v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=40),
+        num_samples=count,
+        seed=jax.random.key(0),
     ).num_solves
     for probability in (0.5, 1e-3):
-        bound = step_bound(terms, v, step=model.step, probability=probability)
+        bound = step_bound(
+            terms, v, jc.impact.Routh(impulse_step=model.impulse_step, max_steps=1), probability=probability
+        )
         beyond = int(np.sum(np.asarray(steps) > bound.num_steps))
         assert binom.sf(beyond - 1, count, probability) > 1e-3
         assert np.max(steps) < bound.num_steps <= bound.paper
@@ -61,7 +69,9 @@ def test_one_contact_in_closed_form():
     r, size = shortest_push(point())
     np.testing.assert_allclose(r, [0.0, 2.0], atol=1e-12)
     assert size == pytest.approx(np.sqrt(2.0))
-    bound = step_bound(point(), v, step=step, probability=probability).num_steps
+    bound = step_bound(
+        point(), v, jc.impact.Routh(impulse_step=step, max_steps=1), probability=probability
+    ).num_steps
     steps = np.arange(1, 200)
     chance = np.exp(-2 * (steps * step / 2 - 4.0) ** 2 / (steps * step**2))
     assert bound == steps[(steps * step / 2 > 4.0) & (chance <= probability)][0]
@@ -74,7 +84,7 @@ def test_jammed_contacts_have_no_bound():
         M=jnp.eye(2), J_n=jnp.array([[0.0, 1.0], [0.0, -1.0]]), J_t=jnp.array([[[1.0, 0.0]], [[1.0, 0.0]]]),
         phi=jnp.zeros(2), mu=jnp.zeros(2), active=jnp.ones(2, bool),
     )  # fmt: skip
-    bound = step_bound(terms, jnp.array([0.0, -1.0]), step=1.0)
+    bound = step_bound(terms, jnp.array([0.0, -1.0]), jc.impact.Routh(impulse_step=1.0, max_steps=1))
     assert np.isinf(bound.num_steps) and np.isinf(bound.paper)
     assert "not pointed" in bound.reason
 
@@ -102,14 +112,15 @@ def test_dense_sampling_against_simulation(n, samples, epsilon):
     assert bound == pytest.approx(max(0.0, 1 - cells * (1 - 1 / cells) ** samples), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_lemma_1_where_everything_is_known():
     """One contact, one step: v' = -1 + cap / m, so L = m^-1/2 and the reachable set is an interval."""
-    v, settings = jnp.array([0.0, -1.0]), {"step": 0.5, "max_steps": 1}
-    found = net_bound(point(), v, num_samples=200, tolerance=0.02, num_tested=64, **settings)
+    v, settings = jnp.array([0.0, -1.0]), {"impulse_step": 0.5, "max_steps": 1}
+    found = with_law(net_bound, point(), v, num_samples=200, tolerance=0.02, num_tested=64, **settings)
     assert found.applies
     assert (found.num_dimensions, found.lipschitz) == (1, pytest.approx(2.0**-0.5))
     assert found.probability == pytest.approx(1 - 18 * (1 - 1 / 18) ** 200)
-    samples = jc.impact.sample(point(), v, num_samples=200 * 20, key=jax.random.key(0), **settings)
+    samples = draw(point(), v, num_samples=200 * 20, seed=jax.random.key(0), **settings)
     speeds = np.sort(np.sqrt(2.0) * np.asarray(samples.v_plus)[:, 1].reshape(20, 200), axis=1)
     ends = np.sqrt(2.0) * np.array([-1.0, -0.75])
     widest = np.maximum(
@@ -121,12 +132,17 @@ def test_lemma_1_where_everything_is_known():
 @pytest.mark.slow
 def test_lemma_1_says_nothing_about_the_models():
     model, terms, v = load("rocking_block")
-    settings = {"step": model.step, "max_steps": model.max_steps, "num_samples": 10**6, "tolerance": 4e-3}
-    vacuous = net_bound(terms, v, num_tested=256, **settings)
+    settings = {
+        "impulse_step": model.impulse_step,
+        "max_steps": model.max_steps,
+        "num_samples": 10**6,
+        "tolerance": 4e-3,
+    }
+    vacuous = with_law(net_bound, terms, v, num_tested=256, **settings)
     assert vacuous.applies and vacuous.probability == 0.0 and vacuous.log10_needed > 100
     assert "vacuous" in vacuous.statement
     model, terms, v = load("compass_gait")
-    fails = net_bound(terms, v, num_tested=256, **settings | {"step": model.step})
+    fails = with_law(net_bound, terms, v, num_tested=256, **settings | {"impulse_step": model.impulse_step})
     assert not fails.applies and fails.probability == 0.0
     assert "Assumption 6 fails" in fails.statement
 
@@ -134,10 +150,10 @@ def test_lemma_1_says_nothing_about_the_models():
 def test_mistakes_are_named():
     v = jnp.array([0.0, -1.0])
     for options, message in (
-        ({"step": 0.0}, "step: expected finite numbers > 0"),
-        ({"step": 1.0, "probability": 1.0}, "probability: expected a number"),
+        ({"impulse_step": 0.0, "max_steps": 1}, "impulse_step: expected a finite number > 0"),
+        ({"impulse_step": 1.0, "max_steps": 1, "probability": 1.0}, "probability: expected a number"),
     ):
         with pytest.raises(ValueError, match=message):
-            step_bound(point(), v, **options)
+            with_law(step_bound, point(), v, **options)
     with pytest.raises(ValueError, match="tolerance: expected a finite number > 0"):
-        net_bound(point(), v, step=1.0, max_steps=1, num_samples=10, tolerance=0.0)
+        net_bound(point(), v, jc.impact.Routh(impulse_step=1.0, max_steps=1), num_samples=10, tolerance=0.0)

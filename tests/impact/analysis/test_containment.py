@@ -17,9 +17,12 @@ TIGHT = 1e-9 if jax.config.jax_enable_x64 else 1e-4
 @functools.cache
 def sampled():
     model = jc.models.rocking_block()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     samples = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=2**14
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+        num_samples=2**14,
     )
     return terms, samples
 
@@ -180,19 +183,23 @@ def false_answers(terms, samples, fresh, count):
     return np.mean(~np.asarray(own.inside)), np.mean(contains(part, places[off], terms=terms).inside)
 
 
+@pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name",
     ["rocking_block", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compass_gait", "ramone"))],
 )
 def test_fresh_outcomes_are_inside_and_places_off_the_set_are_not(name):
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
 
     def draw(number):
         return jc.impact.sample(
-            terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=2**14,
-            key=jax.random.key(number),
-        )  # fmt: skip
+            terms,
+            model.initial_state().v,
+            jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+            num_samples=2**14,
+            seed=jax.random.key(number),
+        )
 
     samples, fresh = draw(1), draw(2)
     for count in (2**14, 2**11):

@@ -99,12 +99,16 @@ def test_distances_by_brute_force_and_growing_sets():
 @pytest.mark.float32
 def test_fresh_outcomes_of_an_impact_lie_where_the_bound_says():
     model = jc.models.rocking_block()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
 
     def draw(count, seed):
         key = jax.random.key(seed)
         return jc.impact.sample(
-            terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=count, key=key
+            terms,
+            model.initial_state().v,
+            jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+            num_samples=count,
+            seed=key,
         )
 
     samples = draw(8192, 0)

@@ -13,9 +13,13 @@ from jaxcontact.terms import contact_velocities
 
 def of_state(params, state):
     """The paradox of the rod, with the forces and the drift of its state."""
-    terms = jc.contact_terms(rod.SYSTEM, params, state)
-    force = -jc.bias(rod.SYSTEM, params, state)
-    _, drift = jax.jvp(lambda q: contact_velocities(rod.SYSTEM, params, q, state.v), (state.q,), (state.v,))
+    terms = jc.contact_terms(jc.Model(system=rod.SYSTEM, params=params), state)
+    force = -jc.bias(jc.Model(system=rod.SYSTEM, params=params), state)
+    _, drift = jax.jvp(
+        lambda q: contact_velocities(jc.Model(system=rod.SYSTEM, params=params), q, state.v),
+        (state.q,),
+        (state.v,),
+    )
     return paradox(terms, state.v, force, drift=drift)
 
 
@@ -36,6 +40,7 @@ def chart(theta, mu, speed, omega, mass=1.0):
     return jax.tree.map(lambda x: np.asarray(x)[:size].reshape(shape + x.shape[1:]), found)
 
 
+@pytest.mark.slow
 def test_the_chart_of_the_rod():
     """Regions over angle, friction and spin, sliding to either side."""
     theta = np.deg2rad(np.linspace(8.0, 83.0, 6))[:, None, None, None]
@@ -62,6 +67,7 @@ def boundary(is_below, low, high):
 ANGLES = np.deg2rad(np.array([20.0, 40.0, 63.4, 75.0]))
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("omega", [0.0, 12.0])
 def test_boundaries_of_the_chart(omega):
     """1 + 3 cos^2 - 3 mu sin cos = 0."""
@@ -104,6 +110,7 @@ def in_space(terms, v, f, turn):
     return spatial, jnp.asarray(lift @ v), jnp.asarray(lift @ f)
 
 
+@pytest.mark.slow
 def test_in_space_the_friction_of_sliding_is_exact():
     """Slip in directions that are no corner of the friction cone; the boundary stays where it is."""
     theta = 1.0
@@ -112,26 +119,31 @@ def test_in_space_the_friction_of_sliding_is_exact():
     for turn in (0.2, 2.0):
         for mu, kind in ((exact - 1e-8, Paradox.NONE), (exact + 1e-8, Paradox.INCONSISTENT)):
             params, state = rod.params(mu), rod.state(jnp.array(theta), -1.0, 0.0)
-            terms = jc.contact_terms(rod.SYSTEM, params, state)
-            found, info = spatial(*in_space(terms, state.v, -jc.bias(rod.SYSTEM, params, state), turn))
+            terms = jc.contact_terms(jc.Model(system=rod.SYSTEM, params=params), state)
+            found, info = spatial(
+                *in_space(terms, state.v, -jc.bias(jc.Model(system=rod.SYSTEM, params=params), state), turn)
+            )
             assert int(found) == kind, (turn, mu)
             assert bool(info.presses[0]) == (kind == Paradox.INCONSISTENT)
     params = rod.params(0.5)
-    terms = jc.contact_terms(rod.SYSTEM, params, state)
-    _, info = spatial(*in_space(terms, state.v, -jc.bias(rod.SYSTEM, params, state), 0.7))
+    terms = jc.contact_terms(jc.Model(system=rod.SYSTEM, params=params), state)
+    _, info = spatial(
+        *in_space(terms, state.v, -jc.bias(jc.Model(system=rod.SYSTEM, params=params), state), 0.7)
+    )
     normal = rod.GRAVITY / rod.slope(theta, 0.5)
     expected = normal * np.array([1.0, 0.5 * np.cos(0.7), 0.5 * np.sin(0.7)])
     np.testing.assert_allclose(info.force[0, 0], expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_ordinary_contacts_have_one_solution_and_bad_numbers_say_so():
     model = jc.models.rocking_block()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     rest, force = jnp.zeros(3), jnp.array([0.0, -9.81, 0.0])
     kind, info = paradox(terms, rest, force)
     assert int(kind) == Paradox.NONE and int(info.count) == 1 and int(info.status) == 0
     np.testing.assert_allclose(jnp.sum(info.force[0, :, 0]), 9.81, rtol=1e-12)
-    kind, info = paradox(terms, model.state.v, force)
+    kind, info = paradox(terms, model.initial_state().v, force)
     assert int(info.status) == int(jc.Status.UNTERMINATED)  # it falls: a collision comes first
     with pytest.raises(ValueError, match=r"f: expected shape \(3,\), got \(2,\)"):
         paradox(terms, rest, force[:2])

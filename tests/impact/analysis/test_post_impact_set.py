@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw, with_law
 
 import jaxcontact as jc
 from jaxcontact.impact import approximate_set, sample
@@ -14,7 +15,7 @@ from jaxcontact.impact import approximate_set, sample
 def block():
     """The rocking block with a fine step: more steps are needed than are allowed below."""
     found = jc.models.rocking_block()
-    return jc.contact_terms(found.system, found.params, found.state), found.state.v
+    return jc.contact_terms(found, found.initial_state()), found.initial_state().v
 
 
 def approach(terms, velocities):
@@ -27,7 +28,9 @@ def norm(terms, dv):
 
 def test_closing_impulse_is_that_of_theorem_9(block):
     terms, v = block
-    result = approximate_set(terms, v, step=0.3, max_steps=10, num_samples=50, tolerance=0.01)
+    result = approximate_set(
+        terms, v, jc.impact.Routh(impulse_step=0.3, max_steps=10), num_samples=50, tolerance=0.01
+    )
     # M^-1 J^T by hand: m = 1, I = 5/12, corners at (-+1/2, -1).
     columns = np.array([[0, 1, -0.5 * 2.4], [1, 0, 2.4], [0, 1, 0.5 * 2.4], [1, 0, 2.4]]).T
     psi = np.linalg.svd(columns, compute_uv=False)[0] * 2 * (1 + 1.0) + 1
@@ -39,20 +42,23 @@ def test_closing_impulse_is_that_of_theorem_9(block):
 
 def test_finished_samples_are_left_as_they_are(block):
     terms, v = block
-    result = approximate_set(terms, v, step=0.3, max_steps=10, num_samples=700, tolerance=0.01, seed=2)
-    samples = sample(terms, v, step=0.3, max_steps=10, num_samples=700, seed=2)
+    result = approximate_set(
+        terms, v, jc.impact.Routh(impulse_step=0.3, max_steps=10), num_samples=700, tolerance=0.01, seed=2
+    )
+    samples = sample(terms, v, jc.impact.Routh(impulse_step=0.3, max_steps=10), num_samples=700, seed=2)
     ok = np.asarray(samples.status) == 0
     assert np.array_equal(np.asarray(result.v_plus)[ok], np.asarray(samples.v_plus)[ok])
     assert np.array_equal(result.status, samples.status)
     assert np.all(np.asarray(result.valid)[ok])
 
 
+@pytest.mark.slow
 def test_valid_candidates_do_not_approach(block):
     """Three steps: some samples end, some are closed by the small step, some still approach."""
     terms, v = block
-    options = {"step": 0.3, "max_steps": 3, "num_samples": 2000}
-    result = approximate_set(terms, v, **options, tolerance=0.5)
-    samples = sample(terms, v, **options)
+    options = {"impulse_step": 0.3, "max_steps": 3, "num_samples": 2000}
+    result = with_law(approximate_set, terms, v, **options, tolerance=0.5)
+    samples = draw(terms, v, **options)
     before, after = approach(terms, samples.v_plus), approach(terms, result.v_plus)
     valid, unfinished = np.asarray(result.valid), before < -1e-8
     assert after[valid].min() >= -1e-8 * (1 + 1e-6)
@@ -69,12 +75,19 @@ def test_valid_candidates_do_not_approach(block):
     assert outcome.max() <= 0.21 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_a_larger_tolerance_keeps_more(block):
     terms, v = block
     kept = [
         int(
             np.sum(
-                approximate_set(terms, v, step=0.3, max_steps=2, num_samples=1000, tolerance=epsilon).valid
+                approximate_set(
+                    terms,
+                    v,
+                    jc.impact.Routh(impulse_step=0.3, max_steps=2),
+                    num_samples=1000,
+                    tolerance=epsilon,
+                ).valid
             )
         )
         for epsilon in (1e-6, 0.3, 3.0)
@@ -85,7 +98,9 @@ def test_a_larger_tolerance_keeps_more(block):
 def test_it_fills_the_set(block):
     """Any outcome u_n in (0, 0.19 v0) of either corner is within 0.005 v0 of a candidate."""
     terms, v = block
-    result = approximate_set(terms, v, step=0.3, max_steps=10, num_samples=2**12, tolerance=0.01)
+    result = approximate_set(
+        terms, v, jc.impact.Routh(impulse_step=0.3, max_steps=10), num_samples=2**12, tolerance=0.01
+    )
     u_n = np.asarray(result.v_plus)[np.asarray(result.valid)] @ np.asarray(terms.J_n).T / -float(v[1])
     for corner in range(2):
         grid = np.linspace(0.0, 0.19, 200)
@@ -93,13 +108,20 @@ def test_it_fills_the_set(block):
         assert np.abs(grid[:, None] - u_n[other, corner]).min(axis=1).max() < 0.005
 
 
+@pytest.mark.slow_cases("visited")
 @pytest.mark.parametrize("selection", ["visited", pytest.param("lemke", marks=pytest.mark.slow)])
 def test_selections(block, selection):
     terms, v = block
     result = approximate_set(
-        terms, v, step=0.3, max_steps=4, num_samples=600, tolerance=0.1, selection=selection
+        terms,
+        v,
+        jc.impact.Routh(impulse_step=0.3, max_steps=4, selection=selection),
+        num_samples=600,
+        tolerance=0.1,
     )
-    everything = approximate_set(terms, v, step=0.3, max_steps=4, num_samples=600, tolerance=0.1)
+    everything = approximate_set(
+        terms, v, jc.impact.Routh(impulse_step=0.3, max_steps=4), num_samples=600, tolerance=0.1
+    )
     assert not result.complete
     # One solution per step: all selections are the same here.
     np.testing.assert_allclose(result.v_plus, everything.v_plus, rtol=0, atol=1e-12)
@@ -108,15 +130,22 @@ def test_selections(block, selection):
 
 def test_no_approaching_contact(block):
     terms, v = block
-    result = approximate_set(terms, -v, step=0.3, max_steps=4, num_samples=5, tolerance=0.1)
+    result = approximate_set(
+        terms, -v, jc.impact.Routh(impulse_step=0.3, max_steps=4), num_samples=5, tolerance=0.1
+    )
     assert np.array_equal(result.v_plus, np.broadcast_to(-v, (5, 3)))
     assert np.all(result.valid)
 
 
+@pytest.mark.slow_cases("small")
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, np.inf, np.nan, "small"])
 def test_the_tolerance_is_checked(block, tolerance):
     terms, v = block
     with pytest.raises(ValueError, match="tolerance: expected a finite number > 0"):
-        approximate_set(terms, v, step=0.3, max_steps=4, num_samples=5, tolerance=tolerance)
-    with pytest.raises(ValueError, match="step"):
-        approximate_set(terms, v, step=jnp.inf, max_steps=4, num_samples=5, tolerance=0.1)
+        approximate_set(
+            terms, v, jc.impact.Routh(impulse_step=0.3, max_steps=4), num_samples=5, tolerance=tolerance
+        )
+    with pytest.raises(ValueError, match="impulse_step"):
+        approximate_set(
+            terms, v, jc.impact.Routh(impulse_step=jnp.inf, max_steps=4), num_samples=5, tolerance=0.1
+        )

@@ -17,7 +17,7 @@ from jaxcontact.impact.sampling.draws import Iid
 
 def load(name):
     model = getattr(jc.models, name)()
-    return model, jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return model, jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 @pytest.mark.parametrize("name", ["rocking_block", pytest.param("disk_stack", marks=pytest.mark.slow)])
@@ -26,7 +26,9 @@ def test_mirror_images_obey_the_law(name):
     model, terms, v = load(name)
     nc, nv = terms.J_n.shape
     key, count = jax.random.key(4), 64
-    samples = sample(terms, v, step=0.6, max_steps=1, num_samples=count, key=key, keep_path=True)
+    samples = sample(
+        terms, v, jc.impact.Routh(impulse_step=0.6, max_steps=1), num_samples=count, seed=key, keep_path=True
+    )
     both = mirrored(samples, terms, model.symmetry)
     assert both.v_plus.shape == (2 * count, nv) and both.path.shape == (2 * count, 2, nv)
     assert not both.independent
@@ -53,7 +55,11 @@ def test_the_distribution_is_its_own_mirror_image():
     """Kolmogorov-Smirnov of half of the samples against the images of the other half, each velocity."""
     model, terms, v = load("rocking_block")
     samples = sample(
-        terms, v, step=model.step, max_steps=model.max_steps, num_samples=4000, key=jax.random.key(1)
+        terms,
+        v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+        num_samples=4000,
+        seed=jax.random.key(1),
     )
     both = np.asarray(mirrored(samples, terms, model.symmetry).v_plus)
     J = np.concatenate([np.asarray(terms.J_n), np.asarray(terms.J_t)[:, 0]])
@@ -83,6 +89,8 @@ def test_asymmetry_is_refused():
         check_symmetry(terms, v, model.symmetry.replace(contacts=(0, 0, 2, 3, 4)))
     assert np.array_equal(np.abs(check_symmetry(terms, v, model.symmetry)), np.ones(5))
     box = jc.models.box_drop_3d()
-    spatial = jc.contact_terms(box.system, box.params, box.state)
+    spatial = jc.contact_terms(box, box.initial_state())
     with pytest.raises(ValueError, match="expected planar terms"):
-        check_symmetry(spatial, box.state.v, jc.Symmetry(velocity=jnp.eye(6), contacts=(0, 1, 2, 3)))
+        check_symmetry(
+            spatial, box.initial_state().v, jc.Symmetry(velocity=jnp.eye(6), contacts=(0, 1, 2, 3))
+        )

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.routh import resolve_draws
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 
 DT = 0.01  # s, in which weight pulls, and the gaps of a tilted block may close
 PULL = -9.81 * DT
@@ -19,11 +21,11 @@ def steps(model, q, v, impulse_max, pick, selection):
     """One step each of blocks at rest at q (n, nq) but for v (n, nv)."""
 
     def one(q, v, impulse_max, pick):
-        terms = jc.contact_terms(model.system, model.params, model.state.replace(q=q))
+        terms = jc.contact_terms(model, model.initial_state().replace(q=q))
         gap = terms.phi - jnp.min(terms.phi)
         terms = terms.replace(phi=gap, active=jnp.ones_like(terms.active))
         draws = (impulse_max[None], pick[None])
-        return jc.impact.resolve(terms, v, *draws, selection=selection, clearance=gap / DT)
+        return resolve_draws(terms, v, ImpactDraws(*draws), StepSettings(selection, 8), clearance=gap / DT)
 
     return jax.jit(jax.vmap(one))(*(jnp.asarray(each) for each in (q, v, impulse_max, pick)))
 
@@ -33,6 +35,7 @@ def worst(info):
     return float(jnp.max(info.residual))
 
 
+@pytest.mark.slow
 def test_a_block_in_the_plane_that_all_but_stops_turning():
     """A corner that rests and slides by 1e-11 m/s, while the largest impulse of the other keeps it going."""
     block, tilt, turning = jc.models.rocking_block(), 3.9e-4, 0.0115
@@ -52,6 +55,7 @@ def test_a_block_in_the_plane_that_all_but_stops_turning():
     assert worst(info) < 1e-12
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("turning", [0.0, 0.1])
 def test_a_box_in_space_that_is_all_but_flat(turning):
     box, rng, n = jc.models.box_drop_3d(), np.random.default_rng(0), 512

@@ -7,7 +7,7 @@ import pytest
 from helpers import lcp_bases
 
 import jaxcontact as jc
-from jaxcontact.impact import anitescu_potra, anitescu_potra_all, routh_step, routh_step_all
+from jaxcontact.impact import anitescu_potra, routh_step
 from jaxcontact.solvers import polyhedral_modes
 
 NV = 6
@@ -45,9 +45,13 @@ def compare(rng, nc, k, number, laws=(False, True)):
         terms = as_terms(M, J_n, J_t, mu)
         for capped in laws:
             if capped:
-                outcomes, valid = routh_step_all(terms, jnp.asarray(v), jnp.asarray(cap), num_directions=k)
+                outcomes, valid = jc.impact.outcomes(
+                    terms, jnp.asarray(v), jc.impact.RouthStep(impulse_max=jnp.asarray(cap), num_directions=k)
+                )[0]
             else:
-                outcomes, valid = anitescu_potra_all(terms, jnp.asarray(v), num_directions=k)
+                outcomes, valid = jc.impact.outcomes(
+                    terms, jnp.asarray(v), jc.impact.AnitescuPotra(num_directions=k)
+                )[0]
             found = np.asarray(outcomes)[np.asarray(valid)]
             wanted = lcp_bases.solutions(M, J_n, J_t, mu, v, cap if capped else None, k)
             assert len(found) == len(wanted)
@@ -63,10 +67,12 @@ def test_one_contact_has_the_modes_of_its_polygon():
     assert polyhedral_modes.most_contacts(4) == 4 and polyhedral_modes.most_contacts(8) == 3
 
 
+@pytest.mark.slow
 def test_every_solution_of_one_contact_is_found(rng):
     assert compare(rng, 1, 4, 60) > 5
 
 
+@pytest.mark.slow
 def test_every_solution_of_two_contacts_is_found(rng):
     assert compare(rng, 2, 4, 8) >= 1
 
@@ -85,29 +91,35 @@ def test_every_solution_of_three_contacts_is_found(rng):
 def corners(number=4):
     """The box dropped flat, on its first corners."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     some = {name: getattr(terms, name)[:number] for name in ("J_n", "J_t", "phi", "mu", "active")}
-    return terms.replace(**some), model.state.v
+    return terms.replace(**some), model.initial_state().v
 
 
+@pytest.mark.slow
 def test_solutions_meet_the_law_and_hold_what_pivoting_finds(rng):
     terms, v = corners(2)
     for _ in range(10):
         start = v + jnp.asarray(0.5 * rng.normal(size=NV))
         cap = jnp.asarray(rng.uniform(0.0, 0.3, 2))
         one, info = routh_step(terms, start, cap, selection="lemke", num_directions=4)
-        outcomes, valid, every = routh_step_all(terms, start, cap, num_directions=4, with_info=True)
+        (outcomes, valid), every = jc.impact.outcomes(
+            terms, start, jc.impact.RouthStep(impulse_max=cap, num_directions=4)
+        )
         assert int(every.status) == 0 and float(every.residual) < 1e-9 and int(info.status) == 0
         assert np.abs(np.asarray(outcomes)[np.asarray(valid)] - np.asarray(one)).max(axis=1).min() < 1e-9
 
 
+@pytest.mark.slow
 def test_a_step_says_that_all_solutions_were_candidates_and_picks_them_alike():
     M = np.diag([1.0, 1.0, 1.0, 0.02, 0.02, 0.02])
     rng = np.random.default_rng(3)
     while True:  # a step with several solutions
         _, J_n, J_t, mu, v, cap = random_step(rng, 1)
         terms = as_terms(M, J_n, J_t, mu)
-        outcomes, valid = routh_step_all(terms, jnp.asarray(v), jnp.asarray(cap), num_directions=4)
+        outcomes, valid = jc.impact.outcomes(
+            terms, jnp.asarray(v), jc.impact.RouthStep(impulse_max=jnp.asarray(cap), num_directions=4)
+        )[0]
         number = int(jnp.sum(valid))
         if number > 1:
             break
@@ -122,35 +134,39 @@ def test_a_step_says_that_all_solutions_were_candidates_and_picks_them_alike():
 def test_outcomes_do_not_depend_on_units():
     terms, v = corners(2)
     start, cap = v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0]), jnp.array([0.1, 0.15])
-    plain, valid = routh_step_all(terms, start, cap, num_directions=4)
+    plain, valid = jc.impact.outcomes(terms, start, jc.impact.RouthStep(impulse_max=cap, num_directions=4))[0]
     for mass, speed in ((1e6, 1e-3), (1e-6, 1e4)):
         scaled = terms.replace(M=terms.M * mass)
-        found, good = routh_step_all(scaled, start * speed, cap * mass * speed, num_directions=4)
+        found, good = jc.impact.outcomes(
+            scaled, start * speed, jc.impact.RouthStep(impulse_max=cap * mass * speed, num_directions=4)
+        )[0]
         assert np.array_equal(good, valid)
         np.testing.assert_allclose(found[good] / speed, plain[valid], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_bad_world_of_a_batch_spoils_no_other():
     terms, v = corners(2)
     cap = jnp.array([0.1, 0.15])
     starts = jnp.stack([v, v.at[0].set(jnp.nan)])
 
     def every(start):
-        return routh_step_all(terms, start, cap, num_directions=4, with_info=True)
+        return jc.impact.outcomes(terms, start, jc.impact.RouthStep(impulse_max=cap, num_directions=4))
 
-    outcomes, valid, info = jax.vmap(every)(starts)
-    alone = every(v)
+    (outcomes, valid), info = jax.vmap(every)(starts)
+    alone, _ = every(v)
     assert int(info.status[0]) == 0 and jc.Status(int(info.status[1])) == jc.Status.NONFINITE
     assert not bool(jnp.any(valid[1]))
     np.testing.assert_allclose(outcomes[0][valid[0]], alone[0][alone[1]], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_an_outcome_has_the_derivative_of_its_modes():
     terms, v = corners(1)
     v = v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0])
 
     def outcome(start):
-        return anitescu_potra_all(terms, start, num_directions=4)[0][0]
+        return jc.impact.outcomes(terms, start, jc.impact.AnitescuPotra(num_directions=4))[0][0][0]
 
     exact = jax.jacfwd(outcome)(v)
     np.testing.assert_allclose(jax.jacrev(outcome)(v), exact, rtol=0, atol=1e-10)
@@ -161,6 +177,7 @@ def test_an_outcome_has_the_derivative_of_its_modes():
         np.testing.assert_allclose(exact[:, i], slope, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_ball_in_single_and_double_precision(tolerance):
     """A ball without spin on a floor: sticks, or slides against a corner of the polygon."""
@@ -175,7 +192,7 @@ def test_a_ball_in_single_and_double_precision(tolerance):
             active=jnp.ones(1, bool),
         )
         v = jnp.array([2.5, 0.0, -1.0])
-        outcomes, valid = anitescu_potra_all(terms, v, num_directions=4)
+        outcomes, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra(num_directions=4))[0]
         assert int(jnp.sum(valid)) == 1
         np.testing.assert_allclose(outcomes[0], [along, 0.0, 0.0], rtol=0, atol=tolerance(1e-12, 1e-5))
         one, _ = anitescu_potra(terms, v, num_directions=4)

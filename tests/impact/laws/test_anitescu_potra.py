@@ -11,7 +11,7 @@ import pytest
 from helpers import reference as ref
 
 import jaxcontact as jc
-from jaxcontact.impact import anitescu_potra, anitescu_potra_all, sequential
+from jaxcontact.impact import anitescu_potra, sequential
 from tests.helpers import problems
 
 MASS, RADIUS = 2.0, 0.5
@@ -44,12 +44,13 @@ def sphere(mu):
 
 def model(name):
     found = getattr(jc.models, name)()
-    return jc.contact_terms(found.system, found.params, found.state), found.state.v
+    return jc.contact_terms(found, found.initial_state()), found.initial_state().v
 
 
 # --- one contact in the plane
 
 
+@pytest.mark.slow_cases("v0-1.0-expected0")
 @pytest.mark.parametrize(
     ("v", "mu", "expected"),
     [
@@ -78,7 +79,7 @@ def test_point_mass(v, mu, expected):
     assert int(info.num_solves) == 1
     assert not info.complete
     assert float(info.residual) < 1e-14
-    outcomes, valid = anitescu_potra_all(terms, v)
+    outcomes, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())[0]
     assert outcomes.shape == (4, 2)
     assert valid.tolist() == [True, False, False, False]
     np.testing.assert_allclose(outcomes[0], expected, rtol=0, atol=1e-14)
@@ -91,6 +92,7 @@ def test_at_rest_nothing_happens():
     assert float(info.energy_ratio) == 1.0
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("mu", [0.0, 0.3, 1e5])
 def test_falling_rod_is_that_of_the_reference(mu):
     """One tip, coupled normal and tangential motion; also slip that reverses and jams."""
@@ -118,6 +120,7 @@ def directions_of(angles, speed, drop):
     return np.stack([speed * np.cos(angles), speed * np.sin(angles), 0 * angles - drop], axis=1)
 
 
+@pytest.mark.slow_cases("32", "8")
 @pytest.mark.parametrize("k", [pytest.param(4, marks=pytest.mark.slow), 8, 32])
 def test_sliding_point_mass_converges_to_the_true_cone(k):
     """Friction is on the boundary of the polygon and within pi / k of the direction opposite to sliding."""
@@ -205,22 +208,23 @@ def test_number_of_friction_directions_is_checked(k):
 
 def test_compass_gait_has_three_outcomes_and_pivoting_finds_one_of_them():
     terms, v = model("compass_gait")
-    outcomes, valid = anitescu_potra_all(terms, v)
+    outcomes, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())[0]
     assert outcomes.shape == (16, 4)
     assert valid.tolist() == [True] * 3 + [False] * 13
     one, _ = anitescu_potra(terms, v)
     assert np.abs(np.asarray(outcomes)[:3] - np.asarray(one)).max(axis=1).min() < 1e-12
     # A nudge upwards of the trailing foot leaves one outcome.
     lifting = v + jnp.linalg.solve(terms.M, terms.J_n[1]) * 1.0
-    assert int(anitescu_potra_all(terms, lifting)[1].sum()) == 1
+    assert int(jc.impact.outcomes(terms, lifting, jc.impact.AnitescuPotra())[0][1].sum()) == 1
 
 
+@pytest.mark.slow
 def test_duplicated_contacts_add_no_outcome():
     terms, v = model("compass_gait")
     twice = jax.tree.map(lambda a: a if a.shape == terms.M.shape else jnp.concatenate([a, a]), terms)
     twice = twice.replace(M=terms.M)
-    single, found = anitescu_potra_all(terms, v)
-    outcomes, valid = anitescu_potra_all(twice, v)
+    single, found = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())[0]
+    outcomes, valid = jc.impact.outcomes(twice, v, jc.impact.AnitescuPotra())[0]
     for v_plus in np.asarray(single)[np.asarray(found)]:
         assert np.abs(np.asarray(outcomes)[np.asarray(valid)] - v_plus).max(axis=1).min() < 1e-10
     one, info = anitescu_potra(twice, v)
@@ -234,13 +238,14 @@ def test_what_is_not_enumerated_is_refused_with_an_alternative():
     four = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 4), ball).replace(M=ball.M)
     for terms, what in ((four, "4 spatial contacts.*num_directions=4"), (six, "6 contacts")):
         with pytest.raises(ValueError, match=f'{what}.*selection="lemke".*leave contacts out'):
-            anitescu_potra_all(terms, jnp.zeros(terms.M.shape[0]))
+            jc.impact.outcomes(terms, jnp.zeros(terms.M.shape[0]), jc.impact.AnitescuPotra())[0]
     assert int(anitescu_potra(six, jnp.array([0.0, -1.0]))[1].status) == 0
 
 
 # --- batches and status
 
 
+@pytest.mark.slow
 def test_a_loop_and_a_batch_agree():
     terms, v = model("compass_gait")
     rng = np.random.default_rng(0)
@@ -250,13 +255,14 @@ def test_a_loop_and_a_batch_agree():
     np.testing.assert_allclose(np.stack([v_plus for v_plus, _ in plain]), batched, rtol=0, atol=1e-13)
     np.testing.assert_allclose(np.stack([i.impulse for _, i in plain]), info.impulse, rtol=0, atol=1e-13)
     assert [int(i.status) for _, i in plain] == info.status.tolist() == [0] * 40
-    alls, valid = jax.vmap(anitescu_potra_all, in_axes=(None, 0))(terms, velocities)
+    alls, valid = jax.vmap(lambda v: jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())[0])(velocities)
     for k, one in enumerate(velocities[:10]):
-        outcomes, found = anitescu_potra_all(terms, one)
+        outcomes, found = jc.impact.outcomes(terms, one, jc.impact.AnitescuPotra())[0]
         assert np.array_equal(found, valid[k])
         np.testing.assert_allclose(outcomes, alls[k], rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_bad_numbers_set_bits_in_their_world_alone():
     terms, v = point(0.5), jnp.array([0.2, -1.0])
     worlds = [
@@ -338,6 +344,7 @@ def test_sequence_without_approach_takes_no_impact():
     assert (int(info.status), int(info.num_solves), float(info.energy_ratio)) == (0, 0, 1.0)
 
 
+@pytest.mark.slow
 def test_sequences_of_random_systems_are_those_of_the_reference():
     """A cycle with a repeated index; batched, so that every world is at its own place of the cycle."""
     rng, order = np.random.default_rng(3), (0, 2, 0, 1)

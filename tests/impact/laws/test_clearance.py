@@ -8,15 +8,16 @@ import pytest
 import jaxcontact as jc
 
 BLOCK = jc.models.rocking_block()
-TERMS = jc.contact_terms(BLOCK.system, BLOCK.params.replace(mu=jnp.zeros(2)), BLOCK.state)
+TERMS = jc.contact_terms(BLOCK.replace(params=BLOCK.params.replace(mu=jnp.zeros(2))), BLOCK.initial_state())
 LAWS = {
     "anitescu_potra": jc.impact.AnitescuPotra(),
     "sequential": jc.impact.Sequential(),
-    "routh": jc.impact.Routh(step=0.2, max_steps=24),
+    "routh": jc.impact.Routh(impulse_step=0.2, max_steps=24),
 }
 MOST = [pytest.param(name, marks=[pytest.mark.slow] * (name != "anitescu_potra")) for name in LAWS]
 
 
+@pytest.mark.slow_cases("anitescu_potra")
 @pytest.mark.parametrize("name", MOST)
 def test_a_contact_approaches_at_its_clearance_and_no_faster(name):
     """A block that falls flat without friction: each corner ends at the larger of its speed and -clearance."""
@@ -37,11 +38,11 @@ def test_a_contact_approaches_at_its_clearance_and_no_faster(name):
 
 
 def test_bad_ones_are_named():
-    v = BLOCK.state.v
+    v = BLOCK.initial_state().v
     with pytest.raises(ValueError, match=r"clearance: expected shape \(2,\), got \(3,\)"):
         jc.impact.anitescu_potra(TERMS, v, clearance=jnp.zeros(3))
     with pytest.raises(ValueError, match="clearance: expected finite numbers >= 0"):
         jc.impact.anitescu_potra(TERMS, v, clearance=jnp.array([-1.0, 0.0]))
     with pytest.raises(ValueError, match="clearance: expected None with restitution"):
-        law = jc.impact.Routh(step=0.2, max_steps=4, restitution=0.5)
+        law = jc.impact.Routh(impulse_step=0.2, max_steps=4, restitution=0.5)
         law(TERMS, v, jax.random.key(0), clearance=jnp.zeros(2))

@@ -13,8 +13,8 @@ from jaxcontact._pytree import Record
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 
 MODEL = jc.models.rocking_block()
-FLAT = MODEL.state.replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.array([0.3, -1.0, 0.0]))
-TERMS = jc.contact_terms(MODEL.system, MODEL.params, FLAT)
+FLAT = MODEL.initial_state().replace(q=jnp.array([0.0, 1.0, 0.0]), v=jnp.array([0.3, -1.0, 0.0]))
+TERMS = jc.contact_terms(MODEL, FLAT)
 START = FLAT.replace(q=jnp.array([0.0, 1.012, 0.0]))  # lands on both corners within the first step of 0.02 s
 KEY = jax.random.key(2)
 DT, STEPS = 0.02, 2
@@ -40,12 +40,13 @@ def in_turn(terms, v, key):
 
 LAWS = {
     "AnitescuPotra": jc.impact.AnitescuPotra(),
-    "Routh": jc.impact.Routh(step=0.4, max_steps=8),
-    "Routh with restitution": jc.impact.Routh(step=0.4, max_steps=12, restitution=0.5),
+    "Routh": jc.impact.Routh(impulse_step=0.4, max_steps=8),
+    "Routh with restitution": jc.impact.Routh(impulse_step=0.4, max_steps=12, restitution=0.5),
     "Sequential": jc.impact.Sequential(order=(1, 0)),
     "Newton": jc.impact.Newton(restitution=0.5),
     "Poisson": jc.impact.Poisson(restitution=0.5),
     "Energetic": jc.impact.Energetic(restitution=0.5),
+    "Chain": jc.impact.Chain(stiffness=1.0, restitution=0.5, max_steps=1024),
     "Propagative": jc.impact.Propagative(order=(1, 0), restitution=0.5),
     "Plastic": jc.impact.Plastic(),
     "anitescu_potra": jc.impact.anitescu_potra,
@@ -87,7 +88,7 @@ def directly(number, v, key):
 def rolled(kind, number, key):
     stepper = kind(impact=Chosen(number=number))
     controls = jnp.zeros((STEPS, 3))
-    return jc.simulate.rollout(MODEL.system, MODEL.params, START, controls, stepper=stepper, dt=DT, key=key)
+    return jc.simulate.rollout(MODEL, START, controls, stepper=stepper, dt=DT, key=key)
 
 
 @pytest.mark.slow  # to trace all laws takes a while
@@ -112,7 +113,7 @@ def test_every_law_is_one_of_a_motion(name, kind):
 def test_every_law_goes_in_as_it_is(name):
     """Into `variational`, and into the stepper of `run`."""
     expected = rolled(jc.simulate.Variational, NAMES.index(name), KEY)
-    place = MODEL.system, MODEL.params, START
+    place = MODEL, START
     motion = jc.simulate.variational(
         *place, dt=DT, duration=STEPS * DT, law=LAWS[name], key=jax.random.split(KEY)[0]
     )
@@ -132,6 +133,4 @@ def test_functions_with_settings_of_their_own_become_records_or_are_named():
         with pytest.raises(TypeError, match=rf"law: .*got {law.__name__}; use jc.impact.{use}"):
             jc.simulate.Variational(impact=law)
     with pytest.raises(TypeError, match="law: expected a callable .* too many positional arguments"):
-        jc.simulate.variational(
-            MODEL.system, MODEL.params, START, dt=DT, duration=DT, law=lambda terms, v: (v, None)
-        )
+        jc.simulate.variational(MODEL, START, dt=DT, duration=DT, law=lambda terms, v: (v, None))

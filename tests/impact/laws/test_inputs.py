@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import reference
+from helpers.drawing import draw, with_law
 
 import jaxcontact as jc
 from jaxcontact import Status, impact
@@ -40,22 +41,24 @@ def spatial_terms():
 
 
 V = np.array([0.3, -0.5, 0.2])
-SAMPLING = {"step": 0.3, "max_steps": 3, "num_samples": 4}
+SAMPLING = {"impulse_step": 0.3, "max_steps": 3, "num_samples": 4}
 LAWS = {
     "anitescu_potra": impact.anitescu_potra,
-    "anitescu_potra_all": impact.anitescu_potra_all,
+    "outcomes": lambda terms, v: impact.outcomes(terms, v, impact.AnitescuPotra())[0],
     "sequential": functools.partial(impact.sequential, order=(0, 1), max_impacts=3),
     "routh_step": lambda terms, v, cap=CAP: impact.routh_step(terms, v, cap),
-    "routh_step_all": lambda terms, v, cap=CAP: impact.routh_step_all(terms, v, cap),
+    "outcomes of a step": lambda terms, v, cap=CAP: impact.outcomes(
+        terms, v, impact.RouthStep(impulse_max=cap)
+    )[0],
     "resolve": lambda terms, v, cap=CAP: impact.resolve(
         terms, v, jnp.broadcast_to(cap, (3, 2)) * jnp.array([[1.0], [0.5], [20.0]]), jnp.full(3, 0.4)
     ),
     "routh_path": lambda terms, v: impact.routh_path(terms, v, CAP, max_events=8),
-    "sample": functools.partial(impact.sample, **SAMPLING),
-    "approximate_set": functools.partial(impact.approximate_set, **SAMPLING, tolerance=0.1),
+    "sample": functools.partial(draw, **SAMPLING),
+    "approximate_set": functools.partial(with_law, impact.approximate_set, **SAMPLING, tolerance=0.1),
 }
 ENUMERATING = set(LAWS) - {"anitescu_potra", "sequential"}
-CAPPED = ("routh_step", "routh_step_all", "resolve")
+CAPPED = ("routh_step", "outcomes of a step", "resolve")
 
 # --- errors seen at once
 
@@ -161,7 +164,9 @@ def test_enumeration_is_for_few_contacts(law):
     with pytest.raises(ValueError, match=message):
         call = {
             "routh_step": lambda t, v: impact.routh_step(t, v, np.ones(len(t.mu))),
-            "routh_step_all": lambda t, v: impact.routh_step_all(t, v, np.ones(len(t.mu))),
+            "outcomes of a step": lambda t, v: impact.outcomes(
+                t, v, impact.RouthStep(impulse_max=np.ones(len(t.mu)))
+            )[0],
             "resolve": lambda t, v: impact.resolve(t, v, np.ones((3, len(t.mu))), np.zeros(3)),
         }.get(law, LAWS[law])
         call(spatial_terms(), np.array([0.1, 0.0, -1.0, 0.0, 0.0, 0.0]))
@@ -184,8 +189,14 @@ def test_enumeration_is_for_few_contacts(law):
         (lambda t: impact.routh_step(t, V, np.ones(3)), r"impulse_max: expected shape \(2,\), got \(3,\)"),
         (lambda t: impact.routh_step(t, V, -CAP), "impulse_max: expected finite numbers >= 0"),
         (lambda t: impact.routh_step(t, V, CAP * np.nan), "impulse_max: expected finite numbers >= 0"),
-        (lambda t: impact.routh_step_all(t, V, np.array(0.1)), r"impulse_max: expected shape \(2,\), got"),
-        (lambda t: impact.routh_step_all(t, V, CAP * np.inf), "impulse_max: expected finite numbers >= 0"),
+        (
+            lambda t: impact.outcomes(t, V, impact.RouthStep(impulse_max=np.array(0.1)))[0],
+            r"impulse_max: expected shape \(2,\), got",
+        ),
+        (
+            lambda t: impact.outcomes(t, V, impact.RouthStep(impulse_max=CAP * np.inf))[0],
+            "impulse_max: expected finite numbers >= 0",
+        ),
         (
             lambda t: impact.routh_step(t, V, CAP, selection="visited"),
             "selection: expected one of all, lemke, got 'visited'",
@@ -219,11 +230,11 @@ def test_mistakes_in_other_arguments_are_named(call, message):
         ({"num_samples": 4.0}, "num_samples: expected an integer >= 1, got 4.0"),
         ({"num_samples": True}, "num_samples: expected an integer >= 1, got True"),
         ({"max_steps": 0}, "max_steps: expected an integer >= 1, got 0"),
-        ({"step": 0.0}, "step: expected a finite number > 0"),
-        ({"step": -0.1}, "step: expected a finite number > 0"),
-        ({"step": np.nan}, "step: expected a finite number > 0"),
-        ({"step": np.array([0.1, 0.0])}, "step: expected a finite number > 0"),
-        ({"step": np.ones(3)}, r"step: expected a finite number > 0, or \(2,\) of them"),
+        ({"impulse_step": 0.0}, "impulse_step: expected a finite number > 0"),
+        ({"impulse_step": -0.1}, "impulse_step: expected a finite number > 0"),
+        ({"impulse_step": np.nan}, "impulse_step: expected a finite number > 0"),
+        ({"impulse_step": np.array([0.1, 0.0])}, "impulse_step: expected a finite number > 0"),
+        ({"impulse_step": np.ones(3)}, r"impulse_step: expected a finite number > 0, or \(2,\) of them"),
         ({"selection": "some"}, "selection: expected one of all, visited, lemke, got 'some'"),
         ({"seed": -1}, "seed: expected at least 0, got -1"),
     ],
@@ -269,14 +280,14 @@ def test_lists_are_named(call, message):
 
 
 def test_sampling_says_that_it_is_no_traceable_function():
-    with pytest.raises(ValueError, match="sample: a driver for the host, not traceable; use resolve"):
+    with pytest.raises(ValueError, match="sample: a driver for the host, not traceable; use sample_in_jit"):
         jax.jit(lambda v: LAWS["sample"](block_terms(), v).v_plus)(V)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, np.nan, np.inf, "0.1"])
 def test_tolerance_of_the_set_is_checked(tolerance):
     with pytest.raises(ValueError, match="tolerance: expected a finite number > 0"):
-        impact.approximate_set(block_terms(), V, **SAMPLING, tolerance=tolerance)
+        with_law(impact.approximate_set, block_terms(), V, **SAMPLING, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("number", [3, 5, 2, 0])
@@ -370,6 +381,7 @@ def program(law):
 DIFFERENTIABLE = ["anitescu_potra", "sequential", "routh_step", "resolve", "routh_path"]
 
 
+@pytest.mark.slow_cases("anitescu_potra", "resolve", "routh_path", "routh_step", "sequential")
 @pytest.mark.parametrize("law", DIFFERENTIABLE)
 def test_bad_worlds_are_told_apart_and_leave_the_others_alone(law):
     names, bits, batch = lanes(law, replace_bad=False)
@@ -401,6 +413,7 @@ def test_bad_worlds_are_told_apart_and_leave_the_others_alone(law):
             np.testing.assert_array_equal(slope[bad], 0.0)
 
 
+@pytest.mark.slow_cases("anitescu_potra", "resolve", "routh_path", "routh_step", "sequential")
 @pytest.mark.parametrize("law", DIFFERENTIABLE)
 def test_without_an_active_contact_nothing_happens(law):
     names, _, batch = lanes(law, replace_bad=True)
@@ -416,7 +429,8 @@ def test_without_an_active_contact_nothing_happens(law):
     assert np.all(np.abs(v_plus[hit] - batch["v"][hit]).max(axis=1) > 0.1)  # the others do collide
 
 
-@pytest.mark.parametrize("law", ["anitescu_potra_all", "routh_step_all"])
+@pytest.mark.slow_cases("outcomes of a step")
+@pytest.mark.parametrize("law", ["outcomes", "outcomes of a step"])
 def test_enumerations_have_no_valid_outcome_for_bad_worlds(law):
     names, bits, batch = lanes(law, replace_bad=False)
     _, _, clean_batch = lanes(law, replace_bad=True)

@@ -8,14 +8,14 @@ from helpers import lcp_bases, mode_programs
 from scipy.optimize import nnls
 
 import jaxcontact as jc
-from jaxcontact.impact import anitescu_potra_all, routh_step_all, sample
+from jaxcontact.impact import sample
 
 
 def box(number=4):
     """The box on its first corners."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    return _some(terms, slice(0, number)), model.state.v
+    terms = jc.contact_terms(model, model.initial_state())
+    return _some(terms, slice(0, number)), model.initial_state().v
 
 
 def _some(terms, index):
@@ -50,10 +50,11 @@ def needs_all_four(terms, rng):
             return jnp.asarray(v)
 
 
+@pytest.mark.slow
 def test_an_outcome_that_needs_all_corners_of_a_box_is_found(rng):
     terms, _ = box()
     v = needs_all_four(terms, rng)
-    outcomes, valid, info = anitescu_potra_all(terms, v, num_directions=4, with_info=True)
+    (outcomes, valid), info = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra(num_directions=4))
     found = np.asarray(outcomes)[np.asarray(valid)]
     assert np.abs(found).max(axis=1).min() < 1e-9 and float(info.residual) < 1e-9
 
@@ -67,9 +68,11 @@ def of_programs(terms, v, cap, direction):
 def compare(terms, v, cap, direction):
     """Corners of the sets of solutions that linear programs find are among those found; how many there are."""
     if cap is None:
-        outcomes, valid = anitescu_potra_all(terms, v, num_directions=4)
+        outcomes, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra(num_directions=4))[0]
     else:
-        outcomes, valid = routh_step_all(terms, v, cap, num_directions=4)
+        outcomes, valid = jc.impact.outcomes(
+            terms, v, jc.impact.RouthStep(impulse_max=cap, num_directions=4)
+        )[0]
     found = np.asarray(outcomes)[np.asarray(valid)]
     wanted = of_programs(terms, v, cap, direction)
     assert len(wanted)
@@ -98,10 +101,12 @@ def test_corners_of_the_solutions_of_a_box_are_found(rng):
 @pytest.mark.slow
 def test_redundant_corners_are_complete_where_their_ends_are_tabulated():
     terms, v = in_line()
-    found = sample(terms, v, step=0.2, max_steps=8, num_samples=4, num_directions=4)
+    found = sample(terms, v, jc.impact.Routh(impulse_step=0.2, max_steps=8, num_directions=4), num_samples=4)
     assert found.complete
     same = _some(terms, jnp.array([0, 0, 0]))  # three times one corner: more freedom than one
-    assert not sample(same, v, step=0.2, max_steps=8, num_samples=4, num_directions=4).complete
+    assert not sample(
+        same, v, jc.impact.Routh(impulse_step=0.2, max_steps=8, num_directions=4), num_samples=4
+    ).complete
 
 
 @pytest.mark.slow
@@ -111,9 +116,9 @@ def test_a_step_inside_jit_says_whether_its_solutions_are_complete():
     same = _some(terms, jnp.array([0, 0, 0]))
     run = jax.jit(
         lambda terms, key: (
-            jc.impact.sample_in_jit(terms, v, key, step=0.2, max_steps=8, num_samples=4, num_directions=4)[
-                1
-            ].complete
+            jc.impact.sample_in_jit(
+                terms, v, jc.impact.Routh(impulse_step=0.2, max_steps=8, num_directions=4), key, num_samples=4
+            )[1].complete
         )
     )
     assert np.all(run(terms, jax.random.key(0))) and not np.any(run(same, jax.random.key(0)))
@@ -125,7 +130,7 @@ def test_the_derivative_of_a_landing_on_a_face_is_that_of_the_solution(rng):
 
     def flat(yaw):
         q = jnp.zeros(7).at[jnp.array([2, 3, 6])].set(jnp.stack([0.05, jnp.cos(yaw / 2), jnp.sin(yaw / 2)]))
-        return _some(jc.contact_terms(model.system, model.params, model.state.replace(q=q)), slice(0, 4))
+        return _some(jc.contact_terms(model, model.initial_state().replace(q=q)), slice(0, 4))
 
     def law(yaw, v):
         return jc.impact.anitescu_potra(flat(yaw), v)[0]

@@ -9,15 +9,15 @@ import pytest
 from helpers import reference as ref
 
 import jaxcontact as jc
-from jaxcontact.impact import anitescu_potra_all, resolve, routh_step, routh_step_all
+from jaxcontact.impact import RouthStep, outcomes, resolve, routh_step
 
 MASS = 2.0
 
 
 def model(name):
     found = getattr(jc.models, name)()
-    terms = jc.contact_terms(found.system, found.params, found.state)
-    return terms, found.state.v, found
+    terms = jc.contact_terms(found, found.initial_state())
+    return terms, found.initial_state().v, found
 
 
 def point(mu, dim=2):
@@ -97,6 +97,7 @@ def steps_in_space(terms, v, caps):
     return step(v, caps)
 
 
+@pytest.mark.slow
 def test_step_in_space():
     """Friction takes mu cap / m off the speed along a corner of the polygon, up to sticking."""
     angle = 2 * np.pi * np.arange(48) / 8
@@ -109,6 +110,7 @@ def test_step_in_space():
         np.testing.assert_allclose(info.impulse[:, 0, 0], cap, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_step_in_space_with_a_cap_just_below_the_need():
     """2 N s would stop it; within a part in 200 of that the cap still binds."""
     caps = MASS - jnp.logspace(-7, -1, 48)[:, None]
@@ -137,12 +139,13 @@ def test_no_impulse_no_change(gait):
     assert int(info.status) == 0
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", ["compass_gait", pytest.param("rocking_block", marks=pytest.mark.slow)])
 def test_without_a_cap_the_solutions_are_those_of_the_simultaneous_law(name):
     terms, v, _ = model(name)
-    expected, valid = anitescu_potra_all(terms, v)
+    expected, valid = jc.impact.outcomes(terms, v, jc.impact.AnitescuPotra())[0]
     expected = np.asarray(expected)[np.asarray(valid)]
-    found, valid = routh_step_all(terms, v, jnp.full(2, 1e3))
+    found, valid = jc.impact.outcomes(terms, v, jc.impact.RouthStep(impulse_max=jnp.full(2, 1e3)))[0]
     found = np.asarray(found)[np.asarray(valid)]
     assert len(found) == len(expected)
     assert np.abs(found[:, None] - expected).max(axis=2).min(axis=1).max() < 1e-12
@@ -154,10 +157,13 @@ def test_without_a_cap_the_solutions_are_those_of_the_simultaneous_law(name):
 # --- picks
 
 
-def test_picks_reach_every_solution_in_the_order_of_routh_step_all(gait):
+@pytest.mark.slow
+def test_picks_reach_every_solution_in_the_order_of_outcomes(gait):
     terms, v, _ = gait
     caps = jnp.asarray(0.25 * np.random.default_rng(0).random((50, 2)))
-    solutions, valid = jax.vmap(lambda cap: routh_step_all(terms, v, cap))(caps)
+    solutions, valid = jax.vmap(
+        lambda cap: jc.impact.outcomes(terms, v, jc.impact.RouthStep(impulse_max=cap))[0]
+    )(caps)
     assert solutions.shape == (50, 49, 4)
     counts = np.asarray(valid).sum(axis=1)
     assert set(counts) == {1, 3}
@@ -173,7 +179,7 @@ def test_picks_reach_every_solution_in_the_order_of_routh_step_all(gait):
 def test_solutions_of_a_step_differ_and_obey_the_law(gait):
     terms, v, _ = gait
     cap = np.array([0.1, 0.2])
-    solutions, valid = routh_step_all(terms, v, jnp.asarray(cap))
+    solutions, valid = jc.impact.outcomes(terms, v, jc.impact.RouthStep(impulse_max=jnp.asarray(cap)))[0]
     M, J_n, J_t, mu = (np.asarray(a) for a in (terms.M, terms.J_n, terms.J_t[:, 0], terms.mu))
     seen = []
     for pick in (0.1, 0.5, 0.9):
@@ -197,6 +203,7 @@ def resolved(gait, draws):
     return jax.jit(jax.vmap(lambda caps, picks: resolve(terms, v, caps, picks)))(*draws)
 
 
+@pytest.mark.slow_cases("all")
 @pytest.mark.parametrize("selection", ["all", pytest.param("lemke", marks=pytest.mark.slow)])
 def test_resolve_is_a_chain_of_steps(gait, draws, resolved, selection):
     terms, v, _ = gait
@@ -262,6 +269,7 @@ def test_a_loop_and_a_batch_agree(gait, draws, resolved):
         assert int(info.num_solves[i]) == int(single.num_solves)
 
 
+@pytest.mark.slow
 def test_bad_numbers_set_bits_and_leave_the_velocity(gait, draws):
     terms, v, _ = gait
     caps, picks = draws[0][0], draws[1][0]
@@ -280,7 +288,8 @@ def test_bad_numbers_set_bits_and_leave_the_velocity(gait, draws):
     v_next, info = jax.jit(routh_step)(terms, v, jnp.array([jnp.nan, 0.1]))
     assert int(info.status) == int(jc.Status.NONFINITE)
     assert np.array_equal(v_next, v)
-    assert not np.any(jax.jit(routh_step_all)(terms, v, -caps[0])[1])
+    (_, valid), _ = jax.jit(lambda cap: outcomes(terms, v, RouthStep(impulse_max=cap)))(-caps[0])
+    assert not np.any(valid)
 
 
 def six_contacts():
@@ -300,6 +309,7 @@ def four_in_space():
     return jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 4), one).replace(M=one.M)
 
 
+@pytest.mark.slow_cases("six", "space")
 @pytest.mark.parametrize("terms", [four_in_space(), six_contacts()], ids=["space", "six"])
 def test_what_is_not_enumerated_is_refused_with_an_alternative(terms):
     nc, nv = terms.J_n.shape
@@ -307,9 +317,9 @@ def test_what_is_not_enumerated_is_refused_with_an_alternative(terms):
     message = r"spatial contacts|6 contacts"
     for call in (
         lambda: routh_step(terms, v, caps[0]),
-        lambda: routh_step_all(terms, v, caps[0]),
+        lambda: jc.impact.outcomes(terms, v, jc.impact.RouthStep(impulse_max=caps[0]))[0],
         lambda: resolve(terms, v, caps, picks),
-        lambda: jc.impact.sample(terms, v - 1, step=1.0, max_steps=2, num_samples=4),
+        lambda: jc.impact.sample(terms, v - 1, jc.impact.Routh(impulse_step=1.0, max_steps=2), num_samples=4),
         lambda: jc.impact.routh_path(terms, v, caps[0]),
     ):
         with pytest.raises(ValueError, match=message) as caught:

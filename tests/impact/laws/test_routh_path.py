@@ -14,7 +14,7 @@ from jaxcontact.impact import resolve, routh_path, sample
 
 def model(name):
     found = getattr(jc.models, name)()
-    return jc.contact_terms(found.system, found.params, found.state), found.state.v, found
+    return jc.contact_terms(found, found.initial_state()), found.initial_state().v, found
 
 
 @pytest.fixture(
@@ -55,6 +55,7 @@ def test_the_first_contact_at_rest_waits_for_the_other():
     assert 0.21 > lifted[0] > lifted[1] > lifted[2] > lifted[3] > 0
 
 
+@pytest.mark.slow
 def test_a_contact_without_rate_keeps_approaching():
     terms, v, _ = model("rocking_block")
     v_plus, info = routh_path(terms, v, jnp.array([1.0, 0.0]))
@@ -75,6 +76,7 @@ def test_nothing_approaches_nothing_happens():
         assert (int(info.status), int(info.num_solves)) == (0, 0)
 
 
+@pytest.mark.slow
 def test_the_path_is_made_of_its_phases():
     """Rates that change: the same as to stop there and go on, for the impulse taken says when."""
     terms, v, _ = model("box_and_wall")
@@ -190,10 +192,11 @@ def test_steps_converge_to_it_with_order_one(unique):
     assert 3.0 < errors[0].mean() / errors[1].mean() < 5.5  # 4 for order one
 
 
+@pytest.mark.slow_cases("box_and_wall")
 def test_it_is_a_member_of_the_sampled_set(unique):
     terms, v, found = unique
     step = {0.3: 0.3, 2.0: 0.5}[found.step]
-    samples = sample(terms, v, step=step, max_steps=40, num_samples=2**12)
+    samples = sample(terms, v, jc.impact.Routh(impulse_step=step, max_steps=40), num_samples=2**12)
     ok = np.asarray(samples.status) == 0
     rates = jnp.asarray(np.random.default_rng(1).uniform(0.3, 1.0, (10, 2)))
     limit, info = jax.vmap(lambda r: routh_path(terms, v, r))(rates)
@@ -223,6 +226,7 @@ def test_impulse_energy_and_momentum_of_the_disks():
     np.testing.assert_allclose(mirror @ np.asarray(v_plus), v_plus, atol=1e-12)
 
 
+@pytest.mark.slow_cases("box_and_wall")
 def test_derivative_is_that_of_finite_differences(unique):
     """Forward and reverse, by velocity, rates and friction, away from kinks."""
     terms, v, _ = unique

@@ -7,18 +7,20 @@ import numpy as np
 import pytest
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.routh import resolve_draws
+from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
 
 MODEL = jc.models.rocking_block(all_corners=True)
-LAW = jc.impact.Routh(step=0.3, max_steps=6)
+LAW = jc.impact.Routh(impulse_step=0.3, max_steps=6)
 ANGLES = jnp.array([0.0, 0.0, 0.02, -0.3, 1.4])
 
 
 def problem(angle, height):
     """Three corners of a block that turns about its lowest corner; far up nothing closes."""
     q = jnp.stack([0.0, 1.0, angle])
-    lowest = jnp.min(jc.contact_terms(MODEL.system, MODEL.params, MODEL.state.replace(q=q)).phi)
-    state = MODEL.state.replace(q=q.at[1].add(height - lowest))
-    terms = jc.contact_terms(MODEL.system, MODEL.params, state)
+    lowest = jnp.min(jc.contact_terms(MODEL, MODEL.initial_state().replace(q=q)).phi)
+    state = MODEL.initial_state().replace(q=q.at[1].add(height - lowest))
+    terms = jc.contact_terms(MODEL, state)
     some = jax.tree.map(lambda rows: rows[jnp.array([0, 1, 3])], (terms.J_n, terms.J_t, terms.phi, terms.mu))
     J_n, J_t, phi, mu = some
     terms = terms.replace(J_n=J_n, J_t=J_t, phi=phi, mu=mu, active=phi < 0.01)
@@ -33,7 +35,8 @@ def asked(angle, height, key):
 def whole(angle, height, key):
     terms, v = problem(angle, height)
     draws = jax.vmap(lambda k: jax.random.uniform(jax.random.fold_in(key, k), (4,)))(jnp.arange(6))
-    return jc.impact.resolve(terms, v, 0.3 * draws[:, :3], draws[:, 3], clearance=terms.phi / 0.01)
+    orders = ImpactDraws(0.3 * draws[:, :3], draws[:, 3])
+    return resolve_draws(terms, v, orders, StepSettings("all", 8), clearance=terms.phi / 0.01)
 
 
 def test_lanes_are_solved_with_their_active_contacts_alone():

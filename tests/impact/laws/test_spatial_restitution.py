@@ -48,6 +48,7 @@ def both_rows(terms):
     return np.concatenate([np.asarray(terms.J_n)[:, :, None], np.asarray(terms.J_t)], axis=2)
 
 
+@pytest.mark.slow
 def test_a_ball_bounces_slides_and_rolls():
     """v_n+ = -e v_n-; friction mu (1 + e) m |v_n-| against the slip, or less where that makes it roll."""
     rng = np.random.default_rng(0)
@@ -73,6 +74,7 @@ def test_a_ball_bounces_slides_and_rolls():
     np.testing.assert_allclose(v_plus[:, 3:5], np.stack([-turn[:, 1], turn[:, 0]], axis=1), atol=1e-12)
 
 
+@pytest.mark.slow_cases("0.0", "0.5", "5.0")
 @pytest.mark.parametrize("friction", [0.0, 0.5, 5.0])
 def test_energy_never_rises(friction):
     for seed in range(4):
@@ -120,6 +122,7 @@ def by_small_steps(D, mu, u, stored, number=250):
     raise AssertionError("the work is not done")
 
 
+@pytest.mark.slow
 def test_pushes_follow_friction_round_the_corners():
     """Slides that turn, stop, stick or start again, against tiny steps of impulse; one contact."""
     rng = np.random.default_rng(5)
@@ -167,10 +170,12 @@ def test_draws_of_full_steps_are_the_propagative_outcomes():
 def test_a_box_dropped_flat_bounces_on_four_corners():
     """All samples end; without restitution the program with stores has the outcomes of the one without."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    draw = lambda e: sample(  # noqa: E731
-        terms, model.state.v, step=model.step, max_steps=40, num_samples=128, selection="lemke", restitution=e
-    )
+    terms = jc.contact_terms(model, model.initial_state())
+    law = jc.impact.Routh(impulse_step=model.impulse_step, max_steps=40, selection="lemke")
+
+    def draw(e):
+        return sample(terms, model.initial_state().v, law.replace(restitution=e), num_samples=128)
+
     speeds = []
     for e in (0.25, 0.5, 1.0):
         samples = draw(e)
@@ -178,12 +183,12 @@ def test_a_box_dropped_flat_bounces_on_four_corners():
         speeds.append(np.max(np.asarray(samples.v_plus)[:, 2]))
     assert np.all(np.diff(speeds) > 0.0)
     plain = draw(0.0)
-    v = jnp.broadcast_to(model.state.v, (16, 6))
+    v = jnp.broadcast_to(model.initial_state().v, (16, 6))
     x = np.asarray(sobol(5 * 40, 0).uniform(jnp.arange(16, dtype=jnp.uint32), 0, 5 * 40)).T.reshape(16, 40, 5)
     law = jax.jit(
         jax.vmap(
             lambda v, c, p, e: resolve(terms, v, c, p, restitution=e, selection="lemke"), (0, 0, 0, None)
         )
     )
-    v_plus, _ = law(v, jnp.asarray(model.step * x[..., :4]), jnp.asarray(x[..., 4]), jnp.zeros(4))
+    v_plus, _ = law(v, jnp.asarray(model.impulse_step * x[..., :4]), jnp.asarray(x[..., 4]), jnp.zeros(4))
     np.testing.assert_allclose(v_plus, plain.v_plus[:16], atol=1e-13)

@@ -19,25 +19,26 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
 import jaxcontact as jc
-from jaxcontact.impact.sampling import checkpoint
+from jaxcontact.io import run_store
 
-SETTINGS: dict[str, Any] = {"step": 0.25, "max_steps": 5, "num_samples": 3000, "chunk": 400}
+SETTINGS: dict[str, Any] = {"impulse_step": 0.25, "max_steps": 5, "num_samples": 3000, "chunk": 400}
 ABOUT = {"model": "compass_gait"}
 
 
 @pytest.fixture(scope="module")
 def gait() -> tuple[jc.ContactTerms, jax.Array]:
     model = jc.models.compass_gait()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 @pytest.fixture(scope="module")
 def finished(gait: tuple, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished checkpoint, to copy and spoil."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    jc.impact.sample(*gait, checkpoint=folder, about=ABOUT, **SETTINGS)
+    draw(*gait, checkpoint=folder, about=ABOUT, **SETTINGS)
     return folder
 
 
@@ -72,20 +73,21 @@ def count(total: int | None, samples: jc.impact.ImpactSamples) -> int:
 # --------------------------------------------------------------------------------------------------- going on
 
 
+@pytest.mark.slow_cases("options2")
 @pytest.mark.float32
 @pytest.mark.parametrize(
     "options", [{}, {"selection": "visited"}, {"selection": "lemke"}, {"keep_path": True}]
 )
 def test_a_stopped_run_ends_with_the_same_bits(gait: tuple, tmp_path: Path, options: dict) -> None:
     settings = SETTINGS | {"num_samples": 1500} | options
-    whole = jc.impact.sample(*gait, **settings)
+    whole = draw(*gait, **settings)
     for samples in (400, 900):
         with pytest.raises(Stopped):
-            jc.impact.sample(*gait, checkpoint=tmp_path, progress=stop_at(samples), **settings)
+            draw(*gait, checkpoint=tmp_path, progress=stop_at(samples), **settings)
         part = jc.impact.load_samples(tmp_path)
         assert samples <= part.status.size < 1500
         assert same_bits(part.v_plus, whole.v_plus[: part.status.size])
-    result = jc.impact.sample(*gait, checkpoint=tmp_path, **settings)
+    result = draw(*gait, checkpoint=tmp_path, **settings)
     assert same_bits(result, whole)
     assert result.complete == whole.complete
     assert isinstance(result.v_plus, np.memmap)
@@ -93,14 +95,14 @@ def test_a_stopped_run_ends_with_the_same_bits(gait: tuple, tmp_path: Path, opti
 
 
 def test_reduce_sees_stored_chunks_first_and_another_chunk_size_goes_on(gait: tuple, tmp_path: Path) -> None:
-    whole = jc.impact.sample(*gait, **SETTINGS)
+    whole = draw(*gait, **SETTINGS)
     with pytest.raises(Stopped):
-        jc.impact.sample(*gait, checkpoint=tmp_path, progress=stop_at(1200), **SETTINGS)
+        draw(*gait, checkpoint=tmp_path, progress=stop_at(1200), **SETTINGS)
 
     def collect(parts: list | None, samples: jc.impact.ImpactSamples) -> list:
         return [*(parts or []), samples]
 
-    parts = jc.impact.sample(*gait, checkpoint=tmp_path, reduce=collect, **(SETTINGS | {"chunk": 1000}))
+    parts = draw(*gait, checkpoint=tmp_path, reduce=collect, **(SETTINGS | {"chunk": 1000}))
     assert [p.status.size for p in parts] == [400, 400, 400, 1000, 800]
     assert same_bits(np.concatenate([p.impulse for p in parts]), whole.impulse)
     assert all(same_bits(p.v_minus, whole.v_minus) for p in parts)
@@ -108,12 +110,12 @@ def test_reduce_sees_stored_chunks_first_and_another_chunk_size_goes_on(gait: tu
 
 def test_a_finished_run_is_only_read(gait: tuple, finished: Path) -> None:
     before = contents(finished)
-    assert jc.impact.sample(*gait, checkpoint=finished, about=ABOUT, reduce=count, **SETTINGS) == 3000
+    assert draw(*gait, checkpoint=finished, about=ABOUT, reduce=count, **SETTINGS) == 3000
     assert contents(finished) == before
 
 
 def test_files_are_readable_without_the_package(gait: tuple, finished: Path) -> None:
-    whole = jc.impact.sample(*gait, **SETTINGS)
+    whole = draw(*gait, **SETTINGS)
     manifest = json.loads((finished / "manifest.json").read_text())
     assert manifest["num_samples"] == 3000
     assert manifest["about model"] == "compass_gait"
@@ -129,7 +131,7 @@ def test_files_are_readable_without_the_package(gait: tuple, finished: Path) -> 
 
 def test_no_contact_approaches(gait: tuple, tmp_path: Path) -> None:
     terms, v = gait
-    samples = jc.impact.sample(terms, -0.0 * v, checkpoint=tmp_path, **SETTINGS)
+    samples = draw(terms, -0.0 * v, checkpoint=tmp_path, **SETTINGS)
     assert not np.any(samples.v_plus)
     assert samples.status.shape == (3000,)
 
@@ -141,7 +143,7 @@ def test_a_torn_last_line_is_dropped(gait: tuple, finished: Path, tmp_path: Path
     for cut in (1, len(lines[-1]) // 2, len(lines[-1]) - 1):
         journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:cut])
         assert jc.impact.load_samples(folder).status.size == 2800
-        jc.impact.sample(*gait, checkpoint=folder, about=ABOUT, reduce=count, **SETTINGS)
+        draw(*gait, checkpoint=folder, about=ABOUT, reduce=count, **SETTINGS)
         assert {k: d for k, (d, _) in contents(folder).items()} == {
             k: d for k, (d, _) in contents(finished).items()
         }
@@ -153,11 +155,11 @@ def test_a_torn_last_line_is_dropped(gait: tuple, finished: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": 0.2}, r"step \(\[0.25, 0.25\] there, \[0.2, 0.2\] now\)"),
+        ({"impulse_step": 0.2}, r"impulse_step \(\[0.25, 0.25\] there, \[0.2, 0.2\] now\)"),
         ({"max_steps": 6}, r"max_steps \(5 there, 6 now\)"),
         ({"num_samples": 4000}, r"num_samples \(3000 there, 4000 now\)"),
         ({"seed": 1}, r"seed \(0 there, 1 now\)"),
-        ({"key": jax.random.key(3)}, "seed"),
+        ({"seed": jax.random.key(3)}, "seed"),
         ({"selection": "visited"}, r'selection \("all" there, "visited" now\)'),
         ({"keep_path": True}, "keep_path"),
         ({"about": {"model": "ramone"}}, r'about model \("compass_gait" there, "ramone" now\)'),
@@ -184,7 +186,7 @@ def test_another_run_is_refused(
         monkeypatch.setattr(jax, "__version__", settings.pop("jax"))
     before = contents(finished)
     with pytest.raises(ValueError, match=f"of another run.*left as it is.*{message}"):
-        jc.impact.sample(terms, v, checkpoint=finished, **settings)
+        draw(terms, v, checkpoint=finished, **settings)
     assert contents(finished) == before
 
 
@@ -200,8 +202,14 @@ DAMAGES = {
         lambda f: flip(f / "residual.npy", -1),
         "residual.npy .* samples 2800 to 2999",
     ),
-    "an array cut short": (lambda f: os.truncate(f / "impulse.npy", 5000), "impulse.npy cannot be read"),
-    "an array replaced": (lambda f: np.save(f / "status.npy", np.zeros(9)), "status.npy is not of the size"),
+    "an array cut short": (
+        lambda f: os.truncate(f / "impulse.npy", 5000),
+        "impulse.npy is not of the header and the size",
+    ),
+    "an array replaced": (
+        lambda f: np.save(f / "status.npy", np.zeros(9)),
+        "status.npy is not of the header and the size",
+    ),
     "an array missing": (lambda f: (f / "status.npy").unlink(), "status.npy cannot be read"),
     "a number of the journal": (lambda f: flip(f / "finished.jsonl", 10), "line 1 of finished.jsonl"),
     "a line of the journal missing": (
@@ -210,7 +218,7 @@ DAMAGES = {
     ),
     "no journal": (lambda f: (f / "finished.jsonl").unlink(), "finished.jsonl is missing"),
     "no manifest": (lambda f: (f / "manifest.json").unlink(), "holds other files and no manifest.json"),
-    "half a manifest": (lambda f: os.truncate(f / "manifest.json", 300), "manifest.json is not JSON"),
+    "half a manifest": (lambda f: os.truncate(f / "manifest.json", 300), "manifest.json cannot be read"),
 }
 
 
@@ -221,7 +229,7 @@ def test_damage_is_refused(gait: tuple, finished: Path, tmp_path: Path, damage: 
     spoil(folder)
     before = contents(folder)
     with pytest.raises(ValueError, match=message):
-        jc.impact.sample(*gait, checkpoint=folder, about=ABOUT, reduce=count, **SETTINGS)
+        draw(*gait, checkpoint=folder, about=ABOUT, reduce=count, **SETTINGS)
     assert contents(folder) == before
     with pytest.raises(ValueError, match=r"\.npy|\.jsonl|\.json"):
         jc.impact.load_samples(folder)
@@ -230,7 +238,7 @@ def test_damage_is_refused(gait: tuple, finished: Path, tmp_path: Path, damage: 
 def test_a_folder_with_other_files_is_refused(gait: tuple, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(ValueError, match=r"holds other files and no manifest.json; give an empty folder"):
-        jc.impact.sample(*gait, checkpoint=tmp_path, **SETTINGS)
+        draw(*gait, checkpoint=tmp_path, **SETTINGS)
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
     with pytest.raises(ValueError, match=r"not a checkpoint, it has no manifest.json"):
         jc.impact.load_samples(tmp_path)
@@ -241,9 +249,9 @@ def test_two_runs_at_once_are_refused(gait: tuple, finished: Path, lock: int) ->
     with open(finished / "finished.jsonl", "rb") as journal:
         fcntl.flock(journal, lock)
         with pytest.raises(ValueError, match="another process is writing to"):
-            jc.impact.sample(*gait, checkpoint=finished, about=ABOUT, **SETTINGS)
+            draw(*gait, checkpoint=finished, about=ABOUT, **SETTINGS)
         assert jc.impact.load_samples(finished).status.size == 3000
-    jc.impact.sample(*gait, checkpoint=finished, about=ABOUT, **SETTINGS)
+    draw(*gait, checkpoint=finished, about=ABOUT, **SETTINGS)
 
 
 # ---------------------------------------------------------------------------------------------------- full disks
@@ -254,11 +262,11 @@ def test_a_full_disk_loses_nothing(
     gait: tuple, tmp_path: Path, allowed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk takes some bytes of the third chunk and no more; later there is room again."""
-    whole = jc.impact.sample(*gait, **SETTINGS)
+    whole = draw(*gait, **SETTINGS)
     with pytest.raises(Stopped):
-        jc.impact.sample(*gait, checkpoint=tmp_path, progress=stop_at(800), **SETTINGS)
+        draw(*gait, checkpoint=tmp_path, progress=stop_at(800), **SETTINGS)
     stands = jc.impact.load_samples(tmp_path).status.size
-    left, write_all = allowed, checkpoint._write_all
+    left, write_all = allowed, run_store.write_all
 
     def write(file: Any, data: memoryview) -> None:
         nonlocal left
@@ -268,13 +276,14 @@ def test_a_full_disk_loses_nothing(
         left -= len(data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_write_all", write)
+        patch.setattr(run_store, "write_all", write)
         with pytest.raises(OSError, match=rf"No space left on device. {stands} of 3000 samples are stored"):
-            jc.impact.sample(*gait, checkpoint=tmp_path, **SETTINGS)
+            draw(*gait, checkpoint=tmp_path, **SETTINGS)
     assert jc.impact.load_samples(tmp_path).status.size == stands
-    assert same_bits(jc.impact.sample(*gait, checkpoint=tmp_path, **SETTINGS), whole)
+    assert same_bits(draw(*gait, checkpoint=tmp_path, **SETTINGS), whole)
 
 
+@pytest.mark.slow
 def test_a_disk_too_small_is_told_before_any_work(gait: tuple, tmp_path: Path) -> None:
     """The largest file allowed stands in for the size of the disk."""
     import resource
@@ -283,11 +292,11 @@ def test_a_disk_too_small_is_told_before_any_work(gait: tuple, tmp_path: Path) -
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
         with pytest.raises(OSError, match="cannot write to .*File too large. 0 of 3000 samples are stored"):
-            jc.impact.sample(*gait, checkpoint=tmp_path, **SETTINGS)
+            draw(*gait, checkpoint=tmp_path, **SETTINGS)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert {p.name for p in tmp_path.iterdir()} == {"manifest.json", "finished.jsonl"}
-    assert jc.impact.sample(*gait, checkpoint=tmp_path, reduce=count, **SETTINGS) == 3000
+    assert draw(*gait, checkpoint=tmp_path, reduce=count, **SETTINGS) == 3000
 
 
 # ------------------------------------------------------------------------------------------- killed processes
@@ -297,9 +306,10 @@ import sys, jax
 jax.config.update("jax_enable_x64", True)
 import jaxcontact as jc
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
-jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=int(sys.argv[2]), chunk=int(sys.argv[3]),
-                 selection=sys.argv[4], checkpoint=sys.argv[1], reduce=lambda a, s: 0)
+terms = jc.contact_terms(model, model.initial_state())
+law = jc.impact.Routh(impulse_step=0.25, max_steps=5, selection=sys.argv[4])
+jc.impact.sample(terms, model.initial_state().v, law, num_samples=int(sys.argv[2]), reduce=lambda a, s: 0,
+                 run=jc.Run(chunk=int(sys.argv[3]), checkpoint=sys.argv[1]))
 """
 
 
@@ -313,14 +323,14 @@ def kill_until_done(folder: Path, total: int, chunk: int, selection: str, kills:
     }
     environment = os.environ | cache
     for attempt in range(100):
-        stands = checkpoint.num_finished(folder)
+        stands = run_store.num_finished(folder)
         text = journal.read_bytes() if journal.exists() else b""
         finished = text[: text.rfind(b"\n") + 1]
         command = [sys.executable, "-c", RUN, str(folder), str(total), str(chunk), selection]
         run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         if attempt < kills:
             aim = stands + generator.randrange(1, total // (kills + 1))
-            while run.poll() is None and checkpoint.num_finished(folder) < aim:
+            while run.poll() is None and run_store.num_finished(folder) < aim:
                 time.sleep(0.002)
             time.sleep(generator.random() * 0.02)
             run.send_signal(signal.SIGKILL)
@@ -328,15 +338,16 @@ def kill_until_done(folder: Path, total: int, chunk: int, selection: str, kills:
         assert run.returncode in (0, -signal.SIGKILL), errors
         assert journal.read_bytes().startswith(finished)  # no finished chunk is lost or done again
         if run.returncode == 0:
-            assert checkpoint.num_finished(folder) == total
+            assert run_store.num_finished(folder) == total
             return attempt
     raise AssertionError("never done")
 
 
+@pytest.mark.slow
 def test_killed_several_times_it_ends_with_the_same_bits(gait: tuple, tmp_path: Path) -> None:
     total = 60_000
     assert kill_until_done(tmp_path / "run", total, 500, "all", kills=3) == 3
-    whole = jc.impact.sample(*gait, step=0.25, max_steps=5, num_samples=total)
+    whole = jc.impact.sample(*gait, jc.impact.Routh(impulse_step=0.25, max_steps=5), num_samples=total)
     assert same_bits(jc.impact.load_samples(tmp_path / "run"), whole)
 
 
@@ -345,5 +356,7 @@ def test_killed_several_times_it_ends_with_the_same_bits(gait: tuple, tmp_path: 
 def test_killed_many_times(gait: tuple, tmp_path: Path, selection: str) -> None:
     total = 200_000
     assert kill_until_done(tmp_path / "run", total, 300, selection, kills=25) >= 20
-    whole = jc.impact.sample(*gait, step=0.25, max_steps=5, num_samples=total, selection=selection)
+    whole = jc.impact.sample(
+        *gait, jc.impact.Routh(impulse_step=0.25, max_steps=5, selection=selection), num_samples=total
+    )
     assert same_bits(jc.impact.load_samples(tmp_path / "run"), whole)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
 import jaxcontact as jc
 from jaxcontact.impact import routh_step
@@ -15,7 +16,7 @@ from jaxcontact.impact import routh_step
 def walker():
     """A compass gait with a lateral coordinate: spatial contacts, several solutions in most steps."""
     model = jc.models.compass_gait()
-    flat = jc.contact_terms(model.system, model.params, model.state)
+    flat = jc.contact_terms(model, model.initial_state())
     terms = jc.ContactTerms(
         M=jnp.zeros((5, 5)).at[:4, :4].set(flat.M).at[4, 4].set(2.0),
         J_n=jnp.pad(flat.J_n, ((0, 0), (0, 1))),
@@ -24,9 +25,10 @@ def walker():
         mu=flat.mu,
         active=flat.active,
     )
-    return terms, jnp.append(model.state.v, 0.05)
+    return terms, jnp.append(model.initial_state().v, 0.05)
 
 
+@pytest.mark.slow
 def test_other_solutions_are_found(walker):
     """Measured: 29 % of the first steps end elsewhere, up to 0.61 away, with residuals below 1e-14."""
     terms, v = walker
@@ -46,11 +48,12 @@ def test_other_solutions_are_found(walker):
     assert np.array_equal(again, found)
 
 
+@pytest.mark.slow
 def test_sampling_in_space_is_reproducible_and_varied(walker):
     terms, v = walker
-    settings = {"step": 0.25, "max_steps": 5, "selection": "lemke"}
-    many = jc.impact.sample(terms, v, num_samples=300, **settings)
-    few = jc.impact.sample(terms, v, num_samples=40, **settings)
+    settings = {"impulse_step": 0.25, "max_steps": 5, "selection": "lemke"}
+    many = draw(terms, v, num_samples=300, **settings)
+    few = draw(terms, v, num_samples=40, **settings)
     assert np.array_equal(many.v_plus[:40], few.v_plus)
     assert not many.complete
     assert np.max(many.residual) < 1e-12
@@ -62,10 +65,12 @@ def test_sampling_in_space_is_reproducible_and_varied(walker):
 def test_a_box_dropped_flat_has_one_outcome_per_step():
     """Its law is unique in the velocity: covering vectors that differ by factors of 1e4 change nothing."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    caps = model.step * jax.random.uniform(jax.random.key(0), (64, 4))
+    terms = jc.contact_terms(model, model.initial_state())
+    caps = model.impulse_step * jax.random.uniform(jax.random.key(0), (64, 4))
     step = jax.jit(
-        jax.vmap(lambda cap, pick: routh_step(terms, model.state.v, cap, pick=pick, selection="lemke"))
+        jax.vmap(
+            lambda cap, pick: routh_step(terms, model.initial_state().v, cap, pick=pick, selection="lemke")
+        )
     )
     (fixed, _), (found, info) = step(caps, jnp.zeros(64)), step(caps, jnp.linspace(0.01, 0.99, 64))
     assert not np.any(info.status)

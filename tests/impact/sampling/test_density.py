@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import drawing
 from scipy.stats import kstest
 
 import jaxcontact as jc
@@ -30,13 +31,14 @@ def coupled(x):
 @pytest.fixture(scope="module")
 def gait():
     model = jc.models.compass_gait()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 def draw(gait, count=2000, **options):
-    return jc.impact.sample(*gait, step=0.25, max_steps=5, num_samples=count, **options)
+    return drawing.draw(*gait, impulse_step=0.25, max_steps=5, num_samples=count, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_the_identity_changes_no_bit(gait):
     plain, same = draw(gait, 500), draw(gait, 500, density=uniform)
@@ -56,6 +58,7 @@ def test_fractions_have_the_density_asked_for():
     assert np.array_equal(later, whole[3:])
 
 
+@pytest.mark.slow
 def test_the_measure_changes_and_the_set_does_not(gait):
     """Smaller impulses take more steps; their outcomes lie among those of the uniform density."""
     terms, _ = gait
@@ -82,13 +85,17 @@ def test_independence_is_known(gait):
         (independent, "lemke", True),
     ]
     for draws, selection, answer in expected:
-        stream = Stream(terms, v, draws, jnp.full(2, 0.25), 5, selection=selection)
+        stream = Stream(
+            terms, v, draws, jc.impact.Routh(impulse_step=jnp.full(2, 0.25), max_steps=5, selection=selection)
+        )
         assert stream.independent is answer
         assert stream.unmoved(1).independent is answer
     # Where nothing moves, samples are equal, and so independent.
-    assert Stream(terms, 0.0 * v, quasi, jnp.full(2, 0.25), 5, selection="all").independent
+    assert Stream(
+        terms, 0.0 * v, quasi, jc.impact.Routh(impulse_step=jnp.full(2, 0.25), max_steps=5, selection="all")
+    ).independent
     assert jc.impact.sample(
-        terms, v, step=0.25, max_steps=5, num_samples=9, key=jax.random.key(0)
+        terms, v, jc.impact.Routh(impulse_step=0.25, max_steps=5), num_samples=9, seed=jax.random.key(0)
     ).independent
     assert not draw(gait, 500).independent
 
@@ -109,7 +116,7 @@ def test_mistakes_are_named(density, error, message):
 
 def test_a_checkpoint_knows_its_density(gait, tmp_path):
     key = jax.random.key(3)
-    samples = draw(gait, 60, density=small, key=key, checkpoint=tmp_path)
+    samples = draw(gait, 60, density=small, seed=key, checkpoint=tmp_path)
     assert samples.independent and jc.impact.load_samples(tmp_path).independent
     with pytest.raises(ValueError, match="density"):
-        draw(gait, 60, density=coupled, key=key, checkpoint=tmp_path)
+        draw(gait, 60, density=coupled, seed=key, checkpoint=tmp_path)

@@ -16,16 +16,16 @@ LANES, PICKS = 32, 16
 def three_in_line():
     """Two corners of the box and the point between them, three of whose impulses are redundant."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     rows = {name: getattr(terms, name)[:3] for name in ("J_n", "J_t", "phi", "mu", "active")}
     for name in ("J_n", "J_t"):
         rows[name] = rows[name].at[2].set(rows[name][:2].mean(axis=0))
-    return terms.replace(**rows), model.state.v
+    return terms.replace(**rows), model.initial_state().v
 
 
 def four_corners():
     model = jc.models.box_drop_3d()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
 def steps(space, v, rng):

@@ -12,10 +12,14 @@ pytestmark = pytest.mark.slow
 def test_samples_of_the_walker_terminate_and_lose_energy(tmp_path, saved):
     pytest.importorskip("mujoco")
     model = jc.models.planar_walker()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     assert np.all(terms.active)
     samples = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=256, keep_path=True
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+        num_samples=256,
+        keep_path=True,
     )
     assert samples.complete
     assert not np.any(samples.status)
@@ -27,5 +31,5 @@ def test_samples_of_the_walker_terminate_and_lose_energy(tmp_path, saved):
     print("normal velocities spread by", spread)
     assert float(jnp.max(spread)) > 0.0  # the outcome is not unique
     jc.viz.plot_impact_set(samples, terms, title="Planar walker").savefig(tmp_path / "set.png")
-    jc.viz.plot_mechanism(model.system, model.params, model.state).savefig(tmp_path / "walker.png")
+    jc.viz.plot_mechanism(model, model.initial_state()).savefig(tmp_path / "walker.png")
     assert saved["set.png"].axes and saved["walker.png"].axes

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw, draw_in_jit
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, PartitionSpec
 from scipy.stats import chi2_contingency, ks_2samp
@@ -20,14 +21,14 @@ KEY = jax.random.key(3)
 
 def case(name):
     model = getattr(jc.models, name)()
-    return model, jc.contact_terms(model.system, model.params, model.state)
+    return model, jc.contact_terms(model, model.initial_state())
 
 
 @functools.cache
 def gait():
     """The compass gait with both feet approaching: away from kinks."""
     model, terms = case("compass_gait")
-    v = model.state.v + 0.3 * jnp.array([0.1, -1.0, 0.2, 0.1])
+    v = model.initial_state().v + 0.3 * jnp.array([0.1, -1.0, 0.2, 0.1])
     assert np.all(terms.J_n @ v < -0.1)
     return model, terms, v
 
@@ -35,10 +36,15 @@ def gait():
 @functools.partial(jax.jit, static_argnames="selection")
 def outcomes(terms, v, key, restitution=None, step=0.25, selection="all"):
     return jc.impact.sample_in_jit(
-        terms, v, key, step=step, max_steps=STEPS, num_samples=N, restitution=restitution, selection=selection
+        terms,
+        v,
+        jc.impact.Routh(impulse_step=step, max_steps=STEPS, restitution=restitution, selection=selection),
+        key,
+        num_samples=N,
     )
 
 
+@pytest.mark.slow_cases("box_drop_3d-lemke-None", "compass_gait-all-0.5", "rocking_block-all-None")
 @pytest.mark.parametrize(
     ("name", "selection", "restitution"),
     [("rocking_block", "all", None), ("compass_gait", "all", 0.5), ("box_drop_3d", "lemke", None)],
@@ -46,9 +52,9 @@ def outcomes(terms, v, key, restitution=None, step=0.25, selection="all"):
 def test_the_samples_are_those_of_the_driver(name, selection, restitution):
     model, terms = case(name)
     settings = {"max_steps": STEPS, "num_samples": 20, "selection": selection, "restitution": restitution}
-    settings["step"] = model.step if selection == "all" else 0.3
-    want = jc.impact.sample(terms, model.state.v, key=KEY, **settings)
-    v_plus, info = jc.impact.sample_in_jit(terms, model.state.v, KEY, **settings)
+    settings["impulse_step"] = model.impulse_step if selection == "all" else 0.3
+    want = draw(terms, model.initial_state().v, seed=KEY, **settings)
+    v_plus, info = draw_in_jit(terms, model.initial_state().v, KEY, **settings)
     np.testing.assert_allclose(v_plus, want.v_plus, atol=1e-12)
     np.testing.assert_allclose(info.impulse, want.impulse, atol=1e-12)
     np.testing.assert_allclose(info.energy_ratio, want.energy_ratio, atol=1e-12)
@@ -57,13 +63,14 @@ def test_the_samples_are_those_of_the_driver(name, selection, restitution):
     assert np.max(info.residual) <= 1e-12
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", ["rocking_block", "compass_gait"])
 def test_the_distribution_is_that_of_the_driver(name):
     """Independent draws against the driver's own points: shares of outcomes, and each contact velocity."""
     model, terms = case(name)
-    settings = {"step": model.step, "max_steps": model.max_steps, "num_samples": 2048}
-    theirs = jc.impact.sample(terms, model.state.v, seed=5, **settings).v_plus
-    ours, info = jc.impact.sample_in_jit(terms, model.state.v, jax.random.key(8), **settings)
+    settings = {"impulse_step": model.impulse_step, "max_steps": model.max_steps, "num_samples": 2048}
+    theirs = draw(terms, model.initial_state().v, seed=5, **settings).v_plus
+    ours, info = draw_in_jit(terms, model.initial_state().v, jax.random.key(8), **settings)
     J = np.concatenate([terms.J_n, terms.J_t[:, 0]])
     ours, theirs = (np.asarray(v @ J.T).round(7) + 0.0 for v in (ours, theirs))
     steps = np.asarray(info.num_solves)
@@ -78,6 +85,7 @@ def test_the_distribution_is_that_of_the_driver(name):
     assert chi2_contingency(table).pvalue > LEVEL
 
 
+@pytest.mark.slow_cases("None")
 @pytest.mark.parametrize("restitution", [None, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_derivatives_by_everything(restitution):
     """Along one direction of v, step, restitution and all terms: forward, reverse, differences, `resolve`."""
@@ -133,6 +141,7 @@ def test_second_derivatives():
     np.testing.assert_allclose(second(1.0), (slope(1.0 + h) - slope(1.0 - h)) / (2 * h), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_worlds_apart_and_a_poisoned_one():
     """A batch over terms is each world alone; a world of bad numbers touches neither values nor gradients."""
     _, terms, v = gait()
@@ -162,6 +171,7 @@ def test_worlds_apart_and_a_poisoned_one():
     assert np.all(slopes(poisoned)[1] == 0)
 
 
+@pytest.mark.slow
 def test_within_scan_and_shard_map():
     _, terms, v = gait()
     keys = jax.random.split(KEY, 2)
@@ -176,6 +186,7 @@ def test_within_scan_and_shard_map():
     np.testing.assert_allclose(jax.jit(sharded)(v[None])[0], want, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_nothing_approaches():
     """Then v_plus is v, without a step; the derivative is that of `resolve`: the identity."""
     _, terms, v = gait()
@@ -202,8 +213,8 @@ def test_a_bad_step_inside_jit(step, bit):
     ("settings", "error", "message"),
     [
         ({"selection": "visited"}, ValueError, "selection: expected one of all, lemke"),
-        ({"step": 0.0}, ValueError, "step"),
-        ({"step": jnp.ones(3)}, ValueError, "step"),
+        ({"impulse_step": 0.0}, ValueError, "impulse_step"),
+        ({"impulse_step": jnp.ones(3)}, ValueError, "impulse_step"),
         ({"max_steps": 0}, ValueError, "max_steps"),
         ({"num_samples": 2.5}, ValueError, "num_samples"),
         ({"restitution": 1.5}, ValueError, "restitution"),
@@ -213,16 +224,20 @@ def test_a_bad_step_inside_jit(step, bit):
 )
 def test_mistakes_are_named(settings, error, message):
     _, terms, v = gait()
-    given = {"key": KEY, "step": 0.25, "max_steps": 3, "num_samples": 4} | settings
+    given = {"key": KEY, "impulse_step": 0.25, "max_steps": 3, "num_samples": 4} | settings
     with pytest.raises(error, match=message):
-        jc.impact.sample_in_jit(terms, v, given.pop("key"), **given)
+        draw_in_jit(terms, v, given.pop("key"), **given)
 
 
 @pytest.mark.float32
 def test_single_precision(tolerance):
     model, terms = case("compass_gait")
     v_plus, info = jc.impact.sample_in_jit(
-        terms, model.state.v, KEY, step=model.step, max_steps=model.max_steps, num_samples=N
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+        KEY,
+        num_samples=N,
     )
-    assert v_plus.dtype == model.state.v.dtype and not np.any(info.status & int(jc.Status.STALLED))
+    assert v_plus.dtype == model.initial_state().v.dtype and not np.any(info.status & int(jc.Status.STALLED))
     assert np.max(info.energy_ratio) <= 1.0 + tolerance(1e-12, 1e-5)

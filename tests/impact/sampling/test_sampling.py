@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
 import jaxcontact as jc
 from jaxcontact.impact import resolve, sample
@@ -21,12 +22,12 @@ class Case:
     def __init__(self, name):
         self.name = name
         self.model = getattr(jc.models, name)()
-        self.terms = jc.contact_terms(self.model.system, self.model.params, self.model.state)
-        self.v = self.model.state.v
+        self.terms = jc.contact_terms(self.model, self.model.initial_state())
+        self.v = self.model.initial_state().v
 
     def __call__(self, num_samples, **options):
-        settings = {"step": self.model.step, "max_steps": self.model.max_steps} | options
-        return sample(self.terms, self.v, num_samples=num_samples, **settings)
+        settings = {"impulse_step": self.model.impulse_step, "max_steps": self.model.max_steps} | options
+        return draw(self.terms, self.v, num_samples=num_samples, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,7 @@ def test_more_samples_than_one_chunk(gait):
     assert np.mean(np.asarray(many.status) == 0) > 0.98
 
 
+@pytest.mark.slow_cases("lemke")
 @pytest.mark.parametrize("selection", ["visited", "lemke"])
 def test_prefixes_of_other_selections(gait, selection):
     many = gait(5000, selection=selection)
@@ -96,6 +98,7 @@ def test_a_path_does_not_change_the_samples(gait):
 # ------------------------------------------------------------------------------------------------ what comes back
 
 
+@pytest.mark.slow_cases("compass_gait-all", "compass_gait-lemke")
 @pytest.mark.parametrize("selection", ["all", "lemke"])
 @pytest.mark.parametrize("name", ["compass_gait", pytest.param("rocking_block", marks=pytest.mark.slow)])
 def test_samples_are_resolve_with_the_same_draws(name, selection):
@@ -106,7 +109,7 @@ def test_samples_are_resolve_with_the_same_draws(name, selection):
     x = np.asarray(sobol(3 * steps, 3).uniform(jnp.arange(count, dtype=jnp.uint32), 0, 3 * steps))
     x = jnp.asarray(x.T.reshape(count, steps, 3))
     run = jax.vmap(lambda caps, picks: resolve(case.terms, case.v, caps, picks, selection=selection))
-    v_plus, info = run(case.model.step * x[..., :2], x[..., 2])
+    v_plus, info = run(case.model.impulse_step * x[..., :2], x[..., 2])
     np.testing.assert_allclose(samples.v_plus, v_plus, rtol=0, atol=1e-12)
     np.testing.assert_allclose(samples.impulse, info.impulse, rtol=0, atol=1e-12)
     np.testing.assert_allclose(samples.energy_ratio, info.energy_ratio, rtol=0, atol=1e-12)
@@ -114,6 +117,7 @@ def test_samples_are_resolve_with_the_same_draws(name, selection):
     assert np.array_equal(samples.status, info.status)
 
 
+@pytest.mark.slow_cases("lemke")
 @pytest.mark.parametrize("selection", ["all", "visited", "lemke"])
 def test_the_path_leads_to_v_plus(gait, selection):
     samples = gait(600, selection=selection, keep_path=True)
@@ -128,6 +132,7 @@ def test_the_path_leads_to_v_plus(gait, selection):
     assert np.array_equal(samples.v_minus, gait.v)
 
 
+@pytest.mark.slow
 def test_complete_says_whether_all_solutions_were_candidates(gait):
     assert [gait(20, selection=s).complete for s in ("all", "visited", "lemke")] == [True, False, False]
 
@@ -146,28 +151,30 @@ def with_far_contacts(terms, number):
     return terms.replace(**rows), place
 
 
+@pytest.mark.slow
 def test_of_many_candidates_those_that_touch_are_sampled(gait):
     """A robot has dozens of candidate contacts, of which a few touch: no other draws, no other outcomes."""
     terms, place = with_far_contacts(gait.terms, 6)
-    settings = {"step": gait.model.step, "max_steps": gait.model.max_steps, "num_samples": 32}
-    many, few = (sample(each, gait.v, restitution=0.3, **settings) for each in (terms, gait.terms))
+    settings = {"impulse_step": gait.model.impulse_step, "max_steps": gait.model.max_steps, "num_samples": 32}
+    many, few = (draw(each, gait.v, restitution=0.3, **settings) for each in (terms, gait.terms))
     np.testing.assert_array_equal(many.v_plus, few.v_plus)
     np.testing.assert_array_equal(many.impulse[:, place], few.impulse)
     assert many.complete and not np.any(np.delete(many.impulse, place, axis=1))
-    every, valid = jc.impact.anitescu_potra_all(terms, gait.v)
+    every, valid = jc.impact.outcomes(terms, gait.v, jc.impact.AnitescuPotra())[0]
     np.testing.assert_allclose(
         every[valid],
-        np.array(jc.impact.anitescu_potra_all(gait.terms, gait.v)[0])[: int(valid.sum())],
+        np.array(jc.impact.outcomes(gait.terms, gait.v, jc.impact.AnitescuPotra())[0][0])[: int(valid.sum())],
         atol=1e-12,
     )
     caps = jnp.full(terms.phi.size, 0.2)
-    every, valid = jc.impact.routh_step_all(terms, gait.v, caps)
-    some, right = jc.impact.routh_step_all(gait.terms, gait.v, caps[:2])
+    every, valid = jc.impact.outcomes(terms, gait.v, jc.impact.RouthStep(impulse_max=caps))[0]
+    some, right = jc.impact.outcomes(gait.terms, gait.v, jc.impact.RouthStep(impulse_max=caps[:2]))[0]
     np.testing.assert_allclose(every[valid], some[right], atol=1e-12)
-    none = sample(terms, jnp.zeros_like(gait.v), **settings)
+    none = draw(terms, jnp.zeros_like(gait.v), **settings)
     assert none.impulse.shape == many.impulse.shape
 
 
+@pytest.mark.slow
 def test_redundant_contacts_are_not_said_to_be_complete():
     """Three points of a bar on the ground: no mode with a unique impulse has all of them at rest."""
     at = jnp.array([-1.0, 0.2, 1.0])
@@ -178,8 +185,8 @@ def test_redundant_contacts_are_not_said_to_be_complete():
     )  # fmt: skip
     two = terms.replace(active=jnp.array([True, False, True]))
     v = jnp.array([0.3, -1.0, 0.2])
-    assert not sample(terms, v, step=0.5, max_steps=8, num_samples=4).complete
-    assert sample(two, v, step=0.5, max_steps=8, num_samples=4).complete
+    assert not sample(terms, v, jc.impact.Routh(impulse_step=0.5, max_steps=8), num_samples=4).complete
+    assert sample(two, v, jc.impact.Routh(impulse_step=0.5, max_steps=8), num_samples=4).complete
 
 
 @pytest.mark.float32
@@ -200,6 +207,7 @@ def test_shapes_and_dtypes(gait):
         assert getattr(samples, name).dtype == dtype
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_single_precision_obeys_the_laws(gait):
     """Terms in float32 give samples in float32, whatever the default dtype is."""
@@ -207,8 +215,7 @@ def test_single_precision_obeys_the_laws(gait):
     samples = sample(
         terms,
         gait.v.astype(jnp.float32),
-        step=gait.model.step,
-        max_steps=gait.model.max_steps,
+        jc.impact.Routh(impulse_step=gait.model.impulse_step, max_steps=gait.model.max_steps),
         num_samples=1000,
         keep_path=True,
     )
@@ -233,7 +240,11 @@ def test_no_approaching_contact_returns_v(gait):
     for terms, v in ((gait.terms, leaving), (idle, gait.v), (gait.terms, jnp.zeros(4))):
         for selection in ("all", "visited", "lemke"):
             samples = sample(
-                terms, v, step=0.25, max_steps=5, num_samples=9, selection=selection, keep_path=True
+                terms,
+                v,
+                jc.impact.Routh(impulse_step=0.25, max_steps=5, selection=selection),
+                num_samples=9,
+                keep_path=True,
             )
             assert np.array_equal(samples.v_plus, np.broadcast_to(v, (9, 4)))
             assert np.array_equal(samples.path, np.broadcast_to(v, (9, 6, 4)))
@@ -252,8 +263,8 @@ def test_too_few_steps_are_unterminated(gait):
 
 def test_step_per_contact(gait):
     """Twice the step of both contacts is (step, step) given twice as large."""
-    same_bits(gait(50, step=0.5), gait(50, step=np.array([0.5, 0.5])), 50)
-    small = gait(300, step=np.array([0.5, 1e-3]))
+    same_bits(gait(50, impulse_step=0.5), gait(50, impulse_step=np.array([0.5, 0.5])), 50)
+    small = gait(300, impulse_step=np.array([0.5, 1e-3]))
     assert np.asarray(small.impulse)[:, 1, 0].max() <= 5e-3
 
 
@@ -332,11 +343,8 @@ def test_spatial_contacts_by_pivoting():
     samples = sample(
         terms,
         jnp.array([1.0, 0.0, -1.0]),
-        step=1.0,
-        max_steps=20,
+        jc.impact.Routh(impulse_step=1.0, max_steps=20, selection="lemke", num_directions=4),
         num_samples=100,
-        selection="lemke",
-        num_directions=4,
     )
     assert not np.any(samples.status)
     np.testing.assert_allclose(samples.v_plus, np.tile([0.7, 0.0, 0.0], (100, 1)), atol=1e-12)
@@ -347,17 +355,18 @@ def test_spatial_contacts_by_pivoting():
 
 
 def test_independent_draws_follow_the_key(gait):
-    one, again = (gait(400, key=jax.random.key(1), seed=s) for s in (0, 9))
+    one, again = (gait(400, seed=jax.random.key(1)) for _ in range(2))
     same_bits(one, again, 400)
-    same_bits(gait(50, key=jax.random.key(1)), one, 50)
-    other = np.asarray(gait(400, key=jax.random.key(2)).num_solves)
+    same_bits(gait(50, seed=jax.random.key(1)), one, 50)
+    other = np.asarray(gait(400, seed=jax.random.key(2)).num_solves)
     assert np.any(other != np.asarray(one.num_solves))
 
 
+@pytest.mark.slow_cases("box_and_wall")
 @pytest.mark.parametrize("name", ["compass_gait", "box_and_wall"])
 def test_sobol_and_independent_draws_have_the_same_means(name):
     case, count = Case(name), 4000
-    quasi, iid = case(count), case(count, key=jax.random.key(0))
+    quasi, iid = case(count), case(count, seed=jax.random.key(0))
     for field in (lambda s: s.v_plus, lambda s: s.num_solves[:, None], lambda s: s.energy_ratio[:, None]):
         a, b = np.asarray(field(quasi), float), np.asarray(field(iid), float)
         error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / count)
@@ -370,11 +379,11 @@ def test_sobol_and_independent_draws_have_the_same_means(name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"step": 0.0}, "step: expected a finite number > 0"),
-        ({"step": np.nan}, "step"),
-        ({"step": np.ones(3)}, r"step: .*\(2,\) of them"),
-        ({"step": "a"}, "step: expected a finite number > 0, .* got 'a'"),
-        ({"step": None}, "step"),
+        ({"impulse_step": 0.0}, "impulse_step: expected a finite number > 0"),
+        ({"impulse_step": np.nan}, "impulse_step"),
+        ({"impulse_step": np.ones(3)}, r"impulse_step: .*\(2,\) of them"),
+        ({"impulse_step": "a"}, "impulse_step: expected a finite number > 0, .* got 'a'"),
+        ({"impulse_step": None}, "impulse_step"),
         ({"chunk": 0}, "chunk: expected an integer >= 1, got 0"),
         ({"chunk": 2.5}, "chunk"),
         ({"max_steps": 0}, "max_steps: expected an integer >= 1"),
@@ -385,11 +394,15 @@ def test_sobol_and_independent_draws_have_the_same_means(name):
     ],
 )
 def test_mistakes_are_named(gait, options, message):
-    settings = {"step": 0.25, "max_steps": 5, "num_samples": 10} | options
+    settings = {"impulse_step": 0.25, "max_steps": 5, "num_samples": 10} | options
     with pytest.raises(ValueError, match=message):
-        sample(gait.terms, gait.v, **settings)
+        draw(gait.terms, gait.v, **settings)
 
 
 def test_it_is_not_traceable(gait):
-    with pytest.raises(ValueError, match="use resolve inside jit or vmap"):
-        jax.jit(lambda v: sample(gait.terms, v, step=0.25, max_steps=5, num_samples=4).v_plus)(gait.v)
+    with pytest.raises(ValueError, match="use sample_in_jit inside jit or vmap"):
+        jax.jit(
+            lambda v: (
+                sample(gait.terms, v, jc.impact.Routh(impulse_step=0.25, max_steps=5), num_samples=4).v_plus
+            )
+        )(gait.v)

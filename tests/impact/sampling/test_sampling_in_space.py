@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw, draw_in_jit
 
 import jaxcontact as jc
 from jaxcontact.impact import resolve, sample
@@ -16,9 +17,9 @@ STEPS = 12
 def edge_of_box():
     """The box dropped flat and turning, on two of its corners."""
     model = jc.models.box_drop_3d()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     some = {name: getattr(terms, name)[:2] for name in ("J_n", "J_t", "phi", "mu", "active")}
-    return terms.replace(**some), model.state.v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0]), 0.2
+    return terms.replace(**some), model.initial_state().v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0]), 0.2
 
 
 def drawn(terms, step, number, seed=0):
@@ -29,6 +30,7 @@ def drawn(terms, step, number, seed=0):
     return points[..., :nc] * step, points[..., nc]
 
 
+@pytest.mark.slow_cases("0.5", "None")
 @pytest.mark.parametrize("restitution", [None, 0.5])
 def test_samples_are_those_of_resolve(restitution):
     terms, v, step = edge_of_box()
@@ -36,11 +38,8 @@ def test_samples_are_those_of_resolve(restitution):
     found = sample(
         terms,
         v,
-        step=step,
-        max_steps=STEPS,
+        jc.impact.Routh(impulse_step=step, max_steps=STEPS, num_directions=4, restitution=restitution),
         num_samples=number,
-        num_directions=4,
-        restitution=restitution,
     )
     assert found.complete and not np.any(jc.Status.failed(found.status))
 
@@ -54,15 +53,16 @@ def test_samples_are_those_of_resolve(restitution):
     assert np.array_equal(found.num_solves, info.num_solves)
 
 
+@pytest.mark.slow
 def test_the_sampler_inside_jit_makes_the_same_samples():
     """And differentiates them: along v against central differences, where no mode changes."""
     terms, v, step = edge_of_box()
     key = jax.random.key(3)
-    settings = {"step": step, "max_steps": STEPS, "num_samples": 16, "num_directions": 4}
-    found = sample(terms, v, key=key, **settings)
+    settings = {"impulse_step": step, "max_steps": STEPS, "num_samples": 16, "num_directions": 4}
+    found = draw(terms, v, seed=key, **settings)
 
     def outcomes(v):
-        return jc.impact.sample_in_jit(terms, v, key, **settings)[0]
+        return draw_in_jit(terms, v, key, **settings)[0]
 
     np.testing.assert_allclose(jax.jit(outcomes)(v), found.v_plus, rtol=0, atol=1e-12)
     along = jnp.array([0.3, -0.2, 0.1, 0.4, -0.1, 0.2])
@@ -73,11 +73,12 @@ def test_the_sampler_inside_jit_makes_the_same_samples():
     assert close.mean() > 0.8  # the others change modes within the difference
 
 
+@pytest.mark.slow
 def test_visited_is_all_but_for_few_steps():
     terms, v, step = edge_of_box()
-    settings = {"step": step, "max_steps": STEPS, "num_samples": 8192, "num_directions": 4}
-    every = sample(terms, v, selection="all", **settings)
-    some = sample(terms, v, selection="visited", **settings)
+    settings = {"impulse_step": step, "max_steps": STEPS, "num_samples": 8192, "num_directions": 4}
+    every = draw(terms, v, selection="all", **settings)
+    some = draw(terms, v, selection="visited", **settings)
     assert every.complete and not some.complete
     other = np.abs(np.asarray(every.v_plus) - np.asarray(some.v_plus)).max(axis=1) > 1e-9
     assert other.mean() < 1e-3
@@ -98,19 +99,21 @@ def with_lateral_motion(terms, mass):
     )
 
 
+@pytest.mark.slow
 def test_the_block_in_space_is_the_block_in_the_plane():
     model = jc.models.rocking_block()
-    planar = jc.contact_terms(model.system, model.params, model.state)
+    planar = jc.contact_terms(model, model.initial_state())
     spatial = with_lateral_motion(planar, float(model.params.mass[0]))
-    v = model.state.v
-    settings = {"step": model.step, "max_steps": model.max_steps, "num_samples": 4096}
-    there = sample(spatial, jnp.append(v, 0.0), num_directions=4, **settings)
-    here = sample(planar, v, **settings)
+    v = model.initial_state().v
+    settings = {"impulse_step": model.impulse_step, "max_steps": model.max_steps, "num_samples": 4096}
+    there = draw(spatial, jnp.append(v, 0.0), num_directions=4, **settings)
+    here = draw(planar, v, **settings)
     np.testing.assert_allclose(there.v_plus[:, :-1], here.v_plus, rtol=0, atol=1e-9)
     np.testing.assert_allclose(there.v_plus[:, -1], 0.0, atol=1e-12)
     assert np.array_equal(there.num_solves, here.num_solves)
 
 
+@pytest.mark.slow
 def test_a_symmetric_impact_has_symmetric_shares():
     """A box that lands flat on an edge: its two corners are alike."""
     terms, _, step = edge_of_box()
@@ -119,11 +122,9 @@ def test_a_symmetric_impact_has_symmetric_shares():
         sample(
             terms,
             v,
-            step=step,
-            max_steps=STEPS,
+            jc.impact.Routh(impulse_step=step, max_steps=STEPS, num_directions=4),
             num_samples=4096,
-            num_directions=4,
-            key=jax.random.key(1),
+            seed=jax.random.key(1),
         ),
         terms,
     )
@@ -136,7 +137,9 @@ def test_a_symmetric_impact_has_symmetric_shares():
 @pytest.mark.slow
 def test_many_steps_in_space_are_told_unique_or_not():
     terms, v, step = edge_of_box()
-    told = jc.impact.unique_steps(terms, v, step=step, max_steps=STEPS, num_samples=256, num_directions=4)
+    told = jc.impact.unique_steps(
+        terms, v, jc.impact.Routh(impulse_step=step, max_steps=STEPS, num_directions=4), num_samples=256
+    )
     assert told.num_steps == 256 and told.most >= 1
     if told.num_several:
         assert len(told.example.outcomes) == told.most

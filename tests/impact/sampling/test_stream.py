@@ -12,18 +12,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling import stream
 from jaxcontact.impact.sampling.draws import Iid, sobol
 
-SETTINGS = {"step": 0.25, "max_steps": 5}
+SETTINGS = {"impulse_step": 0.25, "max_steps": 5}
 
 
 @pytest.fixture(scope="module")
 def gait() -> tuple[jc.ContactTerms, jax.Array]:
     model = jc.models.compass_gait()
-    return jc.contact_terms(model.system, model.params, model.state), model.state.v
+    return jc.contact_terms(model, model.initial_state()), model.initial_state().v
+
+
+def numbers(impulse_step: float, selection: str) -> jc.impact.Routh:
+    """The law of two contacts, as a stream takes it."""
+    return jc.impact.Routh(impulse_step=jnp.full(2, impulse_step), max_steps=5, selection=selection)
 
 
 def same_bits(a: Any, b: Any) -> bool:
@@ -34,23 +40,23 @@ def same_bits(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("selection", ["all", "visited"])
 def test_chunk_size_does_not_show(selection: str, gait: tuple[jc.ContactTerms, jax.Array]) -> None:
     terms, v = gait
-    whole = jc.impact.sample(terms, v, num_samples=5000, selection=selection, **SETTINGS)
+    whole = draw(terms, v, num_samples=5000, selection=selection, **SETTINGS)
     for chunk in (97, 512, 2**16):
-        cut = jc.impact.sample(terms, v, num_samples=5000, selection=selection, chunk=chunk, **SETTINGS)
+        cut = draw(terms, v, num_samples=5000, selection=selection, chunk=chunk, **SETTINGS)
         assert same_bits(whole, cut)
-    fewer = jc.impact.sample(terms, v, num_samples=1300, selection=selection, **SETTINGS)
+    fewer = draw(terms, v, num_samples=1300, selection=selection, **SETTINGS)
     assert np.array_equal(whole.v_plus[:1300], fewer.v_plus)
 
 
 def test_reduce_sees_every_chunk_in_order(gait: tuple[jc.ContactTerms, jax.Array]) -> None:
     terms, v = gait
-    whole = jc.impact.sample(terms, v, num_samples=2000, **SETTINGS)
+    whole = draw(terms, v, num_samples=2000, **SETTINGS)
 
     def collect(parts: list | None, samples: jc.impact.ImpactSamples) -> list:
         return [*(parts or []), np.asarray(samples.v_plus)]
 
     seen: list[tuple[int, int]] = []
-    parts = jc.impact.sample(
+    parts = draw(
         terms,
         v,
         num_samples=2000,
@@ -66,18 +72,17 @@ def test_reduce_sees_every_chunk_in_order(gait: tuple[jc.ContactTerms, jax.Array
 def test_a_chunk_may_be_larger_than_a_call_of_the_kernel(gait: tuple[jc.ContactTerms, jax.Array]) -> None:
     terms, v = gait
     total = 2**14 + 9
-    sizes = jc.impact.sample(
-        terms, v, num_samples=total, chunk=2**15, reduce=lambda _, s: s.v_plus.shape, **SETTINGS
-    )
+    sizes = draw(terms, v, num_samples=total, chunk=2**15, reduce=lambda _, s: s.v_plus.shape, **SETTINGS)
     assert sizes == (total, 4)
 
 
 def few_modes(terms: jc.ContactTerms, v: jax.Array, pilot: int, monkeypatch: pytest.MonkeyPatch):
     """A source whose first blocks are so small that later ones meet new modes."""
     monkeypatch.setattr(stream, "PILOT", pilot)
-    return stream.Stream(terms, v, sobol(15, 0), jnp.full(2, 0.25), 5, selection="visited")
+    return stream.Stream(terms, v, sobol(15, 0), numbers(0.25, "visited"))
 
 
+@pytest.mark.slow_cases("all")
 @pytest.mark.parametrize("selection", ["all", pytest.param("visited", marks=pytest.mark.slow)])
 def test_resuming_gives_the_same_chunks(
     selection: str, gait: tuple[jc.ContactTerms, jax.Array], monkeypatch: pytest.MonkeyPatch
@@ -85,7 +90,7 @@ def test_resuming_gives_the_same_chunks(
     """From any chunk on, also one in the middle of a block of "visited" that has met new modes."""
     source = few_modes(*gait, 8, monkeypatch)
     if selection == "all":
-        source = stream.Stream(*gait, sobol(15, 0), jnp.full(2, 0.25), 5, selection="all")
+        source = stream.Stream(*gait, sobol(15, 0), numbers(0.25, "all"))
     chunks = list(source.chunks(600, 7))
     if selection == "visited":
         assert sum(bool(chunk.facts.size) for chunk in chunks) > 2
@@ -98,12 +103,15 @@ def test_resuming_gives_the_same_chunks(
 def test_a_sample_that_meets_a_new_mode_goes_on_from_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the table of all modes, and from before the step: all outcomes are those of "all"."""
     model = jc.models.disk_stack()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     monkeypatch.setattr(stream, "PILOT", 8)
     monkeypatch.setattr(stream, "GROWTH", 100)
     every, visited = (
         jc.impact.sample(
-            terms, model.state.v, selection=selection, step=0.25, max_steps=40, num_samples=600
+            terms,
+            model.initial_state().v,
+            jc.impact.Routh(selection=selection, impulse_step=0.25, max_steps=40),
+            num_samples=600,
         ).v_plus
         for selection in ("all", "visited")
     )
@@ -133,7 +141,7 @@ def test_no_sample_comes_again_after_two_to_the_32(
     make: Any, selection: str, gait: tuple[jc.ContactTerms, jax.Array]
 ) -> None:
     """A chunk over the edge: before it the numbers go on, behind it there are others than at the beginning."""
-    source = stream.Stream(*gait, make(), jnp.full(2, 0.02), 5, selection=selection)  # cut short: all differ
+    source = stream.Stream(*gait, make(), numbers(0.02, selection))  # cut short: all differ
     device, edge = jax.devices()[0], 2**32
     across = source._chunk(edge - 3, edge + 5, None, device)
     assert (across.begin, across.end, len(across.samples.v_plus)) == (edge - 3, edge + 5, 8)
@@ -147,7 +155,7 @@ def test_no_sample_comes_again_after_two_to_the_32(
 @pytest.mark.parametrize("count", [2, 3])
 def test_shares_cover_everything_once(count: int, gait: tuple[jc.ContactTerms, jax.Array]) -> None:
     terms, v = gait
-    source = stream.Stream(terms, v, sobol(15, 0), jnp.full(2, 0.25), 5, selection="all")
+    source = stream.Stream(terms, v, sobol(15, 0), numbers(0.25, "all"))
     chunks = list(source.chunks(5000, 512))
     parts = [list(source.chunks(5000, 512, share=(i, count))) for i in range(count)]
     assert all(parts)
@@ -163,8 +171,9 @@ import hashlib, jax, numpy as np
 jax.config.update("jax_enable_x64", True)
 import jaxcontact as jc
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
-samples = jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=4000, chunk=512)
+terms = jc.contact_terms(model, model.initial_state())
+law = jc.impact.Routh(impulse_step=0.25, max_steps=5)
+samples = jc.impact.sample(terms, model.initial_state().v, law, num_samples=4000, run=jc.Run(chunk=512))
 print(len(jax.local_devices()), hashlib.sha256(np.asarray(samples.v_plus).tobytes()).hexdigest())
 """
 
@@ -195,23 +204,24 @@ from jaxcontact.impact.sampling import processes, stream
 processes.SLAB = 1000
 stream.PILOT, stream.GROWTH = 8, 100  # later blocks of "visited" meet new modes
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
-settings = dict(step=0.25, max_steps=5, num_samples=4000, chunk=300)
+terms = jc.contact_terms(model, model.initial_state())
+v = model.initial_state().v
 for selection in sys.argv[3:]:
     seen = []
-    samples = jc.impact.sample(terms, model.state.v, selection=selection,
-                               progress=lambda done, total: seen.append((done, total)), **settings)
+    law = jc.impact.Routh(impulse_step=0.25, max_steps=5, selection=selection)
+    run = jc.Run(chunk=300, progress=lambda done, total: seen.append((done, total)))
+    samples = jc.impact.sample(terms, v, law, num_samples=4000, run=run)
     assert seen[-1][0] == seen[-1][1] < 4000, seen
     hashed = hashlib.sha256()
     for leaf in jax.tree.leaves(samples):
         hashed.update(np.asarray(leaf).tobytes())
-    own = jc.impact.sample(terms, model.state.v, selection=selection,
-                           reduce=lambda n, s: (n or 0) + s.status.size, **settings)
+    own = jc.impact.sample(terms, v, law, num_samples=4000, reduce=lambda n, s: (n or 0) + s.status.size,
+                           run=jc.Run(chunk=300))
     print("bits", selection, hashed.hexdigest(), own)
-tiny = jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=3, selection=selection)
+tiny = jc.impact.sample(terms, v, law, num_samples=3)
 assert np.array_equal(tiny.v_plus, samples.v_plus[:3])  # one process had nothing to do
 try:
-    jc.impact.sample(terms, model.state.v, checkpoint="nowhere", **settings)
+    jc.impact.sample(terms, v, law, num_samples=4000, run=jc.Run(checkpoint="nowhere"))
 except ValueError as error:
     assert "one process" in str(error)
 else:
@@ -219,6 +229,7 @@ else:
 """
 
 
+@pytest.mark.slow_cases("all")
 @pytest.mark.parametrize(
     "selections", [["all"], pytest.param(["all", "visited"], marks=pytest.mark.slow)], ids=["all", "both"]
 )
@@ -246,7 +257,7 @@ def test_two_processes_give_the_bits_of_one(
     monkeypatch.setattr(stream, "PILOT", 8)
     monkeypatch.setattr(stream, "GROWTH", 100)
     for k, selection in enumerate(selections):
-        samples = jc.impact.sample(*gait, selection=selection, num_samples=4000, **SETTINGS)
+        samples = draw(*gait, selection=selection, num_samples=4000, **SETTINGS)
         hashed = hashlib.sha256()
         for leaf in jax.tree.leaves(samples):
             hashed.update(np.asarray(leaf).tobytes())
@@ -259,11 +270,11 @@ import sys, jax
 jax.config.update("jax_enable_x64", True)
 import jaxcontact as jc
 model = jc.models.compass_gait()
-terms = jc.contact_terms(model.system, model.params, model.state)
+terms = jc.contact_terms(model, model.initial_state())
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 def run(number, **options):
-    return jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=number, **options)
+    return draw(terms, model.initial_state().v, impulse_step=0.25, max_steps=5, num_samples=number, **options)
 run(2**18, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/warm")
 marks = [peak()]
 run(2**21, reduce=lambda a, s: 0, checkpoint=sys.argv[1] + "/run")

@@ -15,8 +15,10 @@ from jaxcontact.impact.sampling.summary_statistics import Tally, tally
 @pytest.fixture(scope="module")
 def run() -> tuple[jc.ContactTerms, jc.impact.ImpactSamples]:
     model = jc.models.compass_gait()
-    terms = jc.contact_terms(model.system, model.params, model.state)
-    return terms, jc.impact.sample(terms, model.state.v, step=0.25, max_steps=5, num_samples=2000)
+    terms = jc.contact_terms(model, model.initial_state())
+    return terms, jc.impact.sample(
+        terms, model.initial_state().v, jc.impact.Routh(impulse_step=0.25, max_steps=5), num_samples=2000
+    )
 
 
 def part(samples: jc.impact.ImpactSamples, begin: int, end: int) -> jc.impact.ImpactSamples:

@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.drawing import draw, draw_in_jit
 from scipy import stats
 
 import jaxcontact as jc
-from jaxcontact.impact import sample, sample_in_jit
+from jaxcontact.impact import sample
 from jaxcontact.impact.laws.turned_polygon import turn_rows
 
-SETTINGS = {"step": 1.0, "max_steps": 20, "num_directions": 4}
+SETTINGS = {"impulse_step": 1.0, "max_steps": 20, "num_directions": 4}
 
 
 def ball(angle):
@@ -30,13 +31,13 @@ def ball(angle):
 def outcomes(angle, turn_polygon):
     """Velocities along and across the direction of sliding before."""
     terms, v = ball(angle)
-    found = sample(
+    found = draw(
         terms,
         v,
         selection="lemke",
         num_samples=1024,
         turn_polygon=turn_polygon,
-        key=jax.random.key(int(10 * angle)),
+        seed=jax.random.key(int(10 * angle)),
         **SETTINGS,
     )
     assert not np.any(jc.Status.failed(found.status)) and not found.complete
@@ -45,6 +46,7 @@ def outcomes(angle, turn_polygon):
     return np.asarray(found.v_plus)[:, :2] @ turn.T
 
 
+@pytest.mark.slow
 def test_a_problem_that_looks_alike_from_all_sides_has_outcomes_that_do():
     """And has not while the polygon stands still: two-sample tests of two directions of sliding."""
     for turn_polygon in (False, True):
@@ -58,8 +60,8 @@ def test_turned_samples_inside_jit_are_those_of_the_driver_with_impulses_that_ex
     terms, v = ball(0.3)
     key = jax.random.key(2)
     for selection in ("all", "lemke"):
-        here = sample(terms, v, key=key, num_samples=16, selection=selection, turn_polygon=True, **SETTINGS)
-        there, info = sample_in_jit(
+        here = draw(terms, v, seed=key, num_samples=16, selection=selection, turn_polygon=True, **SETTINGS)
+        there, info = draw_in_jit(
             terms, v, key, num_samples=16, selection=selection, turn_polygon=True, **SETTINGS
         )
         np.testing.assert_allclose(there, here.v_plus, rtol=0, atol=1e-12)
@@ -76,8 +78,13 @@ def test_turning_back_and_forth_changes_nothing(rng):
 def test_turning_is_refused_where_it_means_nothing_or_takes_too_long():
     terms, v = ball(0.0)
     with pytest.raises(ValueError, match="turn_polygon: .*'visited'"):
-        sample(terms, v, num_samples=8, selection="visited", turn_polygon=True, **SETTINGS)
+        draw(terms, v, num_samples=8, selection="visited", turn_polygon=True, **SETTINGS)
     model = jc.models.rocking_block()
-    planar = jc.contact_terms(model.system, model.params, model.state)
+    planar = jc.contact_terms(model, model.initial_state())
     with pytest.raises(ValueError, match="turn_polygon: expected spatial contacts"):
-        sample(planar, model.state.v, num_samples=8, turn_polygon=True, step=1.0, max_steps=4)
+        sample(
+            planar,
+            model.initial_state().v,
+            jc.impact.Routh(turn_polygon=True, impulse_step=1.0, max_steps=4),
+            num_samples=8,
+        )

@@ -23,20 +23,23 @@ LEVEL = 1e-3  # of every test family, with fixed seeds
 def draws(name, count, reference_count):
     """Contact velocities (n, 2 nc), relative to the largest before, steps (n,) and ended (n,) of both."""
     model = getattr(jc.models, name)()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     M, J_n, J_t, mu = (np.asarray(a) for a in (terms.M, terms.J_n, terms.J_t[:, 0], terms.mu))
-    v = np.asarray(model.state.v)
+    v = np.asarray(model.initial_state().v)
     samples = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=count,
-        key=jax.random.key(11),
-    )  # fmt: skip
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps),
+        num_samples=count,
+        seed=jax.random.key(11),
+    )
     J = np.concatenate([J_n, J_t])
     ours = np.asarray(samples.v_plus) @ J.T, np.asarray(samples.num_solves), np.asarray(samples.status) == 0
     maps = reference.mode_maps(M, J_n, J_t, mu)
     rng = np.random.default_rng(17)
     found = []
     for _ in range(reference_count):
-        caps = model.step * rng.uniform(size=(model.max_steps, len(mu)))
+        caps = model.impulse_step * rng.uniform(size=(model.max_steps, len(mu)))
         path, _, done = reference.simulate_routh(
             M, J_n, J_t, mu, v, caps, rng.uniform(size=model.max_steps), maps=maps
         )
@@ -85,6 +88,7 @@ def energy_pvalue(u, u_ref, rounds=200):
 PLANAR = ["rocking_block", "compass_gait", "box_and_wall", "ramone"]
 
 
+@pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name", ["rocking_block", *(pytest.param(n, marks=pytest.mark.slow) for n in PLANAR[1:])]
 )
@@ -105,10 +109,13 @@ def test_the_tests_can_fail():
     """A sampler with one fixed solution per step (Lemke's) is told apart on the compass gait."""
     _, (u_ref, _, _), size = draws("compass_gait", 4000, 300)
     model = jc.models.compass_gait()
-    terms = jc.contact_terms(model.system, model.params, model.state)
+    terms = jc.contact_terms(model, model.initial_state())
     biased = jc.impact.sample(
-        terms, model.state.v, step=model.step, max_steps=model.max_steps, num_samples=600,
-        key=jax.random.key(11), selection="lemke",
-    )  # fmt: skip
+        terms,
+        model.initial_state().v,
+        jc.impact.Routh(impulse_step=model.impulse_step, max_steps=model.max_steps, selection="lemke"),
+        num_samples=600,
+        seed=jax.random.key(11),
+    )
     lift = np.asarray(biased.v_plus @ terms.J_n[1]) / size
     assert ks_2samp(lift.round(7), u_ref[:, 1]).pvalue < 1e-10

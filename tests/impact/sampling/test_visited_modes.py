@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling import mode_selection, visited_modes
@@ -10,10 +11,11 @@ from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.solvers import contact_modes
 
 
+@pytest.mark.slow
 def test_first_steps_keep_every_mode_that_is_valid_there():
     model = jc.models.disk_stack()
-    v = model.state.v
-    space, table = tabulate(jc.contact_terms(model.system, model.params, model.state))
+    v = model.initial_state().v
+    space, table = tabulate(jc.contact_terms(model, model.initial_state()))
     u, cap = np.asarray(space.jacobian @ v), np.asarray(mode_selection.largest(space, jnp.ones(5)))
     limit = contact_modes.feasibility_tolerance(v.dtype)  # |v|_M = 1
     met = np.flatnonzero(table.regular)[::8]

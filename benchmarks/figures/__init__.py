@@ -1,0 +1,1 @@
+"""Pictures of README and of the site: each file draws what its name says."""

@@ -1,0 +1,73 @@
+"""How a long computation on the host is carried out, apart from what it computes.
+
+Owns `Run`, which every driver for the host takes as `run=`; no setting changes a bit of the results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import jax
+
+from jaxcontact.arguments import check_count
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """Settings of a long computation on the host; a driver refuses those that it has no use for.
+
+    Attributes:
+        chunk: samples or worlds per call of `reduce` and `progress`; None is the driver's default. Any number
+            gives the same bits.
+        devices: to compute on; None is all local ones.
+        checkpoint: where the results are kept as they come. An interrupted run, called again alike, resumes
+            and ends with the same bits.
+        about: names to keep in the checkpoint, {"model": ...}; a run about something else is refused.
+        progress: called with (done, total), and with what else the driver says.
+    """
+
+    chunk: int | None = None
+    devices: Sequence[jax.Device] | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    about: Mapping[str, str] | None = None
+    progress: Callable[..., None] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError or TypeError for settings that no driver can use."""
+        if self.chunk is not None:
+            check_count("chunk", self.chunk)
+        if self.devices is not None and not (
+            isinstance(self.devices, Sequence)
+            and self.devices
+            and all(isinstance(device, jax.Device) for device in self.devices)
+        ):
+            raise ValueError(f"devices: expected JAX devices, at least one, got {self.devices!r}")
+        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
+            raise TypeError(f"checkpoint: expected a path, got {type(self.checkpoint).__name__}")
+        if self.about is not None and not (
+            isinstance(self.about, Mapping)
+            and all(isinstance(text, str) for item in self.about.items() for text in item)
+        ):
+            raise TypeError(f"about: expected texts by name, got {self.about!r}")
+        if self.progress is not None and not callable(self.progress):
+            raise TypeError(f"progress: expected a function, got {type(self.progress).__name__}")
+
+
+DEFAULT_RUN = Run()
+
+
+def check_run(run: Run, *, unused: Sequence[str] = ()) -> Run:
+    """The settings, after a look at them.
+
+    Raises:
+        TypeError: no `Run`.
+        ValueError: a setting that the driver has no use for.
+    """
+    if not isinstance(run, Run):
+        raise TypeError(f"run: expected jc.Run(checkpoint=, progress=, ...), got {type(run).__name__}")
+    for name in unused:
+        if getattr(run, name) is not None:
+            raise ValueError(f"run.{name}: expected None; this driver has no use for it")
+    return run

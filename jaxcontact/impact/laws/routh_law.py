@@ -1,0 +1,220 @@
+"""Routh's impact as records of settings: `Routh`, the law of whole impacts, and `RouthStep`, one step of it.
+
+A record is the law wherever one is taken: called it gives one outcome; `sample`, `sample_in_jit`, `extreme`
+and `outcomes` take the same record for the set of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact._pytree import Record, static
+from jaxcontact.algebra import implicit
+from jaxcontact.impact import inputs
+from jaxcontact.impact.laws import energetic_restitution
+from jaxcontact.impact.laws.contact_space import ImpactInfo
+from jaxcontact.impact.laws.routh import resolve_draws, resolve_order, routh_step
+from jaxcontact.impact.laws.routh_steps import Density, StepSettings, draw_step
+from jaxcontact.impact.laws.routh_touching import OrderKey, TouchingSettings
+from jaxcontact.impact.laws.turned_polygon import check_turning
+from jaxcontact.solvers import contact_modes
+from jaxcontact.terms import ContactTerms
+
+SELECTIONS = ("all", "visited", "lemke")
+
+
+STEPS_PER_CONTACT = 32  # of impulses up to what stops one contact alone; a compass gait's two take 15 of 64
+
+
+def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | None = None) -> jax.Array:
+    """Return the largest impulse that stops a touching contact alone, max -u_n / D_nn, N s; 1 if none closes.
+
+    The scale of an impact: outcomes over impulse orders by steps of it do not depend on units.
+
+    Derivative: that of the contact with the largest one.
+    """
+    response = implicit.solve_spd(terms.M, terms.J_n.T)
+    mobility = jnp.sum(terms.J_n.T * response, axis=0)
+    rate = terms.J_n @ v if clearance is None else terms.J_n @ v + clearance
+    impulse = jnp.where(terms.active & (mobility > 0), -rate / jnp.where(mobility > 0, mobility, 1.0), 0.0)
+    largest = impulse[jnp.argmax(lax.stop_gradient(impulse))]
+    return jnp.where(largest > 0, largest, 1.0)
+
+
+class Routh(Record):
+    """Steps of bounded normal impulse in a random order of contacts (Halm & Posa, Algorithm 1).
+
+    Attributes:
+        impulse_step: largest normal impulse of a step, a number or (nc,), N s; None is `stopping_impulse`,
+            what stops the fastest contact alone. Smaller steps follow Routh's paths more finely, larger
+            ones jump.
+        max_steps: N, the largest number of steps; None is STEPS_PER_CONTACT for each contact, with
+            restitution four times as many.
+        restitution: e, a number or (nc,) in 0..1, Stronge's energetic coefficient: steps then also let
+            contacts push that were compressed, see `resolve`. None or 0: inelastic. An impact takes about
+            twice the steps.
+        selection: which solution of a step. "all": uniform among the distinct ones, found by enumerating
+            contact modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four
+            contacts take some seconds to begin; of more candidates those that are active count alone).
+            "visited": the same among the modes that earlier samples met, much faster for many contacts; a
+            sample with a step whose valid modes are not among the sets that earlier samples found complete
+            continues with "all" (`sample` only). "lemke": the one that pivoting finds. Where steps have
+            several solutions it misses whole families of outcomes. The only one for more contacts; in space
+            the covering vector of Lemke's method is random in every step, which finds others too, with
+            shares of its own. None: "all" where many outcomes are asked for, and in a single call for up to
+            five contacts in the plane; else "lemke".
+        num_directions: sides of the friction cone in space; no effect in the plane.
+        density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)
+            fractions of `impulse_step` in [0, 1], traceable by JAX; `lambda x: x**2` prefers small impulses.
+            The measure on the set of outcomes changes, not the set, as long as its fractions are dense in
+            the unit cube. A module-level function compiles once, a new lambda each time.
+        turn_polygon: turn the friction polygon of each contact by a random angle in every step, so that no
+            direction of sliding is preferred (spatial contacts). Modes then belong to one step: "lemke" for
+            any number of contacts, "all" for two at most, which takes milliseconds per outcome.
+            `complete` is False.
+        early_exit: as `resolve`; of single calls.
+    """
+
+    impulse_step: Any = None
+    max_steps: int | None = static(default=None)
+    restitution: Any = None
+    selection: str | None = static(default=None)
+    num_directions: int = static(default=8)
+    density: Density | None = static(default=None)
+    turn_polygon: bool = static(default=False)
+    early_exit: bool = static(default=True)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError or TypeError for choices that no impact can be computed with."""
+        if self.max_steps is not None:
+            inputs.check_count("max_steps", self.max_steps)
+        inputs.check_count("num_directions", self.num_directions)
+        if self.selection is not None and self.selection not in SELECTIONS:
+            raise ValueError(f"selection: expected one of {', '.join(SELECTIONS)}, got {self.selection!r}")
+        if self.density is not None and not callable(self.density):
+            raise TypeError(f"density: expected a function of (nc,) uniform numbers, got {self.density!r}")
+
+    def num_steps(self, num_contacts: int) -> int:
+        """Choose the largest number of steps for so many contacts."""
+        if self.max_steps is not None:
+            return self.max_steps
+        return STEPS_PER_CONTACT * num_contacts * (1 if self.restitution is None else 4)
+
+    def __call__(
+        self,
+        terms: ContactTerms,
+        v: jax.Array,
+        key: jax.Array | None = None,
+        *,
+        clearance: jax.Array | None = None,
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """Return v_plus (nv,) and ImpactInfo of the impulse order that `key` draws.
+
+        Raises:
+            ValueError: no key; the selection "visited", which learns from earlier samples.
+        """
+        if key is None:
+            raise ValueError("key: Routh draws an impulse order and needs a jax.random key, got None")
+        inputs.check_shapes(terms, v)
+        nc, nt, _ = terms.J_t.shape
+        selection = self.selection
+        if selection is None:
+            selection = "all" if nt == 1 and nc <= contact_modes.MAX_ENUMERATED else "lemke"
+        if self.turn_polygon:
+            check_turning(terms, selection)
+        impulse_step = (
+            stopping_impulse(terms, v, clearance) if self.impulse_step is None else self.impulse_step
+        )
+        impulse_step = jnp.broadcast_to(jnp.asarray(impulse_step, v.dtype), (nc,))
+        max_steps = self.num_steps(nc)
+        steps = StepSettings(
+            selection, self.num_directions, early_exit=self.early_exit, turn_polygon=self.turn_polygon,
+            tells_complete=clearance is None or not self.early_exit,
+        )  # fmt: skip
+        if self.early_exit:
+            settings = TouchingSettings(steps, max_steps, str(jax.random.key_impl(key)), self.density)
+            order = OrderKey(jax.random.key_data(key), impulse_step)
+            return resolve_order(terms, v, order, settings, restitution=self.restitution, clearance=clearance)
+        draws = jax.vmap(lambda number: draw_step(key, number, impulse_step, self.density))(
+            jnp.arange(max_steps)
+        )
+        return resolve_draws(terms, v, draws, steps, restitution=self.restitution, clearance=clearance)
+
+
+class RouthStep(Record):
+    """One step of Routh's impact with these largest normal impulses; see `routh_step`.
+
+    Attributes:
+        impulse_max: (nc,) largest normal impulses, N s.
+        selection: "all" or "lemke", as in `routh_step`.
+        num_directions: sides of the friction cone in space.
+    """
+
+    impulse_max: jax.Array
+    selection: str = static(default="all")
+    num_directions: int = static(default=8)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """Return v_next (nv,) and ImpactInfo of the solution that `key` picks; of the first without a key."""
+        pick = 0.0 if key is None else jax.random.uniform(key, (), v.dtype)
+        return routh_step(
+            terms, v, self.impulse_max, pick=pick, selection=self.selection,
+            num_directions=self.num_directions,
+        )  # fmt: skip
+
+
+def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> Routh:
+    """The law in numbers for these contacts: `impulse_step` (nc,), restitution (nc,) or None, a selection.
+
+    Whether contact modes can be enumerated remains to be checked.
+
+    Raises:
+        TypeError: no `Routh`, or arguments of another kind.
+        ValueError: numbers out of range or of the wrong shape.
+    """
+    inputs.check(terms, v)
+    if not isinstance(law, Routh):
+        name = law.__name__ if isinstance(law, type) else type(law).__name__
+        raise TypeError(
+            f"law: expected jc.impact.Routh(impulse_step=, max_steps=), whose outcomes it draws, got {name}; "
+            "outcomes(terms, v, law) finds all solutions of AnitescuPotra and RouthStep"
+        )
+    nc = terms.phi.shape[0]
+    if law.impulse_step is None:
+        law = law.replace(impulse_step=stopping_impulse(terms, v))
+    if inputs.is_concrete(law.impulse_step):
+        step_sizes(law.impulse_step, nc)
+    elif jnp.shape(law.impulse_step) not in ((), (nc,)):
+        raise ValueError(
+            f"impulse_step: expected a number or shape ({nc},), got shape {jnp.shape(law.impulse_step)}"
+        )
+    selection = "all" if law.selection is None else law.selection
+    count = max(1, int(np.sum(terms.active))) if inputs.is_concrete(terms.active) else nc
+    if law.turn_polygon:
+        check_turning(terms, selection)
+    return law.replace(
+        impulse_step=jnp.broadcast_to(jnp.asarray(law.impulse_step, v.dtype), (nc,)),
+        max_steps=law.num_steps(count),
+        restitution=energetic_restitution.check(terms, law.restitution),
+        selection=selection,
+    )
+
+
+def step_sizes(impulse_step: Any, num_contacts: int) -> np.ndarray:
+    """`impulse_step` as () or (nc,), or ValueError for what is not finite and positive."""
+    try:
+        sizes = np.asarray(impulse_step, float)
+    except (TypeError, ValueError):
+        sizes = np.array(np.nan)
+    if sizes.shape not in ((), (num_contacts,)) or not np.all(np.isfinite(sizes)) or np.any(sizes <= 0):
+        raise ValueError(
+            f"impulse_step: expected a finite number > 0, or ({num_contacts},) of them, got {impulse_step!r}"
+        )
+    return sizes

@@ -1,1 +1,0 @@
-"""Figures and tables of the five papers, drawn anew; `python -m papers` makes them all."""
