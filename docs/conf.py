@@ -34,6 +34,7 @@ SECTIONS = re.compile(r"(Status|Derivative): (.*)")
 
 ROOMS = {
     "jaxcontact": "The front door: mechanisms, robots, matrices, status",
+    "jaxcontact.io": "Files: models from MuJoCo, friction problems",
     "jaxcontact.models": "Ready mechanisms and robots",
     "jaxcontact.impact": "Impacts: laws, sampling, analysis",
     "jaxcontact.compliant": "Motion with springs and dampers of any stiffness",

@@ -3,6 +3,7 @@
 from jaxcontact import compliant as compliant
 from jaxcontact import ess as ess
 from jaxcontact import impact as impact
+from jaxcontact import io as io
 from jaxcontact import mechanics as mechanics
 from jaxcontact import models as models
 from jaxcontact import optimize as optimize
@@ -51,6 +52,10 @@ from jaxcontact.optimize import gaits as gaits
 from jaxcontact.precision import PrecisionWarning as PrecisionWarning
 from jaxcontact.simulate.linearize import linearize as linearize
 from jaxcontact.simulate.projection import project as project
+from jaxcontact.solvers.friction_newton import FrictionInfo as FrictionInfo
+from jaxcontact.solvers.friction_problem import FrictionSolution as FrictionSolution
+from jaxcontact.solvers.friction_problem import solve_friction as solve_friction
+from jaxcontact.solvers.friction_search import CoulombNewton as CoulombNewton
 from jaxcontact.solvers.lcp import LcpInfo as LcpInfo
 from jaxcontact.solvers.lcp import Lemke as Lemke
 from jaxcontact.solvers.lcp import solve_lcp as solve_lcp

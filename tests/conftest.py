@@ -1,9 +1,11 @@
 """Settings of every test: double precision, strict shapes, fixed seeds.
 
 JAXCONTACT_FLOAT32=1 turns double precision off and keeps only the tests marked `float32`.
+`--fifth 3` keeps one fifth of the files, `--all-but-fifth 3` the others: `make test` compiles a fifth as users do.
 """
 
 import os
+import zlib
 from pathlib import Path
 
 import jax
@@ -11,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-LONG_TESTS = Path(__file__).parent / "long_tests.txt"
 FLOAT32 = os.environ.get("JAXCONTACT_FLOAT32", "0") == "1"
 
 jax.config.update("jax_enable_x64", not FLOAT32)
@@ -21,16 +22,32 @@ settings.register_profile("jaxcontact", derandomize=True, deadline=None, databas
 settings.load_profile("jaxcontact")
 
 
-def pytest_ignore_collect(collection_path):
-    """In single precision only files with such tests are imported."""
-    if FLOAT32 and collection_path.suffix == ".py" and "mark.float32" not in collection_path.read_text():
+def pytest_addoption(parser):
+    parser.addoption("--fifth", type=int, help="0..4: only the files of this fifth")
+    parser.addoption("--all-but-fifth", type=int, help="0..4: only the files of the other fifths")
+
+
+def fifth_of(path):
+    """Return the fifth, 0..4, of a file of tests; the same on every machine."""
+    return zlib.crc32(path.relative_to(Path(__file__).parent).as_posix().encode()) % 5
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Import only the files of the fifths asked for; in single precision only those with such tests."""
+    if not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
+        return None
+    if FLOAT32 and "mark.float32" not in collection_path.read_text():
         return True
-    return None
+    only, without = config.getoption("--fifth"), config.getoption("--all-but-fifth")
+    if only is None and without is None:
+        return None
+    inside = fifth_of(collection_path) == (without if only is None else only)
+    return True if inside == (only is None) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    _mark_long_tests(config, items)
+    _mark_slow_cases(items)
     if not FLOAT32:
         return
     left_out = [item for item in items if item.get_closest_marker("float32") is None]
@@ -40,18 +57,21 @@ def pytest_collection_modifyitems(config, items):
         item.add_marker(pytest.mark.filterwarnings("ignore::jaxcontact.PrecisionWarning"))
 
 
-def _mark_long_tests(config, items):
-    """Tests named in `long_tests.txt` take seconds to compile: they are slow, and cheaper ones stay in `make test`."""
-    slow = set(LONG_TESTS.read_text().splitlines())
+def _mark_slow_cases(items):
+    """Mark the cases that `slow_cases` names, by their ids; refuse ids that no case has."""
+    cases = {}
     for item in items:
-        if item.nodeid in slow:
-            item.add_marker(pytest.mark.slow)
-    whole_files = not config.option.keyword and not any("::" in argument for argument in config.args)
-    collected = {item.nodeid for item in items}
-    files = {node.split("::")[0] for node in collected}
-    gone = [node for node in slow - collected if node.split("::")[0] in files]
-    if gone and whole_files and not FLOAT32:
-        raise pytest.UsageError(f"{LONG_TESTS.name} names tests that are not there: {sorted(gone)}")
+        marker = item.get_closest_marker("slow_cases")
+        if marker is not None:
+            of_test = cases.setdefault(item.nodeid.partition("[")[0], (set(marker.args), set()))
+            of_test[1].add(item.callspec.id)
+            if item.callspec.id in marker.args:
+                item.add_marker(pytest.mark.slow)
+    for name, (named, collected) in cases.items():
+        if len(collected) > 1 and not named <= collected:
+            raise pytest.UsageError(
+                f"{name}: slow_cases names {sorted(named - collected)}, which are no cases"
+            )
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -437,6 +437,27 @@ MUTANTS = [
         "tests/native/test_worlds.py::test_an_interrupt_ends_the_compiling",
     ),
     Mutant(
+        "native: a cotangent of what worlds share is that of one world",
+        "batching/simd_primitive.py",
+        "jnp.sum(output, axis=0) if shared[k] else output",
+        "output[0] if shared[k] else output",
+        "tests/native/test_primitive.py::test_derivatives[closed over]",
+    ),
+    Mutant(
+        "native: integers cross the border without their sign",
+        "native/foreign_call.py",
+        "{'zext' if kind[0] == 'u' else 'sext'} {small}",
+        "zext {small}",
+        "tests/native/test_primitive.py::test_all_kinds_of_numbers_cross_the_border",
+    ),
+    Mutant(
+        "native: a new axis of a batch is the inner one",
+        "batching/simd_primitive.py",
+        "output.reshape(count, size, *output.shape[1:])",
+        "output.reshape(size, count, *output.shape[1:]).swapaxes(0, 1)",
+        "tests/native/test_primitive.py::test_in_scan_and_vmap",
+    ),
+    Mutant(
         "native: keys of any generator are threefry's",
         "native/jaxprs.py",
         '    if str(aval.dtype) != "key<fry>":\n',

@@ -223,6 +223,7 @@ def test_mistakes_are_named(given, mistake):
         call(*given)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_step_that_leaves_the_range_of_floats_says_so():
     """Its velocity may be finite while its pose or time is not: a bit on that lane alone."""
@@ -247,6 +248,7 @@ def test_a_step_that_leaves_the_range_of_floats_says_so():
     assert int(info.status) == jc.Status.NONFINITE
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_pose_without_a_turn_is_nan_when_traced():
     """A zero quaternion, and one whose squares vanish or overflow; the step of such a pose fails."""
@@ -268,6 +270,7 @@ def test_a_pose_without_a_turn_is_nan_when_traced():
     assert failed.tolist() == [False, True, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_traced_energy_that_overflows_sets_a_bit(given):
     _, terms, v, _ = given
@@ -278,6 +281,7 @@ def test_a_traced_energy_that_overflows_sets_a_bit(given):
     np.testing.assert_array_equal(v_plus[0], v_plus[2])
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_traced_reflection_of_nothing_is_nan(tolerance):
     """And the length of the normal does not matter, however large or small it is."""

@@ -82,6 +82,7 @@ def case(name, rng):
     return jc.Model(system=system, params=make_params()), state(draw(rng), v)
 
 
+@pytest.mark.slow_cases("box", "spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_contact_rows_are_those_of_contact_terms(name, rng):
     model, here = case(name, rng)
@@ -169,6 +170,7 @@ def test_joints_hold_where_bodies_are_put_together():
 # --- contacts that are hard to differentiate
 
 
+@pytest.mark.slow
 def test_spheres_with_one_centre_have_a_finite_derivative():
     q = np.tile([0.5, 0.2, 1.0, 1.0, 0.0, 0.0, 0.0], 2)
     params = sphere_params()
@@ -214,6 +216,7 @@ def generic_poses(structure, q, params):
     return jc.free_poses(structure, q, params)
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.float32
 @pytest.mark.parametrize("dim", [2, 3])
 def test_free_bodies_have_the_mass_and_bias_of_any_other(dim, rng, tolerance):
@@ -286,6 +289,7 @@ def test_a_system_without_any_constraint_has_no_rows():
     assert terms.G.shape == (0, 6) and terms.kind == ()
 
 
+@pytest.mark.slow_cases("matrices-\\\\(1, 3\\\\)")
 @pytest.mark.parametrize(("function", "shapes"), [(three_vectors, "got shapes"), (matrices, r"\(1, 3\)")])
 def test_constraints_that_are_no_two_vectors_are_named(function, shapes):
     model = jc.models.rocking_block()

@@ -51,6 +51,7 @@ def many(q, time):
     return np.tile(q, (400, 1, 1)), np.tile(time, (400, 1))
 
 
+@pytest.mark.slow
 def test_a_flight_without_noise_is_found_exactly_and_moved_along_itself():
     v = np.array([1.0, -0.5, 0.7, 9.0, -4.0, 12.0])
     q, time = flight(v, 8)
@@ -62,6 +63,7 @@ def test_a_flight_without_noise_is_found_exactly_and_moved_along_itself():
     np.testing.assert_allclose(abs(later.quaternion[0] @ q[-1, 3:]), 1.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_covariance_of_velocities_is_that_of_repeated_noise():
     v, rng = np.array([1.0, -0.5, 0.7, 9.0, -4.0, 12.0]), np.random.default_rng(1)
     q, time = many(*flight(v, 8))

@@ -34,6 +34,46 @@ def rounded_products(text):
     return [line for line in text.splitlines() if "stablehlo.dot_general" in line and "HIGHEST" not in line]
 
 
+@pytest.mark.slow_cases(
+    "anitescu_potra in space-batch",
+    "anitescu_potra-batch",
+    "outcomes-batch",
+    "bias-batch",
+    "compliant.rollout of a robot-batch",
+    "compliant.rollout-batch",
+    "compliant.step of static length-batch",
+    "compliant.step of the nearest contacts-batch",
+    "compliant.step with exact friction, of static length-batch",
+    "compliant.step-batch",
+    "constraint_terms-batch",
+    "contact_terms in space-batch",
+    "contact_terms-batch",
+    "ess.flow-batch",
+    "linearize-batch",
+    "paradox-batch",
+    "plastic-batch",
+    "propagate-batch",
+    "propagate_all-batch",
+    "resolve in space of static length-batch",
+    "resolve in space-batch",
+    "resolve of static length-batch",
+    "resolve with restitution-batch",
+    "resolve-batch",
+    "routh_step-batch",
+    "outcomes of a step-batch",
+    "sample_in_jit in space-batch",
+    "sample_in_jit with restitution-batch",
+    "sample_in_jit, its derivative-batch",
+    "sample_in_jit-batch",
+    "sequential-batch",
+    "simulate.rollout from event to event-batch",
+    "simulate.rollout of time steps-batch",
+    "simulate.rollout-batch",
+    "simulate.time_augmented-batch",
+    "simulate.variational-batch",
+    "solve_lcp of static length-batch",
+    "solve_lcp-batch",
+)
 @pytest.mark.parametrize("batched", [pytest.param(False, marks=pytest.mark.slow), True], ids=["one", "batch"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_function_lowers_for_a_gpu(name, batched):

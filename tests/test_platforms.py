@@ -83,6 +83,7 @@ def test_which_functions_have_branches(small_tiles):
         assert {name for name, case in cases.items() if num_branches(*case) < counts[name]} == BRANCHED
 
 
+@pytest.mark.slow_cases("names0")
 @pytest.mark.parametrize("names", [QUICK, pytest.param(tuple(BRANCHED - {*QUICK}), marks=pytest.mark.slow)])
 def test_both_branches_agree(small_tiles, names):
     cases = {name: batched(name) for name in sorted(names)}

@@ -283,6 +283,7 @@ def test_free_motion_of_the_walker_conserves_energy(stiffness, rng):
     assert np.abs(q_end - q).max() > 0.05
 
 
+@pytest.mark.slow
 def test_a_spinning_box_conserves_energy_and_angular_momentum(rng):
     params = box_params()
     inertia = reference.box3d_inertia(SIZE, 1.0)

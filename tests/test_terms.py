@@ -242,6 +242,7 @@ def case(name, rng):
     return jc.Model(system=make_system(), params=make_params()), jnp.array(draw(rng))
 
 
+@pytest.mark.slow_cases("box")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_normal_jacobian_is_the_tangent_derivative_of_the_gap(name, rng):
     model, q = case(name, rng)
@@ -265,6 +266,7 @@ def central(f, x, h=1e-5):
     return np.stack([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(x.size)], axis=-1)
 
 
+@pytest.mark.slow_cases("box", "spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_the_configuration(name, rng):
     model, q = case(name, rng)
@@ -282,6 +284,7 @@ def test_derivative_by_the_configuration(name, rng):
         np.testing.assert_allclose(gradient, weight @ slope, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow_cases("spheres")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_derivative_by_masses_lengths_and_friction(name, rng):
     model, q = case(name, rng)

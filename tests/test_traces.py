@@ -114,6 +114,7 @@ CALLS = {
     jc.potential_energy: robot(jc.potential_energy),
     jc.project: block(jc.project),
     jc.retract: lambda n: jc.retract(CHEETAH, n["robot"][1].q, n["robot"][1].v),
+    jc.solve_friction: lambda n: jc.solve_friction(n["matrix"], n["vector"], n["scalar"]),
     jc.solve_lcp: plain(jc.solve_lcp, "matrix", "vector"),
     jc.velocity_map: lambda n: jc.velocity_map(CHEETAH, n["robot"][1].q),
     compliant.estimate_forces: lambda n: compliant.estimate_forces(
@@ -144,6 +145,11 @@ CALLS = {
     geometry.rows: lambda n: geometry.rows(n["matrix"], (0, 2)),
     geometry.tangent_frame: plain(geometry.tangent_frame, "vector"),
     impact.anitescu_potra: law(impact.anitescu_potra),
+    impact.chain: lambda n: impact.chain(
+        n["terms"], n["state"].v, stiffness=n["scalar"], restitution=0.5, max_steps=8
+    ),
+    impact.newton: lambda n: impact.newton(n["terms"], n["state"].v, restitution=n["scalar"]),
+    impact.poisson: lambda n: impact.poisson(n["terms"], n["state"].v, restitution=n["scalar"]),
     impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
     impact.normals_gram: plain(impact.normals_gram, "terms"),
     impact.paradox: lambda n: impact.paradox(n["terms"], n["state"].v, n["vector"]),
@@ -191,7 +197,7 @@ CALLS = {
     jc.simulate.momentum_difference: lambda n: jc.simulate.momentum_difference(
         BLOCK.replace(params=n["params"]), motion(n), motion(n)
     ),
-    jc.linearize: block(functools.partial(jc.linearize, COMPLIANT), "vector", dt=0.01),
+    jc.linearize: block(functools.partial(jc.linearize, stepper=COMPLIANT), "vector", dt=0.01),
     jc.simulate.rollout: block(jc.simulate.rollout, "controls", stepper=COMPLIANT, dt=0.01),
     jc.simulate.time_augmented: block(jc.simulate.time_augmented, length=1.0, max_pieces=4),
     jc.simulate.variational: block(jc.simulate.variational, dt=0.01, duration=0.02, max_impacts=4),
@@ -209,6 +215,7 @@ NAMES = {f"{function.__module__}.{function.__name__}": function for function in 
 # Functions of the host: they draw, read or write files, loop until a tolerance is met, or take no numbers.
 ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
+    jc.io.load_friction_problem, jc.io.save_friction_problem,
     jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.simd, jc.to_mujoco,
     ess.from_system, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,
@@ -266,3 +273,6 @@ class WithAndWithoutJit(chex.TestCase):
         other = jax.tree.map(changed, numbers())
         with jax.log_compiles(), self.assertNoLogs("jax", "WARNING"):
             call(other)
+
+
+pytest.mark.slow(WithAndWithoutJit.test_the_same_records_and_nothing_compiled_again_resolve__with_jit)

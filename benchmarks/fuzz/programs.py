@@ -201,7 +201,8 @@ def _whole(rng: np.random.Generator, depth: int) -> Function:
 
 
 def _to_a_power(rng: np.random.Generator, depth: int) -> Function:
-    return lambda x, n, b: jnp.abs(x) ** (n + jnp.arange(SIZE) - 2) / 10.0
+    """Of integers; the shift keeps a loop of 1 / x from cancelling to zero but for rounding."""
+    return lambda x, n, b: (0.37 + jnp.abs(x) ** (n + jnp.arange(SIZE) - 2)) / 10.0
 
 
 def _outside(rng: np.random.Generator, depth: int) -> Function:

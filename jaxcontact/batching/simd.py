@@ -14,27 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.batching.all_cores import on_all_cores, workers
-from jaxcontact.native import (
-    rules_control,
-    rules_elementwise,
-    rules_linear_algebra,
-    rules_places,
-    rules_random,
-    rules_shapes,
-    rules_sorting,
-    rules_sums,
-)
-from jaxcontact.native.interpreter import Interpreter
-from jaxcontact.native.jaxprs import Function, function_of, is_key, keys_of, numbers_of
+from jaxcontact.batching.simd_primitive import World, batch_of
+from jaxcontact.native.compiler import compiled
+from jaxcontact.native.jaxprs import function_of, is_key, keys_of, numbers_of
 from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.machine_code import MachineCode, check_llvmlite
 
-# The modules register their rules.
-RULE_MODULES = (
-    rules_control, rules_elementwise, rules_linear_algebra, rules_places, rules_random,
-    rules_shapes, rules_sorting, rules_sums,
-)  # fmt: skip
 SHARE = 64  # groups of worlds whose arguments and results are laid out at once
 
 
@@ -58,14 +44,17 @@ def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any
             robots, are shorter.
 
     Returns:
-        A function of batches, the first axis of all arrays, for calls from outside any `jit`. Its results are
-        NumPy arrays, or keys. They differ from those of XLA by rounding.
+        A function of batches, the first axis of all arrays. Of arrays it returns NumPy arrays, or keys.
+        Inside `jit`, `scan`, `vmap` and derivatives it is one operation of their program, on a CPU by
+        XLA's foreign function interface, elsewhere `jax.vmap(function)`; what `function` closes over may be
+        traced then. Results differ from those of XLA by rounding.
 
     Raises:
         ImportError: llvmlite is missing.
         ValueError: when called with no arrays, an empty batch, or first axes that differ.
 
-    Derivative: none, because the result cannot be traced; let `function` return derivatives.
+    Derivative: forward and reverse, any order, as that of `jax.vmap(function)`: a batch of the derivative of
+    `function`, which is compiled like any other. The reverse mode evaluates again rather than storing.
     """
     check_llvmlite()
     return _Batched(function, nan)
@@ -75,47 +64,83 @@ class _Batched:
     """The function of batches that `simd` returns: a program for each kind of batch."""
 
     def __init__(self, function: Callable[..., Any], nan: bool) -> None:
-        self._nan = nan
-        self._jitted = jax.jit(
-            lambda *world: function(*world)
-        )  # traces again when JAX's settings have changed
+        self._function, self._nan = function, nan
+        self._jitted = jax.jit(lambda *world: function(*world))  # traces again for other settings of JAX
         self._by_xla = on_all_cores(jax.vmap(function))
         self._programs: dict[Any, _Program | None] = {}
+        self._worlds: dict[Any, tuple[World, list[Any]]] = {}
+        self._kinds: dict[Any, list[Any]] = {}
 
     def __call__(self, *batch: Any) -> Any:
         leaves, structure = jax.tree.flatten(batch)
-        arrays = [_canonical(numbers_of(leaf)) for leaf in leaves]
-        sizes = {array.shape[:1] for array in arrays}
+        is_traced = [isinstance(leaf, jax.core.Tracer) for leaf in leaves]
+        pairs = zip(leaves, is_traced, strict=True)
+        leaves = [leaf if traced or is_key(leaf) else _canonical(np.asarray(leaf)) for leaf, traced in pairs]
+        sizes = {leaf.shape[:1] for leaf in leaves}
         if len(sizes) != 1 or not min(sizes) or min(sizes) == (0,):
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
-        world = [_of_one_world(leaf, array) for leaf, array in zip(leaves, arrays, strict=True)]
+        world = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
         trace = self._jitted.trace(*jax.tree.unflatten(structure, world))
-        if trace.jaxpr not in self._programs:
-            self._programs[trace.jaxpr] = self._compiled(trace.jaxpr)
-        program = self._programs[trace.jaxpr]
-        if program is None:
-            return jax.tree.map(lambda x: x if is_key(x) else np.asarray(x), self._by_xla(*batch))
-        return jax.tree.unflatten(jax.tree.structure(trace.out_info), program.run(arrays))
+        # A function inside another trace takes what it closes over as further arguments.
+        if any(is_traced) or len(trace.jaxpr.in_avals) != len(leaves):
+            results = self._inside_a_trace(trace, leaves, structure)
+        else:
+            if trace.jaxpr not in self._programs:
+                self._programs[trace.jaxpr] = self._compiled(trace.jaxpr)
+            program = self._programs[trace.jaxpr]
+            if program is None:
+                return jax.tree.map(lambda x: x if is_key(x) else np.asarray(x), self._by_xla(*batch))
+            results = program.run([numbers_of(leaf) for leaf in leaves])
+        return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
 
     def _compiled(self, jaxpr: Any) -> _Program | None:
         """Return the program of a function; None, with a warning at the first time, if there is none."""
         try:
-            return _Program.of(function_of(jaxpr), self._nan)
+            return _Program.of(jaxpr, self._nan)
         except NotImplementedError as error:
             if None not in self._programs.values():
                 warnings.warn(f"{error}; it runs as jc.on_all_cores(jax.vmap(function))", stacklevel=3)
             return None
 
+    def _inside_a_trace(self, trace: Any, leaves: list[Any], structure: Any) -> list[Any]:
+        """Return the results of a batch as one operation of the program that is being traced."""
+        arrays = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in leaves]
+        world, closed_over = self._worlds.get(trace.jaxpr, (None, []))
+        if world is None:
+            kinds = [jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in leaves]
+            inputs = [jax.ShapeDtypeStruct(array.shape[1:], array.dtype) for array in arrays]
+            flat = _Flat(self._function, structure, kinds)
+            world, closed_over = World.of(flat, inputs, self._nan)
+            self._kinds[trace.jaxpr] = flat.kinds_of_results
+            if not closed_over:
+                self._worlds[trace.jaxpr] = world, []
+        shared = (*(True for _ in closed_over), *(False for _ in arrays))
+        results = batch_of(world, [*closed_over, *arrays], shared)
+        return [_as_keys(x, kind) for x, kind in zip(results, self._kinds[trace.jaxpr], strict=True)]
+
+
+class _Flat:
+    """A function of the numbers of its arguments, that returns those of its results."""
+
+    def __init__(self, function: Callable[..., Any], structure: Any, kinds: list[Any]) -> None:
+        self._function, self._structure, self._kinds = function, structure, kinds
+        self.kinds_of_results: list[Any] = []  # generators of keys, None for other arrays
+
+    def __call__(self, *numbers: Any) -> list[Any]:
+        leaves = [_as_keys(x, kind) for x, kind in zip(numbers, self._kinds, strict=True)]
+        results = jax.tree.leaves(self._function(*jax.tree.unflatten(self._structure, leaves)))
+        self.kinds_of_results = [jax.random.key_impl(x) if is_key(x) else None for x in results]
+        return [jax.random.key_data(x) if is_key(x) else jnp.asarray(x) for x in results]
+
+
+def _as_keys(numbers: Any, kind: Any) -> Any:
+    """Return the keys of a generator from their numbers, or, without a generator, the numbers."""
+    return numbers if kind is None else jax.random.wrap_key_data(numbers, impl=kind)
+
 
 def _canonical(array: np.ndarray) -> np.ndarray:
     """Return an array in the dtype that JAX's settings allow."""
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
-
-
-def _of_one_world(leaf: Any, array: np.ndarray) -> jax.ShapeDtypeStruct:
-    """Return what one world has of a leaf of a batch, which has these numbers."""
-    like = leaf if is_key(leaf) else array
-    return jax.ShapeDtypeStruct(like.shape[1:], like.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,17 +153,10 @@ class _Program:
     keys: list[bool]
 
     @staticmethod
-    def of(function: Function, nan: bool) -> _Program:
+    def of(jaxpr: Any, nan: bool) -> _Program:
         """Compile a function."""
-        lanes = Lanes(8 if jnp.zeros(0).dtype == np.float64 else 4)
-        program = Interpreter(lanes.index_kind, nan)
-        inputs, count = [], 0
-        for array in function.inputs:
-            inputs.append(program.inputs(array.shape, array.dtype, count))
-            count += array.size
-        numbers = [int(n) for output in program.run(function, inputs) for n in output.ravel()]
-        cores = len(workers(jax.local_devices(backend="cpu")[:1]))
-        code = MachineCode(program.ops, numbers, count, lanes, cores)
+        function = function_of(jaxpr)
+        code, lanes = compiled(function, nan, len(workers(jax.local_devices(backend="cpu")[:1])))
         return _Program(code, lanes, [(a.shape, a.dtype) for a in function.outputs], function.keys)
 
     def run(self, arrays: list[np.ndarray]) -> list[Any]:

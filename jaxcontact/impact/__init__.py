@@ -28,12 +28,14 @@ from jaxcontact.impact.analysis.symmetry import mirrored as mirrored
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra as anitescu_potra
 from jaxcontact.impact.laws.anitescu_potra import sequential as sequential
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra as AnitescuPotra
+from jaxcontact.impact.laws.callable_laws import Chain as Chain
 from jaxcontact.impact.laws.callable_laws import Energetic as Energetic
 from jaxcontact.impact.laws.callable_laws import Newton as Newton
 from jaxcontact.impact.laws.callable_laws import Plastic as Plastic
 from jaxcontact.impact.laws.callable_laws import Poisson as Poisson
 from jaxcontact.impact.laws.callable_laws import Propagative as Propagative
 from jaxcontact.impact.laws.callable_laws import Sequential as Sequential
+from jaxcontact.impact.laws.chain import chain as chain
 from jaxcontact.impact.laws.contact_space import ImpactInfo as ImpactInfo
 from jaxcontact.impact.laws.every_outcome import OutcomesInfo as OutcomesInfo
 from jaxcontact.impact.laws.every_outcome import outcomes as outcomes

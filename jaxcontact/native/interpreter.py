@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from jaxcontact.native.control import Fill, Table
-from jaxcontact.native.jaxprs import Equation, Function, Known, Variable, numbers_of
+from jaxcontact.native.jaxprs import Array, Equation, Function, Known, Variable, numbers_of
 from jaxcontact.native.kinds import kind_of
-from jaxcontact.native.operations import Operations
+from jaxcontact.native.operations import INPUT, Operations
 from jaxcontact.native.registry import RULES, Numbers
 
 FILLED = 256  # numbers of a table that are written at once
@@ -40,11 +40,11 @@ class Interpreter:
         numbers = [self.ops.constant(value, kind) for value in array.ravel()]
         return np.array(numbers, np.int64).reshape(array.shape)
 
-    def inputs(self, shape: tuple[int, ...], dtype: Any, start: int) -> Numbers:
-        """Numbers of an argument, of which the first has place `start` among all arguments."""
-        size, kind = int(np.prod(shape, dtype=int)), kind_of(dtype)
-        numbers = [self.ops.new("input", (), kind, start + i) for i in range(size)]
-        return np.array(numbers, np.int64).reshape(shape)
+    def inputs(self, array: Array, start: int, shared: bool = False) -> Numbers:
+        """Numbers of an argument, of which the first has place `start` among all; worlds may share them."""
+        kind = kind_of(array.dtype)
+        numbers = [self.ops.new(INPUT, (), kind, start + i, shared) for i in range(array.size)]
+        return np.array(numbers, np.int64).reshape(array.shape)
 
     def are_known(self, numbers: Numbers) -> bool:
         """Whether all are constants."""

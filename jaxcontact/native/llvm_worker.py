@@ -35,5 +35,16 @@ def machine_code(text: str) -> bytes:
     return code
 
 
+def linked(objects: list[bytes]) -> Any:
+    """Return an engine that holds the code of object files."""
+    import llvmlite.binding as llvm
+
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
+    for code in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
 if __name__ == "__main__":
     sys.stdout.buffer.write(machine_code(sys.stdin.buffer.read().decode()))

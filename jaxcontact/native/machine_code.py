@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from jaxcontact.native import llvm_worker, object_files
 from jaxcontact.native.control import Largest
@@ -28,6 +27,8 @@ class MachineCode:
 
     Attributes:
         run: (arguments, results, memory, groups of worlds), three addresses and a number.
+        address: of `run`.
+        digest: of its text, this CPU and what compiles for it.
         memory_bytes: of the memory that a thread needs.
         num_operations: how many operations it has.
     """
@@ -40,7 +41,7 @@ class MachineCode:
             warnings.warn(
                 f"function: jc.simd compiles {len(needed.numbers)} operations of one world, which may take "
                 "minutes; jc.on_all_cores(jax.vmap(function)) is there for such programs",
-                stacklevel=5,
+                stacklevel=6,
             )
         schedule = make_schedule(ops, needed, results)
         storage = make_storage(ops, schedule)
@@ -55,9 +56,11 @@ class MachineCode:
         head = declarations(lanes)
         modules = ["\n".join([head, *driver])]
         modules += ["\n".join([head, *calls, *share]) for share in _shares(pieces, workers)]
-        self._engine = _linked(object_files.object_files(modules, workers))
+        self.digest = object_files.object_name("\n".join(modules))
+        self._engine = llvm_worker.linked(object_files.object_files(modules, workers))
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)
-        self.run: Run = signature(self._engine.get_function_address("run"))
+        self.address: int = self._engine.get_function_address("run")
+        self.run: Run = signature(self.address)
 
 
 def check_llvmlite() -> None:
@@ -79,15 +82,3 @@ def _shares(pieces: list[str], workers: int) -> list[list[str]]:
         shares[least].append(piece)
         sizes[least] += len(piece)
     return shares
-
-
-def _linked(objects: list[bytes]) -> Any:
-    """An engine that holds the code of object files."""
-    import llvmlite.binding as llvm
-
-    machine = llvm_worker.target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    for code in objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return engine

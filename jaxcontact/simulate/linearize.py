@@ -38,17 +38,17 @@ class Linearization(Record):
 
 
 def linearize(
-    stepper: Stepper, model: Model, state: State, u: jax.Array, dt: Any, *, order: int = 1
+    model: Model, state: State, controls: jax.Array, *, stepper: Stepper, dt: Any, order: int = 1
 ) -> tuple[Linearization, StepperInfo]:
-    """The derivative of one step by state and controls.
+    """Differentiate one step by state and controls.
 
     The matrices of a linear-quadratic regulator or of differential dynamic programming. A batch is a `vmap`.
 
     Args:
-        stepper: the method, such as `Compliant()`, without memory of earlier steps.
         model: the mechanism and its numbers.
         state: the state before the step.
-        u: (nu,) controls.
+        controls: (nu,) u.
+        stepper: the method, such as `Compliant()`, without memory of earlier steps.
         dt: s.
         order: 1, or 2 for the second derivatives as well; not every stepper has them.
 
@@ -64,12 +64,12 @@ def linearize(
     """
     check_mechanism(model, state)
     check_stepper(stepper)
-    check_array("u", u, (model.num_controls,))
+    check_array("controls", controls, (model.num_controls,))
     if order not in (1, 2):
         raise ValueError(f"order: expected 1 or 2, got {order!r}")
     if not isinstance(dt, jax.Array):
         check_number("dt", dt)
-    return _linearize(order, model, stepper, state, u, dt)
+    return _linearize(order, model, stepper, state, controls, dt)
 
 
 @functools.partial(jit, static_argnums=0)

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from jaxcontact.algebra import general_factor, implicit
-from jaxcontact.solvers.friction_law import ScaledFriction, assemble, linearise
+from jaxcontact.solvers.friction_law import Linearised, ScaledFriction, assemble
 
 PASSES = 3  # of the projections on the range and on the null space
 
@@ -25,10 +25,12 @@ def _margin(dtype: jax.typing.DTypeLike) -> float:
     return float(jnp.finfo(dtype).eps) ** 0.55
 
 
-def attach_derivative(problem: ScaledFriction, impulse: jax.Array) -> jax.Array:
+def attach_derivative(
+    problem: ScaledFriction, impulse: jax.Array, linearise: Callable[..., Linearised]
+) -> jax.Array:
     """Give scaled impulses (n,) of a solver their derivatives by the problem.
 
-    Derivative: of Alart and Curnier's equations; at a change of mode that of rest and of sticking.
+    Derivative: of the equations of the law; at a change of mode that of rest and of sticking.
     """
 
     def residual(problem: ScaledFriction, root: jax.Array) -> jax.Array:

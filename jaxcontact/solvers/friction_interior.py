@@ -1,7 +1,7 @@
 """Interior-point steps for Coulomb friction: predictor, corrector, and the longest step inside the cones.
 
 Per contact r_n u_n = k and (mu r_n, r_t) o (psi, u_t) = (k, 0) in the Jordan algebra of second-order cones;
-k tends to zero. Friction does not lift what slides. Page: docs/friction.md.
+k tends to zero. Friction does not lift what slides. Page: docs/methods/friction.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from jaxcontact.solvers.friction_law import (
     apply_blocks,
     dot,
     positive,
+    scale_lines,
     split,
 )
 
@@ -62,15 +63,15 @@ def begin(problem: ScaledFriction, size: jax.Array | float = 1.0) -> Interior:
     return Interior(rows, rows, jnp.ones(nc, rows.dtype) * size)
 
 
-def _rubs(problem: ScaledFriction) -> jax.Array:
-    """Tell which contacts have friction to speak of."""
+def find_rubbing(problem: ScaledFriction) -> jax.Array:
+    """Find the contacts (nc,) with friction to speak of."""
     return problem.active & (problem.mu > 4.0 * jnp.finfo(problem.mu.dtype).eps)
 
 
 def _parts(problem: ScaledFriction, now: Interior) -> _Parts:
     nc = problem.mu.shape[0]
     (r_n, *r_t), (u_n, *u_t) = split(now.impulse, nc), split(now.velocity, nc)
-    rubs = _rubs(problem)
+    rubs = find_rubbing(problem)
     mu = jnp.where(rubs, problem.mu, 0.0)
     bound = jnp.where(rubs, mu * r_n, 1.0)
     return _Parts(r_n, r_t, u_n, u_t, now.speed, bound, mu, rubs)
@@ -102,15 +103,7 @@ def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows
         by_impulse.append(
             [jnp.where(p.rubs, c, 0.0), *[jnp.where(p.rubs, x, e) for x, e in zip(b, unit, strict=True)]]
         )
-    weights = []
-    for own, through in zip(by_impulse, by_velocity, strict=True):
-        largest = jnp.max(jnp.abs(jnp.stack([*own, *through])), axis=0)
-        weights.append(1.0 / positive(largest))
-    scaled = [
-        [[w * x for x in line] for w, line in zip(weights, lines, strict=True)]
-        for lines in (by_impulse, by_velocity)
-    ]
-    return scaled[0], scaled[1], weights
+    return scale_lines(by_impulse, by_velocity)
 
 
 def aim(
@@ -159,9 +152,17 @@ def longest_step(problem: ScaledFriction, now: Interior, move: Direction) -> jax
     (dr_n, *dr_t), (du_n, *du_t) = split(move.impulse, nc), split(move.velocity, nc)
     limits = [_to_zero(p.r_n, dr_n), _to_zero(p.u_n, du_n)]
     limits = [jnp.where(problem.active, limit, jnp.inf) for limit in limits]
-    cones = [_to_boundary(p.bound, p.r_t, p.mu * dr_n, dr_t), _to_boundary(p.psi, p.u_t, move.speed, du_t)]
+    cones = [
+        distance_to_boundary(p.bound, p.r_t, p.mu * dr_n, dr_t),
+        distance_to_boundary(p.psi, p.u_t, move.speed, du_t),
+    ]
     limits += [jnp.where(p.rubs, limit, jnp.inf) for limit in cones]
-    return jnp.minimum(1.0, INTERIOR_FRACTION * jnp.min(jnp.stack(limits)))
+    return fraction(jnp.stack(limits))
+
+
+def fraction(limits: jax.Array) -> jax.Array:
+    """Choose a length in (0, 1] that stays below all limits."""
+    return jnp.minimum(1.0, INTERIOR_FRACTION * jnp.min(limits))
 
 
 def _to_zero(x: jax.Array, dx: jax.Array) -> jax.Array:
@@ -169,7 +170,7 @@ def _to_zero(x: jax.Array, dx: jax.Array) -> jax.Array:
     return jnp.where(falls, x / jnp.where(falls, -dx, 1.0), jnp.inf)
 
 
-def _to_boundary(s: jax.Array, t: Rows, ds: jax.Array, dt: Rows) -> jax.Array:
+def distance_to_boundary(s: jax.Array, t: Rows, ds: jax.Array, dt: Rows) -> jax.Array:
     """Compute the smallest a > 0 at which |t + a dt| = s + a ds."""
     square, half = ds * ds - dot(dt, dt), s * ds - dot(t, dt)
     rest = s * s - dot(t, t)

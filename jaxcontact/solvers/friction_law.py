@@ -1,7 +1,7 @@
 """Coulomb's law of contacts with regular, redundant or no friction: its residual and its linear equations.
 
 Rows are by axis: the normals of all contacts, all t1[, all t2]. A `ScaledFriction` has rows of unit mobility,
-by powers of two, so that no digit changes. Page: docs/friction.md.
+by powers of two, so that no digit changes. Page: docs/methods/friction.md.
 """
 
 from __future__ import annotations
@@ -119,17 +119,19 @@ def scale_friction(W: jax.Array, q: jax.Array, mu: jax.Array, active: jax.Array)
     )
 
 
-def natural_residual(problem: ScaledFriction, impulse: jax.Array, rate: jax.Array) -> jax.Array:
+def natural_residual(
+    problem: ScaledFriction, impulse: jax.Array, rate: jax.Array, lifts: bool = False
+) -> jax.Array:
     """Compute how far scaled impulses (n,), with rates u (n,), are from the law, in the user's units.
 
     The natural map of De Saxce's form, r = P(r - (u + mu |u_t| n) / w) with the projection P on the friction
     cone and the largest own mobility w of each contact: the largest change by it, as a velocity, over the
-    largest |q|. No derivative.
+    largest |q|. A law that `lifts` what slides, the associated one, has no term mu |u_t|. No derivative.
     """
     nc, mu = problem.mu.shape[0], problem.friction
     pushes, (u_n, *u_t) = (split(x, nc) for x in (impulse * problem.impulse, rate * problem.velocity))
     pushes = [problem.mobility * part for part in pushes]
-    asked_n = pushes[0] - (u_n + mu * length(u_t))
+    asked_n = pushes[0] - (u_n if lifts else u_n + mu * length(u_t))
     asked_t = [p - u for p, u in zip(pushes[1:], u_t, strict=True)]
     size = length(asked_t)
     inside = size <= mu * asked_n
@@ -142,7 +144,7 @@ def natural_residual(problem: ScaledFriction, impulse: jax.Array, rate: jax.Arra
 
 
 def linearise(problem: ScaledFriction, impulse: jax.Array, rate: jax.Array, margin: float) -> Linearised:
-    """Linearise Alart and Curnier's equations in the mode of each contact; see `docs/friction.md`.
+    """Linearise Alart and Curnier's equations in the mode of each contact; see `docs/methods/friction.md`.
 
     A contact within `margin` of a change of mode rests and sticks.
     """
@@ -171,9 +173,54 @@ def linearise(problem: ScaledFriction, impulse: jax.Array, rate: jax.Array, marg
     return Linearised(by_impulse, by_velocity, value)
 
 
+def linearise_associated(
+    problem: ScaledFriction, impulse: jax.Array, rate: jax.Array, margin: float
+) -> Linearised:
+    """Linearise r = P(r - u), with the projection P on the friction cone, as `linearise` does."""
+    nc, mu = problem.mu.shape[0], problem.mu
+    r, u = split(impulse, nc), split(rate, nc)
+    z_n, *z_t = [x - y for x, y in zip(r, u, strict=True)]
+    size = length(z_t)
+    free = (mu * size < -z_n - margin) | ~problem.active
+    inside = ~free & (size <= mu * z_n + margin)
+    edge = ~free & ~inside
+    unit = [z / positive(size) for z in z_t]
+    ray = [jnp.ones_like(z_n), *[mu * d for d in unit]]
+    weight = 1.0 / (1.0 + mu * mu)
+    push = weight * (z_n + mu * size)
+    turning = jnp.where(edge, mu * push / positive(size), 0.0)
+    value, by_impulse, by_velocity = [], [], []
+    for j in range(len(r)):
+        granted = jnp.where(edge, push * ray[j], 0.0)
+        value.append(jnp.where(inside, u[j], r[j] - granted))
+        line = []
+        for k in range(len(r)):
+            same = 1.0 if j == k else 0.0
+            bend = jnp.where(edge, weight * ray[j] * ray[k], 0.0) + jnp.where(inside, same, 0.0)
+            if j and k:
+                bend = bend + turning * (same - unit[j - 1] * unit[k - 1])
+            line.append(bend)
+        by_velocity.append(line)
+        by_impulse.append([(1.0 if j == k else 0.0) - bend for k, bend in enumerate(line)])
+    return Linearised(by_impulse, by_velocity, value)
+
+
 def apply_blocks(blocks: Blocks, rows: Rows) -> Rows:
     """Multiply the block of each contact with its rows."""
     return [sum((b * x for b, x in zip(line, rows, strict=True)), jnp.zeros_like(rows[0])) for line in blocks]
+
+
+def scale_lines(by_impulse: Blocks, by_velocity: Blocks) -> tuple[Blocks, Blocks, Rows]:
+    """Scale the lines of all blocks to unit size; returns the factors with them."""
+    weights = []
+    for own, through in zip(by_impulse, by_velocity, strict=True):
+        largest = jnp.max(jnp.abs(jnp.stack([*own, *through])), axis=0)
+        weights.append(1.0 / positive(largest))
+    pairs = [
+        [[w * x for x in line] for w, line in zip(weights, lines, strict=True)]
+        for lines in (by_impulse, by_velocity)
+    ]
+    return pairs[0], pairs[1], weights
 
 
 def assemble(by_impulse: Blocks, by_velocity: Blocks, W: jax.Array) -> jax.Array:

@@ -39,6 +39,7 @@ def differences(f, s, h=1e-6):
     return np.stack([(f(s + h * e) - f(s - h * e)) / (2 * h) for e in np.eye(len(s))], axis=-1)
 
 
+@pytest.mark.slow
 def test_solve_spd_against_linalg(smooth):
     _, spd, rhs, s = smooth
 
@@ -56,6 +57,7 @@ def test_solve_spd_against_linalg(smooth):
     np.testing.assert_allclose(slope, differences(jax.jit(ours), s), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_refine_against_linalg(smooth, tolerance):
     square, _, rhs, s = smooth
@@ -193,6 +195,7 @@ def test_batches_give_what_single_calls_give(smooth, rng):
     np.testing.assert_allclose(together, np.stack([gradient(p) for p in points]), rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_attach_carries_the_derivatives_of_a_root():
     """x^3 + x = s: x' = 1 / (3 x^2 + 1), x'' = -6 x x'^3, also in a batch and in a loop."""
 
@@ -222,6 +225,7 @@ def test_attach_carries_the_derivatives_of_a_root():
     np.testing.assert_allclose(batched(points), slope, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_attach_takes_equations_of_which_some_do_not_know_the_data():
     """y = 2 and x = s^2 y, with data that nobody reads."""
 

@@ -96,6 +96,7 @@ def test_exponential_against_rodrigues(rng, tolerance):
         np.testing.assert_allclose(rot.quaternion_matrix(jnp.array(q)), expected, atol=tolerance(1e-14, 1e-5))
 
 
+@pytest.mark.slow
 def test_exponential_is_smooth_at_zero():
     zero = jnp.zeros(3)
     np.testing.assert_array_equal(rot.quaternion_exp(zero), [1.0, 0.0, 0.0, 0.0])
@@ -107,6 +108,7 @@ def test_exponential_is_smooth_at_zero():
     np.testing.assert_allclose(jax.hessian(rot.quaternion_exp)(zero), second, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_exponential_derivatives_match_on_both_sides_of_its_series():
     axis = jnp.array([0.6, 0.0, 0.8])
     below, above = 0.999999e-4 * axis, 1.000001e-4 * axis

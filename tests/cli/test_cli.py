@@ -78,6 +78,7 @@ def test_summary_picture_and_data(
     assert np.max(data["v_plus"] @ data["J_n"].T) <= 0.21 * np.sqrt(2 * 9.81 * 0.01) * (1 + 1e-9)
 
 
+@pytest.mark.slow_cases("box_and_wall")
 @pytest.mark.parametrize(
     "model",
     [
@@ -99,6 +100,7 @@ def test_every_model_runs(model: str, capsys: pytest.CaptureFixture[str], tmp_pa
     assert all(Path(path).is_file() for path in summary["files"])
 
 
+@pytest.mark.slow
 def test_options_reach_the_sampler(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     arguments = ["impact", "rocking_block", "--samples", "32", "--out", str(tmp_path), "--json"]
     options = [
@@ -189,6 +191,7 @@ def test_a_ball_of_a_file_lands_in_space_beside_mujoco(
     assert code == 0 and str(tmp_path / "ball_tangential.png") not in json.loads(out)["files"]
 
 
+@pytest.mark.slow
 def test_every_order_of_single_impacts_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "impact", "newtons_cradle", "--law", "propagative")
     assert code == 0 and "1 outcome of" in out and "A B" in out and "Theorem 3" in out
@@ -323,6 +326,7 @@ def test_as_a_module() -> None:
     assert "impact" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     arguments = ["impact", "rocking_block", "--samples", "2^10", "--out", str(tmp_path / "out"), "--json"]
@@ -352,6 +356,7 @@ def test_a_checkpoint_holds_the_samples(capsys: pytest.CaptureFixture[str], tmp_
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_long_run_says_how_much_it_shows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,6 +403,7 @@ def test_interrupted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert "interrupted; the same command goes on" in err
 
 
+@pytest.mark.slow
 def test_coverage_is_stated_and_drawn(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, saved: dict[str, Any]
 ) -> None:

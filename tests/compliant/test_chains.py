@@ -42,6 +42,7 @@ def outcome(model, q, v, by_body, cone="associated"):
     return v, info.lam, info.status
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_discs_in_a_row_move_as_with_whole_matrices(rng, tolerance):
     """Sliding, sticking and parting, one alone and a batch."""

@@ -55,6 +55,7 @@ def spin(poses, dt, speed=1.0, unit=1.0):
     return np.max(np.linalg.norm(momentum - first, axis=1)) / np.linalg.norm(first), kinetic
 
 
+@pytest.mark.slow_cases("free_poses", "placed")
 @pytest.mark.float32
 @pytest.mark.parametrize("poses", [jc.free_poses, placed, pytest.param(swung, marks=pytest.mark.slow)])
 def test_a_spinning_body_gains_no_energy(poses, tolerance):
@@ -76,6 +77,7 @@ def test_a_body_that_turns_by_half_a_radian_in_a_step_gains_no_energy(tolerance)
         np.testing.assert_allclose(kinetic, 1.0, rtol=0, atol=tolerance(1e-12, 1e-3))
 
 
+@pytest.mark.slow
 def test_a_step_that_makes_energy_says_so():
     """A cube on an incline, its next velocity and its impulses perturbed."""
     model = jc.models.box_on_incline()

@@ -35,6 +35,7 @@ def on_feet(count):
     return jc.Model(system=jc.System(structure, jc.free_poses), params=params), state
 
 
+@pytest.mark.slow
 def test_random_motions_on_eight_feet_end_in_balance(rng):
     """Where sliding feet come to rest one after the other, and tumbling ones land."""
     model, state = on_feet(8)

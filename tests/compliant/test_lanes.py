@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxcontact as jc
 
 
+@pytest.mark.slow
 def test_a_batch_of_odd_size_agrees_with_single_steps(rng):
     """300 boxes: more than two tiles, rest, slides, falls and blows between them."""
     model = jc.models.box_on_incline(0.25)

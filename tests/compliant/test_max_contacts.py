@@ -44,6 +44,7 @@ def slow_poses(structure, q, params):
     return jc.free_poses(structure, q, params)
 
 
+@pytest.mark.slow
 def test_a_cube_that_lands_on_its_corners_needs_four_of_eight():
     model, state = cube()
 
@@ -77,6 +78,7 @@ def test_a_cube_that_lands_on_its_corners_needs_four_of_eight():
         np.testing.assert_allclose(ours, theirs, atol=1e-7 * (1e-300 + float(jnp.max(jnp.abs(theirs)))))
 
 
+@pytest.mark.slow
 def test_more_that_touch_set_a_bit_on_their_lane_alone():
     model, state = cube()
     flat = state.replace(q=jnp.array([0, 0, HALF - 1e-4, 1.0, 0, 0, 0]), v=jnp.zeros(6))
@@ -98,6 +100,7 @@ def test_more_that_touch_set_a_bit_on_their_lane_alone():
         jc.compliant.step(model, state, jnp.zeros(6), dt=0.01, max_contacts=3, warm_start=jnp.zeros(9))
 
 
+@pytest.mark.slow_cases("tree")
 @pytest.mark.parametrize("kind", ["free", "poses", "tree"])
 def test_rows_of_the_nearest_are_those_of_all(kind, rng):
     """Whatever computes the Jacobians: free bodies, poses of one's own, a tree."""
@@ -194,6 +197,7 @@ def test_far_pairs_of_capsules_are_known_by_their_distance():
     assert np.all(gaps[touches] > 0.2)
 
 
+@pytest.mark.slow
 def test_arrays_of_a_step_do_not_grow_with_candidates():
     """A cube over several floors: of the contacts that a step does not see only gaps and answers are left."""
 

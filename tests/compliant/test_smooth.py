@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from compliant.test_solve import problem
 
 import jaxcontact as jc
@@ -34,6 +35,7 @@ def test_force_and_stiffness_follow_the_closed_form():
     np.testing.assert_allclose(slope, 1e6 * truth, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_steps_meet_the_relaxed_law_and_feel_a_gap_that_stays_open():
     """By kappa the step goes over into that of the spring, whose force has no slope before it touches."""
     gaps = jnp.array([-1e-6, 0.0, 1e-3, 1e-2, 1e-1])

@@ -15,6 +15,7 @@ def test_the_printed_program_shares_the_load_with_a_spring_out_of_reach():
     np.testing.assert_allclose(lam, [5.0, 5.0], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program():
     found = sliding_mass(speed=(1.0, 0.0))
     exact, info = jc.compliant.solve(found, cone="staggered")
@@ -25,6 +26,7 @@ def test_a_sliding_mass_weighs_many_times_its_weight_in_the_printed_cone_program
         np.testing.assert_allclose(printed[0], weights * GRAVITY, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_pyramid_equals_cone_along_an_axis_and_lets_more_through_between():
     along = sliding_mass(0.0025, speed=(1.0, 0.0))
     for cone in ("associated", "pyramid"):
@@ -61,6 +63,7 @@ def test_bad_shapes_rows_and_numbers_are_named():
     assert info.status & jc.Status.NONFINITE
 
 
+@pytest.mark.slow
 def test_forces_are_recovered_from_motion():
     model = jc.models.box_on_incline(0.25)
     tau = jnp.zeros((20, 6))
@@ -77,6 +80,7 @@ def test_forces_are_recovered_from_motion():
         jc.compliant.estimate_forces(model, states, tau[1:], dt=0.01)
 
 
+@pytest.mark.slow
 def test_staggered_says_when_no_fixed_point_attracts():
     """A status of success means that the coupled conditions hold; otherwise it is STALLED, as the last is."""
     rng = np.random.default_rng(5)
@@ -94,6 +98,7 @@ def test_staggered_says_when_no_fixed_point_attracts():
     assert info.status == jc.Status.STALLED
 
 
+@pytest.mark.slow
 def test_the_first_printed_cone_program_of_a_box_is_solved_at_any_friction_damping():
     """A box on four feet, redundant: its normal matrix weighs 1e13 where friction is stiff."""
     model = jc.models.box_on_incline(0.25)

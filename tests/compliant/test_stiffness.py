@@ -74,6 +74,7 @@ def random_problems(rng, n, contacts):
     )
 
 
+@pytest.mark.slow
 def test_forces_at_any_stiffness_and_step_agree_with_extended_precision(rng):
     problems = random_problems(rng, 2000, contacts=0)
     lam, info = jax.jit(jax.vmap(lambda p: jc.compliant.solve(p)))(problems)
@@ -88,6 +89,7 @@ def test_forces_at_any_stiffness_and_step_agree_with_extended_precision(rng):
         )
 
 
+@pytest.mark.slow
 def test_friction_at_any_stiffness_and_step(rng):
     """Ten rows in six velocities: many problems are redundant, so the residuals are those in velocity."""
     problems = random_problems(rng, 2000, contacts=2)
@@ -99,6 +101,7 @@ def test_friction_at_any_stiffness_and_step(rng):
     assert np.max(np.asarray(info.residual)[good]) < 1e-9
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.float32  # where single precision is the default; with both at hand in the long run
 @pytest.mark.parametrize(
     "contacts",

@@ -48,6 +48,7 @@ def point_of(mode):
     )  # fmt: skip
 
 
+@pytest.mark.slow_cases("slip")
 @pytest.mark.parametrize("mode", MODES)
 def test_step_agrees_with_central_differences(mode, rng):
     _, _, advance, tangent = incline()
@@ -134,6 +135,7 @@ SECOND = {
 }
 
 
+@pytest.mark.slow_cases("one foot")
 @pytest.mark.parametrize(
     "name", [name if name == "one foot" else pytest.param(name, marks=pytest.mark.slow) for name in SECOND]
 )

@@ -66,6 +66,14 @@ CASES = [
 ]
 
 
+@pytest.mark.slow_cases(
+    "2-None-resolve-compass_gait",
+    "2-None-resolve-rocking_block",
+    "3-None-resolve-compass_gait",
+    "3-None-resolve-rocking_block",
+    "5-0.1-resolve-compass_gait",
+    "5-0.1-resolve-rocking_block",
+)
 @pytest.mark.parametrize(("law", "name"), CASES)
 @pytest.mark.parametrize(("seed", "mu"), [(2, None), (3, None), (5, 0.1)])
 def test_by_v_q_params_and_caps(law, name, seed, mu):
@@ -93,6 +101,18 @@ def test_five_contacts():
 # ------------------------------------------------------------------------------------- point mass, closed form
 
 
+@pytest.mark.slow_cases(
+    "0.5-anitescu_potra",
+    "0.5-resolve",
+    "0.5-routh_path",
+    "0.5-routh_step",
+    "0.5-sequential",
+    "100000.0-anitescu_potra",
+    "100000.0-resolve",
+    "100000.0-routh_path",
+    "100000.0-routh_step",
+    "100000.0-sequential",
+)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("mu", [0.5, 1e5])
 def test_vertical_drop_sticks_with_zero_tangential_derivative(law, mu):
@@ -241,6 +261,7 @@ def projected(terms, rows):
     return np.eye(len(mass)) - response @ np.linalg.pinv(rows @ response) @ rows
 
 
+@pytest.mark.slow_cases("places0-0.9-v0", "places1-0.0-v1")
 @pytest.mark.parametrize(
     ("places", "mu", "v"),
     [
@@ -372,6 +393,26 @@ def spatial_mass(mu, mass=2.0):
     )
 
 
+@pytest.mark.slow_cases(
+    "0.05--0.3",
+    "0.05--1.9",
+    "0.05-0.05",
+    "0.05-1.0",
+    "0.05-2.5",
+    "0.05-3.3",
+    "0.6--0.3",
+    "0.6--1.9",
+    "0.6-0.05",
+    "0.6-1.0",
+    "0.6-2.5",
+    "0.6-3.3",
+    "3.0--0.3",
+    "3.0--1.9",
+    "3.0-0.05",
+    "3.0-1.0",
+    "3.0-2.5",
+    "3.0-3.3",
+)
 @pytest.mark.parametrize("angle", [0.05, 1.0, 2.5, -0.3, 3.3, -1.9])
 @pytest.mark.parametrize("speed", [0.05, 0.6, 3.0])
 def test_spatial_point_mass_against_the_polygon(angle, speed):
@@ -419,6 +460,7 @@ def test_second_derivatives(law):
     agree_with_differences(hessians, gradients, x, minimum=0.9)
 
 
+@pytest.mark.slow
 def test_second_derivatives_closed_form():
     """u_t+ = u_t + mu u_n slides: the only second derivative is d2 / dmu du_n = 1."""
     terms = point_mass_terms(0.5)
@@ -515,6 +557,7 @@ def awkward_points():
     }
 
 
+@pytest.mark.slow_cases("at rest-anitescu_potra", "at rest-routh_path", "at rest-sequential")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("point", awkward_points())
 def test_never_nan(law, point):

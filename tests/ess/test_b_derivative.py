@@ -97,6 +97,7 @@ class Affine:
         return np.array([[float(a) for a in (x - base) / r] for x, _ in found]), [o for _, o in found]
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.parametrize(
     "m", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(6, marks=pytest.mark.slow)]
 )
@@ -213,6 +214,7 @@ def test_a_hundred_guards_through_one_corner():
 # ------------------------------------------------------------------- between corners: jvp, saltation
 
 
+@pytest.mark.slow
 def test_between_corners_it_is_the_derivative_of_the_flow():
     model = jc.models.affine_3d()
     d = jnp.array([0.3, -0.5, 0.8])
@@ -237,6 +239,7 @@ def test_between_corners_it_is_the_derivative_of_the_flow():
     assert gap[3] < 1e-8
 
 
+@pytest.mark.slow
 def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
     n = m = 3
     x0 = jnp.asarray(-0.3 * np.ones(n))
@@ -266,6 +269,7 @@ def test_between_corners_it_is_the_product_of_saltation_matrices(rng):
         assert np.abs(np.asarray(forward(x0, numbers)) - product).max() < tolerance
 
 
+@pytest.mark.slow
 def test_at_a_tie_the_plain_gradient_is_that_of_one_order(rng):
     params, numbers = straight_corner(rng, 2, 2)
     x0 = jnp.asarray(-0.1 * (params["b"] - params["b_k"].sum(0)))
@@ -308,6 +312,7 @@ def balls_rates(x, t1, eps):
     return jax.vmap(rate)(jnp.eye(4))
 
 
+@pytest.mark.slow
 def test_two_balls_swap_and_so_does_the_derivative():
     x0 = jnp.array([0.0, 0.6, 1.0, -0.5])
     t1 = 0.5
@@ -338,6 +343,7 @@ def test_two_balls_swap_and_so_does_the_derivative():
     assert np.abs(np.asarray(with_jacobian(x0, 0.27, 1e-6)[0]) - swap).max() < 1e-13
 
 
+@pytest.mark.slow
 def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
     speeds = np.random.default_rng(5).uniform(0.3, 1.0, (50, 2))
     speeds[:, 1] *= np.sign(np.random.default_rng(6).uniform(-1, 1, 50))

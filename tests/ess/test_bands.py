@@ -70,6 +70,7 @@ def test_a_hopper_that_is_off_by_a_centimetre_after_ten_seconds_is_told(stiffnes
         assert abs(height - exact) < 0.01 or int(status) & int(jc.Status.WIDE_BAND)
 
 
+@pytest.mark.slow
 def test_the_error_of_the_bands_is_compared_with_a_tolerance():
     x1, info = hop(0.02, STIFF, jnp.array(1e-6))
     assert int(info.status) == int(jc.Status.INACCURATE) and 1e-6 < float(info.band_error[0]) < 1e-3
@@ -115,6 +116,7 @@ def test_a_guard_that_overtakes_another_inside_their_bands_is_crossed_first():
     assert np.abs(np.asarray(wide - narrow)).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_settings_that_are_none_are_refused_and_set_a_bit_inside_jit():
     arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 0.1)
     for name, value in (("rtol", -1.0), ("atol", np.nan), ("dt", 0.0), ("dt", np.inf), ("longest", -1.0)):

@@ -43,6 +43,7 @@ def hopper():
     return vector, run, jax.jit(jax.jacfwd(run))(vector), jax.jit(jax.jacrev(run))(vector), both(vector)[1]
 
 
+@pytest.mark.slow
 def test_forward_reverse_and_differences_agree_through_twenty_events(hopper):
     vector, run, ahead, back, info = hopper
     assert int(info.status) == 0 and int(info.num_events) >= 20
@@ -52,6 +53,7 @@ def test_forward_reverse_and_differences_agree_through_twenty_events(hopper):
     assert np.abs(ahead - estimate).max() <= 1e-6 * np.abs(estimate).max()
 
 
+@pytest.mark.slow
 def test_second_derivatives_and_those_by_time():
     model = jc.models.affine_3d()
     start = jnp.concatenate([model.initial_state(), jnp.array([0.5])])

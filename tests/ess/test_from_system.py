@@ -13,6 +13,7 @@ FINE = DormandPrince(rtol=1e-10, atol=1e-12)
 G = 9.81
 
 
+@pytest.mark.slow
 def test_the_hopper_model_hops_as_in_closed_form():
     model = jc.models.hopper_1d()
     es = from_system(model.system, model.params.law)
@@ -85,6 +86,7 @@ def plate():
     return model, from_system(model.system, model.params.law)
 
 
+@pytest.mark.slow
 def test_the_plate_falls_and_rebounds_as_by_hand(plate):
     model, es = plate
     exact, order = plate_reference(model, 1.0)
@@ -97,6 +99,7 @@ def test_the_plate_falls_and_rebounds_as_by_hand(plate):
     assert error[1] < 5e-6 and error[1] < 2e-3 * error[0]
 
 
+@pytest.mark.slow
 def test_field_and_guards_of_the_plate(plate, rng):
     model, es = plate
     places = np.asarray(model.params.constants["places"])
@@ -135,6 +138,7 @@ def test_laws_and_states():
         plate_on_springs(0)
 
 
+@pytest.mark.slow
 def test_the_plate_through_ess_and_through_compliant_steps_agree(plate):
     model, es = plate
     end, _ = flow(es, model.params, pack(model.initial_state()), 0.0, 0.6, eps=1e-6, ode=FINE)
@@ -151,6 +155,7 @@ def test_the_plate_through_ess_and_through_compliant_steps_agree(plate):
     assert np.abs(2.0 * ends[1] - ends[0] - np.asarray(end)).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_drag_pulls_against_sliding():
     model = jc.models.rocking_block()
     state = model.initial_state().replace(

@@ -78,6 +78,7 @@ def table_1():
     return np.asarray(widths), np.sqrt(np.mean((np.asarray(ends) - end) ** 2, axis=1)), order, info
 
 
+@pytest.mark.slow
 def test_the_affine_system_of_table_1_converges_with_order_three(table_1):
     widths, error, order, info = table_1
     assert np.all(np.asarray(info.status) == 0)
@@ -91,6 +92,7 @@ def test_the_affine_system_of_table_1_converges_with_order_three(table_1):
     assert np.all(error[widths < 3e-5] < 5e-13)
 
 
+@pytest.mark.slow
 def test_a_band_thinner_than_any_step_is_not_jumped_over():
     model = jc.models.affine_3d()
     loose = DormandPrince(dt=0.1)
@@ -100,6 +102,7 @@ def test_a_band_thinner_than_any_step_is_not_jumped_over():
     assert np.abs(x1 - tight).max() < 1e-4
 
 
+@pytest.mark.slow_cases("4-6")
 @pytest.mark.float32
 @pytest.mark.parametrize(("n", "m"), [pytest.param(2, 2, marks=pytest.mark.slow), (4, 6)])
 def test_piecewise_constant_fields_are_integrated_exactly(rng, tolerance, n, m):
@@ -176,6 +179,7 @@ def test_flow_is_the_end_of_integrate():
         assert int(first.num_events) + int(second.num_events) == 21
 
 
+@pytest.mark.slow
 def test_events_and_steps_are_bounded_and_say_so():
     arguments = (HOPPER, HOPPER_PARAMS, jnp.array([2.0, 0.0]), 0.0, 12.0)
     _, info = flow(*arguments, eps=1e-5, **FINE, max_events=5)
@@ -342,6 +346,7 @@ def test_a_start_inside_a_band_is_legal():
     assert np.abs(flight - stance).max() < 1e-12
 
 
+@pytest.mark.slow
 def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
     again = EventSystem(AFFINE_3D.field, AFFINE_3D.guards)
     assert again == AFFINE_3D and hash(again) == hash(AFFINE_3D)
@@ -365,6 +370,7 @@ def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
     assert np.abs(one - many[3]).max() < 1e-13 and np.abs(two - many[77]).max() < 1e-13
 
 
+@pytest.mark.slow
 def test_bands_may_differ_and_steps_may_be_fixed():
     model = jc.models.affine_3d()
     arguments = (model, model.initial_state(), 0.0, 0.5)

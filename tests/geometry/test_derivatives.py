@@ -74,6 +74,7 @@ def poses_of(dim, gap):
     return np.stack([x for x, _ in found]), np.stack([x for _, x in found])
 
 
+@pytest.mark.slow_cases("2d-capsule-capsule", "3d-capsule-box", "3d-capsule-capsule", "3d-sphere-ellipsoid")
 @pytest.mark.float32
 @pytest.mark.parametrize(
     ("dim", "kind_a", "kind_b"),

@@ -37,6 +37,7 @@ CUBES = {"a_size": [0.2] * 3, "b_size": [0.2] * 3}
 PLANKS = {"a_size": [0.6, 0.1, 0.1], "b_size": [0.6, 0.1, 0.1]}
 
 
+@pytest.mark.slow_cases("aligned-0.0")
 @pytest.mark.parametrize("depth", [0.0, 1e-4, 1e-9, -5e-7])
 @pytest.mark.parametrize(
     ("numbers", "shift", "angle", "corners"),

@@ -34,6 +34,7 @@ def check_outcome(terms, v, v_plus):
     assert v_plus @ terms.M @ v_plus <= (v @ terms.M @ v) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_a_box_on_the_floor(rng):
     mj, data = loaded(BOX)
     data.qvel[:] = [0.4, 0.1, -1.0, 0.3, -0.2, 0.5]
@@ -66,6 +67,7 @@ def test_outcomes_of_a_box():
         check_outcome(terms, v, outcome)
 
 
+@pytest.mark.slow
 def test_a_robot_has_the_terms_of_our_own(rng):
     mj, data = loaded(file_of("quadruped"))
     mujoco.mj_resetDataKeyframe(mj, data, 0)

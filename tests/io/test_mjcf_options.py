@@ -193,7 +193,7 @@ def test_a_urdf_gets_a_floor_and_a_floating_base():
     assert model.initial_state().v.size == 7 and "base" in model.structure.bodies
     gaps = contact_gaps(model, model.initial_state().q)
     np.testing.assert_allclose(np.sort(gaps), [0.4, 0.9], atol=1e-12)
-    assert jc.load_mjcf(ARM).state.v.size == 1
+    assert jc.load_mjcf(ARM).initial_state().v.size == 1
     stone = jc.load_mjcf(BAD_FILES["a URDF without joints"][0], floating=True)
     assert stone.initial_state().v.size == 6
     fixed = quiet(

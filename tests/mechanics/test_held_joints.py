@@ -103,6 +103,7 @@ PARALLELOGRAM = """
 </mujoco>"""
 
 
+@pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("planar", [False, True])
 def test_a_parallelogram_swings_as_a_pendulum(planar):
     """(m l^2 + 2 I) a'' = -m g l sin a, and the loop stays closed."""
@@ -156,6 +157,7 @@ def test_dry_friction_sticks_and_slides(cone):
             np.testing.assert_allclose(states.q[-1, 0], place, atol=3e-8)
 
 
+@pytest.mark.slow
 def test_dry_friction_has_exact_derivatives():
     """While sliding dv/dF = T / m and dv/dc = -T / m; while stuck nothing moves."""
     model = jc.load_mjcf(SLIDER)
@@ -189,6 +191,7 @@ STRUNG = """
 </mujoco>"""
 
 
+@pytest.mark.slow
 def test_tendons_pull_as_those_of_mujoco_and_energy_falls(rng):
     mj, model = mujoco.MjModel.from_xml_string(STRUNG), jc.load_mjcf(STRUNG)
     data = mujoco.MjData(mj)

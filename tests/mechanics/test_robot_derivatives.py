@@ -32,6 +32,7 @@ def check(f, tree, rng, rtol, step=1e-6):
         assert np.all(np.isfinite(part))
 
 
+@pytest.mark.slow
 def test_forward_dynamics_by_every_number(rng):
     model = jc.load_mjcf(ZOO)
     nv = model.initial_state().v.size

@@ -73,6 +73,7 @@ def check(name, steps, dt, rtol):
         assert abs(found - difference) < rtol * abs(difference), what
 
 
+@pytest.mark.slow
 def test_a_hopper_touches_down():
     check("hopper", 20, 6e-3, 1e-5)
 

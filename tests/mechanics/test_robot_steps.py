@@ -80,6 +80,11 @@ def test_limits_are_rows_and_push_back():
     np.testing.assert_allclose(after.v[0], -1e-3 * 1e4 * 0.1 / (0.5 + 1e-6 * 1e4), rtol=1e-9)
 
 
+@pytest.mark.slow_cases(
+    'type="box" size="0.2 0.1 0.05"-0.05-4',
+    'type="capsule" size="0.05 0.2" euler="0 90 0"-0.05-2',
+    'type="sphere" size="0.1"-0.1-1',
+)
 @pytest.mark.parametrize(
     ("geom", "height", "contacts"),
     [
@@ -100,6 +105,7 @@ def test_a_body_rests_as_deep_as_weight_over_stiffness(geom, height, contacts):
     assert np.max(np.abs(states.v[-1])) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_quadruped_stands_on_its_servos():
     model = jc.models.quadruped()
     controls = jnp.tile(model.initial_state().q[7:], (300, 1))
@@ -133,6 +139,7 @@ def flight(model, start, dt, times):
     return seen[0], seen[-1]
 
 
+@pytest.mark.slow
 def test_a_tree_in_free_flight(rng):
     """Ten seconds of a dog with loose joints: energy and momentum drift at the order of dt."""
     model = jc.models.quadruped()
@@ -176,6 +183,7 @@ def test_energy_changes_by_what_dampers_take(rng):
     np.testing.assert_allclose(power(model.params), -v @ (model.params.tree.damping * v), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_inverse_and_forward_dynamics_undo_each_other(rng):
     model = jc.models.quadruped()
     state = model.initial_state().replace(v=jnp.asarray(rng.normal(size=18)))

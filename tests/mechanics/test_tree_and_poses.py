@@ -41,6 +41,7 @@ def mechanics(model, state, along):
     return jax.jvp(of, (state.q,), (along,))
 
 
+@pytest.mark.slow_cases("ramone")
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "box_drop_3d"])
 def test_planar_models_both_ways(name, rng):
     model, tree = getattr(jc.models, name)(), as_tree(name)
@@ -77,6 +78,7 @@ def by_poses(system):
     return jc.System(bare, poses)
 
 
+@pytest.mark.slow
 def test_a_robot_without_its_closed_forms(rng):
     """M and bias of the zoo, and their derivatives by q and v, are those of its poses."""
     model = jc.load_mjcf(ZOO)
@@ -113,6 +115,7 @@ def test_a_robot_without_its_closed_forms(rng):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_terms_of_a_robot_are_those_of_its_poses(rng):
     """Contact rows and their rates, without the closed forms, by differentiating the poses."""
     model = jc.models.ant()
@@ -127,6 +130,7 @@ def test_terms_of_a_robot_are_those_of_its_poses(rng):
     np.testing.assert_allclose(found.G[-slip.size :] @ v, slip, **EXACT)
 
 
+@pytest.mark.slow_cases("half_cheetah")
 @pytest.mark.parametrize("name", ["half_cheetah"])
 def test_a_planar_robot_is_the_spatial_one(name, rng):
     flat = getattr(jc.models, name)()

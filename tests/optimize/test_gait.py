@@ -32,6 +32,7 @@ def stride():
     return launch, x1, info
 
 
+@pytest.mark.slow
 def test_hexapod_against_scipy_with_events(stride):
     launch, x1, info = stride
     p = {name: np.asarray(value) for name, value in launch.params.items()}
@@ -89,6 +90,7 @@ def test_hexapod_against_scipy_with_events(stride):
     assert np.diff(times[:3]).min() > 1e-3
 
 
+@pytest.mark.slow
 def test_one_sided_derivative_at_the_landing_of_a_tripod():
     problem, params, free = gaits.hexapod(together=False)
 

@@ -50,6 +50,7 @@ def motions():
 BOUNDS = {"friction": (0.01, 2.0), "side": (0.05, 0.2)}
 
 
+@pytest.mark.slow
 def test_friction_and_side_are_found_within_their_intervals(motions):
     found, info = jc.optimize.identify(likelihood, {"friction": 0.1, "side": 0.12}, motions, bounds=BOUNDS)
     assert info.status == 0 and info.score < info.start and not info.at_bound.any()
@@ -59,6 +60,7 @@ def test_friction_and_side_are_found_within_their_intervals(motions):
         assert half < 0.05 * truth
 
 
+@pytest.mark.slow
 def test_weights_leave_motions_out_and_groups_widen_the_interval(motions):
     start, score = {"friction": 0.2, "side": 0.1}, likelihood
     half = np.arange(40) < 20

@@ -55,6 +55,7 @@ def test_trex_is_the_machine_of_the_paper():
     assert abs(float(cosine(terms)) - 3.95e-3) < 1e-5
 
 
+@pytest.mark.slow
 def test_design_makes_the_normals_orthogonal(designed):
     model, params, state, report = designed
     terms = jc.contact_terms(model.replace(params=params), state)
@@ -73,6 +74,7 @@ def test_design_makes_the_normals_orthogonal(designed):
         np.testing.assert_array_equal(params.constants[name], model.params.constants[name])
 
 
+@pytest.mark.slow
 def test_the_design_is_the_nearest_one(designed):
     """Along the equations the distance does not fall: its gradient is a combination of theirs."""
     model, params, state, report = designed

@@ -244,6 +244,7 @@ def pressed(push, tilt, end=0.4):
         x, t, landed[k] = x + wait[k] * v, t + wait[k], True
 
 
+@pytest.mark.slow
 def test_the_tie_of_a_pressed_plate():
     model = jc.models.pressed_plate()
     settings = {"eps": 1e-6, "max_steps": 32, "max_events": 3}

@@ -146,6 +146,7 @@ def energy(params, state, info):
     return 0.5 * kinetic - params.mass[0] * params.gravity @ state.q[:3]
 
 
+@pytest.mark.slow
 def test_energy_of_a_spinning_body_does_not_rise():
     """A cube with three moments of inertia for 1 s: in free spin about its middle axis, and tossed on the floor.
 
@@ -287,6 +288,7 @@ def test_part_of_the_foundation_lets_go_under_the_heavy_load():
 # --- the box on the incline: Figure 9
 
 
+@pytest.mark.slow_cases("0.0", "0.125")
 @pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
 def test_box_slides_as_far_as_a_rigid_one(mu):
     model = jc.models.box_on_incline(mu)
@@ -302,6 +304,7 @@ def test_box_slides_as_far_as_a_rigid_one(mu):
     np.testing.assert_allclose(rubbing, mu * lam[:, 0], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow_cases("0.25")
 @pytest.mark.parametrize("mu", [pytest.param(0.125, marks=pytest.mark.slow), 0.25])
 def test_the_staggered_cone_does_not_lift_a_sliding_box(mu):
     """The same distance, pressed in as deep as the box at rest."""
@@ -331,6 +334,7 @@ def test_a_sticking_box_does_not_creep(steps):
 # --- stacks of spheres: Figure 10
 
 
+@pytest.mark.slow_cases("10")
 @pytest.mark.parametrize("number", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 30, 100))])
 def test_spheres_dropped_in_line_come_to_rest(number):
     state, _, _ = march(jc.models.sphere_stack(number), 500, 0.01)
@@ -340,6 +344,7 @@ def test_spheres_dropped_in_line_come_to_rest(number):
     assert np.abs(state.v).max() < 1e-8
 
 
+@pytest.mark.slow_cases("10")
 @pytest.mark.parametrize("number", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_stack_out_of_line_falls_at_the_rate_of_linear_theory(number):
     rate, x, angle = reference.stack_mode(number)

@@ -95,6 +95,7 @@ def drawn(case, count):
 # --- laws of the samples
 
 
+@pytest.mark.slow_cases("disk_stack")
 def test_energy_never_rises_in_any_step(case):
     energy = ref.energy(case.planar[0], np.asarray(case.samples.path))
     assert np.diff(energy, axis=1).max() <= 1e-12 * energy[0, 0]
@@ -103,6 +104,7 @@ def test_energy_never_rises_in_any_step(case):
     assert ratio.max() < 1.0
 
 
+@pytest.mark.slow_cases("disk_stack")
 def test_paths_begin_before_and_end_after_the_impact(case):
     path, solves = np.asarray(case.samples.path), np.asarray(case.samples.num_solves)
     assert path.shape == (len(solves), case.model.max_steps + 1, case.v0.size)
@@ -114,6 +116,7 @@ def test_paths_begin_before_and_end_after_the_impact(case):
         assert np.array_equal(path[solves <= k, k], path[solves <= k, -1])
 
 
+@pytest.mark.slow_cases("disk_stack")
 def test_no_contact_approaches_after_a_success(case):
     status, v_plus = np.asarray(case.samples.status), np.asarray(case.samples.v_plus)
     approach = (v_plus @ case.planar[1].T).min(axis=1)
@@ -123,14 +126,17 @@ def test_no_contact_approaches_after_a_success(case):
     assert np.all(np.asarray(case.samples.num_solves)[status != 0] == case.model.max_steps)
 
 
+@pytest.mark.slow_cases("disk_stack")
 def test_at_least_98_percent_terminate(case):
     assert np.mean(np.asarray(case.samples.status) == 0) >= 0.98
 
 
+@pytest.mark.slow_cases("box_and_wall", "compass_gait", "disk_stack", "rocking_block")
 def test_residuals_are_small(case):
     assert np.asarray(case.samples.residual).max() <= 1e-9  # required 1e-6; RAMone 2e-11, else 1e-13
 
 
+@pytest.mark.slow_cases("disk_stack")
 def test_momentum_balances(case):
     M, J_n, J_t, _ = case.planar
     impulse = np.asarray(case.samples.impulse)
@@ -259,6 +265,7 @@ def test_step_solutions_are_those_of_the_reference(name):
     assert (max(counts) == 3) == (name in ("compass_gait", "ramone"))
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", some(["compass_gait", "ramone"]))
 def test_solutions_of_a_step_are_drawn_equally_often(name):
     """First steps with three solutions: each is chosen by a third of the samples."""
@@ -280,6 +287,7 @@ def test_solutions_of_a_step_are_drawn_equally_often(name):
 # --- families of outcomes
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", some(["compass_gait", "ramone"]))
 def test_the_trailing_foot_sticks_slides_and_lifts(name):
     case = load(name)
@@ -290,6 +298,7 @@ def test_the_trailing_foot_sticks_slides_and_lifts(name):
     assert len(np.unique(kinds(case, pivoting)[:, 1])) == 1  # always the same of them
 
 
+@pytest.mark.slow
 def test_rocking_block_outcomes_fill_the_range_up_to_the_sequential_one():
     case = load("rocking_block")
     samples = draw(case, num_samples=2**14)
@@ -393,6 +402,7 @@ def test_disks_chatter_in_sequence():
     assert speeds[0] > 2 * speeds[1] > 0
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", some(NAMES, slow=("box_and_wall", "ramone", "disk_stack")))
 def test_simultaneous_outcomes_are_those_of_the_reference(name):
     case = load(name)

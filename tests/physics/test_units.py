@@ -154,16 +154,31 @@ def answers(impacts, name):
     ]
 
 
+@pytest.mark.slow_cases(
+    "anitescu_potra",
+    "outcomes",
+    "plastic",
+    "propagate",
+    "propagate_all",
+    "resolve with restitution",
+    "resolve",
+    "routh_path",
+    "routh_step",
+    "outcomes of a step",
+    "sequential",
+)
 @pytest.mark.parametrize("name", ANYWHERE + PARTS + PLANAR)
 def test_laws_in_the_plane(name):
     PLANE.check(*answers(PLANE, name))
 
 
+@pytest.mark.slow_cases("anitescu_potra", "resolve with restitution")
 @pytest.mark.parametrize("name", [*ANYWHERE, *(pytest.param(n, marks=pytest.mark.slow) for n in PARTS)])
 def test_laws_in_space(name):
     SPACE.check(*answers(SPACE, name))
 
 
+@pytest.mark.slow_cases("impacts2-lemke")
 @pytest.mark.parametrize(("impacts", "selection"), [(PLANE, "all"), (PLANE, "visited"), (SPACE, "lemke")])
 def test_samples(impacts, selection):
     found = []
@@ -180,6 +195,7 @@ def test_samples(impacts, selection):
         np.testing.assert_allclose(v_plus, found[0][0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_complementarity_problems(rng):
     n, count = 6, 8
     half = rng.normal(size=(count, n, n))
@@ -194,6 +210,7 @@ def test_complementarity_problems(rng):
         np.testing.assert_allclose(z[1], z[0], rtol=0, atol=1e-9 * np.abs(z).max())
 
 
+@pytest.mark.slow_cases("box_on_incline-associated", "rocking_block-associated", "rocking_block-staggered")
 @pytest.mark.parametrize(
     ("name", "cone"),
     [("rocking_block", "associated"), ("rocking_block", "staggered"), ("box_on_incline", "associated")],

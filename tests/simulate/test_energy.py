@@ -44,6 +44,7 @@ def energies(states):
     return 0.5 * mass * np.sum(v[:, :2] ** 2, 1) + 0.5 * inertia * v[:, 2] ** 2 + mass * G * height
 
 
+@pytest.mark.slow
 def test_a_block_rocks_on_a_corner_that_stays_where_it_is():
     """For 0.6 s; its motion and its energy are of second order, its corner is held."""
     tilt = -0.42
@@ -61,6 +62,7 @@ def test_a_block_rocks_on_a_corner_that_stays_where_it_is():
     assert 3.8 < rises[0] / rises[1] < 4.2 and 3.8 < rises[1] / rises[2] < 4.2 and rises[2] < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_block_that_chatters_makes_no_energy(tolerance):
     """Dropped on a corner: gaps that round-off leaves are closed without momentum, however short the step."""
@@ -115,6 +117,7 @@ def test_an_impact_that_makes_energy_says_so():
     assert not bool(energy.impact_gains(before, before))
 
 
+@pytest.mark.slow
 def test_a_batch_asks_a_law_only_where_there_is_an_impact():
     """Each of four worlds in its turn; one of them has an impact that is not plastic."""
     asked = []

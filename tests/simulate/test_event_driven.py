@@ -158,6 +158,7 @@ def dropped_again(heights):
     return jax.lax.scan(drop, at(jnp.array(0.0), 0.0, 0.0, 0.0), heights)[1]
 
 
+@pytest.mark.slow
 def test_a_thousand_drops_end_at_their_times():
     heights = 0.05 + 0.4 * np.random.default_rng(1).random(1000)
     ends, rest, status, plastic = dropped_again(jnp.asarray(heights))
@@ -415,6 +416,7 @@ def test_a_block_thrown_at_random_takes_every_step_under_a_law_without_friction(
         assert not np.any(jc.Status.failed(status)), jc.Status.describe(status)
 
 
+@pytest.mark.slow
 def test_a_ball_that_spins_comes_to_roll():
     """About the vertical at up to 80 rad/s: it rolls after 2 v / (7 mu g), at 5/7 of its speed, in few pieces."""
     shapes = (

@@ -27,6 +27,7 @@ def plastic(v):
     return v + inverse @ rows.T @ impulse, impulse
 
 
+@pytest.mark.slow
 def test_a_jam_is_an_impact_on_record():
     """mu = 3 is inconsistent: the end jams at once; mu = 0.5 is ordinary."""
     jams = motion(SLIDES, 3.0)
@@ -46,6 +47,7 @@ def test_a_jam_is_an_impact_on_record():
     np.testing.assert_allclose(slides.impulse[0, 0], DT * force * np.array([1.0, 0.5]), rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_stop_is_no_jam():
     """Ordinary friction brings the end to rest within the first step."""
     slow = motion(2e-3 * SLIDES, 0.9)

@@ -27,18 +27,21 @@ def spinning(name):
 
 @functools.cache
 def linearize(name):
-    return jax.jit(functools.partial(jc.linearize, STEPPER, spinning(name)[0]), static_argnames="order")
+    return jax.jit(
+        functools.partial(jc.linearize, spinning(name)[0], stepper=STEPPER, dt=DT), static_argnames="order"
+    )
 
 
 BOTH = ["top", pytest.param("box", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow_cases("top")
 @pytest.mark.parametrize("name", BOTH)
 def test_the_first_order_is_the_change_of_a_step(name):
     model, start = spinning(name)
     nv = start.v.size
     u = 0.1 * jnp.arange(1.0, nv + 1)
-    linear, info = linearize(name)(model.params, start, u, DT)
+    linear, info = linearize(name)(start, u)
     assert int(info.status) == 0
     step = jax.jit(functools.partial(STEPPER.step, model))
     memory = STEPPER.init(model, start)
@@ -57,12 +60,13 @@ def test_the_first_order_is_the_change_of_a_step(name):
     np.testing.assert_allclose(both, np.stack(columns, axis=1), atol=2e-7 * np.abs(both).max())
 
 
+@pytest.mark.slow_cases("top")
 @pytest.mark.parametrize("name", BOTH)
 def test_the_second_order_is_the_change_of_the_first(name):
-    _, params, start = spinning(name)
+    _, start = spinning(name)
     nv = start.v.size
     u = jnp.zeros(nv)
-    linear, _ = linearize(name)(params, start, u, DT, order=2)
+    linear, _ = linearize(name)(start, u, order=2)
     assert linear.second.shape == (2 * nv, 3 * nv, 3 * nv)
     largest = np.abs(linear.second).max()
     np.testing.assert_allclose(linear.second, jnp.swapaxes(linear.second, 1, 2), atol=1e-5 * largest)
@@ -71,21 +75,22 @@ def test_the_second_order_is_the_change_of_the_first(name):
 
         def first(size, k=k):
             moved = start.replace(v=start.v + size * jnp.eye(nv)[k])
-            there, _ = linearize(name)(params, moved, u, DT)
+            there, _ = linearize(name)(moved, u)
             return np.concatenate([there.A, there.B], axis=1)[nv:]  # rows of v: the chart of x+ stays
 
         slope = (first(h) - first(-h)) / (2 * h)
         np.testing.assert_allclose(linear.second[nv:, :, nv + k], slope, atol=1e-5 * largest)
 
 
+@pytest.mark.slow
 def test_a_free_point_has_the_matrices_of_the_textbook():
     text = """<mujoco><worldbody><body pos="0 0 5"><joint name="slide" type="slide" axis="1 0 0"/>
     <geom size="0.1" mass="2"/></body></worldbody><actuator><motor joint="slide"/></actuator></mujoco>"""
     model = jc.load_mjcf(text)
     states = jax.tree.map(lambda x: jnp.stack([x, x + 1]), model.initial_state())
     controls = jnp.array([[0.5], [-0.5]])
-    batch = jax.vmap(functools.partial(jc.linearize, STEPPER, model), in_axes=(0, 0, None))
-    linear, info = batch(states, controls, DT)
+    batch = jax.vmap(functools.partial(jc.linearize, model, stepper=STEPPER, dt=DT))
+    linear, info = batch(states, controls)
     assert not np.any(info.status)
     for k in range(2):
         np.testing.assert_allclose(linear.A[k], [[1, DT], [0, 1]], atol=1e-12)
@@ -95,13 +100,14 @@ def test_a_free_point_has_the_matrices_of_the_textbook():
 def test_mistakes_are_named():
     model, state = spinning("top")
     with pytest.raises(ValueError, match="order: expected 1 or 2, got 3"):
-        jc.linearize(STEPPER, model, state, jnp.zeros(3), DT, order=3)
+        jc.linearize(model, state, jnp.zeros(3), stepper=STEPPER, dt=DT, order=3)
     with pytest.raises(ValueError, match="u"):
-        jc.linearize(STEPPER, model, state, jnp.zeros(2), DT)
+        jc.linearize(model, state, jnp.zeros(2), stepper=STEPPER, dt=DT)
     with pytest.raises(TypeError, match="stepper"):
-        jc.linearize(None, model, state, jnp.zeros(3), DT)
+        jc.linearize(model, state, jnp.zeros(3), stepper=None, dt=DT)
 
 
+@pytest.mark.slow_cases("3")
 @pytest.mark.parametrize(
     "every", [3, pytest.param(1, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.slow)]
 )

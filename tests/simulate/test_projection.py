@@ -22,6 +22,7 @@ POSES = jnp.array([[0.0, 0.9, 0.0], [0.3, 0.98, 0.3], [0.0, 1.2, 0.3], [0.0, jnp
 INERTIA = jnp.array([0.4, 0.4, 0.4, 0.4])
 
 
+@pytest.mark.slow
 def test_a_block_leaves_the_floor_on_the_shortest_way():
     """Flat: straight up. On a corner: M d is along the normal of that corner where it ends, no less and no more."""
     found, info = four(POSES, INERTIA)
@@ -88,6 +89,7 @@ def test_arguments_in_another_order_are_named():
         jc.project(BLOCK.replace(params=BLOCK.initial_state()), BLOCK.params)
 
 
+@pytest.mark.slow
 def test_depths_of_all_but_round_off_are_removed():
     """A box on an edge, 1e-10 to 1e-7 m deep: gaps tell its displacement to 1e-6 and no better."""
     box, rng = jc.models.box_drop_3d(all_corners=True), np.random.default_rng(0)

@@ -16,6 +16,7 @@ def falling(height):
     return model, model.initial_state().replace(q=jnp.array([0.0, height]))
 
 
+@pytest.mark.slow
 def test_variational_motion():
     model, state = falling(0.05)
     motion = jc.simulate.variational(model, state, dt=0.01, duration=0.15)
@@ -31,6 +32,7 @@ def test_variational_motion():
     assert np.all(np.asarray(motion.status) & jc.Status.NONFINITE)
 
 
+@pytest.mark.slow
 def test_time_augmented_motion():
     model, state = falling(0.4)
     path, info = jc.simulate.time_augmented(model, state, length=8.0, max_pieces=16)

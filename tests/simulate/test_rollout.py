@@ -21,6 +21,7 @@ def push(model, state, t, memory, key):
     return u, memory
 
 
+@pytest.mark.slow
 def test_a_rollout_is_the_rollout_of_its_method():
     found = jc.simulate.rollout(*ARGS, CONTROLS, stepper=STEPPER, dt=DT)
     states, info = jc.compliant.rollout(*ARGS, CONTROLS, dt=DT)
@@ -34,6 +35,7 @@ def test_a_rollout_is_the_rollout_of_its_method():
     np.testing.assert_array_equal(found.info.num_iters, info.iterations)
 
 
+@pytest.mark.slow
 def test_a_policy_closes_the_loop_and_has_derivatives():
     def end(gain):
         return jc.simulate.rollout(
@@ -46,6 +48,7 @@ def test_a_policy_closes_the_loop_and_has_derivatives():
     np.testing.assert_allclose(found.inputs[:, 0], -2.0 * found.states.v[:-1, 0], rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_run_gives_the_same_motion_in_chunks(monkeypatch):
     monkeypatch.setattr("jaxcontact.simulate.stepping.CHUNK", 3)
     seen = []

@@ -66,6 +66,7 @@ def impact_ends(path):
     return first, np.array([np.flatnonzero(path.impact == k)[-1] + 1 for k in range(count)])
 
 
+@pytest.mark.slow
 def test_zeno_block_follows_its_closed_forms():
     """Swings and impacts one after the other: ends in t and s, and the ratio of the angular velocity.
 
@@ -189,6 +190,7 @@ def test_invariants(start):
     )
 
 
+@pytest.mark.slow
 def test_impacts_are_those_of_the_limit_of_small_steps():
     """`resolve` with caps rates h goes to the impact of the path at first order in h; `routh_path` is it."""
     rates = jnp.array([1.0, 0.4])
@@ -229,6 +231,7 @@ def ends(path):
     return gaps, 0.5 * path.v**2 @ [1.0, 1.0, inertia] + rod.GRAVITY * path.q[:, 1]
 
 
+@pytest.mark.slow
 def test_impact_without_a_collision_is_recorded():
     """Inconsistent: the end jams and sticks, its normal velocity back at zero, in no time."""
     path, info = slid(0.0, 0)
@@ -247,6 +250,7 @@ def test_impact_without_a_collision_is_recorded():
     assert np.min(gaps) > -1e-9 and np.max(np.diff(total)) < 1e-10
 
 
+@pytest.mark.slow
 def test_every_solution_is_offered_by_key():
     """Indeterminate: the end leaves, slides on under a finite force, or jams without a collision."""
     seen = set()

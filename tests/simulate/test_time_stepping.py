@@ -73,6 +73,7 @@ def fine(found):
     assert float(jnp.min(found.states.q[:, 1])) >= 0.1 - 1e-14
 
 
+@pytest.mark.slow
 def test_a_disc_slides_until_it_rolls():
     """Sliding: v = v_0 - mu g t, omega = -(mu g m r / I) t; rolling from v = 2/3 v_0 on."""
     errors = []
@@ -90,6 +91,7 @@ def test_a_disc_slides_until_it_rolls():
     halves(errors)
 
 
+@pytest.mark.slow
 def test_a_disc_that_falls_lands_and_stays():
     """The impulse of the impact is the momentum that is lost; friction takes 1/3 of the speed at once."""
     errors = []
@@ -169,6 +171,7 @@ def slid(dt):
     )
 
 
+@pytest.mark.slow
 def test_depth_falls_with_the_square_of_dt_and_is_removed():
     """In a bowl y >= x^2 / 2 a step of dt v ends (dt v)^2 / 2 deep, exactly; it is a limit, without friction."""
     for dt in DTS:
@@ -238,6 +241,7 @@ def orders_of_strikes(terms, v, key=None):
     return ORDERS(terms, v, key)
 
 
+@pytest.mark.slow
 def test_an_order_for_strikes_alone_lets_a_block_rest():
     """Under `Routh` itself a block that stands draws an order in every step, and trembles."""
     standing = BLOCK.initial_state().replace(v=jnp.zeros(3))
@@ -255,6 +259,7 @@ def test_an_order_for_strikes_alone_lets_a_block_rest():
     assert np.all(still == 0.0) and np.ptp(fell[:, 1]) > 0.02
 
 
+@pytest.mark.slow
 def test_in_a_batch_a_law_of_strikes_has_nothing_to_do_for_worlds_without_one():
     """Else a batch, in which all lanes are asked, would solve contacts that rest."""
     asked = []

@@ -60,6 +60,7 @@ def run(problem, dt=0.01, **settings):
     return jc.simulate.variational(*problem, dt=dt, duration=300 * dt, max_impacts=64, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_elastic_ball_returns_at_the_times_of_the_closed_form(tolerance):
     found = run(ball())
@@ -77,6 +78,7 @@ def test_elastic_ball_returns_at_the_times_of_the_closed_form(tolerance):
     assert np.all(np.isnan(np.asarray(found.impacts.t)[3:]))
 
 
+@pytest.mark.slow
 def test_chatter_turns_plastic_and_the_ball_rolls_on():
     """Restitution 1/2: bounces shrink to nothing at 3 times the first fall; then it slides until it rolls."""
     found = run(ball(vx=1.0), restitution=0.5)
@@ -98,6 +100,7 @@ def test_chatter_turns_plastic_and_the_ball_rolls_on():
     np.testing.assert_allclose(np.asarray(found.states.v)[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_sliding_friction_is_coulomb_until_the_ball_rolls():
     found = run(ball(height=0.0, vx=2.0))
     t, v = np.asarray(found.states.t), np.asarray(found.states.v)
@@ -219,6 +222,7 @@ def test_bad_numbers_and_starts_are_named():
         run((joint, joint.initial_state()))
 
 
+@pytest.mark.slow
 def test_bad_numbers_in_a_batch_are_those_of_their_lane():
     model, state = ball(height=0.01)  # lands after 0.045 s
 
@@ -275,6 +279,7 @@ def slopes(z, along):
     return value, push(along), jax.vmap(lambda weight: pull(weight)[0])(jnp.eye(len(value)))
 
 
+@pytest.mark.slow
 def test_derivative_moves_the_times_of_impact():
     """Height and speed at the end after two bounces, by drop height, restitution and gravity, closed form."""
     model, state = ball(height=1.2)
@@ -297,6 +302,7 @@ def test_derivative_moves_the_times_of_impact():
     np.testing.assert_allclose(found, jnp.stack(jax.jacfwd(exact, (0, 1, 2))(1.2, 0.8, G), 1), atol=1e-10)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("lifted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_derivative_both_ways_is_that_of_central_differences(lifted):
     """By all numbers of a ball: bounces, chatter, sliding on a spring; or a pull that lifts it off the floor."""
@@ -408,6 +414,7 @@ def cradle(masses, duration):
 EQUAL, UNEQUAL = (1.0, 1.0, 1.0), (1.0, 2.0, 3.0)
 
 
+@pytest.mark.slow_cases("masses0-1000")
 @pytest.mark.parametrize(
     ("masses", "impacts"),
     [
@@ -426,6 +433,7 @@ def test_elastic_cradle_keeps_its_energy_over_thousands_of_impacts(masses, impac
         assert np.max(np.abs(plus[::2, :2])) < 1e-11 < 1.0 < plus[::2, 2].min()
 
 
+@pytest.mark.slow
 def test_momentum_goes_through_the_reset_maps_in_the_order_on_record():
     """Equation (30): p_plus = p_minus times the reset maps, with M and normals at the configuration of impact."""
     masses = np.array(UNEQUAL)
@@ -459,6 +467,7 @@ def test_a_law_of_the_users_own():
     np.testing.assert_allclose(found.states.v[-1], [rolling, 0.0, -rolling / RADIUS], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_closing_one_corner_is_no_event_of_the_other():
     """A corner 9.8e-10 m up stays closed; closing it pushes the other one, which has just left, below the floor."""
     model = jc.models.rocking_block(all_corners=True)
@@ -517,6 +526,7 @@ def sweeping_tip(depth):
     )
 
 
+@pytest.mark.slow
 def test_a_gap_that_closes_and_opens_within_a_step_is_found():
     """A tip sweeps the floor within a step of 0.5 rad, at arccos(1 - depth) before the lowest point."""
     sweep = jax.jit(sweeping_tip)

@@ -63,6 +63,7 @@ def same_motion(found, expected):
     assert found.notes == expected.notes
 
 
+@pytest.mark.slow_cases("None", "law")
 @pytest.mark.parametrize("impact", [None, "law"])
 def test_the_steps_are_the_motion_of_variational(impact):
     """A disc that bounces until it slides; a block that lands on two corners, whose order is drawn."""
@@ -84,6 +85,7 @@ def test_the_steps_are_the_motion_of_variational(impact):
         assert float(jnp.max(jnp.abs(other.states.q - found.states.q))) > 1e-3
 
 
+@pytest.mark.slow
 def test_controls_are_forces_at_the_midpoint():
     """In flight a constant force per step gives its impulse, and the midpoint rule its path, to rounding."""
     force = jnp.asarray(np.random.default_rng(1).normal(size=(STEPS, 3))).at[:, 1].add(40.0)
@@ -99,6 +101,7 @@ def test_controls_are_forces_at_the_midpoint():
     )
 
 
+@pytest.mark.slow
 def test_a_batch_is_the_single_motions_and_a_poisoned_world_is_alone():
     v = jnp.array([[1.0, -1.0, 2.0], [0.0, -2.0, 0.0], [jnp.nan, -1.0, 0.0], [-1.0, 0.5, 1.0]])
     states = jax.vmap(lambda v: DISC_STATE.replace(v=v))(v)
@@ -130,6 +133,7 @@ def difference(along):
     return (outcome(POINT + 1e-6 * along) - outcome(POINT - 1e-6 * along)) / 2e-6
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_differences():
     """By parameters, state, controls and the restitution of a law."""
     assert int(moved(DISC.params, DISC_STATE, CONTROLS, 0.5).impacts.count) >= 2
@@ -155,6 +159,7 @@ def test_the_reverse_mode_is_the_transpose_of_the_forward_mode():
     np.testing.assert_allclose(forward @ weight, reverse @ along, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_other_numbers_of_a_law_do_not_compile_again():
     traced = []
 

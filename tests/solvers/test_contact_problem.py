@@ -91,6 +91,7 @@ def test_units_do_not_matter(rng, nt):
         np.testing.assert_allclose(residual(other, impulse * mass * speed), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_mode_of_a_planar_step_has_these_equations(rng):
     terms, v = random_terms(rng, 2, 1)
     space = contact_space(terms)
@@ -119,6 +120,7 @@ def test_every_mode_of_a_planar_step_has_these_equations(rng):
         assert float(residual(problem, jnp.asarray(impulses[k]))) > 1e-9
 
 
+@pytest.mark.slow_cases("2", "3")
 @pytest.mark.parametrize("nc", [2, 3])
 def test_modes_at_one_velocity_are_those_of_the_table(nc, rng):
     """A contact that is not active, two that are redundant, and any others."""
@@ -201,6 +203,7 @@ def test_modes_at_rest_are_those_of_accelerations():
     assert compared >= 8
 
 
+@pytest.mark.slow
 def test_the_modes_of_the_tree_that_are_valid_are_those_that_solve_this_problem(rng):
     """Of all 343 capped modes of three contacts, at random velocities and caps."""
     terms, _ = random_terms(rng, 3, 1)
@@ -235,6 +238,7 @@ def test_the_modes_of_the_tree_that_are_valid_are_those_that_solve_this_problem(
     assert found >= 20
 
 
+@pytest.mark.slow
 def test_a_push_of_restitution_has_the_friction_of_this_problem(rng):
     """One contact with much in store takes all its impulse; at most two pieces, before and after u_t = 0."""
     kinds = set()

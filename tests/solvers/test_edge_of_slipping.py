@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxcontact.solvers.cone_newton import solve_cone_program
 from jaxcontact.solvers.cone_program import ConeProgram
@@ -39,6 +40,7 @@ def about_to_slip(key):
     return program, x
 
 
+@pytest.mark.slow
 def test_contacts_about_to_slip_are_solved_soon():
     programs, expected = jax.jit(jax.vmap(about_to_slip))(jax.random.split(jax.random.key(5), COUNT))
     found = jax.vmap(lambda program, start: solve_cone_program(program, start, 500))(

@@ -63,6 +63,7 @@ def test_empty():
     assert z.shape == (0,) and info.status == 0
 
 
+@pytest.mark.slow_cases("step-2")
 @pytest.mark.parametrize(("kind", "m"), [("ap", 2), ("step", 2)])
 def test_two_contacts_against_brute_force(kind, m):
     _, _, (W, w) = batch(11, 100, kind, m)
@@ -79,6 +80,7 @@ def test_two_contacts_against_brute_force(kind, m):
     assert missed <= 5
 
 
+@pytest.mark.slow_cases("ap-10-100000.0", "ap-10-None", "ap-4-None", "step-1-100000.0", "step-1-None")
 @pytest.mark.parametrize("mu", [None, 1e5])
 @pytest.mark.parametrize(
     ("kind", "m"), [("step", 1), ("ap", 4), pytest.param("step", 6, marks=pytest.mark.slow), ("ap", 10)]
@@ -111,6 +113,7 @@ def test_long_impact_sweep():
             assert good >= (0.98 if mu == 1e5 else 0.995) * 2100, (kind, m, mu)
 
 
+@pytest.mark.slow
 def test_uncapped_is_anitescu_potra():
     """A cap that is never reached, however large, changes no impulse that velocities can see."""
     rng = np.random.default_rng(3)
@@ -120,6 +123,7 @@ def test_uncapped_is_anitescu_potra():
     assert problems.impact_residual(contacts, z).max() <= 1e-7
 
 
+@pytest.mark.slow
 def test_float32():
     _, _, (W, w) = batch(5, 1000, "ap", 3, 0.5)
     z, info = SOLVE(jnp.asarray(W, jnp.float32), jnp.asarray(w, jnp.float32))
@@ -202,6 +206,7 @@ def test_huge_and_tiny_numbers_are_not_silent():
     np.testing.assert_allclose(z, [1e-150], rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_vmap_is_loop_is_jit():
     _, _, (W, w) = batch(9, 40, "step", 4)
     z, info = SOLVE(W, w)
@@ -228,6 +233,7 @@ def nondegenerate(seed):
     return jnp.asarray(W), jnp.asarray(w), z
 
 
+@pytest.mark.slow_cases("0")
 @pytest.mark.parametrize("seed", [0, 3, 4])
 def test_derivative_against_differences_and_closed_form(seed):
     W, w, z = nondegenerate(seed)
@@ -254,6 +260,7 @@ def test_second_derivative():
     np.testing.assert_allclose(z(2.0), 2 * 3.0 / 2.0**3, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_derivative_is_finite_at_degenerate_problems():
     for kind in ("ap", "step"):
         _, _, (W, w) = batch(13, 300, kind, 3)

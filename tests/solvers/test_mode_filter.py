@@ -12,6 +12,7 @@ from jaxcontact.solvers import contact_modes, mode_filter
 LIMIT = 0.5  # so wide that modes of the disks are valid at random x now and then
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_scores_are_those_of_the_valid_modes():
     model = jc.models.disk_stack()

@@ -43,6 +43,7 @@ def test_valid_modes_are_those_of_the_table(mechanism, mu):
     assert found >= 1500
 
 
+@pytest.mark.slow
 def test_modes_of_singular_stems_are_judged_by_their_own_maps():
     """The disk stack: 108 regular modes stand on stems without a unique impulse."""
     model = jc.models.disk_stack()

@@ -47,6 +47,7 @@ def test_a_bounded_loop_of_static_length_has_a_reverse_mode():
     assert jax.grad(power)(2.0) == 4 * 2.0**3
 
 
+@pytest.mark.slow_cases("0", "1")
 @pytest.mark.parametrize("retries", [0, 1])
 def test_lemke(retries):
     rng = np.random.default_rng(7)
@@ -72,6 +73,7 @@ def test_lemke(retries):
     same(*slopes)
 
 
+@pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("batched", [False, True])
 def test_the_cone_program(batched):
     """Two contacts with friction on a body, slopes from soft to stiff; some do not converge in time."""
@@ -124,6 +126,7 @@ def test_steps(cone):
     assert not np.any(want[0][1][2])
 
 
+@pytest.mark.slow_cases("compass_gait-all", "compass_gait-lemke")
 @pytest.mark.parametrize(("name", "selection"), [("compass_gait", "all"), ("compass_gait", "lemke")])
 def test_resolve(name, selection):
     model = getattr(jc.models, name)()

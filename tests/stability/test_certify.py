@@ -50,6 +50,9 @@ def test_inverse_chatter_is_not_certified():
     assert not check(certificate)
 
 
+@pytest.mark.slow_cases(
+    "elastic", "inclined ground", "inelastic", "more elastic", "near ambiguity", "one elastic foot"
+)
 @pytest.mark.parametrize("name", STABLE)
 def test_no_function_rises_along_motions(certificates, name):
     """The conditions as a simulation sees them: V at the events of 32 random motions."""

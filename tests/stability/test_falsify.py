@@ -90,10 +90,12 @@ def test_time_stepping_confirms_the_verdicts():
         assert bool(np.max(last) > np.log(30.0)) is grows, np.max(last)
 
 
+@pytest.mark.slow
 def test_inverse_chatter_is_found():
     assert falsify(fig2(0.4, 0.3), num_samples=64).found
 
 
+@pytest.mark.slow
 def test_a_diverging_motion_grows_at_every_size():
     body = fig2(0.6, 0.1)
     found = falsify(body, num_samples=64)
@@ -197,6 +199,7 @@ def test_a_grid_without_numbers_is_refused(values):
         chart(figure_2, {"d": [0.5], "mu1": values})
 
 
+@pytest.mark.slow
 def test_one_event_is_one_event():
     terms = jax.tree.map(lambda x: np.asarray(x)[None], as_terms(figure_2(0.8, 0.8)))
     for max_events in (1, 3):

@@ -26,6 +26,7 @@ def bodies():
     return many, jax.tree.map(np.asarray, jax.vmap(as_terms)(many))
 
 
+@pytest.mark.slow
 def test_every_mode_satisfies_the_equations_and_coulombs_law(bodies):
     many, terms = bodies
     table = jax.vmap(contact_modes)(many)
@@ -62,6 +63,7 @@ def test_ten_of_sixteen_modes_are_admissible():
     assert "PF" in at_rest and "SS" in at_rest
 
 
+@pytest.mark.slow
 def test_ambiguity_region_is_the_analytic_one():
     d, mu1 = (x.ravel() for x in np.meshgrid(np.linspace(0.02, 1.0, 40), np.linspace(0.01, 1.2, 30)))
     still, ambiguous = jax.vmap(lambda d, m: (is_equilibrium(fig2(d, m)), is_ambiguous(fig2(d, m))))(d, mu1)
@@ -125,6 +127,7 @@ def test_forces_that_are_rounding_do_not_deny_an_equilibrium():
     assert not bool(is_equilibrium(PlanarBiped(alpha=1e-9, h=1.0, L1=-1.0, L2=1.0, mu1=0.0, mu2=0.0)))
 
 
+@pytest.mark.slow
 def test_impacts_obey_newton_and_coulomb(bodies, rng):
     many, terms = bodies
     v = rng.normal(size=(10_000, 3))

@@ -61,6 +61,7 @@ def test_panels_have_one_scale_and_bars_the_names_of_their_contacts():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["outcomes", "before"]
 
 
+@pytest.mark.slow
 def test_mistakes_are_named():
     terms, samples = two_balls()
     with pytest.raises(ValueError, match=r"terms: expected spatial contacts"):

@@ -67,6 +67,7 @@ def offsets(axes):
     return np.asarray(axes.collections[-1].get_offsets())
 
 
+@pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in ("ramone", "disk_stack"))) for name in MODELS],
@@ -323,6 +324,7 @@ def test_no_global_state_of_matplotlib_is_touched():
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.slow
 def test_links_of_a_robot_end_at_its_centres_of_mass():
     """Not at the frames of its bodies: of a trunk that is its hip, and nothing would be drawn."""
     pytest.importorskip("mujoco")

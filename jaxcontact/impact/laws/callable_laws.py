@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from jaxcontact._pytree import Record, callable_as_pytree, static
 from jaxcontact.impact.laws.anitescu_potra import anitescu_potra, sequential
+from jaxcontact.impact.laws.chain import chain
 from jaxcontact.impact.laws.contact_space import ImpactInfo
 from jaxcontact.impact.laws.propagative import PropagateInfo, plastic, propagate
 from jaxcontact.impact.laws.reflections import Order
@@ -133,6 +134,27 @@ class Energetic(Record):
         return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
 
 
+class Chain(Record):
+    """All contacts at once through springs of given stiffness ratios, without friction; see `chain`.
+
+    Attributes:
+        stiffness: relative stiffnesses, a number or (nc,).
+        restitution: energetic, in 0.1..1, a number or (nc,).
+        max_steps: of time.
+    """
+
+    stiffness: Any
+    restitution: Any = 1.0
+    max_steps: int = static(default=8192)
+
+    def __call__(
+        self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
+    ) -> tuple[jax.Array, ImpactInfo]:
+        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        settings = {"stiffness": self.stiffness, "restitution": self.restitution, "max_steps": self.max_steps}
+        return chain(terms, v, **settings)
+
+
 class Propagative(Record):
     """Single impacts one after the other without friction, elastic to plastic; see `propagate`.
 
@@ -199,6 +221,7 @@ NEED_SETTINGS = {
     routh_path: "Energetic(restitution=, rates=)",
     newton: "Newton(restitution=)",
     poisson: "Poisson(restitution=)",
+    chain: "Chain(stiffness=)",
 }
 
 

@@ -22,6 +22,7 @@ from jaxcontact.impact.laws.routh import resolve_draws, resolve_order, routh_ste
 from jaxcontact.impact.laws.routh_steps import Density, StepSettings, draw_step
 from jaxcontact.impact.laws.routh_touching import OrderKey, TouchingSettings
 from jaxcontact.impact.laws.turned_polygon import check_turning
+from jaxcontact.precision import all_digits
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
@@ -31,6 +32,7 @@ SELECTIONS = ("all", "visited", "lemke")
 STEPS_PER_CONTACT = 32  # of impulses up to what stops one contact alone; a compass gait's two take 15 of 64
 
 
+@all_digits
 def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | None = None) -> jax.Array:
     """Return the largest impulse that stops a touching contact alone, max -u_n / D_nn, N s; 1 if none closes.
 

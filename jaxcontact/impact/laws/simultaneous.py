@@ -1,6 +1,6 @@
 """Restitution of all contacts at once: Newton's law of speeds and Poisson's law of impulses.
 
-Entries `newton` and `poisson`; docs/method-restitution.md has the equations, and what each law keeps.
+Entries `newton` and `poisson`; docs/methods/restitution.md has the equations, and what each law keeps.
 """
 
 from __future__ import annotations

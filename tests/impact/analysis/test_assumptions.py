@@ -29,6 +29,7 @@ def plain(terms):
     return [np.asarray(a) for a in (terms.M, terms.J_n, terms.J_t[:, 0], terms.mu)]
 
 
+@pytest.mark.slow
 def test_unique_where_the_assumption_holds():
     terms, v, settings = load("rocking_block")
     found = with_law(unique_steps, terms, v, num_samples=2000, **settings)
@@ -37,6 +38,7 @@ def test_unique_where_the_assumption_holds():
     assert found.share_low == 0.0
 
 
+@pytest.mark.slow_cases("compass_gait-0.89")
 @pytest.mark.parametrize(
     ("name", "share"), [("compass_gait", 0.89), pytest.param("ramone", 1.0, marks=pytest.mark.slow)]
 )

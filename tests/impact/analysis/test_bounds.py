@@ -32,6 +32,7 @@ def point(mass=2.0, mu=0.0):
 MODELS = ["rocking_block", "compass_gait", "box_and_wall", "ramone"]
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", [*MODELS, pytest.param("disk_stack", marks=pytest.mark.slow)])
 def test_measured_steps_stay_below_the_bound(name):
     model, terms, v = load(name)
@@ -111,6 +112,7 @@ def test_dense_sampling_against_simulation(n, samples, epsilon):
     assert bound == pytest.approx(max(0.0, 1 - cells * (1 - 1 / cells) ** samples), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_lemma_1_where_everything_is_known():
     """One contact, one step: v' = -1 + cap / m, so L = m^-1/2 and the reachable set is an interval."""
     v, settings = jnp.array([0.0, -1.0]), {"impulse_step": 0.5, "max_steps": 1}

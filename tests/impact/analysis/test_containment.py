@@ -183,6 +183,7 @@ def false_answers(terms, samples, fresh, count):
     return np.mean(~np.asarray(own.inside)), np.mean(contains(part, places[off], terms=terms).inside)
 
 
+@pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name",
     ["rocking_block", *(pytest.param(n, marks=pytest.mark.slow) for n in ("compass_gait", "ramone"))],

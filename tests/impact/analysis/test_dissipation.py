@@ -89,6 +89,7 @@ def hold(terms, v, info, ended=0.98):
     return s, speed, bound
 
 
+@pytest.mark.slow
 def test_random_paths_obey_what_is_proved():
     for name in ("rocking_block", "box_and_wall"):  # of equal shapes: one program
         terms, v = load(name)

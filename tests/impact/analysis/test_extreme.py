@@ -13,6 +13,7 @@ def example(name: str) -> tuple[jc.Model, jc.ContactTerms]:
     return model, jc.contact_terms(model, model.initial_state())
 
 
+@pytest.mark.slow_cases("0", "1")
 @pytest.mark.parametrize("corner", [0, 1])
 def test_rocking_block_reaches_the_sequential_outcome(corner: int) -> None:
     """The largest speed of a corner is 0.21 of the drop speed, when the other corner hits first."""

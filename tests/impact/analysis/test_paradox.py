@@ -40,6 +40,7 @@ def chart(theta, mu, speed, omega, mass=1.0):
     return jax.tree.map(lambda x: np.asarray(x)[:size].reshape(shape + x.shape[1:]), found)
 
 
+@pytest.mark.slow
 def test_the_chart_of_the_rod():
     """Regions over angle, friction and spin, sliding to either side."""
     theta = np.deg2rad(np.linspace(8.0, 83.0, 6))[:, None, None, None]
@@ -66,6 +67,7 @@ def boundary(is_below, low, high):
 ANGLES = np.deg2rad(np.array([20.0, 40.0, 63.4, 75.0]))
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("omega", [0.0, 12.0])
 def test_boundaries_of_the_chart(omega):
     """1 + 3 cos^2 - 3 mu sin cos = 0."""
@@ -108,6 +110,7 @@ def in_space(terms, v, f, turn):
     return spatial, jnp.asarray(lift @ v), jnp.asarray(lift @ f)
 
 
+@pytest.mark.slow
 def test_in_space_the_friction_of_sliding_is_exact():
     """Slip in directions that are no corner of the friction cone; the boundary stays where it is."""
     theta = 1.0
@@ -132,6 +135,7 @@ def test_in_space_the_friction_of_sliding_is_exact():
     np.testing.assert_allclose(info.force[0, 0], expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_ordinary_contacts_have_one_solution_and_bad_numbers_say_so():
     model = jc.models.rocking_block()
     terms = jc.contact_terms(model, model.initial_state())

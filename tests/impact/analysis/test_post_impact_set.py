@@ -52,6 +52,7 @@ def test_finished_samples_are_left_as_they_are(block):
     assert np.all(np.asarray(result.valid)[ok])
 
 
+@pytest.mark.slow
 def test_valid_candidates_do_not_approach(block):
     """Three steps: some samples end, some are closed by the small step, some still approach."""
     terms, v = block
@@ -74,6 +75,7 @@ def test_valid_candidates_do_not_approach(block):
     assert outcome.max() <= 0.21 * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_a_larger_tolerance_keeps_more(block):
     terms, v = block
     kept = [
@@ -106,6 +108,7 @@ def test_it_fills_the_set(block):
         assert np.abs(grid[:, None] - u_n[other, corner]).min(axis=1).max() < 0.005
 
 
+@pytest.mark.slow_cases("visited")
 @pytest.mark.parametrize("selection", ["visited", pytest.param("lemke", marks=pytest.mark.slow)])
 def test_selections(block, selection):
     terms, v = block
@@ -134,6 +137,7 @@ def test_no_approaching_contact(block):
     assert np.all(result.valid)
 
 
+@pytest.mark.slow_cases("small")
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, np.inf, np.nan, "small"])
 def test_the_tolerance_is_checked(block, tolerance):
     terms, v = block

@@ -35,6 +35,7 @@ def worst(info):
     return float(jnp.max(info.residual))
 
 
+@pytest.mark.slow
 def test_a_block_in_the_plane_that_all_but_stops_turning():
     """A corner that rests and slides by 1e-11 m/s, while the largest impulse of the other keeps it going."""
     block, tilt, turning = jc.models.rocking_block(), 3.9e-4, 0.0115
@@ -54,6 +55,7 @@ def test_a_block_in_the_plane_that_all_but_stops_turning():
     assert worst(info) < 1e-12
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("turning", [0.0, 0.1])
 def test_a_box_in_space_that_is_all_but_flat(turning):
     box, rng, n = jc.models.box_drop_3d(), np.random.default_rng(0), 512

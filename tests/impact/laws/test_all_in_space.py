@@ -67,10 +67,12 @@ def test_one_contact_has_the_modes_of_its_polygon():
     assert polyhedral_modes.most_contacts(4) == 4 and polyhedral_modes.most_contacts(8) == 3
 
 
+@pytest.mark.slow
 def test_every_solution_of_one_contact_is_found(rng):
     assert compare(rng, 1, 4, 60) > 5
 
 
+@pytest.mark.slow
 def test_every_solution_of_two_contacts_is_found(rng):
     assert compare(rng, 2, 4, 8) >= 1
 
@@ -94,6 +96,7 @@ def corners(number=4):
     return terms.replace(**some), model.initial_state().v
 
 
+@pytest.mark.slow
 def test_solutions_meet_the_law_and_hold_what_pivoting_finds(rng):
     terms, v = corners(2)
     for _ in range(10):
@@ -107,6 +110,7 @@ def test_solutions_meet_the_law_and_hold_what_pivoting_finds(rng):
         assert np.abs(np.asarray(outcomes)[np.asarray(valid)] - np.asarray(one)).max(axis=1).min() < 1e-9
 
 
+@pytest.mark.slow
 def test_a_step_says_that_all_solutions_were_candidates_and_picks_them_alike():
     M = np.diag([1.0, 1.0, 1.0, 0.02, 0.02, 0.02])
     rng = np.random.default_rng(3)
@@ -140,6 +144,7 @@ def test_outcomes_do_not_depend_on_units():
         np.testing.assert_allclose(found[good] / speed, plain[valid], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_bad_world_of_a_batch_spoils_no_other():
     terms, v = corners(2)
     cap = jnp.array([0.1, 0.15])
@@ -155,6 +160,7 @@ def test_a_bad_world_of_a_batch_spoils_no_other():
     np.testing.assert_allclose(outcomes[0][valid[0]], alone[0][alone[1]], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_an_outcome_has_the_derivative_of_its_modes():
     terms, v = corners(1)
     v = v + jnp.array([0.0, 0.3, 0.0, 1.0, -0.5, 2.0])
@@ -171,6 +177,7 @@ def test_an_outcome_has_the_derivative_of_its_modes():
         np.testing.assert_allclose(exact[:, i], slope, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_ball_in_single_and_double_precision(tolerance):
     """A ball without spin on a floor: sticks, or slides against a corner of the polygon."""

@@ -50,6 +50,7 @@ def model(name):
 # --- one contact in the plane
 
 
+@pytest.mark.slow_cases("v0-1.0-expected0")
 @pytest.mark.parametrize(
     ("v", "mu", "expected"),
     [
@@ -91,6 +92,7 @@ def test_at_rest_nothing_happens():
     assert float(info.energy_ratio) == 1.0
 
 
+@pytest.mark.slow_cases("0.0")
 @pytest.mark.parametrize("mu", [0.0, 0.3, 1e5])
 def test_falling_rod_is_that_of_the_reference(mu):
     """One tip, coupled normal and tangential motion; also slip that reverses and jams."""
@@ -118,6 +120,7 @@ def directions_of(angles, speed, drop):
     return np.stack([speed * np.cos(angles), speed * np.sin(angles), 0 * angles - drop], axis=1)
 
 
+@pytest.mark.slow_cases("32", "8")
 @pytest.mark.parametrize("k", [pytest.param(4, marks=pytest.mark.slow), 8, 32])
 def test_sliding_point_mass_converges_to_the_true_cone(k):
     """Friction is on the boundary of the polygon and within pi / k of the direction opposite to sliding."""
@@ -215,6 +218,7 @@ def test_compass_gait_has_three_outcomes_and_pivoting_finds_one_of_them():
     assert int(jc.impact.outcomes(terms, lifting, jc.impact.AnitescuPotra())[0][1].sum()) == 1
 
 
+@pytest.mark.slow
 def test_duplicated_contacts_add_no_outcome():
     terms, v = model("compass_gait")
     twice = jax.tree.map(lambda a: a if a.shape == terms.M.shape else jnp.concatenate([a, a]), terms)
@@ -241,6 +245,7 @@ def test_what_is_not_enumerated_is_refused_with_an_alternative():
 # --- batches and status
 
 
+@pytest.mark.slow
 def test_a_loop_and_a_batch_agree():
     terms, v = model("compass_gait")
     rng = np.random.default_rng(0)
@@ -257,6 +262,7 @@ def test_a_loop_and_a_batch_agree():
         np.testing.assert_allclose(outcomes, alls[k], rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_bad_numbers_set_bits_in_their_world_alone():
     terms, v = point(0.5), jnp.array([0.2, -1.0])
     worlds = [
@@ -338,6 +344,7 @@ def test_sequence_without_approach_takes_no_impact():
     assert (int(info.status), int(info.num_solves), float(info.energy_ratio)) == (0, 0, 1.0)
 
 
+@pytest.mark.slow
 def test_sequences_of_random_systems_are_those_of_the_reference():
     """A cycle with a repeated index; batched, so that every world is at its own place of the cycle."""
     rng, order = np.random.default_rng(3), (0, 2, 0, 1)

@@ -93,6 +93,7 @@ def distance(problem, v_plus):
     return nearest.astype(float)
 
 
+@pytest.mark.slow_cases("600-double", "600-single")
 @pytest.mark.parametrize(
     ("dtype", "limit", "least"), [(np.float32, 1e-2, 0.7), (np.float64, 1e-5, 0.9)], ids=["single", "double"]
 )
@@ -132,6 +133,7 @@ def test_an_impulse_outside_of_the_cone_is_seen_in_any_unit(mu):
     np.testing.assert_allclose(found, found[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_no_outcome_says_so():
     """A block that lands flat: contact modes with friction of 1e12 have no regular equations."""
     model = jc.models.rocking_block()

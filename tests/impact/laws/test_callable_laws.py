@@ -55,6 +55,7 @@ def test_a_law_is_a_pytree_for_jit_and_derivatives(name):
     np.testing.assert_allclose(rate, (ahead - behind) / 2e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_numbers_of_a_law_have_derivatives():
     def speed(restitution):
         return jnp.sum(jc.impact.Propagative(restitution=restitution)(TERMS, MODEL.initial_state().v)[0] ** 2)

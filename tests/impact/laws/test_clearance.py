@@ -17,6 +17,7 @@ LAWS = {
 MOST = [pytest.param(name, marks=[pytest.mark.slow] * (name != "anitescu_potra")) for name in LAWS]
 
 
+@pytest.mark.slow_cases("anitescu_potra")
 @pytest.mark.parametrize("name", MOST)
 def test_a_contact_approaches_at_its_clearance_and_no_faster(name):
     """A block that falls flat without friction: each corner ends at the larger of its speed and -clearance."""

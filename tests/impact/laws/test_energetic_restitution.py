@@ -47,6 +47,7 @@ def random_draws(rng, size):
     return jnp.asarray(caps, float), jnp.asarray(rng.random((LANES, STEPS)), float)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_a_ball_bounces_with_friction(tolerance):
     """v_n+ = -e v_n-, and friction up to mu (1 + e) m |v_n-|, enough to roll or not; whatever the draws."""
@@ -72,6 +73,7 @@ def test_a_ball_bounces_with_friction(tolerance):
     np.testing.assert_allclose(info.impulse[:, 0, 0], -(1 + e) * mass * v[:, 1], atol=tolerance(1e-13, 2e-5))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 5.0]))
 @settings(max_examples=30)
 def test_energy_never_rises(seed, friction):
@@ -101,6 +103,7 @@ def test_energy_never_rises(seed, friction):
         np.testing.assert_allclose(other[done], v_plus[done], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_draws_of_0_and_full_are_the_propagative_outcomes():
     rng = np.random.default_rng(4)
     terms, v = random_two(rng, 0.0)
@@ -202,6 +205,7 @@ def test_a_rod_slides_sticks_or_slides_back():
     assert max(newton) > 0.05
 
 
+@pytest.mark.slow_cases("jacfwd")
 @pytest.mark.parametrize("derivative", [jax.jacfwd, pytest.param(jax.jacrev, marks=pytest.mark.slow)])
 def test_derivatives_against_differences(derivative):
     """Where the end of the rod slides, and where it slides until it sticks."""
@@ -306,6 +310,7 @@ def resolved(terms, model, seed, e):
     return np.asarray(v_plus)[:, :3], np.asarray(info.num_solves)
 
 
+@pytest.mark.slow
 def test_samples_are_resolve_whatever_the_chunk(block, tmp_path):
     terms, model, draw = block
     e = np.array([0.7, 0.4])
@@ -336,6 +341,7 @@ def test_without_restitution_the_set_is_the_inelastic_one(block):
     assert np.array_equal(num_solves, plain.num_solves[:LANES])
 
 
+@pytest.mark.slow
 def test_mistakes_are_named_and_trouble_sets_bits(block):
     terms, model, draw = block
     for bad, message in (

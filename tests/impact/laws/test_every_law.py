@@ -46,6 +46,7 @@ LAWS = {
     "Newton": jc.impact.Newton(restitution=0.5),
     "Poisson": jc.impact.Poisson(restitution=0.5),
     "Energetic": jc.impact.Energetic(restitution=0.5),
+    "Chain": jc.impact.Chain(stiffness=1.0, restitution=0.5, max_steps=1024),
     "Propagative": jc.impact.Propagative(order=(1, 0), restitution=0.5),
     "Plastic": jc.impact.Plastic(),
     "anitescu_potra": jc.impact.anitescu_potra,

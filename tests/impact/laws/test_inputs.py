@@ -381,6 +381,7 @@ def program(law):
 DIFFERENTIABLE = ["anitescu_potra", "sequential", "routh_step", "resolve", "routh_path"]
 
 
+@pytest.mark.slow_cases("anitescu_potra", "resolve", "routh_path", "routh_step", "sequential")
 @pytest.mark.parametrize("law", DIFFERENTIABLE)
 def test_bad_worlds_are_told_apart_and_leave_the_others_alone(law):
     names, bits, batch = lanes(law, replace_bad=False)
@@ -412,6 +413,7 @@ def test_bad_worlds_are_told_apart_and_leave_the_others_alone(law):
             np.testing.assert_array_equal(slope[bad], 0.0)
 
 
+@pytest.mark.slow_cases("anitescu_potra", "resolve", "routh_path", "routh_step", "sequential")
 @pytest.mark.parametrize("law", DIFFERENTIABLE)
 def test_without_an_active_contact_nothing_happens(law):
     names, _, batch = lanes(law, replace_bad=True)
@@ -427,6 +429,7 @@ def test_without_an_active_contact_nothing_happens(law):
     assert np.all(np.abs(v_plus[hit] - batch["v"][hit]).max(axis=1) > 0.1)  # the others do collide
 
 
+@pytest.mark.slow_cases("outcomes of a step")
 @pytest.mark.parametrize("law", ["outcomes", "outcomes of a step"])
 def test_enumerations_have_no_valid_outcome_for_bad_worlds(law):
     names, bits, batch = lanes(law, replace_bad=False)

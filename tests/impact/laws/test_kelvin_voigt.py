@@ -248,6 +248,7 @@ def lift(outcomes):
     return (outcomes[:, 0] - outcomes[:, 1]) / longest()
 
 
+@pytest.mark.slow
 def test_block_at_stiffness_ratios():
     """Five outcomes are members of the sampled set.
 

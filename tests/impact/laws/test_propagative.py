@@ -61,6 +61,7 @@ def test_reset_maps_are_reflections(tolerance):
         impact.reset_map(jnp.eye(3), jnp.ones(2))
 
 
+@pytest.mark.slow
 def test_elastic_outcomes_keep_energy_and_the_momentum_along_the_contacts():
     """1 to 6 contacts; the others of six are not active."""
     rng = np.random.default_rng(3)
@@ -85,6 +86,7 @@ def test_elastic_outcomes_keep_energy_and_the_momentum_along_the_contacts():
     assert np.all(np.asarray(info.status)[unfinished] == int(jc.Status.UNTERMINATED))
 
 
+@pytest.mark.slow
 def test_two_contacts_need_at_most_half_of_what_theorem_1_says():
     """100 000 random pairs of normals and velocities, in both orders: n <= ceil(pi / (2 gamma))."""
     rng = np.random.default_rng(0)
@@ -107,6 +109,7 @@ def test_two_contacts_need_at_most_half_of_what_theorem_1_says():
         assert np.all(np.asarray(info.num_solves) <= np.ceil(np.pi / (2.0 * gamma) - 1e-9))
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_n_stages_in_either_order(n):
     """<u, w> = -cos(pi / n): from a velocity that violates both, n impacts, and one outcome."""
@@ -163,6 +166,7 @@ def test_near_opposite_normals_a_small_deviation_is_not_small():
     assert impact.unique_order(with_gram(-math.cos(math.pi / 200)), 1e-6).theorem.startswith("Theorem 3")
 
 
+@pytest.mark.slow
 def test_three_normals_near_a_reflection_group_agree_within_the_tolerance(rng):
     """All outcomes of `propagate_all`, for Gram matrices beside those of A3, B3 and H3."""
     outcomes = jax.jit(
@@ -254,6 +258,7 @@ def test_unequal_balls_have_several_outcomes_and_all_are_found(masses):
     assert jc.Status.describe(sequences.status) == "UNTERMINATED"
 
 
+@pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("unilateral", [True, False])
 def test_restitution_is_the_share_of_energy_it_says(unilateral):
     rng = np.random.default_rng(7)
@@ -291,6 +296,7 @@ def test_restitution_is_the_share_of_energy_it_says(unilateral):
     assert pulls != unilateral  # (11) needs pulling impulses now and then
 
 
+@pytest.mark.slow
 def test_the_plastic_outcome_is_the_nearest_feasible_velocity():
     """Against SciPy's non-negative least squares in the kinetic metric."""
     rng = np.random.default_rng(5)
@@ -322,6 +328,7 @@ def test_billiards_are_determinate_at_a_right_angle():
     jc.models.billiard_break(math.radians(60.0))
 
 
+@pytest.mark.slow
 def test_derivatives_by_velocity_mass_and_restitution():
     model = jc.models.newtons_cradle((1.0, 2.0, 0.5))
     base = terms_of(model)
@@ -353,6 +360,7 @@ def test_derivatives_by_velocity_mass_and_restitution():
     assert np.all(np.isfinite(np.asarray(equal)))
 
 
+@pytest.mark.slow
 def test_mistakes_are_named_and_trouble_sets_bits():
     terms, v = with_gram(-0.99), jnp.array([-1.0, -1.0, 0.0])
     with pytest.raises(
@@ -378,6 +386,7 @@ def test_mistakes_are_named_and_trouble_sets_bits():
     assert np.all(np.isfinite(np.asarray(v_plus[0])))
 
 
+@pytest.mark.slow
 def test_resting_contacts_take_part_and_inactive_ones_do_not():
     """A ball strikes one end of three that touch: the contacts between those rest, and carry the blow."""
     model = jc.models.newtons_cradle((1.0,) * 4)

@@ -106,6 +106,7 @@ ALL = jax.jit(jax.vmap(lambda terms, v, cap: outcomes(terms, v, RouthStep(impuls
 # ---------------------------------------------------------------------------------------------------- any system
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 4))
 @settings(max_examples=150, deadline=None)
 def test_simultaneous_law(seed, m):
@@ -116,6 +117,7 @@ def test_simultaneous_law(seed, m):
     assert np.all(approach[ok] >= -1e-8 * (1 + np.linalg.norm(problem.contacts.v, axis=1)[ok]))
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 4), st.booleans())
 @settings(max_examples=80, deadline=None)
 def test_one_step(seed, m, lemke):
@@ -128,6 +130,7 @@ def test_one_step(seed, m, lemke):
     check_laws(problem, v_plus, info, caps=problem.caps[:, 0])
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
 def test_a_whole_sample(seed, m):
@@ -146,6 +149,7 @@ def test_a_whole_sample(seed, m):
     assert np.all(np.asarray(info.num_solves)[unterminated] == 4)
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 2))
 @settings(max_examples=100, deadline=None)
 def test_all_solutions_of_a_step(seed, m):
@@ -166,6 +170,7 @@ def test_all_solutions_of_a_step(seed, m):
     assert gap.min(axis=0).max() <= 1e-6  # nothing else is found
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 3))
 @settings(max_examples=60, deadline=None)
 def test_inactive_contacts_have_no_influence(seed, m):
@@ -197,6 +202,7 @@ def test_inactive_contacts_have_no_influence(seed, m):
 # -------------------------------------------------------------------------------------------------- fixed batches
 
 
+@pytest.mark.slow_cases("1", "2", "3", "4")
 @pytest.mark.parametrize("m", [1, 2, 3, 4])
 def test_the_simultaneous_law_succeeds_on_99_percent(m):
     problem = Problem(np.random.default_rng(m), m, 4, count=500)
@@ -204,6 +210,7 @@ def test_the_simultaneous_law_succeeds_on_99_percent(m):
     assert np.mean(ok) >= 0.99
 
 
+@pytest.mark.slow_cases("2-1000")
 @pytest.mark.parametrize(
     ("m", "count"),
     [pytest.param(1, 1000, marks=pytest.mark.slow), (2, 1000), pytest.param(3, 150, marks=pytest.mark.slow)],
@@ -222,6 +229,7 @@ def test_steps_and_samples_succeed_on_99_percent(m, count):
     assert np.mean(failed == 0) >= 0.99
 
 
+@pytest.mark.slow_cases("2", "4")
 @pytest.mark.parametrize("m", [2, 4])
 def test_pivoting_steps_succeed_on_99_percent(m):
     problem = Problem(np.random.default_rng(20 + m), m, 4, count=1000)

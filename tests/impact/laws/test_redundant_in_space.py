@@ -50,6 +50,7 @@ def needs_all_four(terms, rng):
             return jnp.asarray(v)
 
 
+@pytest.mark.slow
 def test_an_outcome_that_needs_all_corners_of_a_box_is_found(rng):
     terms, _ = box()
     v = needs_all_four(terms, rng)

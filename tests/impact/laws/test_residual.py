@@ -37,6 +37,7 @@ def test_each_part_of_the_law_has_its_share():
         assert status == jc.Status.STALLED, what
 
 
+@pytest.mark.slow
 def test_a_sequence_cut_short_says_so():
     terms, v = corner(0.0, (0.0, 1.0), (1.0, 0.0)), jnp.array([-1.0, -1.0])
     for impacts, status in ((1, jc.Status.UNTERMINATED), (2, jc.Status.SUCCESS)):

@@ -97,6 +97,7 @@ def steps_in_space(terms, v, caps):
     return step(v, caps)
 
 
+@pytest.mark.slow
 def test_step_in_space():
     """Friction takes mu cap / m off the speed along a corner of the polygon, up to sticking."""
     angle = 2 * np.pi * np.arange(48) / 8
@@ -109,6 +110,7 @@ def test_step_in_space():
         np.testing.assert_allclose(info.impulse[:, 0, 0], cap, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_step_in_space_with_a_cap_just_below_the_need():
     """2 N s would stop it; within a part in 200 of that the cap still binds."""
     caps = MASS - jnp.logspace(-7, -1, 48)[:, None]
@@ -137,6 +139,7 @@ def test_no_impulse_no_change(gait):
     assert int(info.status) == 0
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", ["compass_gait", pytest.param("rocking_block", marks=pytest.mark.slow)])
 def test_without_a_cap_the_solutions_are_those_of_the_simultaneous_law(name):
     terms, v, _ = model(name)
@@ -154,6 +157,7 @@ def test_without_a_cap_the_solutions_are_those_of_the_simultaneous_law(name):
 # --- picks
 
 
+@pytest.mark.slow
 def test_picks_reach_every_solution_in_the_order_of_outcomes(gait):
     terms, v, _ = gait
     caps = jnp.asarray(0.25 * np.random.default_rng(0).random((50, 2)))
@@ -199,6 +203,7 @@ def resolved(gait, draws):
     return jax.jit(jax.vmap(lambda caps, picks: resolve(terms, v, caps, picks)))(*draws)
 
 
+@pytest.mark.slow_cases("all")
 @pytest.mark.parametrize("selection", ["all", pytest.param("lemke", marks=pytest.mark.slow)])
 def test_resolve_is_a_chain_of_steps(gait, draws, resolved, selection):
     terms, v, _ = gait
@@ -264,6 +269,7 @@ def test_a_loop_and_a_batch_agree(gait, draws, resolved):
         assert int(info.num_solves[i]) == int(single.num_solves)
 
 
+@pytest.mark.slow
 def test_bad_numbers_set_bits_and_leave_the_velocity(gait, draws):
     terms, v, _ = gait
     caps, picks = draws[0][0], draws[1][0]
@@ -303,6 +309,7 @@ def four_in_space():
     return jax.tree.map(lambda leaf: jnp.concatenate([leaf] * 4), one).replace(M=one.M)
 
 
+@pytest.mark.slow_cases("six", "space")
 @pytest.mark.parametrize("terms", [four_in_space(), six_contacts()], ids=["space", "six"])
 def test_what_is_not_enumerated_is_refused_with_an_alternative(terms):
     nc, nv = terms.J_n.shape

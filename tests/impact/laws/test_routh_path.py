@@ -55,6 +55,7 @@ def test_the_first_contact_at_rest_waits_for_the_other():
     assert 0.21 > lifted[0] > lifted[1] > lifted[2] > lifted[3] > 0
 
 
+@pytest.mark.slow
 def test_a_contact_without_rate_keeps_approaching():
     terms, v, _ = model("rocking_block")
     v_plus, info = routh_path(terms, v, jnp.array([1.0, 0.0]))
@@ -75,6 +76,7 @@ def test_nothing_approaches_nothing_happens():
         assert (int(info.status), int(info.num_solves)) == (0, 0)
 
 
+@pytest.mark.slow
 def test_the_path_is_made_of_its_phases():
     """Rates that change: the same as to stop there and go on, for the impulse taken says when."""
     terms, v, _ = model("box_and_wall")
@@ -190,6 +192,7 @@ def test_steps_converge_to_it_with_order_one(unique):
     assert 3.0 < errors[0].mean() / errors[1].mean() < 5.5  # 4 for order one
 
 
+@pytest.mark.slow_cases("box_and_wall")
 def test_it_is_a_member_of_the_sampled_set(unique):
     terms, v, found = unique
     step = {0.3: 0.3, 2.0: 0.5}[found.step]
@@ -223,6 +226,7 @@ def test_impulse_energy_and_momentum_of_the_disks():
     np.testing.assert_allclose(mirror @ np.asarray(v_plus), v_plus, atol=1e-12)
 
 
+@pytest.mark.slow_cases("box_and_wall")
 def test_derivative_is_that_of_finite_differences(unique):
     """Forward and reverse, by velocity, rates and friction, away from kinks."""
     terms, v, _ = unique

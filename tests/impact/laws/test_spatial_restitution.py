@@ -48,6 +48,7 @@ def both_rows(terms):
     return np.concatenate([np.asarray(terms.J_n)[:, :, None], np.asarray(terms.J_t)], axis=2)
 
 
+@pytest.mark.slow
 def test_a_ball_bounces_slides_and_rolls():
     """v_n+ = -e v_n-; friction mu (1 + e) m |v_n-| against the slip, or less where that makes it roll."""
     rng = np.random.default_rng(0)
@@ -73,6 +74,7 @@ def test_a_ball_bounces_slides_and_rolls():
     np.testing.assert_allclose(v_plus[:, 3:5], np.stack([-turn[:, 1], turn[:, 0]], axis=1), atol=1e-12)
 
 
+@pytest.mark.slow_cases("0.0", "0.5", "5.0")
 @pytest.mark.parametrize("friction", [0.0, 0.5, 5.0])
 def test_energy_never_rises(friction):
     for seed in range(4):
@@ -120,6 +122,7 @@ def by_small_steps(D, mu, u, stored, number=250):
     raise AssertionError("the work is not done")
 
 
+@pytest.mark.slow
 def test_pushes_follow_friction_round_the_corners():
     """Slides that turn, stop, stick or start again, against tiny steps of impulse; one contact."""
     rng = np.random.default_rng(5)

@@ -73,6 +73,7 @@ def count(total: int | None, samples: jc.impact.ImpactSamples) -> int:
 # --------------------------------------------------------------------------------------------------- going on
 
 
+@pytest.mark.slow_cases("options2")
 @pytest.mark.float32
 @pytest.mark.parametrize(
     "options", [{}, {"selection": "visited"}, {"selection": "lemke"}, {"keep_path": True}]
@@ -282,6 +283,7 @@ def test_a_full_disk_loses_nothing(
     assert same_bits(draw(*gait, checkpoint=tmp_path, **SETTINGS), whole)
 
 
+@pytest.mark.slow
 def test_a_disk_too_small_is_told_before_any_work(gait: tuple, tmp_path: Path) -> None:
     """The largest file allowed stands in for the size of the disk."""
     import resource
@@ -341,6 +343,7 @@ def kill_until_done(folder: Path, total: int, chunk: int, selection: str, kills:
     raise AssertionError("never done")
 
 
+@pytest.mark.slow
 def test_killed_several_times_it_ends_with_the_same_bits(gait: tuple, tmp_path: Path) -> None:
     total = 60_000
     assert kill_until_done(tmp_path / "run", total, 500, "all", kills=3) == 3

@@ -28,6 +28,7 @@ def walker():
     return terms, jnp.append(model.initial_state().v, 0.05)
 
 
+@pytest.mark.slow
 def test_other_solutions_are_found(walker):
     """Measured: 29 % of the first steps end elsewhere, up to 0.61 away, with residuals below 1e-14."""
     terms, v = walker
@@ -47,6 +48,7 @@ def test_other_solutions_are_found(walker):
     assert np.array_equal(again, found)
 
 
+@pytest.mark.slow
 def test_sampling_in_space_is_reproducible_and_varied(walker):
     terms, v = walker
     settings = {"impulse_step": 0.25, "max_steps": 5, "selection": "lemke"}

@@ -39,6 +39,7 @@ def draw(gait, count=2000, **options):
     return drawing.draw(*gait, impulse_step=0.25, max_steps=5, num_samples=count, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_the_identity_changes_no_bit(gait):
     plain, same = draw(gait, 500), draw(gait, 500, density=uniform)
@@ -58,6 +59,7 @@ def test_fractions_have_the_density_asked_for():
     assert np.array_equal(later, whole[3:])
 
 
+@pytest.mark.slow
 def test_the_measure_changes_and_the_set_does_not(gait):
     """Smaller impulses take more steps; their outcomes lie among those of the uniform density."""
     terms, _ = gait

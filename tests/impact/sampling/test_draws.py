@@ -39,6 +39,7 @@ def source(request):
     return SOURCES[request.param]()
 
 
+@pytest.mark.slow_cases("iid", "sobol")
 def test_same_bits_in_any_chunk_dimension_range_and_transformation(source):
     index = numbers(1000, 1300)
     whole = jax.jit(lambda s, i: s.uniform(i, 0, 40, DTYPE))(source, index)
@@ -156,6 +157,7 @@ def squared_discrepancies(x):
     return total[np.triu_indices(d, 1)]
 
 
+@pytest.mark.slow_cases("256", "512")
 @pytest.mark.parametrize("n", [256, 512])
 def test_two_dimensional_projections_are_as_good_as_the_published_ones(n):
     draw = jax.jit(lambda s, i: s.uniform(i, 0, 60, DTYPE))
@@ -172,6 +174,7 @@ def test_two_dimensional_projections_are_as_good_as_the_published_ones(n):
     assert np.quantile(ours, 0.95) < 0.5 * reference
 
 
+@pytest.mark.slow
 def test_integral_of_a_smooth_product_converges_faster_than_monte_carlo():
     d, n = 30, 2**14
     weight = 1.0 / (1.0 + np.arange(d))

@@ -44,6 +44,7 @@ def outcomes(terms, v, key, restitution=None, step=0.25, selection="all"):
     )
 
 
+@pytest.mark.slow_cases("box_drop_3d-lemke-None", "compass_gait-all-0.5", "rocking_block-all-None")
 @pytest.mark.parametrize(
     ("name", "selection", "restitution"),
     [("rocking_block", "all", None), ("compass_gait", "all", 0.5), ("box_drop_3d", "lemke", None)],
@@ -62,6 +63,7 @@ def test_the_samples_are_those_of_the_driver(name, selection, restitution):
     assert np.max(info.residual) <= 1e-12
 
 
+@pytest.mark.slow_cases("compass_gait")
 @pytest.mark.parametrize("name", ["rocking_block", "compass_gait"])
 def test_the_distribution_is_that_of_the_driver(name):
     """Independent draws against the driver's own points: shares of outcomes, and each contact velocity."""
@@ -83,6 +85,7 @@ def test_the_distribution_is_that_of_the_driver(name):
     assert chi2_contingency(table).pvalue > LEVEL
 
 
+@pytest.mark.slow_cases("None")
 @pytest.mark.parametrize("restitution", [None, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_derivatives_by_everything(restitution):
     """Along one direction of v, step, restitution and all terms: forward, reverse, differences, `resolve`."""
@@ -138,6 +141,7 @@ def test_second_derivatives():
     np.testing.assert_allclose(second(1.0), (slope(1.0 + h) - slope(1.0 - h)) / (2 * h), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_worlds_apart_and_a_poisoned_one():
     """A batch over terms is each world alone; a world of bad numbers touches neither values nor gradients."""
     _, terms, v = gait()
@@ -167,6 +171,7 @@ def test_worlds_apart_and_a_poisoned_one():
     assert np.all(slopes(poisoned)[1] == 0)
 
 
+@pytest.mark.slow
 def test_within_scan_and_shard_map():
     _, terms, v = gait()
     keys = jax.random.split(KEY, 2)
@@ -181,6 +186,7 @@ def test_within_scan_and_shard_map():
     np.testing.assert_allclose(jax.jit(sharded)(v[None])[0], want, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_nothing_approaches():
     """Then v_plus is v, without a step; the derivative is that of `resolve`: the identity."""
     _, terms, v = gait()

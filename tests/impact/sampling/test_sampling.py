@@ -71,6 +71,7 @@ def test_more_samples_than_one_chunk(gait):
     assert np.mean(np.asarray(many.status) == 0) > 0.98
 
 
+@pytest.mark.slow_cases("lemke")
 @pytest.mark.parametrize("selection", ["visited", "lemke"])
 def test_prefixes_of_other_selections(gait, selection):
     many = gait(5000, selection=selection)
@@ -97,6 +98,7 @@ def test_a_path_does_not_change_the_samples(gait):
 # ------------------------------------------------------------------------------------------------ what comes back
 
 
+@pytest.mark.slow_cases("compass_gait-all", "compass_gait-lemke")
 @pytest.mark.parametrize("selection", ["all", "lemke"])
 @pytest.mark.parametrize("name", ["compass_gait", pytest.param("rocking_block", marks=pytest.mark.slow)])
 def test_samples_are_resolve_with_the_same_draws(name, selection):
@@ -115,6 +117,7 @@ def test_samples_are_resolve_with_the_same_draws(name, selection):
     assert np.array_equal(samples.status, info.status)
 
 
+@pytest.mark.slow_cases("lemke")
 @pytest.mark.parametrize("selection", ["all", "visited", "lemke"])
 def test_the_path_leads_to_v_plus(gait, selection):
     samples = gait(600, selection=selection, keep_path=True)
@@ -129,6 +132,7 @@ def test_the_path_leads_to_v_plus(gait, selection):
     assert np.array_equal(samples.v_minus, gait.v)
 
 
+@pytest.mark.slow
 def test_complete_says_whether_all_solutions_were_candidates(gait):
     assert [gait(20, selection=s).complete for s in ("all", "visited", "lemke")] == [True, False, False]
 
@@ -147,6 +151,7 @@ def with_far_contacts(terms, number):
     return terms.replace(**rows), place
 
 
+@pytest.mark.slow
 def test_of_many_candidates_those_that_touch_are_sampled(gait):
     """A robot has dozens of candidate contacts, of which a few touch: no other draws, no other outcomes."""
     terms, place = with_far_contacts(gait.terms, 6)
@@ -169,6 +174,7 @@ def test_of_many_candidates_those_that_touch_are_sampled(gait):
     assert none.impulse.shape == many.impulse.shape
 
 
+@pytest.mark.slow
 def test_redundant_contacts_are_not_said_to_be_complete():
     """Three points of a bar on the ground: no mode with a unique impulse has all of them at rest."""
     at = jnp.array([-1.0, 0.2, 1.0])
@@ -201,6 +207,7 @@ def test_shapes_and_dtypes(gait):
         assert getattr(samples, name).dtype == dtype
 
 
+@pytest.mark.slow
 @pytest.mark.float32
 def test_single_precision_obeys_the_laws(gait):
     """Terms in float32 give samples in float32, whatever the default dtype is."""
@@ -355,6 +362,7 @@ def test_independent_draws_follow_the_key(gait):
     assert np.any(other != np.asarray(one.num_solves))
 
 
+@pytest.mark.slow_cases("box_and_wall")
 @pytest.mark.parametrize("name", ["compass_gait", "box_and_wall"])
 def test_sobol_and_independent_draws_have_the_same_means(name):
     case, count = Case(name), 4000

@@ -30,6 +30,7 @@ def drawn(terms, step, number, seed=0):
     return points[..., :nc] * step, points[..., nc]
 
 
+@pytest.mark.slow_cases("0.5", "None")
 @pytest.mark.parametrize("restitution", [None, 0.5])
 def test_samples_are_those_of_resolve(restitution):
     terms, v, step = edge_of_box()
@@ -52,6 +53,7 @@ def test_samples_are_those_of_resolve(restitution):
     assert np.array_equal(found.num_solves, info.num_solves)
 
 
+@pytest.mark.slow
 def test_the_sampler_inside_jit_makes_the_same_samples():
     """And differentiates them: along v against central differences, where no mode changes."""
     terms, v, step = edge_of_box()
@@ -71,6 +73,7 @@ def test_the_sampler_inside_jit_makes_the_same_samples():
     assert close.mean() > 0.8  # the others change modes within the difference
 
 
+@pytest.mark.slow
 def test_visited_is_all_but_for_few_steps():
     terms, v, step = edge_of_box()
     settings = {"impulse_step": step, "max_steps": STEPS, "num_samples": 8192, "num_directions": 4}
@@ -96,6 +99,7 @@ def with_lateral_motion(terms, mass):
     )
 
 
+@pytest.mark.slow
 def test_the_block_in_space_is_the_block_in_the_plane():
     model = jc.models.rocking_block()
     planar = jc.contact_terms(model, model.initial_state())
@@ -109,6 +113,7 @@ def test_the_block_in_space_is_the_block_in_the_plane():
     assert np.array_equal(there.num_solves, here.num_solves)
 
 
+@pytest.mark.slow
 def test_a_symmetric_impact_has_symmetric_shares():
     """A box that lands flat on an edge: its two corners are alike."""
     terms, _, step = edge_of_box()

@@ -83,6 +83,7 @@ def few_modes(terms: jc.ContactTerms, v: jax.Array, pilot: int, monkeypatch: pyt
     return stream.Stream(terms, v, sobol(15, 0), numbers(0.25, "visited"))
 
 
+@pytest.mark.slow_cases("all")
 @pytest.mark.parametrize("selection", ["all", pytest.param("visited", marks=pytest.mark.slow)])
 def test_resuming_gives_the_same_chunks(
     selection: str, gait: tuple[jc.ContactTerms, jax.Array], monkeypatch: pytest.MonkeyPatch
@@ -229,6 +230,7 @@ else:
 """
 
 
+@pytest.mark.slow_cases("all")
 @pytest.mark.parametrize(
     "selections", [["all"], pytest.param(["all", "visited"], marks=pytest.mark.slow)], ids=["all", "both"]
 )

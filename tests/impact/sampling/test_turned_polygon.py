@@ -46,6 +46,7 @@ def outcomes(angle, turn_polygon):
     return np.asarray(found.v_plus)[:, :2] @ turn.T
 
 
+@pytest.mark.slow
 def test_a_problem_that_looks_alike_from_all_sides_has_outcomes_that_do():
     """And has not while the polygon stands still: two-sample tests of two directions of sliding."""
     for turn_polygon in (False, True):

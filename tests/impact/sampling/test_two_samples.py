@@ -88,6 +88,7 @@ def energy_pvalue(u, u_ref, rounds=200):
 PLANAR = ["rocking_block", "compass_gait", "box_and_wall", "ramone"]
 
 
+@pytest.mark.slow_cases("rocking_block")
 @pytest.mark.parametrize(
     "name", ["rocking_block", *(pytest.param(n, marks=pytest.mark.slow) for n in PLANAR[1:])]
 )

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxcontact as jc
 from jaxcontact.impact.sampling import mode_selection, visited_modes
@@ -10,6 +11,7 @@ from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.solvers import contact_modes
 
 
+@pytest.mark.slow
 def test_first_steps_keep_every_mode_that_is_valid_there():
     model = jc.models.disk_stack()
     v = model.initial_state().v

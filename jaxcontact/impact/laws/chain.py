@@ -1,0 +1,145 @@
+"""Impacts of chains through the stiffnesses of their contacts: entry `chain`; docs/methods/restitution.md.
+
+Contact i is a spring of stiffness k_i in compression and k_i / e_i^2 in expansion, so that it gives back
+e_i^2 of the work of compression. Time has no scale in an impact, so that only ratios of stiffnesses count.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact.algebra import implicit
+from jaxcontact.arguments import check_positive
+from jaxcontact.impact import inputs
+from jaxcontact.impact.laws.contact_space import (
+    ImpactInfo,
+    contact_space,
+    energy_ratio,
+    slowest_approach,
+)
+from jaxcontact.impact.laws.simultaneous import check_restitution
+from jaxcontact.precision import jit
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import ContactTerms
+
+STEPS_PER_PERIOD = 200  # of the fastest vibration; the energy is then off by about 1e-5
+LEAST_RESTITUTION = 0.1  # an expansion takes e times as long as a compression, and has to be resolved
+BALANCE = 1e-3  # of the energy: an imbalance above it is INACCURATE
+
+
+class _Springs(NamedTuple):
+    """Compression (nc,), its largest value, impulse so far, and whether the impact is over."""
+
+    depth: jax.Array
+    peak: jax.Array
+    impulse: jax.Array
+    done: jax.Array
+
+
+def chain(
+    terms: ContactTerms, v: jax.Array, *, stiffness: Any, restitution: Any = 1.0, max_steps: int = 8192
+) -> tuple[jax.Array, ImpactInfo]:
+    """Resolve an impact without friction through the springs of its contacts, all at once.
+
+    M v' = J_n^T f, depth' = -J_n v, f = k depth in compression and (k / e^2) (depth - (1 - e^2) peak) >= 0
+    after its peak: the distributing law of Liu, Zhao & Brogliato (2008) with linear springs, for chains as
+    those of Ceanga & Hurmuzlu (2001). A second contact that is far softer gives single impacts one after the
+    other. Runge and Kutta's method, with steps of 1/200 of the fastest period.
+
+    Args:
+        terms: contact terms, nc contacts; friction plays no part.
+        v: (nv,) velocity before the impact.
+        stiffness: relative stiffnesses > 0, a number or (nc,); only ratios matter.
+        restitution: e in 0.1..1, a number or (nc,), energetic.
+        max_steps: of time; a stiffness ratio r needs some 400 / (sqrt(r) min(e)).
+
+    Returns:
+        v_plus (nv,) and ImpactInfo.
+
+    Raises:
+        ValueError, TypeError: as `anitescu_potra`; stiffnesses or e of another shape or out of range,
+            max_steps < 1.
+
+    Status: UNTERMINATED where a contact still approaches or presses after max_steps; INACCURATE where energy
+        and work differ by more than 1e-3; inside jit INVALID for bad stiffnesses or e, and as other laws.
+
+    Derivative: of the steps taken, by v, terms, stiffness and restitution, forward and reverse; of first
+        order in the step, where springs begin or end to push.
+    """
+    inputs.check(terms, v)
+    check_restitution(terms, restitution)
+    inputs.check_count("max_steps", max_steps)
+    nc = jnp.shape(terms.phi)[0]
+    if np.shape(stiffness) not in ((), (nc,)):
+        raise ValueError(f"stiffness: expected a number or shape ({nc},), got shape {np.shape(stiffness)}")
+    if inputs.is_concrete(restitution) and np.any(np.asarray(restitution) < LEAST_RESTITUTION):
+        raise ValueError(f"restitution: expected numbers in {LEAST_RESTITUTION}..1, got {restitution}")
+    if inputs.is_concrete(stiffness):
+        check_positive("stiffness", stiffness)
+    k, e = (jnp.broadcast_to(jnp.asarray(a, v.dtype), (nc,)) for a in (stiffness, restitution))
+    return _chain(terms, v, k, e, int(max_steps))
+
+
+@functools.partial(jit, static_argnums=4)
+def _chain(
+    terms: ContactTerms, v: jax.Array, stiffness: jax.Array, restitution: jax.Array, max_steps: int
+) -> tuple[jax.Array, ImpactInfo]:
+    v_in = v
+    terms, v, bad = inputs.prepare(terms, v)
+    valid = jnp.all((restitution >= LEAST_RESTITUTION) & (restitution <= 1))
+    valid &= jnp.all((stiffness > 0) & jnp.isfinite(stiffness))
+    bad = bad | flag(~valid, Status.INVALID)
+    k = jnp.where(valid, stiffness, 1.0)
+    k = jnp.where(terms.active, k / lax.stop_gradient(jnp.max(k)), 0.0)
+    square = jnp.where(valid, restitution, 1.0) ** 2
+    response = implicit.solve_spd(terms.M, terms.J_n.T)
+    gram, before = terms.J_n @ response, terms.J_n @ v
+    space = contact_space(terms)
+    slowest = slowest_approach(space, v) / space.scale[:: 1 + space.num_tangents]
+    root = jnp.sqrt(k / square)
+    fastest = lax.stop_gradient(jnp.max(jnp.sum(jnp.abs(root[:, None] * gram * root[None]), axis=1)))
+    dt = 2.0 * np.pi / STEPS_PER_PERIOD / jnp.sqrt(jnp.where(fastest > 0, fastest, 1.0))
+
+    def force(depth: jax.Array, peak: jax.Array) -> jax.Array:
+        expanding = k / square * (depth - (1.0 - square) * peak)
+        return jnp.maximum(jnp.where(depth >= peak, k * depth, expanding), 0.0)
+
+    def rates(depth: jax.Array, impulse: jax.Array, peak: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return -(before + gram @ impulse), force(depth, peak)
+
+    def step(at: _Springs, _: None) -> tuple[_Springs, None]:
+        slopes: list[tuple[jax.Array, jax.Array]] = []
+        for part in (0.0, 0.5, 0.5, 1.0):
+            ahead = slopes[-1] if slopes else (jnp.zeros_like(k), jnp.zeros_like(k))
+            slopes.append(rates(at.depth + part * dt * ahead[0], at.impulse + part * dt * ahead[1], at.peak))
+        change = [(a + 2.0 * b + 2.0 * c + d) / 6.0 for a, b, c, d in zip(*slopes, strict=True)]
+        depth, impulse = at.depth + dt * change[0], at.impulse + dt * change[1]
+        peak = jnp.maximum(at.peak, depth)
+        approaches = terms.active & (before + gram @ impulse < -slowest)
+        done = ~jnp.any(approaches | (force(depth, peak) > 0))
+        new = _Springs(depth, peak, impulse, done)
+        return jax.tree.map(lambda old, then: jnp.where(at.done, old, then), at, new), None
+
+    at_rest = jnp.zeros_like(k)
+    begins = jnp.any(terms.active & (before < -slowest)) & (bad == 0)
+    end, _ = lax.scan(step, _Springs(at_rest, at_rest, at_rest, ~begins), length=max_steps)
+    v_plus = v + response @ end.impulse
+    energy, lost = 0.5 * v @ terms.M @ v, 0.5 * jnp.sum((1.0 - square) * k * end.peak**2)
+    balance = jnp.abs(energy - lost - 0.5 * v_plus @ terms.M @ v_plus) / jnp.where(energy > 0, energy, 1.0)
+    nc, nt, _ = terms.J_t.shape
+    info = ImpactInfo(
+        status=bad
+        | flag(~end.done, Status.UNTERMINATED)
+        | flag(end.done & (balance > BALANCE), Status.INACCURATE),
+        residual=lax.stop_gradient(balance),
+        impulse=jnp.zeros((nc, 1 + nt), v.dtype).at[:, 0].set(end.impulse),
+        energy_ratio=energy_ratio(terms.M, v, v_plus),
+        num_solves=jnp.int32(1),
+    )
+    return jnp.where(bad != 0, v_in, v_plus), info

@@ -1,0 +1,182 @@
+"""`jc.solve_friction`: laws against each other and closed forms, arguments, hard kinds of problems."""
+
+import itertools
+
+import clarabel
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import sparse
+
+import jaxcontact as jc
+
+
+def heap(rng, spheres, contacts, dim=3):
+    """Spheres of mixed masses in contact with each other and the floor: W, its (M, J), and a falling q."""
+    nv = 6 * spheres
+    mass = np.repeat(10.0 ** rng.uniform(-1.0, 1.0, spheres), 6) * np.tile([1, 1, 1, 0.4, 0.4, 0.4], spheres)
+    J = np.zeros((3 * contacts, nv))
+    for k in range(contacts):
+        a, b = k % spheres, int(rng.integers(-1, spheres))
+        normal = rng.normal(size=3)
+        normal = np.array([0.0, 0.0, 1.0]) if b in (-1, a) else normal / np.linalg.norm(normal)
+        frame = np.linalg.qr(np.column_stack([normal, rng.normal(size=(3, 2))]))[0].T
+        frame[0] = normal
+        for body, sign in ((a, 1.0),) if b in (-1, a) else ((a, 1.0), (b, -1.0)):
+            arm = -sign * normal
+            turn = np.array([[0, arm[2], -arm[1]], [-arm[2], 0, arm[0]], [arm[1], -arm[0], 0]])
+            J[3 * k : 3 * k + 3, 6 * body : 6 * body + 6] += sign * frame @ np.hstack([np.eye(3), turn])
+    v = rng.normal(size=nv)
+    v[2::6] -= 2.0
+    rows = np.arange(3 * contacts).reshape(-1, 3)[:, :dim].ravel()
+    J = J[rows]
+    return (J / mass) @ J.T, (mass, J), J @ v
+
+
+def test_a_sliding_block_and_its_derivatives():
+    W, q = jnp.eye(3) / 2.0, jnp.array([-1.0, 3.0, 4.0])
+    (r, u), info = jc.solve_friction(W, q, 0.5)
+    np.testing.assert_allclose(r, [2.0, -0.6, -0.8], atol=1e-12)
+    np.testing.assert_allclose(u, [0.0, 2.7, 3.6], atol=1e-12)
+    assert info.status == 0 and info.residual < 1e-12
+    (r, u), _ = jc.solve_friction(W, q, 0.5, law="associated")
+    # r = t (1, -0.3, -0.4) with the speed along that ray zero: -1 - 2.5 + t (1 + 0.25) / 2 = 0.
+    np.testing.assert_allclose(r, 5.6 * np.array([1.0, -0.3, -0.4]), atol=1e-12)
+    np.testing.assert_allclose(u[0], 0.5 * np.hypot(*u[1:]), atol=1e-12)
+
+
+def test_the_associated_law_is_the_minimum_of_a_cone_program():
+    rng = np.random.default_rng(1)
+    W, _, q = heap(rng, 4, 8)
+    mu = rng.uniform(0.1, 1.5, 8)
+    (r, u), info = jc.solve_friction(W, q, mu, law="associated")
+    cones = sparse.block_diag([sparse.diags([-m, -1.0, -1.0]) for m in mu], format="csc")
+    options = clarabel.DefaultSettings()
+    options.verbose, options.tol_gap_abs, options.tol_gap_rel, options.tol_feas = False, 1e-12, 1e-12, 1e-12
+    solver = clarabel.DefaultSolver(
+        sparse.csc_matrix(np.triu(W)), q, cones, np.zeros(24), [clarabel.SecondOrderConeT(3)] * 8, options
+    )
+    np.testing.assert_allclose(u, W @ np.array(solver.solve().x) + q, atol=1e-6)
+    assert info.status == 0 and info.residual < 1e-12
+
+
+def test_pairs_of_mass_and_rows_and_padding():
+    """(M, J) is J M^-1 J^T, with M or its diagonal; 8 contacts more or less run one program."""
+    rng = np.random.default_rng(2)
+    W, (mass, J), q = heap(rng, 4, 8)
+    (_, u), info = jc.solve_friction(W, q, 0.6)
+    for pair in ((mass, J), (np.diag(mass), J)):
+        (_, by_pair), more = jc.solve_friction(pair, q, 0.6)
+        np.testing.assert_allclose(by_pair, u, atol=1e-9)
+        assert info.status == more.status == 0
+    (r, u), info = jc.solve_friction(W[:21, :21], q[:21], 0.6)
+    assert r.shape == u.shape == (21,) and info.status == 0
+    np.testing.assert_allclose(u, W[:21, :21] @ r + q[:21], atol=1e-12)
+
+
+def planar(W, q, mu):
+    """All solutions of a problem in the plane, by every mode of every contact; numpy alone."""
+    nc, solutions = len(mu), []
+    for modes in itertools.product(("free", "stick", "left", "right"), repeat=nc):
+        A, b = np.eye(2 * nc), np.zeros(2 * nc)
+        for i, mode in enumerate(modes):
+            if mode != "free":
+                A[2 * i], b[2 * i] = W[2 * i], -q[2 * i]
+            if mode == "stick":
+                A[2 * i + 1], b[2 * i + 1] = W[2 * i + 1], -q[2 * i + 1]
+            if mode in ("left", "right"):  # slides to one side, rubs to the other
+                A[2 * i + 1, 2 * i] = mu[i] if mode == "right" else -mu[i]
+        r = np.linalg.lstsq(A, b, rcond=None)[0]
+        u = W @ r + q
+        sign = np.array([{"left": -1.0, "right": 1.0}.get(mode, 0.0) for mode in modes])
+        fits = np.abs(A @ r - b).max() < 1e-9 and r[::2].min() > -1e-9 and u[::2].min() > -1e-9
+        if fits and (np.abs(r[1::2]) <= mu * r[::2] + 1e-9).all() and (sign * u[1::2] >= -1e-9).all():
+            solutions.append(u)
+    return solutions
+
+
+def test_planar_problems_against_all_modes():
+    rng = np.random.default_rng(3)
+    solve = jax.jit(jax.vmap(lambda *data: jc.solve_friction(*data, dim=2)))
+    problems = [heap(rng, 2, 3, dim=2) for _ in range(40)]
+    W, q = np.stack([p[0] + 0.01 * np.eye(6) for p in problems]), np.stack([p[2] for p in problems])
+    mu = rng.choice([0.0, 0.3, 1.0], (40, 3))
+    (_, u), info = solve(jnp.asarray(W), jnp.asarray(q), jnp.asarray(mu))
+    assert not info.status.any()
+    for k in range(40):
+        distances = [np.abs(each - np.asarray(u[k])).max() for each in planar(W[k], q[k], mu[k])]
+        assert min(distances) < 1e-8
+
+
+def test_hard_kinds():
+    """Redundant, noisy in place of zero, out of range, light beside heavy, no friction and very much."""
+    rng = np.random.default_rng(4)
+    W, _, q = heap(rng, 4, 8)
+    copies = np.arange(24).reshape(8, 3)[[0, 0, 0, 1, 1, 2, 3, 4]].ravel()
+    noise = 1e-16 * np.abs(W).max() * rng.normal(size=W.shape)
+    units = np.repeat(10.0 ** rng.integers(-4, 5, 8), 3)
+    cases = {
+        "redundant": (W[copies][:, copies], q[copies], 0.6),
+        "round-off": (W[copies][:, copies] + noise, q[copies], 0.6),
+        "out of range": (W[copies][:, copies], q[copies] + 0.1 * np.abs(rng.normal(size=24)), 0.6),
+        "not symmetric": ((W + np.diag(0.02 * np.diag(W))) * (1.0 + 1e-3 * rng.normal(size=W.shape)), q, 0.6),
+        "scales": (W * units[:, None] * units[None], q * units, 0.6),
+        "huge": (1e9 * W, q, 0.6),
+        "tiny": (W, 1e-12 * q, 0.6),
+        "at rest": (W, 0.0 * q, 0.6),
+        "smooth and rough": (W, q, np.array([0.0, 1e3] * 4)),
+    }
+    for name, (matrix, rates, mu) in cases.items():
+        (r, u), info = jc.solve_friction(matrix, rates, mu)
+        assert info.status == 0 and info.residual < 1e-9, name
+        r, u, mu = np.asarray(r).reshape(8, 3), np.asarray(u).reshape(8, 3), np.broadcast_to(mu, 8)
+        assert (r[:, 0] >= -1e-12 * np.abs(r).max()).all(), name
+        slip = np.linalg.norm(u[:, 1:], axis=1)
+        power = np.abs(np.sum(r[:, 1:] * u[:, 1:], axis=1) + mu * r[:, 0] * slip)
+        assert power.max() <= 1e-8 * np.abs(r).max() * np.abs(rates).max() * (1.0 + mu.max()), name
+
+
+def test_a_problem_without_solution_fails():
+    """A normal that no impulse moves, and that approaches."""
+    W = np.diag([0.0, 1.0, 1.0])
+    _, info = jc.solve_friction(W, np.array([-1.0, 0.3, 0.0]), 0.5)
+    assert info.status == jc.Status.MAX_ITERS and info.residual > 0.1
+
+
+def test_sides():
+    """Many sides tend to the circular cone: the block slides within a hundredth."""
+    W, q = jnp.eye(3) / 2.0, jnp.array([-1.0, 3.0, 4.0])
+    (r, _), info = jc.solve_friction(W, q, 0.5, law=8)
+    # The direction of eight that opposes (3, 4) most is (-1, -1) / sqrt(2).
+    np.testing.assert_allclose(r, [2.0, -(0.5**0.5), -(0.5**0.5)], atol=1e-9)
+    assert info.status == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "changes"),
+    [
+        (ValueError, "law: expected", {"law": "cone"}),
+        (ValueError, "law: expected", {"law": 5}),
+        (ValueError, "dim: expected", {"dim": 4}),
+        (ValueError, "W: expected shape", {"W": np.eye(2)}),
+        (ValueError, "W: expected finite", {"W": np.full((3, 3), np.nan)}),
+        (ValueError, "J: expected shape", {"W": (np.eye(2), np.eye(2))}),
+        (ValueError, "M: expected shape", {"W": (np.eye(2), np.eye(3))}),
+        (ValueError, "q: expected shape", {"q": np.zeros(4)}),
+        (TypeError, "q: expected a floating", {"q": np.zeros(3, int)}),
+        (TypeError, "W: expected dtype", {"W": np.eye(3, dtype=np.float32)}),
+        (ValueError, "mu: expected numbers >= 0", {"mu": -1.0}),
+        (ValueError, "mu: expected a number or shape", {"mu": np.ones(2)}),
+        (ValueError, "start: expected shape", {"start": np.zeros(2)}),
+    ],
+)
+def test_wrong_arguments_are_named(error, match, changes):
+    arguments = {"W": np.eye(3), "q": np.zeros(3), "mu": 0.5, **changes}
+    with pytest.raises(error, match=match):
+        jc.solve_friction(**arguments)
+
+
+def test_no_contacts():
+    (r, u), info = jc.solve_friction(np.zeros((0, 0)), np.zeros(0), 0.5)
+    assert r.shape == u.shape == (0,) and info.status == 0
