@@ -213,7 +213,7 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> FittedRouth:
             f"impulse_step: expected a number or shape ({nc},), got shape {jnp.shape(law.impulse_step)}"
         )
     selection = "all" if law.selection is None else law.selection
-    count = max(1, int(np.sum(terms.active))) if inputs.is_concrete(terms.active) else nc
+    count = max(1, int(np.sum(np.asarray(terms.active)))) if inputs.is_concrete(terms.active) else nc
     if law.turn_polygon:
         check_turning(terms, selection)
     return FittedRouth(
