@@ -83,7 +83,7 @@ class Routh(Record):
     """
 
     impulse_step: Any = None
-    max_steps: int | None = static(default=None)
+    max_steps: int = static(default=None)  # None until `num_steps` knows the number of contacts
     restitution: Any = None
     selection: str | None = static(default=None)
     num_directions: int = static(default=8)
