@@ -145,6 +145,11 @@ CALLS = {
     geometry.rows: lambda n: geometry.rows(n["matrix"], (0, 2)),
     geometry.tangent_frame: plain(geometry.tangent_frame, "vector"),
     impact.anitescu_potra: law(impact.anitescu_potra),
+    impact.chain: lambda n: impact.chain(
+        n["terms"], n["state"].v, stiffness=n["scalar"], restitution=0.5, max_steps=8
+    ),
+    impact.newton: lambda n: impact.newton(n["terms"], n["state"].v, restitution=n["scalar"]),
+    impact.poisson: lambda n: impact.poisson(n["terms"], n["state"].v, restitution=n["scalar"]),
     impact.indeterminacy: law(impact.indeterminacy, max_reflections=8),
     impact.normals_gram: plain(impact.normals_gram, "terms"),
     impact.paradox: lambda n: impact.paradox(n["terms"], n["state"].v, n["vector"]),
@@ -210,6 +215,7 @@ NAMES = {f"{function.__module__}.{function.__name__}": function for function in 
 # Functions of the host: they draw, read or write files, loop until a tolerance is met, or take no numbers.
 ROOMS_OF_THE_HOST = ("models", "peers", "viz")
 HOST = {
+    jc.io.load_friction_problem, jc.io.save_friction_problem,
     jc.from_mujoco, jc.hull_faces, jc.load_mjcf, jc.on_all_cores, jc.raise_if_failed, jc.simd, jc.to_mujoco,
     ess.from_system, ess.rescale_guards, jc.gaits.hexapod, jc.gaits.hopper, mechanics.tree_system,
     geometry.check_constants, geometry.check_pair, geometry.check_shape, geometry.contact_bodies,

@@ -69,7 +69,7 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
     gradient = corner + points[0] + points[1]
     height = dot(gradient, start)
     # In the plane of the tangents, E E^T / length - point point^T / length is how an ellipsoid curves.
-    images = sum(couple.ellipsoids[:, None, k] * plane[None, :, k, None] for k in range(3))  # (2, 2, 3)
+    images = jnp.sum(couple.ellipsoids[:, None] * plane[None, :, :, None], axis=2)  # (2, 2, 3)
     inverse = jnp.where(lengths > 0.0, 1.0 / jnp.where(lengths > 0.0, lengths, 1.0), 0.0)
     slopes = dot(points[:, None], plane[None])
 

@@ -86,7 +86,7 @@ def round_support(ellipsoids: jax.Array, direction: jax.Array) -> tuple[jax.Arra
 
     For a disc and its axis, where every point is as far, both are zero.
     """
-    scaled = sum(ellipsoids[:, k] * direction[k] for k in range(3))
+    scaled = jnp.sum(ellipsoids * direction[None, :, None], axis=1)
     square = dot(scaled, scaled)
     rounding = FLAT_ROUNDING * jnp.finfo(direction.dtype).eps
     spread = jax.lax.stop_gradient(jnp.sum(ellipsoids**2, axis=(1, 2)))

@@ -40,13 +40,12 @@ def certify(
 
     "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts
     near the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact
-    and small; see `check.py` for the theorem, `exact.py` and `jumps.py` for the conditions. "single" is the
-    test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any
-    velocity.
-    "printed" is the program of the paper, "full" the same with two of its conditions weakened at no loss: see
-    `paper_program.py`; with restitution both are large (half a minute, in place of a second).
-    "return_map" is for two feet without restitution and decides almost all of them: see `chatter_proof.py`.
-    The verdict "stable" or "unstable" has passed `check`.
+    and small; see `check.py` for the theorem, `rational_modes.py` and `impact_conditions.py` for the
+    conditions. "single" is the test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in
+    flight neither, from any velocity. "printed" is the program of the paper, "full" the same with two of its
+    conditions weakened at no loss: see `paper_program.py`; with restitution both are large (half a minute,
+    in place of a second). "return_map" is for two feet without restitution and decides almost all of them:
+    see `chatter_proof.py`. The verdict "stable" or "unstable" has passed `check`.
 
     The paper's (54) asks V_2 alone to be positive with growing velocity. Here only the larger one of energy
     V_0 and V_2 must be positive: where s V_0 + V_2 is, s > 0, one of them is, so that Q need not be definite

@@ -108,9 +108,10 @@ def check(certificate: Certificate) -> bool:
     """Whether a certificate proves its verdict, in rational arithmetic; False for anything else.
 
     Stable: equilibrium exists, no other mode starts from rest, and the functions satisfy every condition of
-        `exact.py` and `jumps.py` and are positive together; with "return_map", the function before landings
-        falls over the intervals in which floats enclose the motion. Unstable: the named mode starts from
-        rest. The statement is about the zero-order dynamics with the stored floats taken as exact.
+        `rational_modes.py` and `impact_conditions.py` and are positive together; with "return_map", the
+        function before landings falls over the intervals in which floats enclose the motion. Unstable: the
+        named mode starts from rest. The statement is about the zero-order dynamics with the stored floats
+        taken as exact.
 
     Derivative: none.
     """

@@ -1,7 +1,7 @@
 """Contact modes of the zero-order dynamics: forces and accelerations of every word of F, S, P, N.
 
 Owns the table of modes, the equilibrium test, the ambiguity test, and the impact at one contact. Everything
-here is batched JAX arithmetic in floating point; `exact.py` has the same modes in rational numbers.
+here is batched JAX arithmetic in floating point; `rational_modes.py` has the same modes in rational numbers.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ need not. With the multipliers of products of two inequalities a form is coposit
 a sum of squares and products, as in `check.py`; the paper's single ones only allow for it in the limit of a
 high degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that too makes the larger of V_0
 and V_2 positive. What comes out is not exact. Near the equilibrium only the terms of weight 2 matter (q ~
-s^2, v ~ s), and those of any true solution satisfy the conditions of `jumps.py` for all velocities before
-an impact: so they are rounded and proved there.
+s^2, v ~ s), and those of any true solution satisfy the conditions of `impact_conditions.py` for all
+velocities before an impact: so they are rounded and proved there.
 """
 
 from __future__ import annotations

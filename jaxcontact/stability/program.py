@@ -1,8 +1,8 @@
 """The conic program behind a certificate: find V with the largest margin, then make it rational.
 
-Owns the program, the call of the solver and the rounding; `family.py` has the conditions. Lines in the
-cones of velocities force equalities, so the feasible set has no interior: the equalities are solved exactly
-first, in rational numbers, and the solver sees what is left.
+Owns the program, the call of the solver and the rounding; `lyapunov_basis.py` has the conditions. Lines in
+the cones of velocities force equalities, so the feasible set has no interior: the equalities are solved
+exactly first, in rational numbers, and the solver sees what is left.
 """
 
 from __future__ import annotations

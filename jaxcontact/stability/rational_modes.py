@@ -2,7 +2,7 @@
 
 Owns the exact body `Exact`, the cones of velocities and the accelerations of its modes, and `Rate`: in each
 mode that can be consistent, a function V = a q + v' Q v / 2 must have dV/dt = (Q A + a) v <= 0 for the
-velocities of the mode. `jumps.py` has the impacts.
+velocities of the mode. `impact_conditions.py` has the impacts.
 """
 
 from __future__ import annotations

@@ -114,6 +114,11 @@ CASES = {
     "propagate": (jc.impact.propagate, (PLANE, PLANAR.initial_state().v)),
     "propagate_all": (jc.impact.propagate_all, (PLANE, PLANAR.initial_state().v)),
     "plastic": (jc.impact.plastic, (PLANE, PLANAR.initial_state().v)),
+    "newton": (jc.impact.Newton(restitution=0.5), (PLANE, PLANAR.initial_state().v)),
+    "poisson": (jc.impact.Poisson(restitution=0.5), (PLANE, PLANAR.initial_state().v)),
+    "energetic": (jc.impact.Energetic(restitution=0.5, max_events=8), (PLANE, PLANAR.initial_state().v)),
+    "chain": (jc.impact.Chain(stiffness=1.0, max_steps=8), (PLANE, PLANAR.initial_state().v)),
+    "routh without a step": (jc.impact.Routh(), (PLANE, PLANAR.initial_state().v, KEY)),
     "compliant.step": mechanism(jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01),
     "compliant.step of the nearest contacts": mechanism(
         jc.compliant.step, SLIDING, jnp.zeros(6), dt=0.01, max_contacts=2
