@@ -131,7 +131,7 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
         J_t=rows[:, 1:],
         phi=phi,
         mu=contacts.friction(model, phi.dtype),
-        active=phi <= CONTACT_TOLERANCE,
+        active=phi <= touch_tolerance(found.places.point),
     )
     return MovingTerms(terms, computed_once(contacts.slip_rate(*found)), kinematics)
 
