@@ -34,8 +34,9 @@ class Status(enum.IntFlag):
     ZENO = 1 << 18  # infinitely many impacts in finite time were cut short
     WIDE_BAND = 1 << 19  # a guard's band is too wide for the motion in it
     KINK = 1 << 20  # a minimum at which the derivative jumps
+    UNTIMED = 1 << 21  # an impact at the start of its step: up to a step early, its time without a derivative
 
-    NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND | KINK
+    NOTES = GRAZING | SIMULTANEOUS | ZENO | WIDE_BAND | KINK | UNTIMED
     FAILURES = (
         MAX_ITERS | STALLED | NONFINITE | SINGULAR | UNTERMINATED | INVALID | PENETRATION | RAY | ENERGY
         | INACCURATE | OVERFLOW

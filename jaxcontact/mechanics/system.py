@@ -382,6 +382,23 @@ def usable_numbers(params: Params, state: State) -> jax.Array:
     return jnp.stack([*finite, *(~jnp.any(jnp.isnan(x)) for x in of_tree)]).all()
 
 
+def is_inertia(inertia: jax.Array) -> jax.Array:
+    """Decide whether moments (nb,), (nb, 3) or tensors (nb, 3, 3) of inertia have no negative eigenvalue.
+
+    A symmetric matrix has none where all its principal minors are at least zero; round-off is let through.
+    """
+    if inertia.ndim < 3:
+        return jnp.all(inertia >= 0)
+    moments = jnp.diagonal(inertia, axis1=1, axis2=2)
+    size = jnp.max(jnp.abs(moments), axis=1)
+    scaled = inertia / jnp.where(size > 0, size, 1.0)[:, None, None]
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = jnp.moveaxis(scaled, 0, -1)
+    pairs = [yy * zz - yz * zy, xx * zz - xz * zx, xx * yy - xy * yx]
+    whole = xx * pairs[0] - xy * (yx * zz - yz * zx) + xz * (yx * zy - yy * zx)
+    least = -64.0 * float(jnp.finfo(inertia.dtype).eps)
+    return jnp.all(moments >= 0) & jnp.all(jnp.stack([*pairs, whole]) >= least)
+
+
 def check_model(model: Model) -> None:
     """Raise TypeError where `model` is no Model of a mechanism with its Params."""
     check_type("model", model, Model, "; make one of a System by Model(system=..., params=...)")

@@ -7,7 +7,7 @@ steps belongs to the caller, who knows where a step must stop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -97,6 +97,46 @@ def step(
 
     k, ys = lax.scan(stage, start, (a, c, jnp.arange(known, 7)))
     return OdeStep(x, ys[-1], h, k)
+
+
+def step_and_look(
+    f: Callable[[jax.Array, jax.Array], tuple[jax.Array, Any]],
+    t: jax.Array,
+    x: jax.Array,
+    h: jax.Array,
+    inner: tuple[float, ...] = (),
+) -> tuple[OdeStep, Any]:
+    """Make one step and evaluate its field at inner points of its interpolant, all in one loop.
+
+    Args:
+        f: (t, x) -> (field, anything else that is asked at a point).
+        inner: shares of the step, in (0, 1).
+
+    Returns:
+        OdeStep, and what else f says at its start, at the inner points and at its end, stacked.
+
+    Derivative: exact derivative of the discrete step by t, x, h and what f depends on.
+    """
+    weights = np.concatenate([STAGES, *(_dense_weights(share)[None] for share in inner)])
+    rows = jnp.asarray(weights, x.dtype), jnp.asarray([*NODES, *inner], x.dtype), jnp.arange(len(weights))
+
+    def stage(k: jax.Array, row: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, Any]:
+        share, node, i = row
+        y = x + h * jnp.sum(share[:, None] * k, axis=0)
+        slope, look = f(t + node * h, y)
+        return k.at[i].set(slope, mode="drop"), (y, look)
+
+    k, (ys, looks) = lax.scan(stage, jnp.zeros((7, x.shape[0]), x.dtype), rows)
+    order = np.array([0, *range(7, 7 + len(inner)), 6])
+    return OdeStep(x, ys[6], h, k), jax.tree.map(lambda values: values[order], looks)
+
+
+def _dense_weights(share: float) -> np.ndarray:
+    """Compute the weights (7,) of the stages in `interpolate`."""
+    rise, first, last = STAGES[6], np.eye(7)[0], np.eye(7)[6]
+    bend = first - rise
+    weights: np.ndarray = rise + (1.0 - share) * (bend + share * (rise - last - bend + (1.0 - share) * DENSE))
+    return share * weights
 
 
 def error_ratio(trial: OdeStep, ode: DormandPrince) -> jax.Array:

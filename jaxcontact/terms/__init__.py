@@ -4,9 +4,11 @@ Impact laws and solvers see matrices only, so a record of terms built by hand se
 of a mechanism.
 """
 
+from jaxcontact.terms.constraints import MovingTerms as MovingTerms
 from jaxcontact.terms.constraints import Nearest as Nearest
 from jaxcontact.terms.constraints import constraint_terms as constraint_terms
 from jaxcontact.terms.constraints import contact_terms as contact_terms
+from jaxcontact.terms.constraints import moving_terms as moving_terms
 from jaxcontact.terms.constraints import nearest_terms as nearest_terms
 from jaxcontact.terms.constraints import rows_by_body as rows_by_body
 from jaxcontact.terms.constraints import unilateral_terms as unilateral_terms
@@ -22,3 +24,4 @@ from jaxcontact.terms.records import TANGENT as TANGENT
 from jaxcontact.terms.records import ConstraintTerms as ConstraintTerms
 from jaxcontact.terms.records import ContactTerms as ContactTerms
 from jaxcontact.terms.records import Kind as Kind
+from jaxcontact.terms.records import touch_tolerance as touch_tolerance

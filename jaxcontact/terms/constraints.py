@@ -24,13 +24,13 @@ from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
     BILATERAL,
-    CONTACT_TOLERANCE,
     DRY,
     LIMIT,
     NORMAL,
     TANGENT,
     ConstraintTerms,
     ContactTerms,
+    touch_tolerance,
 )
 
 
@@ -97,8 +97,43 @@ def _contact_terms(model: Model, state: State) -> ContactTerms:
         J_t=rows[:, 1:],
         phi=places.phi,
         mu=contacts.friction(model, places.phi.dtype),
-        active=places.phi <= CONTACT_TOLERANCE,
+        active=places.phi <= touch_tolerance(places.point),
     )
+
+
+class MovingTerms(NamedTuple):
+    """`contact_terms`, rates (nc, dim) of contact velocities at constant v, and the kinematics of both."""
+
+    terms: ContactTerms
+    drift: jax.Array
+    kinematics: Any
+
+
+@jit
+def moving_terms(model: Model, state: State) -> MovingTerms:
+    """Compute contact terms with (dJ/dt) v from kinematics and a geometry that are evaluated once.
+
+    Raises:
+        ValueError: a mechanism with closed loops, whose forces it does not know.
+
+    Derivative: exact by q, v and params, any order; `active` is piecewise constant.
+    """
+    tree = model.system.structure.tree
+    if tree is not None and tree.loops:
+        raise ValueError("model: expected a mechanism without closed loops (equality)")
+    kinematics = kinematics_of(model, state.q)
+    found, _ = _moving_contacts(model, state, kinematics)
+    rows = contacts.rows_of(model, state.q, found.bodies, found.places, kinematics)
+    phi = found.places.phi
+    terms = ContactTerms(
+        M=mass_matrix_at(model, state.q, kinematics),
+        J_n=rows[:, 0],
+        J_t=rows[:, 1:],
+        phi=phi,
+        mu=contacts.friction(model, phi.dtype),
+        active=phi <= touch_tolerance(found.places.point),
+    )
+    return MovingTerms(terms, computed_once(contacts.slip_rate(*found)), kinematics)
 
 
 def constraint_terms(model: Model, state: State) -> ConstraintTerms:
@@ -141,7 +176,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
     rows = constraint_terms(model, state)
     kind = np.array(rows.kind, int)
     if np.any((kind == BILATERAL) | (kind == DRY)):
-        raise ValueError("system: expected contacts and limits alone, got joints held by constraints")
+        raise ValueError("model: expected contacts and limits alone, got joints held by constraints")
     first, last = np.flatnonzero(kind == NORMAL), np.flatnonzero(kind == LIMIT)
     nt, nv = model.structure.dim - 1, model.structure.num_velocities
     order = np.concatenate([first, last])
@@ -153,7 +188,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
         J_t=jnp.concatenate([tangents, jnp.zeros((last.size, nt, nv), phi.dtype)]),
         phi=phi,
         mu=jnp.concatenate([rows.mu, jnp.zeros(last.size, phi.dtype)]),
-        active=phi <= CONTACT_TOLERANCE,
+        active=phi <= touch_tolerance(rows.G, state.q),
     )
 
 
@@ -235,7 +270,7 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
     places, place_rates = jax.tree.map(
         lambda leaf: leaf[chosen], (moving_contacts.places, moving_contacts.place_rates)
     )
-    touching = jnp.sum(phi <= CONTACT_TOLERANCE)
+    touching = jnp.sum(phi <= touch_tolerance(moving_contacts.places.point))
     nearest = Nearest(index=index, phi=found.gaps, overflow=found.left_out | (touching > count))
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 

@@ -22,6 +22,7 @@ from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
+NO_MOTION = 2.0**16  # squares of eps: a mobility below it, in parts of the largest of its contact, is zero
 UNLOADED = 1.0 / 64.0  # size of the columns of contacts without a load, in the order of elimination
 
 
@@ -95,6 +96,14 @@ def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> Co
     jacobian = jnp.where(terms.active[:, None, None], jacobian, 0.0).reshape(-1, nv)
     response = implicit.solve_spd(terms.M, jacobian.T)
     diagonal = lax.stop_gradient(jnp.sum(jacobian.T * response, axis=0)).reshape(nc, 1 + nt)
+    # A direction without motion is one whatever round-off has made of it; its derivative stays.
+    least = NO_MOTION * float(jnp.finfo(diagonal.dtype).eps) ** 2 * jnp.max(diagonal, axis=1, keepdims=True)
+    moves = diagonal > least
+    jacobian, response = (
+        x - jnp.where(moves.reshape(shape), 0.0, lax.stop_gradient(x))
+        for x, shape in ((jacobian, (-1, 1)), (response, (1, -1)))
+    )
+    diagonal = jnp.where(moves, diagonal, 0.0)
     tangential = jnp.mean(diagonal[:, 1:], axis=1, keepdims=True)
     diagonal = jnp.concatenate([diagonal[:, :1], jnp.broadcast_to(tangential, (nc, nt))], axis=1)
     scale = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)

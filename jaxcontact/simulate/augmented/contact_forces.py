@@ -19,8 +19,7 @@ from jaxcontact.impact.laws.contact_space import (
     friction_directions,
     mass_norm,
 )
-from jaxcontact.mechanics.configuration import position_rate
-from jaxcontact.mechanics.motion_equations import bias
+from jaxcontact.mechanics.motion_equations import bias_at
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.solvers import contact_modes, mode_choice
@@ -33,9 +32,11 @@ from jaxcontact.solvers.contact_problem import (
     ContactProblem,
     mode_equations,
 )
-from jaxcontact.terms import ContactTerms, contact_terms, contact_velocities
+from jaxcontact.terms import ContactTerms, moving_terms
 
 FORCE_TOLERANCE = 0.575  # power of eps: a force below it, in parts of the size of accelerations, is zero
+SHARE_OF_FRICTION = 2.0**-6  # of a load that rests on normal forces and friction alike; its square is taken
+NO_MOTION = 2.0**16  # squares of eps, below which the square of a row, in parts of the largest, is round-off
 
 
 class Accelerations(NamedTuple):
@@ -64,17 +65,12 @@ def accelerations(
     dt: jax.Array | None = None,
 ) -> Accelerations:
     """M^-1 F and J M^-1 F + (dJ/dt) v at a state; what changes v by round-off within `dt` s is small."""
-    terms = contact_terms(model, state)
+    terms, drift, kinematics = moving_terms(model, state)
     space = contact_space(terms.replace(active=closed))
-    force = -bias(model, state)
+    force = -bias_at(model, state, kinematics)
     if controls is not None:
         force = force + actuator_forces(model, state, controls)
     free = implicit.solve_spd(terms.M, force[:, None])[:, 0]
-    drift = jax.jvp(
-        lambda q: contact_velocities(model, q, state.v),
-        (state.q,),
-        (position_rate(model.system, state.q, state.v),),
-    )[1]
     drift = space.scale * jnp.where(closed[:, None], drift, 0.0).reshape(-1)
     size = acceleration_size(space, free, drift)
     if dt is not None:
@@ -91,13 +87,23 @@ def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> j
 
 
 def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip: jax.Array) -> jax.Array:
-    """The shortest scaled forces (r,) of contacts that separate, stick or slide along slip (nc, nt)."""
+    """Compute the shortest scaled forces (r,) of contacts that separate, stick or slide along slip (nc, nt).
+
+    Rows of contacts may be zero, parallel or dependent. Where friction can share a load with normal forces,
+    it counts as longer by 1 / `SHARE_OF_FRICTION`, so that it stays inside of its cone.
+    """
     uncapped = jnp.zeros_like(space.mu)
     problem = ContactProblem(
         delassus=space.delassus, velocity=rate, mu=space.mu, cap=uncapped, mask=space.active
     )
     rows, rhs = mode_equations(problem, ContactModes(kind=kind, capped=uncapped > 0, direction=slip))
-    per_length = lax.rsqrt(jnp.sum(rows**2, axis=1))
+    mu = lax.stop_gradient(space.mu)
+    share = SHARE_OF_FRICTION * jnp.sqrt(jnp.where(mu > 0, jnp.minimum(mu, 1.0), 1.0))[:, None]
+    weight = jnp.concatenate([jnp.ones_like(share), jnp.broadcast_to(share, slip.shape)], axis=1).reshape(-1)
+    rows = rows * weight[None]
+    square = jnp.sum(rows**2, axis=1)
+    moves = square > NO_MOTION * float(jnp.finfo(rows.dtype).eps) ** 2 * jnp.max(square, initial=0.0)
+    per_length = lax.rsqrt(jnp.where(moves, square, 1.0)) * moves
     rows, rhs = rows * per_length[:, None], rhs * per_length
     fixed = lax.stop_gradient(rows)
     square, _ = small_dense.generalized_inverse(fixed @ fixed.T)
@@ -105,7 +111,8 @@ def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip:
     # `refine` would leave the share of a load as it is. The shortest forces are rows^T times multipliers, so
     # their share turns with the rows; the part of that which loads nothing is zero here, not its derivative.
     turned = rows.T @ multipliers
-    return implicit.refine(rows, rhs, inverse @ rhs, inverse) + turned - inverse @ (fixed @ turned)
+    force = implicit.refine(rows, rhs, inverse @ rhs, inverse) + turned - inverse @ (fixed @ turned)
+    return weight * force
 
 
 def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:

@@ -35,6 +35,7 @@ class EventPieces(NamedTuple):
     turns: jax.Array  # pairs of impacts that were left out, inf for all of them
     push: jax.Array  # (nc, dim) impulses of a jam, N s
     rests: jax.Array  # (nc,) what contacts do that are held at rest at its end, as the kind of `Modes`
+    end: State  # the state behind it
 
 
 class Carry(NamedTuple):
@@ -70,9 +71,9 @@ class Given(NamedTuple):
     rtol: jax.Array
 
 
-def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> EventPieces:
-    """An unused piece."""
-    none = jnp.zeros(nc, bool)
+def no_piece(nc: int, dim: int, state: State) -> EventPieces:
+    """Make an unused piece; it ends at the state."""
+    none, dtype = jnp.zeros(nc, bool), state.q.dtype
     return EventPieces(
         kind=jnp.int32(UNUSED),
         h=jnp.zeros((), dtype),
@@ -84,6 +85,7 @@ def no_piece(nc: int, dim: int, dtype: jnp.dtype) -> EventPieces:
         turns=jnp.zeros((), dtype),
         push=jnp.zeros((nc, dim), dtype),
         rests=jnp.zeros(nc, jnp.int32),
+        end=state,
     )
 
 

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.mechanics.system import Model, State, System
+from jaxcontact.mechanics.system import State, System
 from jaxcontact.simulate.augmented.contact_forces import FORCE_TOLERANCE
-from jaxcontact.simulate.events.stretch import Look, StretchMotion, look, parts, start_vector, step
+from jaxcontact.simulate.events.stretch import StretchMotion, step
 from jaxcontact.simulate.projection import allowed_depth
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
@@ -22,6 +22,7 @@ from jaxcontact.solvers.roots import Bracket, cubic_dip, illinois
 MAX_TRIALS = 80  # steps tried for one stretch
 ROUGH = 1e-4  # share of a rate that the round-off of a gap may be
 SAMPLES = 4  # parts of a step in which events are looked for
+INNER = tuple(k / SAMPLES for k in range(1, SAMPLES))
 
 
 class Found(NamedTuple):
@@ -31,6 +32,7 @@ class Found(NamedTuple):
         h: its length, s.
         y: its end, as `start_vector`.
         friction: (nc, nt) directions of the friction forces there.
+        along: (nc,) the second of the values of `Look` there.
         event: bool, whether an event ends it.
         who: (nc, 2) bool, which value is zero there.
         fine: bool, whether a step was small enough.
@@ -39,6 +41,7 @@ class Found(NamedTuple):
     h: jax.Array
     y: jax.Array
     friction: jax.Array
+    along: jax.Array
     event: jax.Array
     who: jax.Array
     fine: jax.Array
@@ -54,44 +57,36 @@ class _Trial(NamedTuple):
     bracket: Bracket  # of the search for the event
     last: jax.Array  # (nc, 2) values at the end of the last trial
     y: jax.Array  # that end
-    start: Look
     friction: jax.Array  # (nc, nt) directions at that end
+    along: jax.Array  # (nc,)
 
 
 def first_event(
-    system: System, motion: StretchMotion, state: State, remaining: jax.Array, touching: jax.Array,
-    near: jax.Array,
-    solver: ode.DormandPrince,
+    system: System, motion: StretchMotion, state: State, y0: jax.Array, remaining: jax.Array,
+    touching: jax.Array, near: jax.Array, solver: ode.DormandPrince, ignores: jax.Array,
 ) -> Found:  # fmt: skip
     """One step along a stretch, of what remains or as short as its error asks, or its part before an event.
 
     Args:
+        y0: the `start_vector` of the state.
         touching: (nc,) bool, contacts whose gap counts as zero at the start.
         near: (nc,) sliding velocities that count as zero, m/s.
+        ignores: bool, whether the step goes over all that remains, whatever happens in it.
 
     Derivative: none.
     """
     nc = motion.modes.kind.shape[0]
     dtype, eps = state.q.dtype, float(jnp.finfo(state.q.dtype).eps)
-    y0 = start_vector(Model(system=system, params=motion.params), state)
     gaps = motion.modes.kind == SEPARATE
     least, floor = _least(motion.modes.kind, near, state), _floor(motion.modes.kind, state, eps)
+    least = jnp.where(ignores, jnp.inf, least)
     shares = jnp.linspace(0.0, 1.0, SAMPLES + 1, dtype=dtype)
 
+    def error(trial: ode.OdeStep) -> jax.Array:
+        return jnp.where(ignores, 0.0, ode.error_ratio(trial, solver))
+
     def attempt(c: _Trial) -> _Trial:
-        trial = step(system, motion, state.t, y0, c.h)
-
-        def sample(k: jax.Array, rows: Look) -> Look:
-            y = jnp.where(k < SAMPLES, ode.interpolate(trial, shares[k]), trial.x1)
-            there, _, slip = parts(system, state.t + shares[k] * trial.h, y)
-            return jax.tree.map(
-                lambda all_rows, row: all_rows.at[k].set(row), rows, look(system, motion, there, slip)
-            )
-
-        # A search looks at the end alone; the start is looked at once.
-        begin = jax.tree.map(lambda x: jnp.broadcast_to(x, (SAMPLES + 1, *x.shape)), c.start)
-        skip = jnp.where(c.searching, SAMPLES, jnp.where(c.tries == 0, 0, 1))
-        rows = lax.fori_loop(skip, SAMPLES + 1, sample, begin)
+        trial, rows = step(system, motion, state.t, y0, c.h, INNER)
         start, end = (jax.tree.map(lambda x, k=k: x[k], rows) for k in (0, -1))
         low = jnp.where(touching, start.value[:, 0], jnp.minimum(start.value[:, 0], 0.0))
         base = jnp.where(gaps, low, 0.0)
@@ -103,18 +98,18 @@ def first_event(
         rough = leaves & _rough(samples, floor[:, 0])[-1]
         noise = floor[:, 0] / jnp.where(leaves, jnp.where(rough, jnp.inf, c.h), 1.0)
         noise = floor.at[:, 0].set(noise + jnp.where(rough, eps * jnp.max(jnp.abs(state.v)), 0.0))
-        c = c._replace(tries=c.tries + 1, y=trial.x1, start=start, friction=end.friction)
+        c = c._replace(tries=c.tries + 1, y=trial.x1, friction=end.friction, along=end.value[:, 1])
         return lax.cond(
             c.searching,
             lambda: _narrowed(c, value[-1], noise, eps),
-            lambda: _stepped(c, samples, value, ode.error_ratio(trial, solver), least),
+            lambda: _stepped(c, samples, value, error(trial), least),
         )
 
     zero, none = jnp.zeros((), dtype), jnp.zeros((nc, 2), dtype)
     first = _Trial(
         h=remaining, tries=jnp.int32(0), searching=jnp.array(False), done=jnp.array(False), suspects=none > 0,
         size=none + 1.0, bracket=Bracket(zero, zero, zero, zero, jnp.array(True)),
-        last=none, y=y0, start=Look(none, none[:, 0], motion.modes.heading), friction=motion.modes.heading,
+        last=none, y=y0, friction=motion.modes.heading, along=none[:, 0],
     )  # fmt: skip
     end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
@@ -122,7 +117,7 @@ def first_event(
     event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only look as if it closed
     first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
     fine = (end.done | event) & jnp.isfinite(end.h)  # an event that round-off hides is found well enough
-    return Found(end.h, end.y, end.friction, event, first_one.reshape(nc, 2) & event, fine)
+    return Found(end.h, end.y, end.friction, end.along, event, first_one.reshape(nc, 2) & event, fine)
 
 
 class _Samples(NamedTuple):
@@ -138,7 +133,8 @@ class _Samples(NamedTuple):
 def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
     """Values (nc, 2) that are round-off."""
     one = jnp.ones(kind.shape[0], state.q.dtype)
-    gap, speed = 4.0 * eps * jnp.max(jnp.abs(state.q)) * one, eps * jnp.max(jnp.abs(state.v)) * one
+    length = jnp.maximum(1.0, jnp.max(jnp.abs(state.q)))  # m; a mechanism has lengths that q does not show
+    gap, speed = 4.0 * eps * length * one, eps * jnp.max(jnp.abs(state.v)) * one
     root = jnp.where(kind == SEPARATE, gap, 8.0 * eps)
     return jnp.stack([root, jnp.where(kind == SLIDE, speed, 8.0 * eps)], axis=1)
 
@@ -152,7 +148,7 @@ def _least(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
 
 def _rough(samples: _Samples, floor: jax.Array) -> jax.Array:
     """(k, nc) times so short that gaps of round-off `floor` (nc,) say little of a mean rate."""
-    return floor[None] > ROUGH * samples.times[:, None] * jnp.abs(samples.rates[:1])
+    return floor[None] >= ROUGH * samples.times[:, None] * jnp.abs(samples.rates[:1])
 
 
 def _values_for_roots(samples: _Samples, least: jax.Array, floor: jax.Array) -> jax.Array:

@@ -129,8 +129,9 @@ def _modes(
     noise = 100.0 * contact_modes.feasibility_tolerance(rate.dtype) * here.size
     turned = jnp.sqrt(jnp.sum(rate[:, 1:] ** 2, axis=1))
     held = jnp.abs(rate[:, 0]) <= noise
-    sticks = ~slides & (turned <= noise)
-    begins = rate[:, 1:] / jnp.where(turned > 0, turned, 1.0)[:, None]
+    rough = space.mu > 0  # without friction a contact neither sticks nor has a direction of sliding
+    sticks = ~slides & (turned <= noise) & rough
+    begins = jnp.where(rough, 1.0 / jnp.where(turned > 0, turned, 1.0), 0.0)[:, None] * rate[:, 1:]
     heading = jnp.where(slides[:, None], way, jnp.where(sticks[:, None], 0.0, begins))
 
     def kinds(pushing: jax.Array) -> jax.Array:

@@ -6,6 +6,8 @@ them; the functions whose zeros are events.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,15 +15,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit
+from jaxcontact.algebra.replay_rule import differentiate_at_once
 from jaxcontact.impact.laws.contact_space import ContactSpace, contact_space
 from jaxcontact.mechanics.configuration import position_rate, retract
-from jaxcontact.mechanics.motion_equations import bias, mass_matrix
+from jaxcontact.mechanics.motion_equations import bias_at, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.robot import actuator_forces
 from jaxcontact.mechanics.system import Model, Params, State, System
-from jaxcontact.simulate.augmented.contact_forces import Accelerations, accelerations, shortest_forces
+from jaxcontact.simulate.augmented.contact_forces import accelerations, shortest_forces
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
-from jaxcontact.terms import contact_gaps, contact_terms
+from jaxcontact.terms import ContactTerms, contact_terms
 
 ROOT, FRICTION = range(2)  # columns of `values`: gap or normal force; sliding velocity or friction left
 
@@ -42,16 +45,16 @@ class StretchMotion(NamedTuple):
     dt: jax.Array
 
 
-def start_vector(model: Model, state: State) -> jax.Array:
-    """(q, v, impulses of contacts, sliding velocities in space), which the field moves.
+def start_vector(system: System, state: State, terms: ContactTerms) -> jax.Array:
+    """Join (q, v, impulses of contacts, sliding velocities in space), which the field moves.
 
     The smaller a sliding velocity, the faster friction turns with it. The stages of a step know q and v of a
     body that spins too roughly for that; their own rates keep sliding velocities smooth.
     """
-    nc, dim = model.structure.num_contacts, model.structure.dim
+    nc, dim = system.structure.num_contacts, system.structure.dim
     slip = jnp.zeros(0, state.q.dtype)
     if nc and dim == 3:
-        slip = (contact_terms(model, state).J_t @ state.v).reshape(-1)
+        slip = (terms.J_t @ state.v).reshape(-1)
     return jnp.concatenate([state.q, state.v, jnp.zeros(nc * dim, state.q.dtype), slip])
 
 
@@ -65,42 +68,6 @@ def parts(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array,
     impulse, slip = jnp.split(y[nq + nv :], [nc * dim])
     slip = slip if slip.shape[0] else jnp.zeros(nc * (dim - 1), y.dtype)
     return State(q=y[:nq], v=y[nq : nq + nv], t=t), impulse.reshape(nc, dim), slip.reshape(nc, dim - 1)
-
-
-def field(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) -> jax.Array:
-    """The rate of `start_vector`."""
-    state, impulse, slip = parts(system, t, y)
-    qdot = position_rate(system, state.q, state.v)
-    model, controls = Model(system=system, params=motion.params), motion.controls
-
-    def flight() -> tuple[jax.Array, ...]:
-        force = actuator_forces(model, state, controls) - bias(model, state)
-        mass = mass_matrix(model, state.q)
-        return implicit.solve_spd(mass, force[:, None])[:, 0], jnp.zeros_like(impulse), jnp.zeros_like(slip)
-
-    def contact() -> tuple[jax.Array, ...]:
-        here, force = _forces(system, motion, state, slip)
-        scale = here.space.scale.reshape(impulse.shape)
-        rate = (here.rate + here.space.delassus @ force).reshape(impulse.shape)
-        return (
-            here.free + here.space.response @ force,
-            scale * force.reshape(impulse.shape),
-            rate[:, 1:] / jnp.where(scale > 0, scale, 1.0)[:, 1:],
-        )
-
-    if impulse.shape[0] == 0:
-        return jnp.concatenate([qdot, flight()[0]])
-    vdot, force, turn = lax.cond(jnp.any(motion.modes.kind != SEPARATE), contact, flight)
-    turns = [turn.reshape(-1)] if system.structure.dim == 3 else []
-    return jnp.concatenate([qdot, vdot, force.reshape(-1), *turns])
-
-
-def step(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array, h: jax.Array) -> ode.OdeStep:
-    """One step of Dormand & Prince of length h.
-
-    Derivative: of the discrete step, any order.
-    """
-    return ode.step(lambda t, y: field(system, motion, t, y), t, y, h)
 
 
 class Look(NamedTuple):
@@ -119,37 +86,66 @@ class Look(NamedTuple):
     friction: jax.Array
 
 
-def look(system: System, motion: StretchMotion, state: State, slip: jax.Array) -> Look:
-    """The contacts at a state of a stretch, with sliding velocities as in `parts`.
+@functools.lru_cache(maxsize=64)
+def point_of(system: System) -> Callable[[StretchMotion, jax.Array, jax.Array], tuple[jax.Array, Look]]:
+    """Return the function (motion, t, y) -> (rate of `start_vector`, `Look`).
 
-    Derivative: of `value` and `rate`.
+    Derivative: one operation, see `differentiate_at_once`; of the rate, and of values and rates of the look.
     """
+    return differentiate_at_once(functools.partial(_point, system))
+
+
+def _point(system: System, motion: StretchMotion, t: jax.Array, y: jax.Array) -> tuple[jax.Array, Look]:
+    state, impulse, slip = parts(system, t, y)
+    nc, dim = impulse.shape
     kind, heading = motion.modes
-    one = jnp.ones(kind.shape[0], state.q.dtype)
-    if one.shape[0] == 0:
-        return Look(jnp.zeros((0, 2), one.dtype), one, heading)
+    qdot = position_rate(system, state.q, state.v)
+    model = Model(system=system, params=motion.params)
+    if nc == 0:
+        return jnp.concatenate([qdot, _free(model, motion.controls, state)]), _no_look(heading)
+    at = accelerations(model, state, kind != SEPARATE, motion.controls, motion.dt)
 
-    def flight() -> Look:
-        gap, rate = jax.jvp(
-            lambda q: contact_gaps(Model(system=system, params=motion.params), q),
-            (state.q,),
-            (position_rate(system, state.q, state.v),),
-        )
-        return Look(jnp.stack([gap, one], axis=1), rate, jnp.zeros_like(heading))
+    def pressed() -> jax.Array:
+        return shortest_forces(at.space, at.rate, kind, _direction(slip, heading))
 
-    def contact() -> Look:
-        here, force = _forces(system, motion, state, slip)
-        gaps = jnp.stack([here.terms.phi, one], axis=1)
-        along = jnp.sum(heading * jnp.einsum("ctv,v->ct", here.terms.J_t, state.v), axis=1)
-        push, left = pushes(here.space, force)
-        push, left = push / here.size, left / here.size
-        closed = jnp.stack([push, jnp.where(kind == STICK, left, along)], axis=1)
-        value = jnp.where((kind == SEPARATE)[:, None], gaps, closed)
-        tangential = lax.stop_gradient(force.reshape(one.shape[0], -1)[:, 1:])
-        size = jnp.linalg.norm(tangential, axis=1, keepdims=True)
-        return Look(value, here.terms.J_n @ state.v, tangential / jnp.where(size > 0, size, 1.0))
+    force = lax.cond(jnp.any(kind != SEPARATE), pressed, lambda: jnp.zeros_like(at.rate))
+    scale = at.space.scale.reshape(nc, dim)
+    rate = (at.rate + at.space.delassus @ force).reshape(nc, dim)
+    turns = [(rate[:, 1:] / scale[:, 1:]).reshape(-1)] if dim == 3 else []
+    vdot = at.free + at.space.response @ force
+    slope = jnp.concatenate([qdot, vdot, (scale * force.reshape(nc, dim)).reshape(-1), *turns])
 
-    return lax.cond(jnp.any(kind != SEPARATE), contact, flight)
+    along = jnp.sum(heading * (at.terms.J_t @ state.v), axis=1)
+    push, left = (x / at.size for x in pushes(at.space, force))
+    closed = jnp.stack([push, jnp.where(kind == STICK, left, along)], axis=1)
+    gaps = jnp.stack([at.terms.phi, jnp.ones_like(push)], axis=1)
+    value = jnp.where((kind == SEPARATE)[:, None], gaps, closed)
+    tangential = lax.stop_gradient(force.reshape(nc, dim)[:, 1:])
+    size = jnp.linalg.norm(tangential, axis=1, keepdims=True)
+    return slope, Look(value, at.terms.J_n @ state.v, tangential / jnp.where(size > 0, size, 1.0))
+
+
+def _free(model: Model, controls: jax.Array, state: State) -> jax.Array:
+    """Compute the acceleration (nv,) of a mechanism without contacts."""
+    kinematics = kinematics_of(model, state.q)
+    force = actuator_forces(model, state, controls) - bias_at(model, state, kinematics)
+    return implicit.solve_spd(mass_matrix_at(model, state.q, kinematics), force[:, None])[:, 0]
+
+
+def _no_look(heading: jax.Array) -> Look:
+    return Look(jnp.zeros((0, 2), heading.dtype), jnp.zeros(0, heading.dtype), heading)
+
+
+def step(
+    system: System, motion: StretchMotion, t: jax.Array, y: jax.Array, h: jax.Array,
+    inner: tuple[float, ...] = (),
+) -> tuple[ode.OdeStep, Look]:  # fmt: skip
+    """Make one step of Dormand & Prince of length h, and look at its start, at shares `inner`, at its end.
+
+    Derivative: of the discrete step.
+    """
+    point = point_of(system)
+    return ode.step_and_look(lambda t, y: point(motion, t, y), t, y, h, inner)
 
 
 def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -158,17 +154,6 @@ def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]
     square = jnp.sum(force[:, 1:] ** 2, axis=1)
     length = jnp.sqrt(jnp.where(square > 0, square, 1.0)) * (square > 0)
     return force[:, 0], (space.mu * force[:, 0] - length) * lax.rsqrt(1.0 + space.mu**2)
-
-
-def _forces(
-    system: System, motion: StretchMotion, state: State, slip: jax.Array
-) -> tuple[Accelerations, jax.Array]:
-    """Accelerations of the closed contacts, and their scaled forces (r,)."""
-    kind, heading = motion.modes
-    here = accelerations(
-        Model(system=system, params=motion.params), state, kind != SEPARATE, motion.controls, motion.dt
-    )
-    return here, shortest_forces(here.space, here.rate, kind, _direction(slip, heading))
 
 
 def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Model, State, System, usable_numbers
+from jaxcontact.mechanics.system import Model, State, System, is_inertia, usable_numbers
 from jaxcontact.precision import jit
 from jaxcontact.simulate.events.accumulation import DENSE, LENGTH, ahead, outlook
 from jaxcontact.simulate.events.event_log import (
@@ -41,15 +41,25 @@ from jaxcontact.simulate.events.pieces import (
     contacts_at,
     impact,
 )
-from jaxcontact.simulate.events.stretch import FRICTION, ROOT, StretchMotion, parts, settled
+from jaxcontact.simulate.events.stretch import (
+    FRICTION,
+    ROOT,
+    Modes,
+    StretchMotion,
+    parts,
+    settled,
+    start_vector,
+)
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
+from jaxcontact.terms import ContactTerms, touch_tolerance
 
 CROWDED = 0.4  # share of the pieces of a step behind which an unknown chatter is ended
+ALWAYS = 4  # pieces that any step may take without time going on
+PROGRESS = 1e-3  # of a step: less, by all of its pieces, is none
 SHRUNK = 0.75  # what impacts take, in parts of the time of as many before, that come ever faster
 
 
@@ -57,6 +67,10 @@ class _Step(NamedTuple):
     carry: Carry
     contacts: EventContacts
     ended: Ended
+    modes: Modes  # of the last stretch
+    located: jax.Array  # bool, whether the time of the state is that of an event or an impact
+    stops: jax.Array  # (nc,) bool, contacts that have come to stick where a stretch ended without an event
+    over: jax.Array  # bool, whether the last piece went to the end of the step
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts
     pieces: EventPieces
@@ -94,16 +108,20 @@ def run(system: System, max_events: int, given: Given, memory: EventMemory) -> E
     start = contacts_at(Model(system=system, params=given.params), state)
     nc, nv, dim = start.near.shape[0], state.v.shape[0], system.structure.dim
     bad = _bad_numbers(given, start)
-    deep = flag(jnp.any(start.terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
     rtol = jnp.maximum(given.rtol, 64.0 * float(jnp.finfo(dtype).eps))
     solver = ode.DormandPrince(rtol=rtol, atol=1e-2 * rtol)
-    unused = no_piece(nc, dim, dtype)
+    unused = no_piece(nc, dim, state)
     t_end = state.t + given.dt
     here = _Here(system, given, memory.key, t_end, solver, unused)
     begin = _Step(
         carry=Carry(state, memory.chatter, memory.number),
         contacts=start,
         ended=_nothing_ended(jnp.zeros((nc, dim), dtype)),
+        modes=unused.modes,
+        located=jnp.array(False),
+        stops=jnp.zeros(nc, bool),
+        over=jnp.array(False),
         impacts=no_impacts(nv, nc, max_events, dtype),
         impulse=jnp.zeros((nc, dim), dtype),
         pieces=jax.tree.map(lambda x: jnp.broadcast_to(x, (max_events, *x.shape)), unused),
@@ -112,12 +130,12 @@ def run(system: System, max_events: int, given: Given, memory: EventMemory) -> E
     )
 
     def unfinished(c: _Step) -> jax.Array:
-        wanted = (c.carry.state.t < t_end) | jnp.any(c.contacts.strikes)
+        wanted = ~c.over | jnp.any(c.contacts.strikes) | jnp.any(c.stops)
         return wanted & (bad == 0) & _finite(c.carry.state) & (c.made < max_events)
 
     end = lax.while_loop(unfinished, lambda c: _piece(here, c), begin)
     last = end.contacts
-    late = (bad == 0) & (end.carry.state.t < t_end) | jnp.any(last.strikes)
+    late = (bad == 0) & ~end.over | jnp.any(last.strikes)
     status = end.status | flag(late & (end.made >= max_events), Status.MAX_ITERS)
     status = status | flag(~_finite(end.carry.state), Status.NONFINITE)
     info = StepperInfo(
@@ -142,7 +160,7 @@ def _bad_numbers(given: Given, start: EventContacts) -> jax.Array:
     params = given.params
     finite = usable_numbers(params, given.state) & jnp.all(jnp.isfinite(given.controls))
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
-    good = mass & jnp.all(params.inertia >= 0) & jnp.all(params.mu >= 0) & (given.dt > 0)
+    good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & (given.dt > 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
@@ -152,28 +170,39 @@ def _nothing_ended(impulse: jax.Array) -> Ended:
 
 
 def _piece(here: _Here, c: _Step) -> _Step:
-    """The end of a chatter if it is known, an impact where one is due, else a stretch."""
+    """Append the end of a chatter if it is known, an impact where one is due, else a stretch.
+
+    An impact follows an event, so that derivatives know of its time: where a stretch ends without one as a
+    contact strikes or comes to stick, or a motion begins so, an event without a length comes between.
+    """
     model = Model(system=here.system, params=here.given.params)
     if c.impulse.shape[0]:
         strikes = jnp.any(c.contacts.strikes)
         view = outlook(model.system, c.carry.chatter, here.t_end, here.given.dt)
         # Known right behind an impact: later the chatter may have been something else.
         fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
-        which = jnp.where(fresh & view.known, 0, jnp.where(strikes, 1, 2))
+        hidden = ~c.located & (strikes | jnp.any(c.stops))
+        due = jnp.where(hidden, 3, jnp.where(strikes, 1, 2))
+        which = jnp.where(_is_stuck(here, c), 2, jnp.where(fresh & view.known, 0, due))
         branches = [
             lambda: _skip(here, c, view.turns),
             lambda: _impact(here, c, view.dense | _crowded(c), _follows(here, c)),
             lambda: _stretch(here, c),
+            lambda: _locate(here, c),
         ]
         after, piece = lax.switch(which, branches)
     else:
         after, piece = _stretch(here, c)
     state = settled(model, after.carry.state, piece.rests)
-    pieces = jax.tree.map(lambda rows, one: rows.at[c.made].set(one, mode="drop"), c.pieces, piece)
+    pieces = jax.tree.map(
+        lambda rows, one: rows.at[c.made].set(one, mode="drop"), c.pieces, piece._replace(end=state)
+    )
     return after._replace(
         carry=after.carry._replace(state=state),
         contacts=contacts_at(model, state),
         pieces=pieces,
+        located=(piece.kind != WHOLE) & (piece.kind != PART),
+        over=piece.kind == WHOLE,
         made=c.made + 1,
     )
 
@@ -198,6 +227,25 @@ def _crowded(c: _Step) -> jax.Array:
     first, middle, last = (c.impacts.t.at[k].get(mode="clip") for k in (0, half, 2 * half))
     shrinks = last - middle < SHRUNK * (middle - first)
     return (c.made >= CROWDED * c.pieces.kind.shape[0]) & (half >= LENGTH) & shrinks
+
+
+def _locate(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
+    """Append the event of a contact that strikes, or else comes to stick, where a stretch has ended."""
+    strikes = jnp.any(c.contacts.strikes)
+    first = jnp.argmax(jnp.where(strikes, c.contacts.strikes, c.stops))
+    column = jnp.where(strikes, ROOT, FRICTION)
+    value = here.unused.value.at[first, column].set(True)
+    # Of the one that strikes the gap is looked at, whatever it did before.
+    kind = c.modes.kind.at[first].set(jnp.where(strikes, SEPARATE, c.modes.kind[first]))
+    modes = c.modes._replace(kind=kind)
+    piece = here.unused._replace(kind=jnp.int32(EVENT), modes=modes, value=value)
+    return c._replace(stops=jnp.zeros_like(c.stops)), piece
+
+
+def _is_stuck(here: _Here, c: _Step) -> jax.Array:
+    """Decide whether the last piece is due and none took time, so that the next step would begin alike."""
+    last = c.made == c.pieces.kind.shape[0] - 1
+    return last & (c.made >= ALWAYS) & (here.t_end - c.carry.state.t > (1.0 - PROGRESS) * here.given.dt)
 
 
 def _follows(here: _Here, c: _Step) -> jax.Array:
@@ -253,8 +301,10 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
         )
         modes, found = choice.modes, choice.found
     motion = StretchMotion(given.params, given.controls, modes, given.dt)
-    remaining = here.t_end - state.t
-    ahead = first_event(system, motion, state, remaining, contacts.at_zero, slow, here.solver)
+    remaining = jnp.maximum(here.t_end - state.t, 0.0)
+    stuck = _is_stuck(here, c)
+    y0 = start_vector(system, state, contacts.terms)
+    ahead = first_event(system, motion, state, y0, remaining, contacts.at_zero, slow, here.solver, stuck)
     whole = ~ahead.event & (ahead.h == remaining)
     end, impulse, slip = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
@@ -263,11 +313,16 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
     slid = jnp.einsum("ctv,v->ct", contacts.terms.J_t, state.v)
     stops = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & (system.structure.dim == 3)
     stops = stops & (jnp.sum(slid**2, axis=1) > slow**2) & (jnp.sum(slip**2, axis=1) <= slow**2)
+    hidden = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & ~ahead.event & (system.structure.dim == 2)
+    hidden = hidden & (jnp.abs(slid[:, 0]) > slow)
+    hidden = hidden & (jnp.abs(ahead.along) <= slow)
     after = c._replace(
         carry=c.carry._replace(state=end),
+        modes=modes,
+        stops=hidden,
         ended=Ended(ahead.who[:, ROOT] & closed, ahead.who[:, FRICTION] & sticks, -ahead.friction),
         impulse=c.impulse + impulse,
-        status=c.status | flag(~(ahead.fine & found), Status.STALLED),
+        status=c.status | flag(~(ahead.fine & found), Status.STALLED) | flag(stuck, Status.MAX_ITERS),
     )
     kind = jnp.where(ahead.event, EVENT, jnp.where(whole, WHOLE, PART)).astype(jnp.int32)
     piece = here.unused._replace(

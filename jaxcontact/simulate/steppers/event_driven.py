@@ -53,9 +53,10 @@ class EventDriven(Record):
         TypeError: a law that is no callable.
         ValueError: `max_events` is no integer >= 1, `rtol` is not positive.
 
-    Status: MAX_ITERS where a step has more pieces, and ends early; STALLED where no forces go on, or no step
-        is small enough; ZENO as above; SIMULTANEOUS for an impact with more than one contact closed; ENERGY
-        where an impact gains any; PENETRATION for a step that starts deeper than 1e-6 m; NONFINITE and
+    Status: MAX_ITERS where a step has more pieces, and ends early, or where none of them takes time: then the
+        last one goes to the end of the step, whatever happens on the way; STALLED where no forces go on, or
+        no step is small enough; ZENO as above; SIMULTANEOUS for an impact with more than one contact closed;
+        ENERGY where an impact gains any; PENETRATION for a step that starts deeper than 1e-6 m; NONFINITE and
         INVALID for bad numbers, with a state that stays; and the bits of the law.
 
     Derivative: first order, forward and reverse, by state, params, controls, dt and the numbers of the law;

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jaxcontact.algebra import implicit
 from jaxcontact.impact.laws.contact_space import collision_tolerance
@@ -67,7 +68,10 @@ def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
     """The contacts of a step that starts at `terms`."""
     rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
     most = 10.0 * touching_gap(terms.phi.dtype)  # more is no round-off: PENETRATION says so
-    off = jnp.where(closed, jnp.clip(terms.phi, -most, most), jnp.clip(terms.phi, -most, 0.0))
+    # An open contact is moved by round-off alone, which has no derivative: its gap, and the time of its next
+    # event, go by the state.
+    opened = lax.stop_gradient(jnp.clip(terms.phi, -most, 0.0))
+    off = jnp.where(closed, jnp.clip(terms.phi, -most, most), opened)
     return Contacts(rows, terms.mu, off, closed)
 
 

@@ -145,10 +145,19 @@ def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> 
     )
 
 
+class EndRates(NamedTuple):
+    """Rates of what is at the end of a step by its length: of gaps (nc,), q, p and impulses (nc, dim)."""
+
+    phi: jax.Array
+    q: jax.Array
+    p: jax.Array
+    impulse: jax.Array
+
+
 def take_step(
     model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array
-) -> tuple[MidpointStep, jax.Array]:
-    """The step of length h, and the rates dphi/dh (nc,) at its end.
+) -> tuple[MidpointStep, EndRates]:
+    """Make the step of length h; its end moves at these rates with h.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
     pushing; friction opposes the mean sliding velocity as far as mu lam_n allows.
@@ -177,13 +186,13 @@ def take_step(
     first = (v, none, zeros, far, jnp.array(False), jnp.int32(0))
     w, impulse, inverse, change, *_ = lax.while_loop(unsolved, iterate, first)
 
-    def last(h: jax.Array) -> tuple[jax.Array, MidpointStep]:
+    def last(h: jax.Array) -> tuple[EndRates, MidpointStep]:
         step = repeat_step(model, start, w, impulse, inverse, contacts, h)
-        return step.phi, step
+        return EndRates(step.phi, step.q, step.p, step.impulse), step
 
-    _, rate, step = jax.jvp(last, (h,), (jnp.ones_like(h),), has_aux=True)
+    _, rates, step = jax.jvp(last, (h,), (jnp.ones_like(h),), has_aux=True)
     solved = (change <= small) & step.solved & jnp.all(jnp.isfinite(step.p))
-    return step._replace(solved=solved), rate
+    return step._replace(solved=solved), rates
 
 
 def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from jaxcontact.simulate.trajectory import Impacts
 from jaxcontact.simulate.variational.contact_state import Node
+from jaxcontact.simulate.variational.discrete_mechanics import EndRates
 from jaxcontact.simulate.variational.impact_event import Strike
 
 UNUSED, WHOLE, EVENT, IMPACT, JAM = range(5)
@@ -34,16 +35,24 @@ class Pieces(NamedTuple):
     plastic: jax.Array  # whether an impact was made plastic
     order: jax.Array  # (k,) of single impacts
     closed: jax.Array  # (nc,) bool, contacts that stay closed from its end on
+    q: jax.Array  # its end
+    p: jax.Array
+    t: jax.Array
+    rates: EndRates  # of the end of a move by its length
 
 
-def no_pieces(nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype) -> Pieces:
-    """An unused piece; `length` is that of `order`."""
+def no_pieces(nq: int, nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype) -> Pieces:
+    """Make an unused piece; `length` is that of `order`."""
     zero, forces, none = jnp.zeros((), dtype), jnp.zeros((nc, dim), dtype), jnp.zeros(nc, bool)
     return Pieces(
         kind=jnp.int32(UNUSED),
         step=jnp.int32(0),
         h=zero,
         w=jnp.zeros(nv, dtype),
+        q=jnp.zeros(nq, dtype),
+        p=jnp.zeros(nv, dtype),
+        t=zero,
+        rates=EndRates(jnp.zeros(nc, dtype), jnp.zeros(nq, dtype), jnp.zeros(nv, dtype), forces),
         impulse=forces,
         second=forces,
         who=none,

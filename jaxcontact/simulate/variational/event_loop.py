@@ -15,7 +15,7 @@ from jax import lax
 
 from jaxcontact.algebra import small_dense
 from jaxcontact.impact.laws.contact_space import collision_tolerance
-from jaxcontact.mechanics.system import Model, Params, State, System, usable_numbers
+from jaxcontact.mechanics.system import Model, Params, State, System, is_inertia, usable_numbers
 from jaxcontact.precision import jit
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.simulate.trajectory import Impacts, Trajectory, motion_record
@@ -35,6 +35,7 @@ from jaxcontact.simulate.variational.event_log import (
     EVENT,
     IMPACT,
     JAM,
+    UNUSED,
     WHOLE,
     Pieces,
     kept,
@@ -46,7 +47,7 @@ from jaxcontact.simulate.variational.gap_dips import looked_between
 from jaxcontact.simulate.variational.impact_event import Strike, strike
 from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE
+from jaxcontact.terms import touch_tolerance
 
 MAX_TURNS = 1000  # of the loop within one step: trial steps and impacts
 
@@ -61,6 +62,8 @@ class _StepCarry(NamedTuple):
     residual: jax.Array  # the largest of the moves
     turns: jax.Array  # trial steps and impacts
     let_go: jax.Array  # (nc,) bool, contacts that let go in this step; once is enough
+    located: jax.Array  # whether the time of the node is that of an event or an impact
+    over: jax.Array  # whether the last piece went to the end of the step
     pieces: Pieces
     num_pieces: jax.Array
 
@@ -164,7 +167,7 @@ def run(
     model = Model(system=system, params=numbers.params)
     start = start_of(model, numbers.state)
     nc, dim = start.terms.phi.shape[0], system.structure.dim
-    deep = flag(jnp.any(start.terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
     bad = _bad_numbers(numbers, start)
     impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)
@@ -177,18 +180,23 @@ def run(
         none, zero = jnp.zeros((nc, dim), node.q.dtype), jnp.zeros((), node.q.dtype)
         begin = _StepCarry(
             node, whole_step(t_end - node.t, nc), last, impacts, none, jnp.uint32(0), zero, jnp.int32(0),
-            node.closed & False, pieces, count,
+            node.closed & False, jnp.array(False), jnp.array(False), pieces, count,
         )  # fmt: skip
 
         def moving(c: _StepCarry) -> jax.Array:
-            unfinished = (c.node.t < t_end) | jnp.any(approaching(c.node))
+            unfinished = ~c.over | jnp.any(approaching(c.node))
             goes_on = (bad == 0) & (c.turns < MAX_TURNS) & jnp.all(jnp.isfinite(c.node.p))
             return unfinished & goes_on
 
         def turn(c: _StepCarry) -> _StepCarry:
             c, piece = _turn(here, c)
-            pieces, count = kept(c.pieces, c.num_pieces, piece._replace(step=k, closed=c.node.closed))
-            return c._replace(pieces=pieces, num_pieces=count, turns=c.turns + 1)
+            node, whole, used = c.node, piece.kind == WHOLE, piece.kind != UNUSED
+            piece = piece._replace(step=k, closed=node.closed, q=node.q, p=node.p, t=node.t)
+            pieces, count = kept(c.pieces, c.num_pieces, piece)
+            return c._replace(
+                pieces=pieces, num_pieces=count, turns=c.turns + 1,
+                located=jnp.where(used, ~whole, c.located), over=jnp.where(used, whole, c.over),
+            )  # fmt: skip
 
         end = lax.while_loop(moving, turn, begin)
         status = end.status | flag(end.turns >= MAX_TURNS, Status.MAX_ITERS)
@@ -215,16 +223,23 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
     finite = usable_numbers(params, numbers.state)
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
     share = (restitution >= 0) & (restitution <= 1)
-    good = mass & jnp.all(params.inertia >= 0) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
+    good = mass & is_inertia(params.inertia) & jnp.all(params.mu >= 0) & share & (zeno >= 0)
     return flag(~finite, Status.NONFINITE) | flag(finite & ~good, Status.INVALID)
 
 
 def _turn(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
-    """An impact where one is due, else a trial step."""
+    """Append an impact where one is due, else a trial step.
+
+    An impact follows an event, so that derivatives know of its time: where a step ends without one as a
+    contact strikes, or a motion begins so, an event without a length comes between.
+    """
     if carry.last.shape[0] == 0:
         return _move(here, carry)
     return lax.cond(
-        jnp.any(approaching(carry.node)), lambda c: _collide(here, c), lambda c: _move(here, c), carry
+        carry.located & jnp.any(approaching(carry.node)),
+        lambda c: _collide(here, c),
+        lambda c: _move(here, c),
+        carry,
     )
 
 
@@ -241,7 +256,7 @@ def _collide(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     )
     carry = carry._replace(
         node=after,
-        search=whole_step(here.t_end - node.t, near.shape[0]),
+        search=whole_step(jnp.maximum(here.t_end - node.t, 0.0), near.shape[0]),
         last=jnp.where(striking, node.t, carry.last),
         impacts=recorded(impacts, node, after, near, striking, soon, hit),
         status=status | flag(jnp.sum(near) > 1, Status.SIMULTANEOUS),
@@ -283,47 +298,55 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
         plastic=jnp.zeros(rows, bool),
         count=jnp.int32(0),
     )
-    return impacts, no_pieces(nv, nc, system.structure.dim, length, dtype)
+    return impacts, no_pieces(node.q.shape[0], nv, nc, system.structure.dim, length, dtype)
 
 
 def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     """A trial step: to the end of the time step if nothing happens, else nearer to the first event."""
     model, t_end = here.model, here.t_end
-    node, search = carry.node, carry.search
-    nc = carry.last.shape[0]
+    node, nc = carry.node, carry.last.shape[0]
+    strikes = approaching(node)
+    hidden = jnp.any(strikes)
+    none_left = whole_step(jnp.zeros_like(t_end), nc)
+    search = jax.tree.map(lambda a, b: jnp.where(hidden, a, b), none_left, carry.search)
     start = Start(node.q, node.p, node.t, here.controls)
     contacts = contacts_of(node.terms, node.closed)
-    step, slope = take_step(model, start, node.v, contacts, search.h)
+    step, rates = take_step(model, start, node.v, contacts, search.h)
     finite = jnp.all(jnp.isfinite(step.p)) & jnp.isfinite(search.h)
-    t = jnp.where(search.h == t_end - node.t, t_end, node.t + search.h)
+    t = jnp.where((search.h == t_end - node.t) & ~hidden, t_end, node.t + search.h)
     arrived, second, fine = land(model, node, step.q, step.p, t, step.impulse)
-    load, load_0, size = _loads(here, node, arrived, step.impulse / search.h, search.tries > 0)
+    guess = step.impulse / jnp.where(search.h > 0, search.h, 1.0)
+    load, load_0, size = _loads(here, node, arrived, guess, search.tries > 0)
     # A contact that changes no velocity by more than what counts as approaching carries nothing.
     least = collision_tolerance(size.dtype) / (here.dt * size)
-    value, rate, fell, zero = events(node, search, step, slope, load, load_0, least)
+    value, rate, fell, zero = events(node, search, step, rates.phi, load, load_0, least)
     fell = fell & ~(node.closed & carry.let_go)
     following, whole, located = narrowed(search, value, rate, fell & finite, zero, node.closed, t_end)
     done = whole | located
     if nc:
         crossed = jnp.any(fell) & finite
-        following, done, again = looked_between(node, search, following, step, value, slope, crossed, done)
+        following, done, again = looked_between(
+            node, search, following, step, value, rates.phi, crossed, done
+        )
         whole = done & (whole | (again & (search.h == t_end - node.t)))
-    accept = done | ~finite
+    whole = whole & ~hidden
+    accept = done | hidden | ~finite
 
     # Whose event it is: that which the last trial is nearest to, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
     suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
     apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
     who = suspects & (jnp.arange(nc) == jnp.argmin(apart)) if nc else suspects
+    who = jnp.where(hidden, strikes & (jnp.arange(nc) == jnp.argmax(strikes)), who) if nc else who
     piece = here.unused._replace(
         kind=jnp.where(whole | ~finite, WHOLE, EVENT).astype(jnp.int32),
-        h=search.h, w=step.w, impulse=step.impulse, second=second, who=who,
+        h=search.h, w=step.w, impulse=step.impulse, second=second, who=who, rates=rates,
     )  # fmt: skip
     gains = move_gains(model, node, step, arrived, second, search.h, here.controls)
     status = flag(~(step.solved & fine), Status.STALLED) | flag(gains, Status.ENERGY)
     taken = (
-        arrived, whole_step(t_end - t, nc), carry.impulse + step.impulse + second, carry.status | status,
-        jnp.maximum(carry.residual, step.residual), piece,
+        arrived, whole_step(jnp.maximum(t_end - t, 0.0), nc), carry.impulse + step.impulse + second,
+        carry.status | status, jnp.maximum(carry.residual, step.residual), piece,
     )  # fmt: skip
     refused = (node, following, carry.impulse, carry.status, carry.residual, here.unused)
     node, search, impulse, status, residual, piece = jax.tree.map(
@@ -356,7 +379,7 @@ def _or_jammed(
         none = jnp.zeros(nc, bool)
         behind = carry._replace(
             node=after,
-            search=whole_step(here.t_end - node.t, nc),
+            search=whole_step(jnp.maximum(here.t_end - node.t, 0.0), nc),
             impacts=recorded(impacts, node, after, node.closed, none, jnp.array(False), hit),
             status=carry.status | flag(gains, Status.ENERGY) | flag(several, Status.SIMULTANEOUS),
         )

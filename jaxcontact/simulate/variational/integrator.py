@@ -16,7 +16,7 @@ from jaxcontact.arguments import check_number
 from jaxcontact.impact.inputs import is_concrete
 from jaxcontact.impact.laws.callable_laws import law_as_pytree
 from jaxcontact.mechanics.motion_equations import mass_matrix
-from jaxcontact.mechanics.system import Model, State, System
+from jaxcontact.mechanics.system import Model, State, System, is_inertia
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import warn_if_single
 from jaxcontact.simulate.trajectory import Trajectory
@@ -130,11 +130,14 @@ def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> N
     for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", model.params.gravity)):
         if is_concrete(value):
             check_number(name, value)
-    least = {
-        "params.mass": model.params.mass,
-        "params.inertia": model.params.inertia,
-        "params.mu": model.params.mu,
-    }
+    inertia = model.params.inertia
+    if is_concrete(inertia):
+        check_number("params.inertia", inertia)
+        with jax.ensure_compile_time_eval():
+            usable = bool(is_inertia(jnp.asarray(inertia)))
+        if not usable:
+            raise ValueError(f"params.inertia: expected no negative eigenvalue, got {np.asarray(inertia)}")
+    least = {"params.mass": model.params.mass, "params.mu": model.params.mu}
     for name, value in {**least, "restitution": restitution, "zeno": zeno}.items():
         if is_concrete(value):
             check_number(name, value, 0.0)

@@ -7,16 +7,18 @@ come from the run; the ends of moves at an event follow by the implicit rule.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.mechanics.system import Model, State, System
-from jaxcontact.precision import all_digits
+from jaxcontact.algebra import implicit
+from jaxcontact.algebra.replay_rule import differentiate_at_once, differentiate_by_replay
+from jaxcontact.mechanics.system import Model, Params, State, System
 from jaxcontact.simulate.trajectory import Trajectory
-from jaxcontact.simulate.variational.contact_state import Node, contacts_of, land, loads
+from jaxcontact.simulate.variational.contact_state import Node, contacts_of, land, loads, terms_at
 from jaxcontact.simulate.variational.discrete_mechanics import Start, repeat_step, step_inverse
 from jaxcontact.simulate.variational.event_log import EVENT, IMPACT, JAM, UNUSED, Pieces
 from jaxcontact.simulate.variational.event_loop import (
@@ -26,82 +28,67 @@ from jaxcontact.simulate.variational.event_loop import (
     MotionNumbers,
     Run,
     impact,
-    impact_setting,
     run,
-    start_of,
 )
 from jaxcontact.simulate.variational.jam import jolt
+from jaxcontact.terms import ContactTerms
+
+PIECES = 3  # of the log for an impact that is kept: its event, itself, a move behind it
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def motion(
     system: System, choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory
 ) -> tuple[Trajectory, MotionMemory]:
-    """The motion over `num_steps` steps of dt, and what it remembers of its impacts.
+    """Move over `num_steps` steps of dt; the motion, and what it remembers of its impacts.
 
     Derivative: that of `replay`; NaN where there are more than `max_impacts` impacts.
     """
-    motion_run = run(system, choice, 0, numbers, memory)
-    return motion_run.trajectory, motion_run.memory
+    result: tuple[Trajectory, MotionMemory] = _paired(system, choice)(numbers, memory)
+    return result
 
 
-@motion.defjvp
-@all_digits
-def _motion_jvp(
-    system: System, choice: MotionChoice, primals: tuple[Any, ...], tangents: tuple[Any, ...]
-) -> tuple[Any, Any]:
-    numbers, memory = primals
-    motion_run = run(system, choice, choice.num_steps + 2 * choice.max_impacts, numbers, memory)
+@functools.lru_cache(maxsize=64)
+def _paired(system: System, choice: MotionChoice) -> Callable[..., Any]:
+    def move(numbers: MotionNumbers, memory: MotionMemory) -> Any:
+        return run(system, choice, 0, numbers, memory)[:2]
 
-    def again(numbers: MotionNumbers) -> Trajectory:
-        return replay(system, numbers, impact_setting(choice, numbers, memory), motion_run)
+    def search(numbers: MotionNumbers, memory: MotionMemory) -> tuple[Any, Run]:
+        found = run(system, choice, choice.num_steps + PIECES * choice.max_impacts, numbers, memory)
+        return found[:2], found
 
-    _, tangent = jax.jvp(again, (numbers,), tangents[:1])
-    # What is remembered decides only which impacts are plastic.
-    remembered = tangents[1]._replace(last=jnp.zeros_like(motion_run.memory.last))
-    return (motion_run.trajectory, motion_run.memory), (tangent, remembered)
+    def again(numbers: MotionNumbers, memory: MotionMemory, found: Run) -> Any:
+        return replay(system, choice, numbers, memory, found), found.memory
+
+    return differentiate_by_replay(search, again, value=move)
 
 
-def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recorded: Run) -> Trajectory:
-    """The motion that `run` found, with the same values and a derivative.
+def replay(
+    system: System, choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory, recorded: Run
+) -> Trajectory:
+    """Repeat the motion that `run` found, with the same values and a derivative.
 
     Derivative: first order, forward and reverse, by all numbers but `zeno`.
     """
-    params, dt = numbers.params, numbers.dt
-    start = start_of(Model(system=system, params=params), numbers.state)
+    params, state, branches = numbers.params, numbers.state, _branches(system, choice)
     pieces, known = recorded.pieces, recorded.trajectory
+    t_start = jnp.asarray(state.t, state.q.dtype)
+    terms = branches.terms(params, state.q, t_start)
+    closed = known.contacts[0]
+    start = Node(state.q, terms.M @ state.v, state.v, t_start, terms, closed)
 
     def one(carry: tuple[Node, jax.Array], piece: Pieces) -> tuple[Any, Any]:
         node, number = carry
-        t_end = start.t + (piece.step + 1) * dt
-
-        def rest(_: None) -> tuple[Any, ...]:
-            return node, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
-
-        def collide(_: None) -> tuple[Any, ...]:
-            after, hit = impact(setting, node, piece.who, piece.plastic, number, piece.order)
-            return after, hit.impulse, jnp.zeros_like(piece.impulse)
-
-        def jolted(_: None) -> tuple[Any, ...]:
-            after, found = jolt(node, piece.who, piece.impulse)[:2]
-            return after, found[:, 0], jnp.zeros_like(piece.impulse)
-
-        def move(_: None) -> tuple[Any, ...]:
-            controls = None if numbers.controls is None else numbers.controls[piece.step]
-            after, pushed = _move(Model(system=system, params=params), node, piece, t_end, dt, controls)
-            return after, jnp.zeros_like(node.terms.phi), pushed
-
-        branches: tuple[Any, ...] = (
-            (rest, move) if node.terms.phi.shape[0] == 0 else (rest, move, collide, jolted)
-        )
         strikes = (piece.kind == IMPACT) | (piece.kind == JAM)
-        which = jnp.where(piece.kind == UNUSED, 0, jnp.where(strikes, jnp.where(piece.kind == JAM, 3, 2), 1))
-        after, blow, pushed = lax.switch(which, branches, None)
-        after = after._replace(closed=piece.closed)
-        row = (after.q, after.v, after.t, pushed, node.t, node.v, after.v, blow)
+        moves = jnp.where(piece.kind == UNUSED, 0, 1)
+        which = jnp.where(strikes, jnp.where(piece.kind == JAM, 3, 2), moves)
+        q, p, t, blow, pushed = lax.switch(which, branches.kinds, numbers, memory.key, node, number, piece)
+        terms = branches.terms(params, q, t_start)
+        v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
+        after = Node(q, p, v, t, terms, piece.closed)
+        row = (q, v, t, pushed, node.t, node.v, v, blow)
         return (after, number + strikes), row
 
-    _, rows = lax.scan(one, (start, setting.first), pieces)
+    _, rows = lax.scan(one, (start, memory.number), pieces)
     room = pieces.kind.shape[0]
     # Where pieces are missing, numbers are no longer known, nor are their derivatives.
     trust = jnp.where(recorded.num_pieces > room, jnp.nan, 1.0).astype(start.q.dtype)
@@ -124,43 +111,107 @@ def replay(system: System, numbers: MotionNumbers, setting: ImpactSetting, recor
     )
 
 
+class _Branches(NamedTuple):
+    """Functions whose derivatives are one operation: the terms at a configuration, and the kinds of pieces.
+
+    A kind is (numbers, key, node, number of the next impact, piece) -> (q, p, t, impulses (nc,) of an impact,
+    (nc, dim) of a move).
+    """
+
+    terms: Callable[..., Any]
+    kinds: tuple[Callable[..., Any], ...]
+
+
+@functools.lru_cache(maxsize=64)
+def _branches(system: System, choice: MotionChoice) -> _Branches:
+    kinds: list[Callable[..., Any]] = [functools.partial(_move, system)]
+    if system.structure.num_contacts:
+        kinds += [functools.partial(_collide, choice), _jam]
+    pairs = (differentiate_by_replay(_read, kind) for kind in kinds)
+    return _Branches(differentiate_at_once(functools.partial(_terms, system)), (_rest, *pairs))
+
+
+def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> ContactTerms:
+    return terms_at(Model(system=system, params=params), q, t)
+
+
+def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces) -> tuple[Any, ...]:
+    return node.q, node.p, node.t, jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
+
+
+def _read(
+    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
+) -> tuple[tuple[Any, ...], Any]:
+    """Read from the log what a piece leads to; a derivative needs no more of its values, none of impulses."""
+    nothing = jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
+    return (piece.q, piece.p, piece.t, *nothing), ()
+
+
+def _collide(
+    choice: MotionChoice, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces,
+    log: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    setting = ImpactSetting(numbers.restitution, numbers.zeno, key, number, choice.order, numbers.law)
+    after, hit = impact(setting, node, piece.who, piece.plastic, number, piece.order)
+    return after.q, after.p, after.t, hit.impulse, jnp.zeros_like(piece.impulse)
+
+
+def _jam(
+    numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
+) -> tuple[Any, ...]:
+    after, found, _ = jolt(node, piece.who, piece.impulse)
+    return after.q, after.p, after.t, found[:, 0], jnp.zeros_like(piece.impulse)
+
+
 def _move(
-    model: Model, node: Node, piece: Pieces, t_end: jax.Array, dt: jax.Array,
-    controls: jax.Array | None,
-) -> tuple[Node, jax.Array]:  # fmt: skip
-    """The node behind a move, and the impulses (nc, dim) of its contacts.
+    system: System, numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces, log: Any
+) -> tuple[Any, ...]:
+    """Repeat a move.
 
     A move that ends on an event is known with its length; the length that keeps the gap, or the load of a
-    closed contact, at zero moves the node along the rates of the step.
+    closed contact, at zero moves the end along the rates of the step, which the log has.
     """
+    params, dt = numbers.params, numbers.dt
+    model = Model(system=system, params=params)
+    controls = None if numbers.controls is None else numbers.controls[piece.step]
     contacts = contacts_of(node.terms, node.closed)
     start = Start(node.q, node.p, node.t, controls)
     inverse = step_inverse(*lax.stop_gradient((model, start)), piece.w, piece.h)
-    lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
-
-    def step(h: jax.Array) -> tuple[Any, ...]:
-        step_taken = repeat_step(model, start, piece.w, piece.impulse, inverse, contacts, h)
-        after, second, _ = land(model, node, step_taken.q, step_taken.p, node.t + h, piece.second)
-        value = step_taken.phi
-        if value.shape[0]:
-            guess = piece.impulse / piece.h
-
-            def load() -> jax.Array:
-                return loads(model, after, node.closed, dt, guess, controls)[0]
-
-            value = lax.cond(lets_go, load, lambda: value)
-        return (after, step_taken.impulse + second), value
-
-    step_taken, rates, value, rate = _with_rates(step, piece.h)
+    step = repeat_step(model, start, piece.w, piece.impulse, inverse, contacts, piece.h)
+    value, rate = step.phi, piece.rates.phi
+    if value.shape[0]:
+        lets_go = (piece.kind == EVENT) & jnp.any(piece.who & node.closed)
+        at = (step.q, step.p, node.t + piece.h)
+        value, rate = lax.cond(
+            lets_go, lambda: _load(system, numbers, node, piece, controls, at), lambda: (value, rate)
+        )
     value, rate = (jnp.sum(jnp.where(piece.who, x, 0.0)) for x in (value, rate))
+    t_end = numbers.state.t + (piece.step + 1) * dt
     event = -value / jnp.where(rate != 0, rate, 1.0)
     later = jnp.where(piece.kind == EVENT, event, t_end - node.t)
     later = later - lax.stop_gradient(later)  # zero, with the derivative of the length
-    return jax.tree.map(lambda x, by: x if x.dtype == bool else x + later * by, step_taken, rates)
+    q, p = step.q + later * piece.rates.q, step.p + later * piece.rates.p
+    t = node.t + piece.h + later
+    after, second, _ = land(model, node, q, p, t, piece.second)
+    pushed = step.impulse + later * piece.rates.impulse + second
+    return after.q, after.p, after.t, jnp.zeros_like(node.terms.phi), pushed
 
 
-def _with_rates(step: Any, h: jax.Array) -> tuple[Any, Any, jax.Array, jax.Array]:
-    """Both results of `step` at h, each with its rate, which carries no derivative."""
-    (values, value), (rates, rate) = jax.jvp(step, (h,), (jnp.ones_like(h),))
-    rates = jax.tree.map(lambda x, by: x if x.dtype == bool else lax.stop_gradient(by), values, rates)
-    return values, rates, value, lax.stop_gradient(rate)
+def _load(
+    system: System, numbers: MotionNumbers, node: Node, piece: Pieces, controls: Any, at: tuple[Any, ...]
+) -> tuple[jax.Array, jax.Array]:
+    """Compute the loads (nc,) of the closed contacts at the end of a move, and their rates by its length."""
+    guess = piece.impulse / jnp.where(piece.h > 0, piece.h, 1.0)
+
+    def load(params: Params, node: Node, controls: Any, *at: Any) -> jax.Array:
+        model = Model(system=system, params=params)
+        q, p, t = at
+        after, _, _ = land(model, node, q, p, t, piece.second)
+        return loads(model, after, node.closed, numbers.dt, guess, controls)[0]
+
+    value = load(numbers.params, node, controls, *at)
+    # Rates carry no derivative, so they are taken at numbers that have none.
+    params, fixed_node, controls, *place = lax.stop_gradient((numbers.params, node, controls, *at))
+    rates = (piece.rates.q, piece.rates.p, jnp.ones_like(place[2]))
+    rate = jax.jvp(lambda *at: load(params, fixed_node, controls, *at), tuple(place), rates)[1]
+    return value, rate

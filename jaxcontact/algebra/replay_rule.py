@@ -1,0 +1,211 @@
+"""The derivative of a search by its replay, one operation of a program until it is compiled.
+
+Owns two JAX primitives, push (forward) and pull (reverse). Loops, branches and batches of a caller carry the
+operation, not the many operations of the derivative; JAX differentiates the replay where it compiles it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jax.dtypes import float0
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from jaxcontact.precision import all_digits
+
+
+def differentiate_by_replay(
+    run: Callable[..., tuple[Any, Any]], replay: Callable[..., Any], value: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Return the function of `run` with the derivative of `replay`.
+
+    Args:
+        run: (*args) -> (out, log), a search; the log says how to repeat it.
+        replay: (*args, log) -> out, the same values. Neither may close over traced arrays.
+        value: (*args) -> out, the search without a log, where no derivative is asked for.
+
+    Derivative: that of `replay` at a fixed log, forward and reverse, traced where a program is compiled.
+        Second derivatives are those of `replay` as well.
+    """
+    replay = all_digits(replay)
+
+    @jax.custom_jvp
+    def call(*args: Any) -> Any:
+        return run(*args)[0] if value is None else value(*args)
+
+    @functools.partial(call.defjvp, symbolic_zeros=True)
+    @all_digits
+    def _(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        out, log = run(*primals)
+        leaves, structure = jax.tree.flatten((*primals, log))
+        changes = jax.tree.leaves(tangents, is_leaf=lambda x: isinstance(x, SymbolicZero))
+        moving = tuple(i for i, x in enumerate(changes) if not isinstance(x, SymbolicZero) and _is_real(x))
+        out_leaves, out_structure = jax.tree.flatten(out)
+        real = [_is_real(x) for x in out_leaves]
+
+        def repeat(*arrays: Any) -> list[Any]:
+            again = jax.tree.leaves(replay(*jax.tree.unflatten(structure, arrays)))
+            return [x for x, is_real in zip(again, real, strict=True) if is_real]
+
+        outputs = tuple(_aval(x) for x, is_real in zip(out_leaves, real, strict=True) if is_real)
+        rates = iter(
+            _push.bind(
+                *leaves,
+                *(changes[i] for i in moving),
+                repeat=repeat,
+                moving=moving,
+                axes=(),
+                outputs=outputs,
+                inputs=(),
+            )
+            if moving
+            else [jnp.zeros(x.shape, x.dtype) for x in outputs]
+        )
+        out_changes = [
+            next(rates) if is_real else np.zeros(np.shape(x), float0)
+            for x, is_real in zip(out_leaves, real, strict=True)
+        ]
+        return out, jax.tree.unflatten(out_structure, out_changes)
+
+    return call
+
+
+def differentiate_at_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with a derivative that is one operation, as `differentiate_by_replay`."""
+    return differentiate_by_replay(lambda *args: (function(*args), ()), lambda *args: function(*args[:-1]))
+
+
+def _is_real(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.inexact)
+
+
+def _aval(x: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x))
+
+
+def _in_batches(
+    function: Callable[..., list[Any]], axes: Sequence[tuple[Any, ...]]
+) -> Callable[..., list[Any]]:
+    for axis in axes:
+        function = jax.vmap(function, in_axes=axis)
+    return function
+
+
+def _push_forward(
+    *arrays: Any, repeat: Callable[..., list[Any]], moving: tuple[int, ...], axes: tuple, **_: Any
+) -> list[Any]:
+    """Compute tangents of the real outputs from the leaves and the tangents of those that are `moving`."""
+
+    def push(*arrays: Any) -> list[Any]:
+        leaves, changes = arrays[: len(arrays) - len(moving)], arrays[len(arrays) - len(moving) :]
+        by = _by_moving(repeat, leaves, moving)
+        return jax.jvp(by, tuple(leaves[i] for i in moving), tuple(changes))[1]
+
+    return _in_batches(push, axes)(*arrays)
+
+
+def _pull_back(
+    *arrays: Any,
+    repeat: Callable[..., list[Any]],
+    moving: tuple[int, ...],
+    axes: tuple,
+    outputs: tuple,
+    **_: Any,
+) -> list[Any]:
+    """Compute cotangents of the leaves that are `moving` from the leaves and those of the real outputs."""
+
+    def pull(*arrays: Any) -> list[Any]:
+        leaves, changes = arrays[: len(arrays) - len(outputs)], arrays[len(arrays) - len(outputs) :]
+        by = _by_moving(repeat, leaves, moving)
+        return list(jax.vjp(by, *(leaves[i] for i in moving))[1](list(changes)))
+
+    return _in_batches(pull, axes)(*arrays)
+
+
+def _by_moving(
+    repeat: Callable[..., list[Any]], leaves: Sequence[Any], moving: tuple[int, ...]
+) -> Callable[..., list[Any]]:
+    def by(*moved: Any) -> list[Any]:
+        arrays = list(leaves)
+        for i, x in zip(moving, moved, strict=True):
+            arrays[i] = x
+        return repeat(*arrays)
+
+    return by
+
+
+_push, _pull = Primitive("push_forward"), Primitive("pull_back")
+_LINEAR = {  # the function of each, and how many of its last operands it is linear in
+    _push: (_push_forward, lambda params: len(params["moving"])),
+    _pull: (_pull_back, lambda params: len(params["outputs"])),
+}
+
+
+def _shapes(primitive: Primitive, params: dict[str, Any]) -> tuple[jax.ShapeDtypeStruct, ...]:
+    shapes: tuple[jax.ShapeDtypeStruct, ...] = params["outputs" if primitive is _push else "inputs"]
+    return shapes
+
+
+def _abstract(primitive: Primitive, *_: Any, **params: Any) -> list[Any]:
+    return [jax.core.ShapedArray(x.shape, x.dtype) for x in _shapes(primitive, params)]
+
+
+def _tangents(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    function, count = _LINEAR[primitive]
+    first = len(primals) - count(params)
+    out = primitive.bind(*primals, **params)
+    if all(isinstance(x, ad.Zero) for x in tangents[:first]):
+        changes = [ad.instantiate_zeros(x) for x in tangents[first:]]
+        return out, primitive.bind(*primals[:first], *changes, **params)
+    moving = tuple(i for i, x in enumerate(tangents) if not isinstance(x, ad.Zero) and _is_real(x))
+
+    def whole(*arrays: Any) -> list[Any]:
+        return function(*arrays, **params)
+
+    by = _by_moving(whole, primals, moving)
+    return out, jax.jvp(by, tuple(primals[i] for i in moving), tuple(tangents[i] for i in moving))[1]
+
+
+def _transposed(primitive: Primitive, changes: Sequence[Any], *arrays: Any, **params: Any) -> list[Any]:
+    first = len(arrays) - _LINEAR[primitive][1](params)
+    changes = [ad.instantiate_zeros(x) for x in changes]
+    axes = tuple((*axis[:first], *(0 for _ in changes)) for axis in params["axes"])
+    shapes = tuple(jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in arrays[first:])
+    other, name = (_pull, "inputs") if primitive is _push else (_push, "outputs")
+    back = other.bind(*arrays[:first], *changes, **{**params, "axes": axes, name: shapes})
+    return [*(None for _ in range(first)), *back]
+
+
+def _batched(
+    primitive: Primitive, arrays: Sequence[Any], dims: Sequence[Any], **params: Any
+) -> tuple[list[Any], list[int]]:
+    first = len(arrays) - _LINEAR[primitive][1](params)
+    (size,) = {a.shape[d] for a, d in zip(arrays, dims, strict=True) if d is not None}
+    linear = [
+        jnp.broadcast_to(a, (size, *a.shape)) if d is None else jnp.moveaxis(a, d, 0)
+        for a, d in zip(arrays[first:], dims[first:], strict=True)
+    ]
+    axis = (*dims[:first], *(0 for _ in linear))
+    name = "outputs" if primitive is _push else "inputs"
+    shapes = tuple(jax.ShapeDtypeStruct((size, *x.shape), x.dtype) for x in params[name])
+    batch = {**params, "axes": (*params["axes"], axis), name: shapes}
+    out = primitive.bind(*arrays[:first], *linear, **batch)
+    return out, [0] * len(out)
+
+
+for _primitive, (_function, _) in _LINEAR.items():
+    _primitive.multiple_results = True
+    _names = ("repeat", "moving", "axes", "outputs", "inputs")
+    _primitive.def_impl(jax.jit(_function, static_argnames=_names))
+    _primitive.def_abstract_eval(functools.partial(_abstract, _primitive))
+    ad.primitive_jvps[_primitive] = functools.partial(_tangents, _primitive)
+    ad.primitive_transposes[_primitive] = functools.partial(_transposed, _primitive)
+    batching.primitive_batchers[_primitive] = functools.partial(_batched, _primitive)
+    mlir.register_lowering(_primitive, mlir.lower_fun(_function, multiple_results=True))
