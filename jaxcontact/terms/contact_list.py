@@ -14,7 +14,7 @@ from jaxcontact.arguments import check_number
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.precision import jit
 from jaxcontact.terms.contacts import bodies_of, motion, place, slip
-from jaxcontact.terms.records import CONTACT_TOLERANCE
+from jaxcontact.terms.records import touch_tolerance
 
 
 class Contacts(Record):
@@ -128,7 +128,7 @@ def _contacts(model: Model, state: State, force: jax.Array | None) -> Contacts:
         normal=places.normal,
         gap=places.phi,
         velocity=in_world(relative),
-        touching=places.phi <= CONTACT_TOLERANCE,
+        touching=places.phi <= touch_tolerance(places.point),
         force=None if force is None else in_world(force),
         power=None if force is None else jnp.sum(force * relative, axis=1),
         pairs=structure.pairs,
