@@ -396,3 +396,31 @@ def test_a_missing_constant_is_named():
     params = model.params.replace(constants={"width": 1.0})
     with pytest.raises(ValueError, match=r"no 'size', the size of shape 'corners'; there are \['width'\]"):
         jc.contact_terms(model.replace(params=params), model.initial_state())
+
+
+def test_the_tolerance_of_touch_grows_with_the_rounding_of_a_scene():
+    from jaxcontact.terms import touch_tolerance
+
+    large = jnp.array([30.0, -60.0])
+    assert float(touch_tolerance(large)) == 1e-6
+    single = float(touch_tolerance(large.astype(jnp.float32), jnp.zeros(2, jnp.float32)))
+    assert 5e-5 < single < 2e-4  # 16 roundings of 60 m
+    assert float(touch_tolerance(jnp.array([0.1, jnp.nan]))) == 1e-6
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 100.0])
+def test_a_corner_that_touches_is_seen_in_single_precision(size, rng):
+    """A block tilted by an angle stands on a corner; rounding leaves a gap that grows with the block."""
+    model = jc.models.rocking_block()
+
+    def active(angle):
+        low = 0.5 * (size * jnp.sin(angle) + 2.0 * size * jnp.cos(angle))
+        numbers = {"size": jnp.array([size, 2.0 * size], jnp.float32)}
+        state = model.initial_state().replace(
+            q=jnp.array([0.0, low, angle], jnp.float32), v=jnp.zeros(3, jnp.float32)
+        )
+        terms = jc.contact_terms(model.replace(params=model.params.replace(constants=numbers)), state)
+        return terms.active.any() & (terms.phi.min() > -1e-5 * size)
+
+    angles = jnp.asarray(rng.uniform(0.05, 0.5, 200), jnp.float32)
+    assert bool(jnp.all(jax.jit(jax.vmap(active))(angles)))
