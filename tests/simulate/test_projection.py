@@ -85,7 +85,7 @@ def test_derivatives_are_those_of_differences():
 
 
 def test_arguments_in_another_order_are_named():
-    with pytest.raises(TypeError, match="params: expected Params, got State"):
+    with pytest.raises(TypeError, match="state: expected State, got Params"):
         jc.project(BLOCK, BLOCK.params)
 
 
