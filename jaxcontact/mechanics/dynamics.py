@@ -1,6 +1,6 @@
 """Mass matrix and bias force of a tree, by composite inertias and masked sums in world axes.
 
-M_ik = S_i . I^c_k S_k where velocity i moves the body of velocity k; I^c_k is the inertia of all bodies that
+M_ik = S_i . I^c_k S_k if velocity i moves the body of velocity k; I^c_k is the inertia of all bodies that
 velocity k moves (Featherstone, composite rigid bodies). b_k = S_k . f, with f the sum of I a + V x* I V over
 the bodies that velocity k moves (Newton-Euler). Sums along the tree are products with constant masks.
 """
@@ -32,21 +32,21 @@ from jaxcontact.mechanics.tree import Dofs, Tree, TreeParams, dofs
 
 
 def _gravity(structure: Structure, params: Params) -> Vector:
-    """Acceleration of gravity in space, of each body where the weight of some is compensated."""
+    """Return the acceleration of gravity in space; one for each body if the tree compensates weights."""
     g = params.gravity
     gravity = (g[0], g[1], g[2]) if structure.dim == 3 else (g[0], jnp.zeros_like(g[0]), g[1])
     return scale(1.0 - params.tree.gravcomp, gravity) if structure.tree.lifted else gravity
 
 
 def gravity_energy(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
-    """Potential energy of gravity, J; zero at the world's origin."""
+    """Compute the potential energy of gravity, J; zero at the world's origin."""
     own = kinematics.inertias
     moment = add(own.moment, scale(own.mass, components(kinematics.origin)))
     return -jnp.sum(dot3(moment, _gravity(structure, params)))
 
 
 def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
-    """M(q) (nv, nv)."""
+    """Compute the mass matrix M(q) (nv, nv)."""
     table, screws = dofs(structure.tree), kinematics.motions
     force = momentum(sum_along(table.moves, kinematics.inertias), screws)
     not_below = table.above + np.eye(len(table.above))
@@ -56,7 +56,7 @@ def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) ->
 
 
 def _armature(tree: Tree, numbers: TreeParams) -> jax.Array:
-    """Inertia (nv, nv) of rotors at joints, of actuators behind their gears, and of tendons."""
+    """Compute the inertia (nv, nv) of rotors at joints, of actuators through their gears, and of tendons."""
     total = jnp.diag(numbers.armature)
     if tree.rotors:
         total = total + numbers.moment.T @ (numbers.actuator_armature[:, None] * numbers.moment)
@@ -67,7 +67,7 @@ def _armature(tree: Tree, numbers: TreeParams) -> jax.Array:
 
 
 def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:
-    """Coriolis, gyroscopic and gravity force (nv,)."""
+    """Compute the Coriolis, gyroscopic and gravity force (nv,)."""
     inertias = kinematics.inertias
     velocity, acceleration = body_motions(structure.tree, kinematics, v)
     upward = acceleration[0], add(acceleration[1], scale(-1.0, _gravity(structure, params)))
@@ -76,7 +76,7 @@ def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Par
 
 
 def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
-    """W_k x S_k of each velocity, where W_k sums the motions on the path of a body except those from k down.
+    """Compute W_k x S_k of each velocity; W_k sums the motions on a body's path except those from k down.
 
     These are the motions that move the frame of S_k, and those of its path whose frames k does not move.
     """
@@ -86,7 +86,7 @@ def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
 
 
 def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
-    """The skew matrix A(v) (nv, nv), linear in v, with `gyroscopic` = A(v) v: (K^T - K) / 3, K = dc/dv.
+    """Compute the skew A(v) (nv, nv), linear in v, with `gyroscopic` = A(v) v: (K^T - K) / 3, K = dc/dv.
 
     The Coriolis and gyroscopic force of a body is c = I a + V x* I V. It changes with a velocity k that moves
     the body by N S_k + I (W_k x S_k), with N S = V x* I S - I (V x S) + S x* I V. The skew part of N is
@@ -105,7 +105,7 @@ def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array
 
 
 def gyroscopic(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
-    """The part (nv,) of minus the Coriolis and gyroscopic force c(v) that does no work at any v.
+    """Compute the part (nv,) of minus the Coriolis and gyroscopic force c(v) that does no work at any v.
 
     It is (K^T v - K v) / 3 with K = dc/dv. K v = 2 c, and (K^T v)_k = h^c . (W_k x S_k) with the sum h^c of
     the momenta of the bodies that velocity k moves.

@@ -1,6 +1,6 @@
-"""What moves a mechanism over a step of time beside its constraints: mass, velocity and force of the step.
+"""Mass, velocity and force of a time step without constraints; the entry function is `free_step`.
 
-Owns which forces are those of the start of a step, of its middle, of its end.
+This module decides which forces a step evaluates at its start, at its middle and at its end.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from jaxcontact.mechanics.system import Model, State
 def free_step(
     model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any, kinematics: Any
 ) -> tuple[Any, jax.Array, jax.Array]:
-    """Mass matrix M^, velocity v^ (nv,) and force f (nv,) of a step M^ (v+ - v^) = dt f + J^T lam.
+    """Compute mass matrix M^, velocity v^ (nv,) and force f (nv,) of a step M^ (v+ - v^) = dt f + J^T lam.
 
-    Gyroscopic forces turn the velocity; linear springs, dampers and gains of actuators are those of the end
-    of the step; so are forces that depend on time; all others are those of its start.
+    Gyroscopic forces turn the velocity. Linear springs, dampers and gains of actuators are those at the end
+    of the step; forces that depend on time take the time of its end; all others are those at its start.
 
     Derivative: exact, any order, by all arguments.
     """
@@ -34,7 +34,7 @@ def free_step(
 def _yielding(
     model: Model, state: State, controls: jax.Array, dt: Any, M: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
+    """Compute mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
 
     M (v+ - v) = h (f - D (v+ - v) - h K v+) is M^ (v+ - v) = h (f - h K v) with M^ = M + h D + h^2 K.
     """

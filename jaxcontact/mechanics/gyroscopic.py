@@ -1,7 +1,7 @@
-"""Gyroscopic forces over a step: they turn a velocity and keep its kinetic energy, however long the step is.
+"""Gyroscopic forces over a step: they turn a velocity and keep its kinetic energy for every length of step.
 
 This module owns the step of a spinning body, or of a mechanism with quaternions, under gyroscopic forces
-alone.
+alone. The entry function is `turned_by_gyroscopes`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.motion_equations import bias
 from jaxcontact.mechanics.system import Model, State, free_poses
 
-CYCLES = ((0, 1, 2), (1, 2, 0), (2, 0, 1))
+CYCLES = ((0, 1, 2), (1, 2, 0), (2, 0, 1))  # indices of an axis and of the two axes after it
 
 
 def turned_by_gyroscopes(
     model: Model, state: State, dt: jax.Array, M: Any, kinematics: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """The velocity (nv,) after dt of gyroscopic forces alone, and those forces (nv,) at v.
+    """Compute the velocity (nv,) after dt of gyroscopic forces alone, and the gyroscopic forces (nv,) at v.
 
     `bias` contains the gyroscopic forces. The gyroscopic force is the part S(v) v of -bias that does no work
     at any v; S is skew and linear in v. For a free body it is (I w) x w. With c(v) the inertial bias, which
@@ -48,7 +48,7 @@ def turned_by_gyroscopes(
 def _gyroscopic(
     model: Model, state: State, kinematics: Any
 ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
-    """The gyroscopic force (nv,) at a state, and the skew matrix S(v) (nv, nv)."""
+    """Return the gyroscopic force (nv,) at a state, and the function v -> skew matrix S(v) (nv, nv)."""
     mechanics, structure = model.system.mechanics, model.structure
     if mechanics is not None:
         force = mechanics.gyroscopic(structure, kinematics, state.v)
@@ -69,7 +69,7 @@ def _gyroscopic(
 
 
 def _free_bodies_turned(model: Model, v: jax.Array, dt: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`turned_by_gyroscopes` of free bodies; the inverse of I - dt [L]x / 2 has a closed form."""
+    """Compute `turned_by_gyroscopes` of free bodies; the inverse of I - dt [L]x / 2 has a closed form."""
     inertia = jnp.where(model.params.inertia > 0, model.params.inertia, 1.0)
     bodies = v.reshape(inertia.shape[0], 6)
     spin, half = bodies[:, 3:], 0.5 * dt
