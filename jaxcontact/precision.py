@@ -39,7 +39,7 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
 
 
 class PrecisionWarning(UserWarning):
-    """A computation in single precision that needs double precision."""
+    """A warning of a computation in single precision that needs double precision."""
 
 
 def warn_if_single(dtype: Any, what: str) -> None:

@@ -21,7 +21,7 @@ class Status(enum.IntFlag):
     MAX_ITERS = 1 << 0  # an iteration limit was reached
     STALLED = 1 << 1  # no further progress; the residual is above its tolerance
     NONFINITE = 1 << 2  # NaN or inf in the input or the result
-    SINGULAR = 1 << 3  # equations without a unique solution where one is needed
+    SINGULAR = 1 << 3  # equations without a unique solution, although one is needed
     UNTERMINATED = 1 << 4  # contacts still approach after the last allowed impact or step
     INVALID = 1 << 5  # negative friction, mass matrix not symmetric positive definite
     PENETRATION = 1 << 6  # a gap is negative beyond the contact tolerance
@@ -61,7 +61,7 @@ def flag(condition: jax.Array | bool, bit: Status) -> jax.Array:
 
 
 class FailureError(RuntimeError):
-    """A result is not to be trusted; the message names the bits and where they were first set."""
+    """An error for results not to be trusted; the message names bits and index of the first failed entry."""
 
 
 def raise_if_failed(info: Any, what: str = "result") -> None:

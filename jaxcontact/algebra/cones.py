@@ -98,7 +98,7 @@ def clip_friction(
 
     Returns:
         p_t, one (nc,) per tangent; S with dp_t = -S du_t as a list of rows; and the derivative of p_t by the
-        bound, zero where the contact sticks.
+        bound, zero if the contact sticks.
     """
     square = sum((t * t for t in tangent), jnp.zeros_like(tangent[0]))
     size = jnp.sqrt(_positive(square)) * (square > 0)

@@ -1,8 +1,8 @@
 """Small dense factorisations written as a few vector operations per pivot.
 
-They replace LAPACK where a problem is small and batched. Two independent batched LAPACK calls in one program
-can deadlock XLA's CPU thread pool, and for small matrices the dispatch of LAPACK costs more than the algebra.
-No function has a derivative rule; `implicit.py` wraps the functions with the rule of the package.
+They replace LAPACK for small, batched problems. Two independent batched LAPACK calls in one program can
+deadlock XLA's CPU thread pool, and for small matrices the dispatch of LAPACK costs more than the algebra. No
+function has a derivative rule; `implicit.py` wraps the functions with the rule of the package.
 """
 
 from __future__ import annotations
