@@ -152,8 +152,8 @@ MUTANTS = [
     Mutant(
         "lcp: any residual is good",
         "solvers/lcp.py",
-        "good = residual <= tolerance",
-        "good = residual <= jnp.inf",
+        "good = finite & (judged <= tolerance)",
+        "good = finite & (judged <= jnp.inf)",
         "tests/solvers/test_lcp.py::test_status_stalled",
     ),
     Mutant(
