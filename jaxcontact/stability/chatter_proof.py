@@ -47,7 +47,7 @@ class Graph:
 
 
 def find(body: Exact) -> np.ndarray | None:
-    """Search U of every cell; return None if none is found.
+    """Find U of every cell; return None if the search fails for all numbers of cells.
 
     Raises:
         Unprovable: a body that the return map does not cover.

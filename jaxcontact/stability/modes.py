@@ -77,7 +77,7 @@ def _solve(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
 
 
 def _mode_forces(metric: _Metric, word: jax.Array, loaded: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Compute forces (nc, 2) of a mode and the residual of its equations, with contacts idle by `loaded`."""
+    """Compute forces (nc, 2) of a mode and the residual of its equations; others than `loaded` are idle."""
     nc = metric.mu.shape[0]
     delassus, drift = metric.rows @ metric.rows.T, metric.rows @ metric.pull
     active = word > 0
