@@ -304,7 +304,7 @@ def _rollout(
 
     if warm_start is None:
         terms = rows_by_body if kept_by_body(model.system) else constraint_terms
-        rows = jax.eval_shape(functools.partial(terms, model.system), model.params, state).phi
+        rows = jax.eval_shape(terms, model, state).phi
         warm_start = jnp.zeros(rows.shape, rows.dtype)
     state = _moving_with(state, (model.params, state, controls))
     return lax.scan(advance, (state, lax.stop_gradient(warm_start), stretch), controls)[1]
