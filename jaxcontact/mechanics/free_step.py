@@ -118,7 +118,18 @@ def free_step(
         late = dt * (springs.damping @ v) + dt * dt * (springs.stiffness @ v)
         push = _spring_impulse(springs, rate, dt) - late
         M = dense + dt * (springs.damping + dt * springs.stiffness)
+    if system.drive is not None:
+        push = push + dt * _drive_change(model, state, dt, rate)
     return FreeStep(rate=rate, v=v, M=M, push=push, settled=settled)
+
+
+def _drive_change(model: Model, state: State, dt: jax.Array, rate: jax.Array) -> jax.Array:
+    """Forces (nv,) of `drive` at the end of a step, which constraints balance, less those of its middle."""
+    structure, params, drive = model.structure, model.params, model.system.drive
+    assert drive is not None
+    middle = retract(model.system, state.q, 0.5 * dt * rate)
+    end = drive(structure, state.replace(t=state.t + dt), params)
+    return end - drive(structure, State(q=middle, v=rate, t=state.t + 0.5 * dt), params)
 
 
 def _rate_of_joints(system: System, q: jax.Array, end: jax.Array, w: jax.Array, dt: jax.Array) -> jax.Array:
