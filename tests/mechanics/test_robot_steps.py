@@ -164,7 +164,6 @@ def test_a_tree_in_free_flight(rng):
 def test_energy_changes_by_what_dampers_take(rng):
     """dE/dt = -v D v in flight: kinetic, potential and spring energy, bias and forces of joints fit together."""
     model = jc.models.half_cheetah()
-    model = (model,)
     v = jnp.asarray(rng.normal(size=9))
     state = model.initial_state().replace(q=model.initial_state().q + 0.4 * v, v=v)
 
