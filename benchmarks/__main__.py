@@ -2,7 +2,7 @@
 
 On an accelerator `python -m benchmarks gpu`, which elsewhere says what bound bytes and FLOPs give.
 Of impacts in space also `python -m benchmarks missed_outcomes` and `python -m benchmarks polygon_sides`,
-of motion `python -m benchmarks steppers_compared`.
+of motion `python -m benchmarks steppers_compared`, of friction problems `python -m benchmarks friction`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from benchmarks import (
     boxes,
     compliant,
     ess,
+    friction,
     gait,
     gpu,
     hopper,
@@ -28,6 +29,7 @@ from benchmarks import (
     motion,
     polygon_sides,
     report,
+    robot_files,
     robots,
     runner,
     scaling,
@@ -40,7 +42,9 @@ from benchmarks import (
 def main() -> int:
     """Run the cases whose names match and print a Markdown table."""
     apart = {
+        "friction": friction,
         "robots": robots,
+        "robot_files": robot_files,
         "gpu": gpu,
         "missed_outcomes": missed_outcomes,
         "polygon_sides": polygon_sides,

@@ -51,6 +51,8 @@ from jaxcontact.mechanics.system import free_poses as free_poses
 from jaxcontact.optimize import gaits as gaits
 from jaxcontact.precision import PrecisionWarning as PrecisionWarning
 from jaxcontact.simulate.linearize import linearize as linearize
+from jaxcontact.simulate.placement import PlacementInfo as PlacementInfo
+from jaxcontact.simulate.placement import place_on_ground as place_on_ground
 from jaxcontact.simulate.projection import project as project
 from jaxcontact.solvers.friction_newton import FrictionInfo as FrictionInfo
 from jaxcontact.solvers.friction_problem import FrictionSolution as FrictionSolution
@@ -66,5 +68,7 @@ from jaxcontact.terms import ConstraintTerms as ConstraintTerms
 from jaxcontact.terms import ContactTerms as ContactTerms
 from jaxcontact.terms import constraint_terms as constraint_terms
 from jaxcontact.terms import contact_terms as contact_terms
+from jaxcontact.terms.contact_list import Contacts as Contacts
+from jaxcontact.terms.contact_list import contacts as contacts
 
 __version__: str

@@ -1,7 +1,7 @@
-"""Status bits: what every solve and every step says about itself.
+"""Status bits: the report of every solve and every step on itself. The entry is `Status`.
 
-A status is a uint32 array of OR-ed bits, one per world under `vmap`; 0 is success. `Status.FAILURES`
-are results not to be trusted, `Status.NOTES` are facts worth knowing about a good result.
+A status is a uint32 array of OR-ed bits, one per world under `vmap`; 0 is success. Results with a bit of
+`Status.FAILURES` are not to be trusted; bits of `Status.NOTES` are facts about a good result.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Status(enum.IntFlag):
 
     @classmethod
     def failed(cls, status: Any) -> Any:
-        """Where a result is not to be trusted: bool, of the shape of `status`, traceable."""
+        """Tell which results are not to be trusted: bool, of the shape of `status`, traceable."""
         return (jnp.asarray(status) & jnp.uint32(int(cls.FAILURES))) != 0
 
     @classmethod
     def describe(cls, status: Any) -> str:
-        """Names of the bits set anywhere in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
+        """Name the bits set anywhere in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
         bits = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(status)).ravel().astype(np.uint32)))
         names = [m.name for m in cls if m.value and bits & m.value and m.name is not None]
         return "|".join(names) if names else "SUCCESS"
 
 
 def flag(condition: jax.Array | bool, bit: Status) -> jax.Array:
-    """`bit` where `condition` holds, else 0, as uint32."""
+    """Return `bit` if `condition` holds, else 0, elementwise, as uint32."""
     return jnp.where(condition, jnp.uint32(int(bit)), jnp.uint32(0))
 
 
@@ -65,14 +65,14 @@ class FailureError(RuntimeError):
 
 
 def raise_if_failed(info: Any, what: str = "result") -> None:
-    """Raise where any status has a bit of `Status.FAILURES`; for drivers on the host.
+    """Raise if any status has a bit of `Status.FAILURES`; for drivers on the host.
 
     Args:
         info: a record with `status`, or a status; of any shape.
-        what: names the result in the message, "step" say; its index is added.
+        what: name of the result in the message, for example "step"; its index is added.
 
     Raises:
-        FailureError: names all bits that are set, how many entries failed and which one first.
+        FailureError: with the failure bits and the index of the first failed entry, and how many failed.
     """
     status = np.asarray(getattr(info, "status", info)).astype(np.uint32)
     bad = status & np.uint32(int(Status.FAILURES))

@@ -152,8 +152,8 @@ MUTANTS = [
     Mutant(
         "lcp: any residual is good",
         "solvers/lcp.py",
-        "good = residual <= tolerance",
-        "good = residual <= jnp.inf",
+        "good = finite & (judged <= tolerance)",
+        "good = finite & (judged <= jnp.inf)",
         "tests/solvers/test_lcp.py::test_status_stalled",
     ),
     Mutant(
@@ -243,7 +243,7 @@ MUTANTS = [
     Mutant(
         "laws: penetration passes",
         "impact/inputs.py",
-        "flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)",
+        "flag(jnp.any(terms.phi < -touch_tolerance(terms.J_n)), Status.PENETRATION)",
         "flag(jnp.any(terms.phi < -jnp.inf), Status.PENETRATION)",
         "tests/impact/laws/test_anitescu_potra.py::test_bad_numbers_set_bits_in_their_world_alone",
     ),

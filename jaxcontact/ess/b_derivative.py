@@ -1,7 +1,7 @@
 """The B-derivative of the flow: directional, one-sided, exact where guards are crossed together.
 
 Owns the propagation of one direction along a plan. Away from corners it is the derivative of the flow; what
-happens at a corner is in `corner.py`.
+happens at a corner is in `simultaneous_crossing.py`.
 """
 
 from __future__ import annotations

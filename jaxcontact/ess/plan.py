@@ -1,8 +1,8 @@
 """The run forward: which steps are taken and which guards are crossed, in a bounded loop.
 
-Owns the choice of every turn, the order of crossings, hysteresis; `turn.py` carries it out. The outcome is a
-`Plan`, a list of steps at fixed times that `replay.py` repeats as a differentiable function. Nothing here
-is differentiated.
+Owns the choice of every turn, the order of crossings, hysteresis; `event_step.py` carries it out. The
+outcome is a `Plan`, a list of steps at fixed times that `replay.py` repeats as a differentiable function.
+Nothing here is differentiated.
 """
 
 from __future__ import annotations

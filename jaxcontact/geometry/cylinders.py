@@ -1,4 +1,4 @@
-"""Closed forms for a cylinder whose axis is z: distance of a point, lowest points, crossings of a line."""
+"""Closed forms for a cylinder whose axis is z: distance of a point, lowest points."""
 
 from __future__ import annotations
 
@@ -58,42 +58,3 @@ def signed_distance(point: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.
     direction = jnp.where(at_rim, corner, face)
     gap = jnp.where(at_rim, length, largest)
     return gap, jnp.concatenate([direction[0] * radial, (direction[1] * cap_sign)[None]])
-
-
-def line_crossings(start: jax.Array, along: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Parameters t (4,) at which the line start + t along meets both cap planes and the side; which exist."""
-    rise = along[2]
-    slanted = jnp.abs(rise) > TOUCHING * sizes[1]
-    caps = (jnp.array([-1.0, 1.0], start.dtype) * sizes[1] - start[2]) / jnp.where(slanted, rise, 1.0)
-    square = dot(along[:2], along[:2])
-    across = square > (TOUCHING * sizes[0]) ** 2
-    safe_square = jnp.where(across, square, 1.0)
-    middle = -dot(start[:2], along[:2]) / safe_square
-    foot = start[:2] + middle * along[:2]
-    half_chord_square = (sizes[0] ** 2 - dot(foot, foot)) / safe_square
-    # A tangent line has one contact, and its root has no derivative.
-    cuts_side = across & (half_chord_square > 1e-6)
-    half = jnp.sqrt(jnp.where(cuts_side, half_chord_square, 1.0))
-    sides = jnp.stack([middle - half, middle + half])
-    return jnp.concatenate([caps, sides]), jnp.stack([slanted, slanted, cuts_side, cuts_side])
-
-
-def nearest_to_side(
-    start: jax.Array, along: jax.Array, sizes: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Parameter t where a line start + t along is nearest to the side, gap, normal (3,), whether it counts.
-
-    It counts where the segment 0 < t < 1 is nearest to the whole cylinder there. The normal is the common
-    perpendicular of the line and the axis, which is smooth even where the two cross.
-    """
-    square = dot(along[:2], along[:2])
-    across = square > (TOUCHING * sizes[0]) ** 2
-    safe_square = jnp.where(across, square, 1.0)
-    t = -dot(start[:2], along[:2]) / safe_square
-    perpendicular = jnp.stack([along[1], -along[0]]) / jnp.sqrt(safe_square)
-    offset = dot(start[:2], perpendicular)
-    sign = jnp.where(offset >= 0.0, 1.0, -1.0)
-    gap = sign * offset - sizes[0]
-    beyond_cap = jnp.abs(start[2] + t * along[2]) - sizes[1]
-    exists = across & (t > 0.0) & (t < 1.0) & (beyond_cap < jnp.minimum(gap, 0.0))
-    return t, gap, jnp.append(sign * perpendicular, 0.0), exists

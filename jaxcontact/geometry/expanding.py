@@ -16,7 +16,7 @@ from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, support
 
 STEPS = 32  # support points after the first four; random meshes of 100 vertices need 12, cylinders 25
-GAIN = 1e-10  # of the size; a support point that gains less ends the search
+GAIN = 1e-13  # of the size; a support point that gains less ends the search
 SINGLE_GAIN = 16.0  # in units of rounding; the same bound in single precision
 
 
@@ -34,6 +34,9 @@ class Summit(NamedTuple):
 
     normal: jax.Array  # (3,) outward
     index: jax.Array  # (3, 2) int32, vertices of a and b of the triangle there
+    lowest: (
+        jax.Array
+    )  # (3, 2) int32, the same of the triangle whose plane is nearest to the origin or past it
 
 
 def _start(couple: Couple) -> Hull:
@@ -94,11 +97,11 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     has_area = hull.alive & (dot(normals, normals) > 0.5)
     lowest = jnp.argmin(jnp.where(has_area, offsets, jnp.inf))
     feet = _nearest_in_triangles(corners, normals, offsets)
-    closest = jnp.argmin(jnp.where(has_area & (offsets < 0.0), dot(feet, feet), jnp.inf))
-    is_outside = offsets[lowest] < 0.0
+    closest = jnp.argmin(jnp.where(has_area & (offsets < 4.0 * eps * size), dot(feet, feet), jnp.inf))
+    away, distance = unit(-feet[closest], normals[closest])
+    is_outside = (offsets[lowest] < 0.0) & (distance > eps**0.75 * size)
     face = jnp.where(is_outside, closest, lowest)
-    away, distance = unit(-feet[face], normals[face])
-    normal = jnp.where(is_outside & (distance > eps**0.75 * size), away, normals[face])
+    normal = jnp.where(is_outside, away, normals[face])
     point, index = support(couple, normal)
     room = len(hull.points)
     gains = (dot(normal, point - corners[face, 0]) > max(GAIN, SINGLE_GAIN * eps) * size) & (count < room)
@@ -122,7 +125,7 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
         jnp.where(fills[:, None], fan, hull.faces),
         (hull.alive & ~visible) | fills,
     )
-    return grown, Summit(normal, hull.index[hull.faces[face]])
+    return grown, Summit(normal, hull.index[hull.faces[face]], hull.index[hull.faces[lowest]])
 
 
 def expand(couple: Couple, size: jax.Array) -> Summit:
@@ -132,7 +135,8 @@ def expand(couple: Couple, size: jax.Array) -> Summit:
     """
     couple, size = jax.lax.stop_gradient((couple, size))
     start = _start(couple)
-    summit = Summit(jnp.zeros_like(start.points[0]), jnp.zeros((3, 2), jnp.int32))
+    triangle = jnp.zeros((3, 2), jnp.int32)
+    summit = Summit(jnp.zeros_like(start.points[0]), triangle, triangle)
     return jax.lax.fori_loop(
         4, 5 + STEPS, lambda count, carry: _grow(couple, size, jnp.asarray(count, jnp.int32), carry[0]),
         (start, summit),

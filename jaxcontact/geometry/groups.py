@@ -12,9 +12,8 @@ import numpy as np
 from jaxcontact.algebra.selection import smallest
 from jaxcontact.geometry import cylinders, ellipsoids
 from jaxcontact.geometry.balls import Balls, Rows, planes_of, touch_ball, touch_plane
-from jaxcontact.geometry.convex import capsule_on_cylinder, capsule_on_ellipsoid
 from jaxcontact.geometry.frames import dot, frames_of, owners, pose_in_body, products, rows, turned
-from jaxcontact.geometry.manifold import touch_couple
+from jaxcontact.geometry.manifold import CONTACTS, touch_couple
 from jaxcontact.geometry.polytopes import (
     Polytope,
     Topology,
@@ -23,8 +22,8 @@ from jaxcontact.geometry.polytopes import (
     touching_within,
 )
 from jaxcontact.geometry.separation import reach, segments_apart, separate, touch_polytopes
-from jaxcontact.geometry.shapes import Capsule, Cylinder, Ellipsoid, HalfSpace, Shape
-from jaxcontact.geometry.support import Core, Couple, cores_in_bodies, place_core
+from jaxcontact.geometry.shapes import Cylinder, Ellipsoid, HalfSpace, Shape
+from jaxcontact.geometry.support import Core, Couple, bound_gap, cores_in_bodies, place_core
 
 
 class World(NamedTuple):
@@ -139,13 +138,50 @@ def cores_on_cores(
 ) -> Rows:
     """Contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
     a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
+    return _touch_all(a, b, jnp.asarray(np.array([swap for _, swap in second])))
+
+
+def nearest_cores(
+    world: World,
+    first: Sequence[Any],
+    second: Sequence[tuple[Any, bool]],
+    count_a: int,
+    count_b: int,
+    count: int,
+) -> tuple[jax.Array, Rows, jax.Array, jax.Array]:
+    """`cores_on_cores` for the `count` pairs with the smallest bounds, as `nearest_polytopes`.
+
+    The bound of a pair is at most its distance: the largest gap along the axes of the boxes around both.
+    """
+    a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
+    swapped = jnp.asarray(np.array([swap for _, swap in second]))
+    bound = jax.vmap(_bound)(*jax.lax.stop_gradient((a, b)))
+    index = smallest(bound, count)
+    near_a, near_b = jax.tree.map(lambda leaf: leaf[index], (a, b))
+    nearest_contacts = _touch_all(near_a, near_b, swapped[index])
+    gaps = jnp.broadcast_to(bound[:, None], (len(first), CONTACTS))
+    gaps = gaps.at[index].set(nearest_contacts[2].reshape(-1, CONTACTS))
+    touches = (bound <= 0.0).at[index].set(False)
+    return index, nearest_contacts, gaps.ravel(), jnp.any(touches)
+
+
+def _bound(a: _Cores, b: _Cores) -> jax.Array:
+    """A lower bound of the signed distance of two cores with their balls."""
+    between = a.orientation.T @ (b.position - a.position)
+    core_b = place_core(b.core, between, a.orientation.T @ b.orientation)
+    couple = Couple(a.core.vertices, core_b.vertices, jnp.stack([a.core.ellipsoid, core_b.ellipsoid]))
+    return bound_gap(couple, a.orientation.T @ b.orientation) - a.radius - b.radius
+
+
+def _touch_all(a: _Cores, b: _Cores, swapped: jax.Array) -> Rows:
+    """Contacts of pairs of cores, in the order of the shapes that the caller gave."""
     points_a, points_b, gaps, normals = _flat(jax.vmap(_touch_cores)(a, b))
-    swapped = np.repeat([swap for _, swap in second], len(gaps) // len(second))[:, None]
+    swaps = jnp.repeat(swapped, CONTACTS)[:, None]
     return (
-        jnp.where(swapped, points_b, points_a),
-        jnp.where(swapped, points_a, points_b),
+        jnp.where(swaps, points_b, points_a),
+        jnp.where(swaps, points_a, points_b),
         gaps,
-        jnp.where(swapped, -normals, normals),
+        jnp.where(swaps, -normals, normals),
     )
 
 
@@ -216,29 +252,6 @@ def balls_on_round(
     normal = products(solids.axes, direction)
     touch = centre - radius[:, None] * normal
     contacts = touch, centre - gap[:, None] * normal, gap - radius, normal
-    return _swap(contacts) if swapped else contacts
-
-
-def capsules_on_round(
-    world: World, capsules: Sequence[Capsule], shapes: Sequence[Any], kind: type, swapped: bool
-) -> Rows:
-    """Contacts of capsules with cylinders, or with ellipsoids."""
-    capsule = world.polytopes(capsules)
-    solids = _place_round(world, shapes)
-    ends = solids.local(capsule.vertices)
-    touch = capsule_on_cylinder if kind is Cylinder else capsule_on_ellipsoid
-    points, gap, direction, valid = jax.vmap(touch)(ends[:, 0], ends[:, 1] - ends[:, 0], solids.sizes)
-    normal, centre = turned(solids.axes, direction), solids.origin[:, None] + turned(solids.axes, points)
-    invalid_gap = jnp.sum(jnp.abs(ends), axis=(1, 2)) + 2.0 * (capsule.radius + jnp.sum(solids.sizes, axis=1))
-    phi = gap - capsule.radius[:, None]
-    contacts = _flat(
-        (
-            centre - capsule.radius[:, None, None] * normal,
-            centre - gap[..., None] * normal,
-            jnp.where(valid, phi, jax.lax.stop_gradient(invalid_gap)[:, None]),
-            normal,
-        )
-    )
     return _swap(contacts) if swapped else contacts
 
 

@@ -151,9 +151,10 @@ def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.A
     coincide = (dot(distance, distance) <= (2.0 * tolerance) ** 2) & earlier & valid[None]
     valid &= ~jnp.any(coincide, axis=1)
     excess = height_a - height_b - nearest.gap
-    gap = nearest.gap + jnp.maximum(excess, 0.0)
+    level = LEVEL / SIDEWAYS * tolerance
+    gap = jnp.where(excess < -level, nearest.gap, height_a - height_b)
     several = jnp.sum(valid) > 1
-    is_deepest = valid & (jnp.abs(excess) <= LEVEL / SIDEWAYS * tolerance)
+    is_deepest = valid & (jnp.abs(excess) <= level)
     counts = jnp.concatenate([(~several | ~jnp.any(is_deepest))[None], valid & several])
     flat = origin[None] + place[:, :1] * axes[:1] + place[:, 1:] * axes[1:]
     on_b = flat + height_b[:, None] * normal[None]

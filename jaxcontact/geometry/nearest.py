@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.geometry.expanding import expand
+from jaxcontact.geometry.expanding import Summit, expand
 from jaxcontact.geometry.frames import across, dot, unit
 from jaxcontact.geometry.support import Couple, gap_along, round_support, support
 
@@ -23,6 +23,7 @@ POLISH = 2  # further steps that carry derivatives, exact to second order
 SLIVER = (
     1e-8  # sine of the angle of a triangle without a normal; of the size, length of a side without extent
 )
+SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
 # Which corners of the triangle a direction leaves free to slide: all, a side or one alone.
 CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2))
@@ -68,7 +69,7 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
     gradient = corner + points[0] + points[1]
     height = dot(gradient, start)
     # In the plane of the tangents, E E^T / length - point point^T / length is how an ellipsoid curves.
-    images = sum(couple.ellipsoids[:, None, k] * plane[None, :, k, None] for k in range(3))  # (2, 2, 3)
+    images = jnp.sum(couple.ellipsoids[:, None] * plane[None, :, :, None], axis=2)  # (2, 2, 3)
     inverse = jnp.where(lengths > 0.0, 1.0 / jnp.where(lengths > 0.0, lengths, 1.0), 0.0)
     slopes = dot(points[:, None], plane[None])
 
@@ -93,8 +94,9 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
     return result, is_maximum | (feature.rank == 2) | (feature.rank < 0)
 
 
-def _proposals(couple: Couple, normal: jax.Array, index: jax.Array, spread: jax.Array) -> Feature:
-    """Features (10,) that may carry the nearest direction, from a triangle of support points."""
+def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
+    """Features (11,) that may carry the nearest direction, from two triangles of support points."""
+    normal = summit.normal
     columns = jnp.swapaxes(couple.ellipsoids, 1, 2)
     axes, _ = unit(jnp.cross(columns[:, 0], columns[:, 1]), normal)
     axes = jnp.where(dot(axes, normal[None])[:, None] < 0.0, -axes, axes)
@@ -104,9 +106,15 @@ def _proposals(couple: Couple, normal: jax.Array, index: jax.Array, spread: jax.
     )
     ranks = np.array([len(set(corners)) - 1 for corners in CORNERS], np.int32)
     features = Feature(
-        jnp.concatenate([index[np.array(CORNERS)], jnp.broadcast_to(at_axes[:, None], (3, 3, 2))]),
-        jnp.asarray(np.array([-1] * len(CORNERS) + [0, 1, -1], np.int32)),
-        jnp.concatenate([ranks, jnp.where(is_disc, 2, -1), jnp.array([-1])]).astype(jnp.int32),
+        jnp.concatenate(
+            [
+                summit.index[np.array(CORNERS)],
+                jnp.broadcast_to(at_axes[:, None], (3, 3, 2)),
+                summit.lowest[None],
+            ]
+        ),
+        jnp.asarray(np.array([-1] * len(CORNERS) + [0, 1, -1, -1], np.int32)),
+        jnp.concatenate([ranks, jnp.where(is_disc, 2, -1), jnp.array([-1, 2])]).astype(jnp.int32),
     )
     # An edge or a face without extent keeps its direction.
     _, first, second = jax.vmap(lambda feature: _spans(couple, feature))(features)
@@ -158,16 +166,33 @@ def nearest_points(couple: Couple) -> Nearest:
     for vertices in fixed[:2]:
         spread += jnp.sum(jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0))
     summit = expand(fixed, spread)
-    features = _proposals(fixed, summit.normal, summit.index, spread)
+    features = _proposals(fixed, summit, spread)
 
-    def refine(feature: Feature) -> tuple[jax.Array, jax.Array]:
+    same = max(SAME, 16.0 * float(jnp.finfo(spread.dtype).eps))
+
+    def refine(feature: Feature, start: jax.Array) -> tuple[jax.Array, jax.Array]:
         normal, is_maximum = jax.lax.fori_loop(
-            0, NEWTON, lambda _, carry: _step(fixed, feature, carry[0]), (summit.normal, jnp.asarray(True))
+            0, NEWTON, lambda _, carry: _step(fixed, feature, carry[0]), (start, jnp.asarray(True))
         )
-        gap = gap_along(fixed, normal) - jnp.where(feature.rank < 0, STAY * spread, 0.0)
-        return normal, jnp.where(is_maximum, gap, -jnp.inf)
+        gap = gap_along(fixed, normal)
+        corner, _, _ = _spans(fixed, feature)
+        own_gap = -dot(corner, normal) - jnp.sum(round_support(fixed.ellipsoids, normal)[1])
+        is_nearest = is_maximum & (own_gap - gap < same * spread)
+        preference = jnp.where(feature.rank < 0, -1.0, jnp.where(feature.rank == 2, 0.1, 0.0))
+        return normal, jnp.where(is_nearest, gap + preference * STAY * spread, -jnp.inf)
 
-    normals, gaps = jax.vmap(refine)(features)
+    # Deep ellipsoids have several such directions; those of the polytope may not be the best.
+    axes, _ = unit(
+        jnp.swapaxes(fixed.ellipsoids, 1, 2).reshape(6, 3), jnp.broadcast_to(summit.normal[None], (6, 3))
+    )
+    starts = jnp.concatenate([axes, -axes])
+    _, index = jax.vmap(lambda direction: support(fixed, direction))(starts)
+    free = Feature(
+        jnp.broadcast_to(index[:, None], (12, 3, 2)), jnp.full(12, -1, jnp.int32), jnp.zeros(12, jnp.int32)
+    )
+    starts = jnp.concatenate([jnp.broadcast_to(summit.normal[None], (len(features.rank), 3)), starts])
+    features = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), features, free)
+    normals, gaps = jax.vmap(refine)(features, starts)
     best = jnp.argmax(gaps)
     feature = jax.tree.map(lambda leaf: leaf[best], features)
     normal, _ = jax.lax.scan(

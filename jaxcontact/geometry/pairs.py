@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxcontact.arguments import check_count
-from jaxcontact.geometry import convex, groups
+from jaxcontact.geometry import groups
 from jaxcontact.geometry.balls import RIM, Balls, Rows, num_balls, place_balls
 from jaxcontact.geometry.frames import rows, tangent_frame
 from jaxcontact.geometry.manifold import CONTACTS
@@ -78,38 +78,41 @@ class Family(enum.Enum):
     BALL_POLYTOPE = enum.auto()
     POLYTOPES = enum.auto()
     BALL_ROUND = enum.auto()
-    CAPSULE_ROUND = enum.auto()
     ROUND_PLANE = enum.auto()
     CONVEX = enum.auto()
 
 
-def _family(a: Shape, b: Shape) -> Family | None:
-    """The family of a pair in this order; None where no closed form serves the pair."""
+def _family(dim: int, a: Shape, b: Shape) -> Family | None:
+    """The family of a pair in this order; None where the pair has none in this order."""
     if isinstance(b, HalfSpace):
         return Family.ROUND_PLANE if isinstance(a, ROUND) else Family.BALL_PLANE
     if isinstance(a, BALLS):
         if isinstance(b, BALLS):
             return Family.BALL_BALL
         return Family.BALL_POLYTOPE if isinstance(b, POLYTOPES) else Family.BALL_ROUND
-    if isinstance(a, Capsule) and isinstance(b, ROUND):
-        return Family.CAPSULE_ROUND
-    if isinstance(a, POLYTOPES) and isinstance(b, POLYTOPES):
-        meshes = isinstance(a, ConvexMesh) + isinstance(b, ConvexMesh)
-        if meshes == 0 or (meshes == 1 and (isinstance(a, Capsule) or isinstance(b, Capsule))):
-            return Family.POLYTOPES
+    if isinstance(a, POLYTOPES) and isinstance(b, POLYTOPES) and (dim == 2 or _has_closed_form(a, b)):
+        return Family.POLYTOPES
+    if isinstance(a, CONVEX) and isinstance(b, CONVEX) and num_vertices(a) >= num_vertices(b):
+        return Family.CONVEX
     return None
 
 
-def _in_order(a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
+def _has_closed_form(a: Shape, b: Shape) -> bool:
+    """Whether two polytopes in space are capsules, or boxes and capsules with chosen corners."""
+    chosen = any(isinstance(shape, Box) and shape.corners is not None for shape in (a, b))
+    return (
+        not isinstance(a, ConvexMesh)
+        and not isinstance(b, ConvexMesh)
+        and (chosen or (isinstance(a, Capsule) and isinstance(b, Capsule)))
+    )
+
+
+def _in_order(dim: int, a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
     """The family of a pair, its shapes in the order of the family, and whether that order is swapped."""
-    for first, second in ((a, b), (b, a)):
-        family = _family(first, second)
-        if family is not None:
-            return family, first, second, first is b
-    if isinstance(a, CONVEX) and isinstance(b, CONVEX):
-        swapped = num_vertices(a) < num_vertices(b)
-        return Family.CONVEX, *((b, a) if swapped else (a, b)), swapped
-    return None, a, b, False
+    family = _family(dim, a, b)
+    if family is None and not isinstance(a, HalfSpace):
+        return _family(dim, b, a), b, a, True
+    return family, a, b, False
 
 
 def check_shape(dim: int, shape: Shape) -> None:
@@ -154,7 +157,8 @@ def check_pair(a: Shape, b: Shape) -> None:
     """Raise ValueError where the package cannot compute contacts of this pair of shapes."""
     if isinstance(a, HalfSpace):
         raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
-    if _in_order(a, b)[0] is None:
+    family = _in_order(2 if isinstance(a, Polygon) or isinstance(b, Polygon) else 3, a, b)[0]
+    if family is None:
         kinds = f"{type(a).__name__} and {type(b).__name__}"
         raise ValueError(f"pairs: {(a.name, b.name)}: there are no contacts of {kinds}")
     if isinstance(a, Point | Points) and isinstance(b, Point | Points):
@@ -162,8 +166,7 @@ def check_pair(a: Shape, b: Shape) -> None:
             f"pairs: {a.name!r} and {b.name!r} are points, which never meet; give one of them a radius"
         )
     for mesh, partner in ((a, b), (b, a)):
-        closed = _in_order(a, b)[0] in (Family.BALL_POLYTOPE, Family.POLYTOPES)
-        if isinstance(mesh, ConvexMesh) and not mesh.faces and closed:
+        if isinstance(mesh, ConvexMesh) and not mesh.faces and family is Family.BALL_POLYTOPE:
             raise ValueError(
                 f"pairs: {(a.name, b.name)}: {mesh.name!r} needs faces=hull_faces(vertices) to meet "
                 f"{type(partner).__name__}"
@@ -172,7 +175,7 @@ def check_pair(a: Shape, b: Shape) -> None:
 
 def _count(dim: int, a: Shape, b: Shape) -> int:
     """Number of candidate contacts of one pair."""
-    family, a, b, _ = _in_order(a, b)
+    family, a, b, _ = _in_order(dim, a, b)
     if family is Family.POLYTOPES:
         topology_a, topology_b = topology(dim, a), topology(dim, b)
         return (
@@ -184,8 +187,6 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
         return CONTACTS
     if family is Family.ROUND_PLANE:
         return 2 * RIM + 2 if isinstance(a, Cylinder) else 1
-    if family is Family.CAPSULE_ROUND:
-        return convex.CYLINDER_CONTACTS if isinstance(b, Cylinder) else 1
     return num_balls(dim, a) * (num_balls(dim, b) if family is Family.BALL_BALL else 1)
 
 
@@ -226,7 +227,6 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
     Family.BALL_POLYTOPE: groups.balls_on_polytopes,
     Family.POLYTOPES: groups.polytopes_on_polytopes,
     Family.BALL_ROUND: groups.balls_on_round,
-    Family.CAPSULE_ROUND: groups.capsules_on_round,
     Family.ROUND_PLANE: groups.round_on_planes,
     Family.CONVEX: groups.cores_on_cores,
 }
@@ -238,7 +238,7 @@ def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tup
         return topology(dim, b), swapped
     if family is Family.POLYTOPES:
         return topology(dim, a), topology(dim, b)
-    if family in (Family.BALL_ROUND, Family.CAPSULE_ROUND):
+    if family is Family.BALL_ROUND:
         return type(b), swapped
     if family is Family.CONVEX:
         return num_vertices(a), num_vertices(b)
@@ -252,7 +252,7 @@ def _gather(
     members_of_group: dict[tuple[Any, ...], _Members] = {}
     count = 0
     for name_a, name_b in pairs:
-        family, a, b, swapped = _in_order(shapes[name_a], shapes[name_b])
+        family, a, b, swapped = _in_order(dim, shapes[name_a], shapes[name_b])
         key = (family, *_kind(dim, family, a, b, swapped))
         balls = [start[a.name] + i for i in range(num_balls(dim, a))] if a.name in start else []
         members: _Members = []
@@ -274,10 +274,15 @@ def _gather(
     return members_of_group
 
 
-def _most_pairs(dim: int, first: Any, second: Any, max_pairs: int | None) -> int | None:
-    """How many pairs of two such polytopes get their contacts; None for all."""
+def _most_pairs(
+    dim: int, family: Family | None, first: Any, second: Any, max_pairs: int | None
+) -> int | None:
+    """How many pairs of a family and two kinds get their contacts; None for all."""
+    if family is Family.CONVEX:
+        return max_pairs
     capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
-    if max_pairs is None or (capsules and dim == 2):  # the distance of those costs as much as their contacts
+    # in the plane the distance of two capsules costs as much as their contacts
+    if max_pairs is None or family is not Family.POLYTOPES or (capsules and dim == 2):
         return None
     return 2 * max_pairs if capsules else max_pairs
 
@@ -296,20 +301,20 @@ def candidates(
 
     The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
     vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
-    cylinder the points fixed to its rims, then the lowest point of each rim. A capsule on a cylinder: its two
-    ends, the crossings of its axis with the planes of the caps and with the side, the nearest point.
+    cylinder the points fixed to its rims, then the lowest point of each rim. Other shapes in space: the
+    nearest points, then the corners of the region where flat parts meet, by their direction.
 
     Args:
         positions: (nb, dim) world positions of the body origins, m.
         orientations: (nb, dim, dim) body-to-world rotation matrices.
-        max_pairs: largest number of pairs of polytopes of the same two kinds that get their contacts, of
+        max_pairs: largest number of pairs of convex shapes of the same two kinds that get their contacts, of
             capsules in space, which mostly make one, twice as many. The nearest pairs get them; of the
             contacts of the others there are only gaps, the distance of the two shapes.
     """
     ball_shapes: dict[str, None] = {}
     for a, b in pairs:
         ball_shapes.update(
-            dict.fromkeys(shape.name for shape in _seen_as_balls(*_in_order(shapes[a], shapes[b])[:3]))
+            dict.fromkeys(shape.name for shape in _seen_as_balls(*_in_order(dim, shapes[a], shapes[b])[:3]))
         )
     balls: Balls | None = None
     if ball_shapes:
@@ -320,11 +325,10 @@ def candidates(
     places: list[np.ndarray] = []
     for (family, *kind), members in _gather(dim, shapes, pairs, balls.start if balls else {}).items():
         starts, first, second = zip(*members, strict=True)
-        most = _most_pairs(dim, first[0], second[0], max_pairs) if family is Family.POLYTOPES else None
+        most = _most_pairs(dim, family, first[0], second[0], max_pairs)
         if most is not None and len(members) > most:
-            chosen, group_rows, gaps, touching_missed = groups.nearest_polytopes(
-                world, first, second, kind[0], kind[1], most
-            )
+            nearest = groups.nearest_cores if family is Family.CONVEX else groups.nearest_polytopes
+            chosen, group_rows, gaps, touching_missed = nearest(world, first, second, kind[0], kind[1], most)
             left_out = left_out | touching_missed
         else:
             chosen, group_rows = None, _COMPUTE[family](world, first, second, *kind)

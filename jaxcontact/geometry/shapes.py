@@ -149,6 +149,7 @@ PLANAR = (Disc, Polygon)  # shapes of the plane alone
 SPATIAL = (Sphere, Cylinder, Ellipsoid, ConvexMesh)  # shapes of space alone
 NUMBERS = ("size", "at", "radius", "offset", "rotation", "ends", "half_length", "semi_axes", "vertices")
 WORLD = -1
+ON_HULL = 1e-9  # of the size; a point less deep inside a hull than this is a corner but for rounding
 
 
 def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str, Any]) -> None:
@@ -180,10 +181,12 @@ def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str,
 
 
 def hull_faces(vertices: Any) -> tuple[tuple[int, int, int], ...]:
-    """Faces of a `ConvexMesh`: triangles of the hull of `vertices` (n, 3), counter-clockwise from outside.
+    """Find the faces of a `ConvexMesh`: triangles of the hull of `vertices`, counter-clockwise from outside.
+
+    A vertex on the hull up to rounding, such as one of two that nearly coincide, may belong to no face.
 
     Raises:
-        ValueError: vertices that are no corners of their hull, or no array (n, 3).
+        ValueError: vertices inside their hull, or no array (n, 3).
     """
     from scipy.spatial import ConvexHull
 
@@ -191,7 +194,9 @@ def hull_faces(vertices: Any) -> tuple[tuple[int, int, int], ...]:
     if points.ndim != 2 or points.shape[1] != 3:
         raise ValueError(f"vertices: expected shape (n, 3), got {points.shape}")
     hull = ConvexHull(points)
-    inner = sorted(set(range(len(points))) - set(hull.vertices.tolist()))
+    others = sorted(set(range(len(points))) - set(hull.vertices.tolist()))
+    heights = np.max(points[others] @ hull.equations[:, :3].T + hull.equations[:, 3], axis=1, initial=-np.inf)
+    inner = np.array(others)[heights < -ON_HULL * np.max(np.ptp(points, axis=0))].tolist()
     if inner:
         raise ValueError(f"vertices: {inner} are no corners of the convex hull; leave them out")
     faces = []

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxcontact.geometry.frames import dot, pose_in_body
+from jaxcontact.geometry.frames import dot, pose_in_body, unit
 from jaxcontact.geometry.shapes import Box, Capsule, ConvexMesh, Cylinder, Ellipsoid
 
 FLAT_ROUNDING = 64.0  # in units of rounding: sine of the tilt below which a direction is the axis of a disc
@@ -50,8 +50,7 @@ def _in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[Core
         radii = jnp.asarray(constants[shape.radius], dtype) * jnp.array([1.0, 1.0, 0.0], dtype)
         return Core(jnp.stack([origin - half, origin + half]), axes * radii[None]), zero
     assert isinstance(shape, Box)
-    corners = range(8) if shape.corners is None else shape.corners
-    signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(3)] for k in corners])
+    signs = np.array([[1.0 if k >> axis & 1 else -1.0 for axis in range(3)] for k in range(8)])
     half = 0.5 * jnp.asarray(constants[shape.size], dtype)
     return Core(origin[None] + (half[None] * jnp.asarray(signs, dtype)) @ axes.T, no_ellipsoid), zero
 
@@ -87,7 +86,7 @@ def round_support(ellipsoids: jax.Array, direction: jax.Array) -> tuple[jax.Arra
 
     For a disc and its axis, where every point is as far, both are zero.
     """
-    scaled = sum(ellipsoids[:, k] * direction[k] for k in range(3))
+    scaled = jnp.sum(ellipsoids * direction[None, :, None], axis=1)
     square = dot(scaled, scaled)
     rounding = FLAT_ROUNDING * jnp.finfo(direction.dtype).eps
     spread = jax.lax.stop_gradient(jnp.sum(ellipsoids**2, axis=(1, 2)))
@@ -112,3 +111,17 @@ def gap_along(couple: Couple, direction: jax.Array) -> jax.Array:
     nearest_a = jnp.min(dot(couple.vertices_a, direction[None]))
     farthest_b = jnp.max(dot(couple.vertices_b, direction[None]))
     return nearest_a - farthest_b - jnp.sum(round_support(couple.ellipsoids, direction)[1])
+
+
+def bound_gap(couple: Couple, axes_b: jax.Array) -> jax.Array:
+    """The largest gap of two cores along the axes of both and the line of their centres; no derivative.
+
+    It is at most the signed distance. The couple is in the axes of a; the columns of `axes_b` are those of b.
+    """
+    boxes = []
+    for vertices in couple[:2]:
+        boxes.append(0.5 * (jnp.min(vertices, axis=0) + jnp.max(vertices, axis=0)))
+    line, _ = unit(boxes[0] - boxes[1], jnp.zeros_like(boxes[0]).at[2].set(1.0))
+    axes = jnp.concatenate([jnp.eye(3, dtype=line.dtype), axes_b.T])
+    directions = jnp.concatenate([line[None], axes, -axes])
+    return jnp.max(jax.vmap(lambda direction: gap_along(couple, direction))(directions))

@@ -23,7 +23,7 @@ from jaxcontact.arguments import is_concrete as is_concrete
 from jaxcontact.arguments import is_key as is_key
 from jaxcontact.precision import check_precision
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
+from jaxcontact.terms import ContactTerms, touch_tolerance
 
 SYMMETRY = 1e-6  # asymmetry of M, relative to sqrt(M_ii M_jj), that is a mistake; round-off is below
 
@@ -81,11 +81,12 @@ def check_values(terms: ContactTerms, v: jax.Array) -> None:
         energy = np.asarray(v) @ (arrays["M"] @ np.asarray(v))
     if not np.isfinite(energy):
         raise ValueError(f"v: its kinetic energy leaves the range of {np.asarray(v).dtype}; use larger units")
-    if np.any(arrays["phi"] < -CONTACT_TOLERANCE):
+    tolerance = float(touch_tolerance(terms.J_n))
+    if np.any(arrays["phi"] < -tolerance):
         worst = int(np.argmin(arrays["phi"]))
         raise ValueError(
             f"terms.phi: contact {worst} penetrates by {-arrays['phi'][worst]:.3g} m (allowed: "
-            f"{CONTACT_TOLERANCE:g} m); move the bodies apart before resolving an impact"
+            f"{tolerance:g} m); move the bodies apart before resolving an impact"
         )
 
 
@@ -184,7 +185,7 @@ def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array,
     status = (
         flag(~finite, Status.NONFINITE)
         | flag(finite & ~valid, Status.INVALID)
-        | flag(jnp.any(terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+        | flag(jnp.any(terms.phi < -touch_tolerance(terms.J_n)), Status.PENETRATION)
     )
     good = status == 0
     identity = jnp.eye(v.shape[0], dtype=terms.M.dtype)

@@ -175,13 +175,12 @@ def _check_numbers(params: Params, state: State) -> None:
 
 
 def _reference_frames(mj: Any, planar: bool) -> Frames:
-    """Frames of the world and all bodies at the reference; in the plane they turn to those of the world."""
+    """Frames of the world and all bodies at the reference."""
     mujoco = mujoco_package("load_mjcf")
     data = mujoco.MjData(mj)
     data.qpos[:] = mj.qpos0
     mujoco.mj_kinematics(mj, data)
-    turns = np.array(data.xmat).reshape(-1, 3, 3)
-    return Frames(turns if planar else np.broadcast_to(np.eye(3), turns.shape), np.array(data.xpos), planar)
+    return Frames(np.array(data.xmat).reshape(-1, 3, 3), np.array(data.xpos), planar)
 
 
 def _gravity(mj: Any) -> np.ndarray:

@@ -53,13 +53,20 @@ class Geometry(NamedTuple):
 class Frames(NamedTuple):
     """Where the bodies of a file are at the reference.
 
-    `turns` (nbody, 3, 3) are rotations from the axes of each body in the file to those of the model's frames,
-    `positions` (nbody, 3) are in the world; a `planar` model has the shapes of the x-z plane.
+    `orientations` (nbody, 3, 3) and `positions` (nbody, 3) are in the world. A `planar` model has the shapes
+    of the x-z plane, and frames that are parallel to the world's.
     """
 
-    turns: np.ndarray
+    orientations: np.ndarray
     positions: np.ndarray
     planar: bool
+
+    @property
+    def turns(self) -> np.ndarray:
+        """Rotations (nbody, 3, 3) from the axes of each body in the file to those of the model's frames."""
+        if self.planar:
+            return self.orientations
+        return np.broadcast_to(np.eye(3), self.orientations.shape)
 
 
 def geometry_of(
@@ -72,7 +79,8 @@ def geometry_of(
     pairs = _oriented(mj, chosen_pairs(mj, candidate_pairs(mj), contacts))
     constants: dict[str, Any] = {}
     shapes: dict[int, Shape] = {}
-    left_out, notes = {}, []
+    left_out: dict[str, None] = {}
+    notes = []
     for geom in sorted({geom for pair in pairs for geom in pair[:2]}):
         try:
             shapes[geom], displacement = shape_of(mj, geom, frames, constants, max_hull_vertices)
@@ -80,7 +88,7 @@ def geometry_of(
             left_out[str(error)] = None
             continue
         if displacement:
-            hull = len(constants[shapes[geom].vertices])
+            hull = len(constants[shapes[geom].vertices])  # type: ignore[union-attr]  # only hulls move
             notes.append(
                 f"geom {geom_name(mj, geom)!r}: a hull of {hull} corners, "
                 f"{displacement:.3g} m inside that of the mesh"
@@ -131,9 +139,10 @@ def shape_of(
 def _pose(mj: Any, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
     """Axes (3, 3) and centre (3,) of a geom in the frame of its body, and the body, None for the world."""
     body = int(mj.geom_bodyid[geom])
-    turn = frames.turns[body]
+    fixed_to_world = int(mj.body_weldid[body]) == 0
+    turn = (frames.orientations if fixed_to_world else frames.turns)[body]
     axes, centre = turn @ rotation(mj.geom_quat[geom]), turn @ mj.geom_pos[geom]
-    if int(mj.body_weldid[body]) == 0:  # fixed to the world; its frame is that at the reference
+    if fixed_to_world:
         return axes, centre + frames.positions[body], None
     return axes, centre, body_names(mj)[body - 1]
 

@@ -1,4 +1,4 @@
-"""From the function of one world to a compiled program."""
+"""The way from the function of one world to a compiled program. The entry function is `compiled`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jaxcontact.native.jaxprs import Function
 from jaxcontact.native.lanes import Lanes
 from jaxcontact.native.machine_code import MachineCode
 
-# The modules register their rules.
+# Importing these modules registers their rules.
 RULE_MODULES = (
     rules_control, rules_elementwise, rules_linear_algebra, rules_places, rules_random,
     rules_shapes, rules_sorting, rules_sums,
@@ -30,7 +30,7 @@ RULE_MODULES = (
 def compiled(
     function: Function, nan: bool, cores: int, shared: tuple[bool, ...] = ()
 ) -> tuple[MachineCode, Lanes]:
-    """Return the code of a function and its lanes.
+    """Compile a function of one world; return its machine code and its lanes.
 
     Args:
         function: of one world.
@@ -39,7 +39,7 @@ def compiled(
         shared: which arguments all worlds share; by default none.
 
     Raises:
-        NotImplementedError: what it uses has no rule, or it is too large.
+        NotImplementedError: if the function uses a primitive without a rule, or if it is too large.
     """
     lanes = Lanes(8 if jnp.zeros(0).dtype == np.float64 else 4)
     program = Interpreter(lanes.index_kind, nan)

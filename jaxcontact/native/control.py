@@ -1,4 +1,4 @@
-"""What a program has beside operations: tables in memory, branches, loops."""
+"""The parts of a program that are not operations: tables in memory, branches, loops."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from jaxcontact.native.operations import Block
 
 @dataclasses.dataclass(eq=False)
 class Table:
-    """Numbers side by side in memory, for places that only the running program knows.
+    """Numbers side by side in memory, for places known only to the running program.
 
     Attributes:
-        size: how many.
+        size: number of entries.
         kind: their kind.
         uniform: whether all worlds have the same numbers in it.
     """
@@ -66,9 +66,9 @@ class Branch:
 
 @dataclasses.dataclass(eq=False)
 class While:
-    """A loop until `going` is set in no world. `cells` are (cell, first, next).
+    """A loop that ends when `going` is set in no world. `cells` are (cell, first, next).
 
-    `together` tells that all worlds end in the same turn.
+    `together` tells that all worlds end in the same iteration.
     """
 
     condition: Block
@@ -80,7 +80,7 @@ class While:
 
 @dataclasses.dataclass(eq=False)
 class Scan:
-    """A loop of `length` turns that writes `rows`, (table, numbers) each, at its counter."""
+    """A loop of `length` iterations that writes `rows`, (table, numbers) each, at its counter."""
 
     counter: int
     length: int
@@ -92,7 +92,7 @@ class Scan:
 
 @dataclasses.dataclass(eq=False)
 class Assign:
-    """Writes numbers into cells, where the bit `where` is set; all are read before one is written."""
+    """Writes numbers into cells, where the bit `where` is set; all numbers are read before any is written."""
 
     pairs: list[tuple[int, int]]
     where: int | None

@@ -1,4 +1,4 @@
-"""Operations on numbers that are known when a program is built."""
+"""Operations on numbers that are known when a program is built. Entries: `unary`, `binary`, `converted`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _shifted_left(a: Any, b: Any) -> Any:
 
 
 def _shifted_right(a: Any, b: Any) -> Any:
-    """Zeros are moved in."""
+    """Shift the bits of an integer right and fill with zeros; a shift outside its width gives zero."""
     size = a.dtype.itemsize
     moved = int(a.view(f"u{size}")) >> int(b) if 0 <= b < 8 * size else 0
     return np.array(moved, f"u{size}").view(a.dtype)[()]
 
 
 def _shifted_right_signed(a: Any, b: Any) -> Any:
-    """Copies of the first bit are moved in."""
+    """Shift the bits of an integer right and fill with copies of its first bit."""
     size = a.dtype.itemsize
     moved = int(a.view(f"i{size}")) >> (int(b) if 0 <= b < 8 * size else 8 * size - 1)
     return np.array(moved, f"i{size}").view(a.dtype)[()]
@@ -96,19 +96,19 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 
 
 def unary(op: str, a: Any) -> Any:
-    """op(a)."""
+    """Apply the operation `op` to a known number; return the result."""
     with np.errstate(all="ignore"):
         return _UNARY[op](a)
 
 
 def binary(op: str, a: Any, b: Any) -> Any:
-    """A op b."""
+    """Apply the operation `op` to two known numbers; return the result."""
     with np.errstate(all="ignore"):
         return _BINARY[op](a, b)
 
 
 def converted(a: Any, kind: str) -> Any:
-    """The same number as another kind; what does not fit an integer is the nearest, NaN is zero."""
+    """Convert a known number to another kind; an integer kind takes its nearest number, and zero for NaN."""
     target = numpy_type(kind)
     if is_float(kind_of(a.dtype)) and kind[0] in "iu":
         limits = np.iinfo(target)

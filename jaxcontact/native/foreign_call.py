@@ -1,7 +1,8 @@
-"""Machine code as a target of XLA's foreign function interface on a CPU, without Python between.
+"""Machine code as a target of XLA's foreign function interface on a CPU, without Python in between.
 
-The handler is LLVM text. It lays out the numbers of a group of worlds in slots, runs the program on them and
-writes its results, on XLA's own threads. Offsets are those of the C structures in `xla/ffi/api/c_api.h`.
+The entry function is `register`. The handler is LLVM text. It copies the numbers of a group of worlds into
+slots, runs the program on them and writes its results, on XLA's own threads. Offsets are those of the C
+structures in `xla/ffi/api/c_api.h`.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ from jaxcontact.native.kinds import BOOL, is_float, kind_of
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.machine_code import MachineCode
 
-CHUNKS = 8  # per thread: a thread that is late leaves the rest to others
-_ALIGNMENT = 64  # bytes of a line of the cache
-# Offsets in bytes: of the call, of a buffer in it, of the table of functions.
+CHUNKS = 8  # chunks of groups per thread: other threads take over the chunks of a late thread
+_ALIGNMENT = 64  # bytes of a cache line
+# Offsets in bytes: in a call, in one of its buffers, in the table of functions.
 _EXTENSION, _API, _CONTEXT, _ARGUMENTS, _RESULTS, _FUTURE = 8, 16, 24, 72, 112, 168
 _DATA, _DIMENSIONS = 24, 40
 _ERROR_CREATE, _ERROR_DESTROY, _SCHEDULE, _FUTURE_CREATE, _SET_AVAILABLE = 48, 64, 136, 152, 160
-_RESOURCE_EXHAUSTED = 8
-_METADATA = 24  # in a call that asks for the version; its entries: version 0.3, no traits, no state
+_RESOURCE_EXHAUSTED = 8  # XLA's code of the error "no memory left"
+_METADATA = 24  # bytes, in a call that asks for the version; entries: version 0.3, no traits, no state
 _METADATA_ENTRIES = {24: "i32 0", 28: "i32 3", 32: "i32 0", 40: "i64 0"}
-# Words of the record that all threads of one call share; pointers to the buffers follow.
+# Indices of the words in the record that all threads of one call share; pointers to the buffers follow.
 _NEXT, _ACTIVE, _TICKETS, _SIZE, _GROUPS, _PER_CHUNK, _API_WORD, _FUTURE_WORD, _WORK = range(9)
-_POINTERS = 9
+_POINTERS = 9  # index of the first word that points to a buffer
 
-_TARGETS: dict[str, Any] = {}  # what keeps each registered target alive
+_TARGETS: dict[str, Any] = {}  # keeps the objects of each registered target alive
 
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """An argument or a result: what one world has of it, and whether all worlds share it."""
+    """An argument or a result: the array that one world has, and whether all worlds share it."""
 
     array: Array
     shared: bool = False
@@ -46,7 +47,7 @@ class Operand:
 def register(
     code: MachineCode, lanes: Lanes, arguments: list[Operand], results: list[Operand], cores: int
 ) -> str:
-    """Return the name of the target that runs a program on a batch; its content is in the name."""
+    """Register a program as a target of XLA, if it is new; return the target's name, with a digest of it."""
     writer = _Writer(lanes, arguments, results, code.memory_bytes, cores)
     digest = hashlib.sha256("\n".join([code.digest, writer.text(0)]).encode()).hexdigest()
     name = f"jaxcontact_simd_{digest[:40]}"
@@ -75,7 +76,7 @@ class _Writer:
         self.record_bytes = -(-8 * words // _ALIGNMENT) * _ALIGNMENT
 
     def text(self, run: int) -> str:
-        """Return the module; `run` is the address of the program."""
+        """Write the LLVM module of the handler; `run` is the address of the program."""
         return "\n".join(
             [
                 "declare ptr @malloc(i64)",
@@ -92,7 +93,7 @@ class _Writer:
         )
 
     def _copies(self, name: str, operands: list[Operand], first: int, lane: Any) -> str:
-        """A function (record, slots, group) that copies the numbers of each operand, lane by lane."""
+        """Write a function (record, slots, group) that copies the numbers of each operand, lane by lane."""
         lines = [f"define internal void @{name}(ptr %record, ptr %slots, i64 %group) nounwind {{", "entry:"]
         lines += _load_word("size", "%record", _SIZE)
         lines += ["  %last = sub i64 %size, 1", f"  %begin = mul i64 %group, {self.lanes.count}"]
@@ -119,7 +120,7 @@ class _Writer:
         return "\n".join([*lines, "  ret void", "}"])
 
     def _address(self, k: int, world: int, operand: Operand) -> tuple[str, str, list[str]]:
-        """Names of the pointers to a number of one world in its buffer and in its slot."""
+        """Compute pointers to a number of one world in its buffer and in its slot; return names and lines."""
         kind, name = kind_of(operand.array.dtype), f"{k}x{world}"
         element = 1 if kind == BOOL else int(kind[1])
         lines = []
@@ -162,11 +163,14 @@ class _Writer:
         elif small != large:
             lines.append(f"  %small{name} = trunc {large} {value} to {small}")
             value = f"%small{name}"
-        # Lanes behind the last world compute that world, and write it again.
+        # Lanes after the last world compute that world and write it again.
         return [*lines, f"  store {small} {value}, ptr {outside}"]
 
     def _worker(self, run: int) -> str:
-        """A thread: chunks of groups until none is left; the last thread tells XLA and frees the memory."""
+        """Write the function of a thread.
+
+        It runs chunks of groups until none is left; the last thread tells XLA and frees the memory.
+        """
         lines = ["define internal void @worker(ptr %record) nounwind {", "entry:"]
         lines += [f"  %run = inttoptr i64 {run} to ptr"]
         for name, word in (("next", _NEXT), ("active", _ACTIVE), ("tickets", _TICKETS)):
@@ -221,7 +225,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _handler(self) -> str:
-        """The function that XLA calls."""
+        """Write the function that XLA calls."""
         lines = ["define ptr @handler(ptr %call) nounwind {", "entry:", *self._version(), *self._record()]
         lines += [
             "  %isalone = icmp eq i64 %threads, 1",
@@ -254,7 +258,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _version(self) -> list[str]:
-        """The answer to a call that asks for the version of the interface."""
+        """Write the answer to a call that asks for the version of the interface."""
         lines = _load_pointer("extension", "%call", _EXTENSION)
         lines += [
             "  %isquestion = icmp ne ptr %extension, null",
@@ -268,7 +272,7 @@ class _Writer:
         return [*lines, "  ret ptr null", "begin:"]
 
     def _record(self) -> list[str]:
-        """The record of a call, and behind it the memory of each thread."""
+        """Allocate and fill the record of a call, followed by the memory of each thread."""
         lines = []
         offsets = {"api": _API, "context": _CONTEXT, "arguments": _ARGUMENTS, "results": _RESULTS}
         for name, offset in offsets.items():
@@ -313,7 +317,7 @@ class _Writer:
 
 
 def _types(kind: str, lanes: Lanes) -> tuple[str, str]:
-    """LLVM's types of a number in a buffer of XLA and in a slot."""
+    """Return LLVM's types of a number in a buffer of XLA and in a slot."""
     small = "i8" if kind == BOOL else lanes.scalar(kind) if is_float(kind) else f"i{8 * int(kind[1])}"
     return small, lanes.in_memory(kind)
 
@@ -333,7 +337,7 @@ def _load_word(name: str, base: str, word: int) -> list[str]:
 
 
 def _call(name: str, api: str, offset: int, values: list[str]) -> list[str]:
-    """A call of one of XLA's functions; its argument is a structure of its size, null, and values."""
+    """Write a call of one of XLA's functions; its argument is a structure of its size, null, and values."""
     lines = [f"  %{name}args = alloca [{2 + len(values)} x i64]"]
     for k, value in enumerate([f"i64 {8 * (2 + len(values))}", "ptr null", *values]):
         lines.append(f"  %{name}field{k} = getelementptr i8, ptr %{name}args, i64 {8 * k}")

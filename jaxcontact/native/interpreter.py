@@ -1,6 +1,6 @@
-"""From the function of one world to operations on numbers, by the rules of its primitives.
+"""The interpreter: makes operations on numbers of the function of one world, by the rules of its primitives.
 
-An array is a NumPy array of numbers.
+The entry function is `Interpreter.run`. An array is a NumPy array of numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxcontact.native.kinds import kind_of
 from jaxcontact.native.operations import INPUT, Operations
 from jaxcontact.native.registry import RULES, Numbers
 
-FILLED = 256  # numbers of a table that are written at once
+FILLED = 256  # numbers of a table written at once; limits the size of one item
 
 
 class Interpreter:
@@ -25,7 +25,7 @@ class Interpreter:
     Attributes:
         ops: the operations so far.
         index_kind: kind of addresses in tables.
-        going: the bit that tells which worlds a loop or branch is for; None outside.
+        going: the bit set for the worlds that run the loop or branch; None outside.
     """
 
     def __init__(self, index_kind: str, nan: bool = True) -> None:
@@ -34,34 +34,34 @@ class Interpreter:
         self.going: int | None = None
 
     def constants(self, values: Any) -> Numbers:
-        """Known numbers."""
+        """Return the numbers of known values."""
         array = numbers_of(values)
         kind = kind_of(array.dtype)
         numbers = [self.ops.constant(value, kind) for value in array.ravel()]
         return np.array(numbers, np.int64).reshape(array.shape)
 
     def inputs(self, array: Array, start: int, shared: bool = False) -> Numbers:
-        """Numbers of an argument, of which the first has place `start` among all; worlds may share them."""
+        """Make the numbers of an argument; the first has place `start` among all; worlds may share them."""
         kind = kind_of(array.dtype)
         numbers = [self.ops.new(INPUT, (), kind, start + i, shared) for i in range(array.size)]
         return np.array(numbers, np.int64).reshape(array.shape)
 
     def are_known(self, numbers: Numbers) -> bool:
-        """Whether all are constants."""
+        """Return whether all numbers are constants."""
         return all(self.ops.is_known(n) for n in numbers.ravel())
 
     def values(self, numbers: Numbers, dtype: Any) -> np.ndarray:
-        """The values of constants."""
+        """Return the values of constants."""
         return np.array([self.ops.value[n] for n in numbers.ravel()], dtype).reshape(numbers.shape)
 
     def each(self, function: Callable[..., int], *arrays: Numbers) -> Numbers:
-        """function(...) of every entry of arrays that broadcast."""
+        """Apply a function to every entry of arrays that broadcast; return the array of its results."""
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         columns = [np.broadcast_to(array, shape).ravel().tolist() for array in arrays]
         return np.array([function(*row) for row in zip(*columns, strict=True)], np.int64).reshape(shape)
 
     def table(self, numbers: Numbers) -> Table:
-        """A table of numbers."""
+        """Make a table and fill it with numbers; return it."""
         flat = [int(n) for n in numbers.ravel()]
         uniform = all(self.ops.uniform[n] for n in flat)
         table = Table(len(flat), self.ops.kind[flat[0]], uniform)
@@ -70,7 +70,7 @@ class Interpreter:
         return table
 
     def run(self, function: Function, arguments: list[Numbers]) -> list[Numbers]:
-        """Return the results of a function."""
+        """Run a function on the numbers of its arguments; return the numbers of its results."""
         known: dict[Variable, Numbers] = dict(zip(function.arguments, arguments, strict=True))
         known |= {v: self.constants(x) for v, x in function.constants.items()}
 

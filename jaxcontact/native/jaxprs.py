@@ -1,4 +1,4 @@
-"""JAX's record of a traced function as records of this room: the only file that knows jaxprs."""
+"""Records of traced functions: the only file that knows JAX's jaxprs. Entries: `trace`, `function_of`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-_CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "fun")  # parameters that hold what a primitive calls
+_CALLED = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "fun")  # parameters with the function that is called
 Variable = int
 
 
@@ -23,7 +23,7 @@ class Array:
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """The number of entries."""
         return int(np.prod(self.shape, dtype=int))
 
     @property
@@ -34,7 +34,7 @@ class Array:
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """An argument of an equation that is known."""
+    """A known argument of an equation."""
 
     value: Any
 
@@ -48,8 +48,8 @@ class Equation:
         params: its parameters; functions among them are of type `Function`.
         arguments: variables and known arrays.
         results: the variables that it defines.
-        inputs: what the arguments are.
-        outputs: what the results are.
+        inputs: shape and dtype of each argument.
+        outputs: shape and dtype of each result.
         evaluate: (arrays, changed parameters) -> the result of the primitive itself.
     """
 
@@ -69,7 +69,7 @@ class Equation:
 
     @property
     def arranges_keys(self) -> bool:
-        """Whether it does the same to the first and the second integers of keys."""
+        """Whether the equation does the same to the first and the second integers of keys."""
         has_keys = any(array.is_key for array in (*self.inputs, *self.outputs))
         return has_keys and not self.functions and not self.name.startswith("random_")
 
@@ -103,32 +103,32 @@ class Function:
 
 
 def is_key(array: Any) -> bool:
-    """Return whether an array, or what a tracer is of, has keys of random numbers."""
+    """Return whether an array, or the array of a tracer, holds keys of random numbers."""
     dtype = getattr(array, "dtype", None)
     return dtype is not None and bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def numbers_of(array: Any) -> np.ndarray:
-    """Return the numbers of an array: a key of random numbers is a pair of integers."""
+    """Return the numbers of an array; a key of random numbers gives a pair of integers."""
     return np.asarray(jax.random.key_data(array) if is_key(array) else array)
 
 
 def keys_of(pairs: np.ndarray) -> jax.Array:
-    """Return keys of random numbers from their pairs of integers."""
+    """Wrap pairs of integers as keys of random numbers."""
     return jax.random.wrap_key_data(jax.device_put(pairs), impl="threefry2x32")
 
 
 def function_of(closed: Any) -> Function:
-    """Return the record of a closed jaxpr.
+    """Read a closed jaxpr; return its record.
 
     Raises:
-        NotImplementedError: it has keys of another generator than threefry.
+        NotImplementedError: if it has keys of a generator other than threefry.
     """
     return _Reader().closed(closed)
 
 
 def trace(function: Callable[..., Any], *arrays: Array) -> Function:
-    """Return the record of a function of arrays."""
+    """Trace a function of arrays; return its record."""
     return function_of(jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays)))
 
 

@@ -1,4 +1,4 @@
-"""Kinds of numbers: what JAX, NumPy and LLVM call them."""
+"""Kinds of numbers: one name for the types of JAX, NumPy and LLVM. The entry function is `kind_of`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NUMPY: dict[str, type] = {
 
 
 def kind_of(dtype: Any) -> str:
-    """The kind of a dtype.
+    """Return the kind of a dtype.
 
     Raises:
-        NotImplementedError: complex numbers, half precision, keys of random numbers.
+        NotImplementedError: for complex numbers, half precision and keys of random numbers.
     """
     try:
         name = np.dtype(dtype).str[1:]
@@ -39,20 +39,20 @@ def kind_of(dtype: Any) -> str:
 
 
 def numpy_type(kind: str) -> type:
-    """The scalar type of NumPy."""
+    """Return NumPy's scalar type of a kind."""
     return _NUMPY[kind]
 
 
 def is_float(kind: str) -> bool:
-    """Whether numbers of this kind are floating."""
+    """Return whether numbers of this kind are floating."""
     return kind[0] == "f"
 
 
 def least(kind: str) -> Any:
-    """The smallest number of a kind."""
+    """Return the smallest number of a kind."""
     return False if kind == BOOL else -np.inf if is_float(kind) else np.iinfo(_NUMPY[kind]).min
 
 
 def greatest(kind: str) -> Any:
-    """The largest number of a kind."""
+    """Return the largest number of a kind."""
     return True if kind == BOOL else np.inf if is_float(kind) else np.iinfo(_NUMPY[kind]).max

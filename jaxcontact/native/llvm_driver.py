@@ -1,4 +1,7 @@
-"""LLVM's text of what runs the pieces of a program: groups of worlds, loops and branches, one function."""
+"""LLVM's text of the function that runs the pieces of a program: groups of worlds, loops and branches.
+
+The entry function is `DriverWriter.function`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from jaxcontact.native.operations import CONSTANT, FROM_ROW, INPUT, Operations
 from jaxcontact.native.schedule import Call, Schedule
 from jaxcontact.native.storage import Storage, cell_of
 
-_FLUSHED = 0x8040  # of the control word of an x86: numbers next to zero are zero, as in XLA's programs
+_FLUSHED = 0x8040  # bits of an x86's control word: numbers next to zero become zero, as in XLA's programs
 
 
 class DriverWriter:
@@ -25,7 +28,7 @@ class DriverWriter:
         self._names = 0
 
     def function(self, schedule: Schedule, num_inputs: int, num_results: int) -> str:
-        """The text of `run`."""
+        """Write the text of `run`."""
         self.lines = [f"declare void @{piece_name(k)}(ptr, ptr, ptr)" for k in range(len(schedule.pieces))]
         self.lines += ["define void @run(ptr %in0, ptr %out0, ptr %memory, i64 %groups) nounwind {", "entry:"]
         self._flush(True)
@@ -93,7 +96,7 @@ class DriverWriter:
         self.lines += [f"  br i1 {bit}, label %{run}, label %{end}", f"{run}:"]
 
     def _any(self, number: int) -> str:
-        """Whether a bit is set in any world."""
+        """Write the test whether a bit is set in any world; return its name or a constant."""
         number = cell_of(self.ops, number)
         if self.ops.op[number] == CONSTANT:
             return "true" if self.ops.value[number] else "false"
@@ -104,7 +107,7 @@ class DriverWriter:
         return self._emit(f"call i1 @llvm.vector.reduce.or.v{self.lanes.count}i1({bits} {value})")
 
     def _place_of(self, number: int) -> str:
-        """A pointer to a number in memory, among the arguments or in a row."""
+        """Write a pointer to a number in memory, among the arguments or in a row; return its name."""
         lanes, op = self.lanes, self.ops.op[number]
         if op == INPUT:
             return self._emit(f"getelementptr i8, ptr %in, i64 {self.ops.value[number] * VECTOR_BYTES}")
@@ -123,7 +126,7 @@ class DriverWriter:
         return self._emit(f"getelementptr i8, ptr %memory, i64 {self.storage.slots[number] * VECTOR_BYTES}")
 
     def _counted(self, step: Any) -> None:
-        """A loop with a counter, which lies in memory where a number or a row needs it."""
+        """Write a loop with a counter; the counter lies in memory for the numbers and rows that need it."""
         item, lanes = step.item, self.lanes
         before, head, run, tail, end = (self._new() for _ in range(5))
         turn, following = f"%{self._new()}", f"%{self._new()}"
@@ -148,11 +151,11 @@ class DriverWriter:
 
 
 def largest(kind: str, lanes: Lanes) -> str:
-    """The function that fills two tables with the largest numbers of a third, and their places.
+    """Write the function that fills two tables with the largest numbers of a third, and their places.
 
-    The tables hold what was largest so far. Each number goes down from the top of them, and takes the place
-    of the first that is smaller; that one and all below it move down by one. Most numbers are smaller than
-    the last in all worlds. Numbers are integers.
+    The tables hold the largest numbers so far. Each number is compared with them from the top and takes the
+    place of the first smaller one; that one and all below it move down by one. A number that is larger than
+    the last in no world is skipped. Numbers are integers.
     """
     vector, bits, word = lanes.vector(kind), lanes.vector(BOOL), lanes.word
     words = f"<{lanes.count} x {word}>"

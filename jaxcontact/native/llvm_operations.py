@@ -1,4 +1,4 @@
-"""LLVM's text of single operations."""
+"""LLVM's text of single operations. The entry function is `operation`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLOAT_RELATIONS = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "o
 
 
 def declarations(lanes: Lanes) -> str:
-    """What the text of a program calls."""
+    """Write the declarations of the functions that the text of a program calls."""
     lines = []
     floats = [kind for kind in ("f8", "f4") if int(kind[1]) <= lanes.width]
     for kind in floats:
@@ -42,7 +42,7 @@ def declarations(lanes: Lanes) -> str:
 
 
 def operation(writer: PieceWriter, number: int) -> str:
-    """The value of a number from those of its arguments."""
+    """Write the operation that computes a number from its arguments; return the name of its value."""
     ops = writer.ops
     op, kind, args = ops.op[number], ops.kind[number], ops.args[number]
     if op in ("max", "min"):
@@ -91,7 +91,7 @@ def _of_floats(writer: PieceWriter, op: str, kind: str, values: list[str]) -> st
 
 
 def _world_by_world(writer: PieceWriter, name: str, kind: str, values: list[str]) -> str:
-    """A function of libm, called for each world."""
+    """Write a call of a function of libm for each world; return the name of the vector of results."""
     lanes = writer.lanes
     vector, scalar = lanes.vector(kind), lanes.scalar(kind)
     total = "undef"
@@ -103,7 +103,7 @@ def _world_by_world(writer: PieceWriter, name: str, kind: str, values: list[str]
 
 
 def _extreme(writer: PieceWriter, op: str, args: tuple[int, ...]) -> str:
-    """The larger or the smaller number; NaN where one is; of two zeros max is the positive one."""
+    """Write the larger or the smaller of two numbers; NaN if one is; of two zeros max is the positive one."""
     ops, lanes = writer.ops, writer.lanes
     kind = ops.kind[args[0]]
     if ops.op[args[1]] == CONSTANT:
@@ -114,7 +114,7 @@ def _extreme(writer: PieceWriter, op: str, args: tuple[int, ...]) -> str:
     if not is_float(kind):
         first = writer.emit(f"icmp {'u' if kind[0] == 'u' else 's'}{relation} {vector} {a}, {b}")
         return writer.emit(f"select {bits} {first}, {vector} {a}, {vector} {b}")
-    if ops.op[args[0]] == CONSTANT:  # it is not NaN; at a tie of zeros it is taken where its sign is right
+    if ops.op[args[0]] == CONSTANT:  # a constant is not NaN; at a tie of zeros its sign decides
         if bool(np.signbit(ops.value[args[0]])) == (op == "min"):
             relation = relation[0] + "e"
         first = writer.emit(f"fcmp o{relation} {vector} {a}, {b}")
@@ -158,7 +158,7 @@ def _of_integers(writer: PieceWriter, op: str, kind: str, values: list[str]) -> 
 
 
 def _held(writer: PieceWriter, kind: str, value: str) -> str:
-    """An integer that wraps round where its kind does, though its lane is wider."""
+    """Wrap an integer at the width of its kind, though its lane is wider; return the name of the result."""
     narrow, lanes = writer.lanes.narrow(kind), writer.lanes
     if narrow is None:
         return value
@@ -168,13 +168,16 @@ def _held(writer: PieceWriter, kind: str, value: str) -> str:
 
 
 def _divided(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
-    """A quotient or remainder, towards zero; by zero -1 or the number itself, for a CPU would stop there."""
+    """Write a quotient or remainder, towards zero.
+
+    Division by zero, at which a CPU would stop, gives -1, and as a remainder the number itself.
+    """
     lanes, (a, b) = writer.lanes, values
     vector, bits, signed = lanes.vector(kind), lanes.vector(BOOL), kind[0] == "i"
     minus, one = lanes.all(lanes.scalar(kind), -1), lanes.all(lanes.scalar(kind), 1)
     zero = writer.emit(f"icmp eq {vector} {b}, zeroinitializer")
     odd = zero
-    if signed:  # the least number by -1 would stop it, too
+    if signed:  # a CPU would also stop at the smallest number divided by -1
         negative = writer.emit(f"icmp eq {vector} {b}, {minus}")
         odd = writer.emit(f"or {bits} {zero}, {negative}")
     safe = writer.emit(f"select {bits} {odd}, {vector} {one}, {vector} {b}")
@@ -188,7 +191,7 @@ def _divided(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
 
 
 def _shifted(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
-    """Bits moved, zeros moved in; a shift by more than there are gives zero."""
+    """Write a shift that moves zeros in; a shift by the number of bits or more gives zero."""
     lanes, (a, b) = writer.lanes, values
     vector, bits, size = lanes.vector(kind), lanes.vector(BOOL), 8 * int(kind[1])
     inside = writer.emit(f"icmp ult {vector} {b}, {lanes.all(lanes.scalar(kind), size)}")
@@ -201,7 +204,7 @@ def _shifted(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
 
 
 def _shifted_with_sign(writer: PieceWriter, kind: str, values: list[str]) -> str:
-    """Bits moved to the right, copies of the first bit moved in."""
+    """Write a shift to the right that moves in copies of the first bit."""
     lanes, (a, b) = writer.lanes, values
     vector, bits, size = lanes.vector(kind), lanes.vector(BOOL), 8 * int(kind[1])
     most = lanes.all(lanes.scalar(kind), size - 1)
@@ -212,7 +215,7 @@ def _shifted_with_sign(writer: PieceWriter, kind: str, values: list[str]) -> str
 
 
 def _with_same_bits(writer: PieceWriter, value: str, of: str, to: str) -> str:
-    """A number as another kind of as many bits; an integer may have a wider lane."""
+    """Write a number as another kind of as many bits; an integer may have a wider lane."""
     lanes = writer.lanes
     few = f"<{lanes.count} x i{8 * int(of[1])}>"
     if is_float(of):

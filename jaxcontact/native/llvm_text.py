@@ -1,4 +1,7 @@
-"""LLVM's text of the pieces of a program: straight code, one vector of lanes for each number."""
+"""LLVM's text of the pieces of a program: straight code, one vector of lanes for each number.
+
+The entry function is `PieceWriter.function`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from jaxcontact.native.storage import Storage, cell_of
 
 
 def piece_name(k: int) -> str:
-    """The function of piece k."""
+    """Return the name of the function of piece k."""
     return f"piece{k}"
 
 
@@ -31,7 +34,7 @@ class PieceWriter:
         self._written: set[Any] = set()
 
     def function(self, k: int, piece: Piece) -> str:
-        """The text of piece k."""
+        """Write the text of piece k."""
         arguments = "ptr noalias %memory, ptr noalias %in, ptr noalias %out"
         head = f"define void @{piece_name(k)}({arguments}) noinline nounwind {{"
         self.lines, self._names, self._values, self._pointers = [head], 0, {}, {}
@@ -41,18 +44,18 @@ class PieceWriter:
         return "\n".join([*self.lines, "  ret void", "}", ""])
 
     def name(self) -> str:
-        """A new name."""
+        """Make a new name."""
         self._names += 1
         return f"%v{self._names}"
 
     def emit(self, text: str) -> str:
-        """Appends `name = text`; the name."""
+        """Append the line `name = text`; return the name."""
         name = self.name()
         self.lines.append(f"  {name} = {text}")
         return name
 
     def use(self, number: int) -> str:
-        """The value of a number, loaded where another piece computed it."""
+        """Return the value of a number; load it if another piece computed it."""
         number = cell_of(self.ops, number)
         if self.ops.op[number] == CONSTANT:
             return literal(self.ops.value[number], self.ops.kind[number], self.lanes)
@@ -61,7 +64,7 @@ class PieceWriter:
         return self._values[number]
 
     def place(self, base: str, slot: int) -> str:
-        """A pointer to a slot."""
+        """Write a pointer to a slot; return its name."""
         return self.emit(f"getelementptr i8, ptr %{base}, i64 {slot * VECTOR_BYTES}")
 
     def _loaded(self, number: int) -> str:
@@ -80,15 +83,15 @@ class PieceWriter:
         return self.as_bits(value) if kind == BOOL else value
 
     def _unchanged(self, owner: Any) -> str:
-        """Tells LLVM what this piece does not write: else it compares each load with all stores."""
+        """Return the mark of a load that no store of this piece changes; LLVM need not compare them."""
         return "" if owner in self._written else ", !invariant.load !0"
 
     def as_bits(self, words: str) -> str:
-        """Bits of words of ones or zeros."""
+        """Convert words of ones or zeros to bits."""
         return self.emit(f"trunc {self.lanes.vector(BOOL, memory=True)} {words} to {self.lanes.vector(BOOL)}")
 
     def _as_words(self, value: str, kind: str) -> str:
-        """A value as it lies in memory."""
+        """Convert a value to its form in memory."""
         if kind != BOOL:
             return value
         return self.emit(f"sext {self.lanes.vector(BOOL)} {value} to {self.lanes.vector(BOOL, memory=True)}")
@@ -99,7 +102,7 @@ class PieceWriter:
         self.lines.append(f"  store {memory} {words}, ptr {pointer}, align {align}")
 
     def _row(self, counter: int, slot: int, width: int) -> str:
-        """A pointer to a slot of the row of a table at a counter."""
+        """Write a pointer to a slot of the row of a table at a counter; return its name."""
         at = self.place("memory", self.storage.slots[counter])
         turn = self.emit(f"load {self.lanes.word}, ptr {at}")
         if self.lanes.word != "i64":
@@ -144,7 +147,11 @@ class PieceWriter:
             self._store(self.place("memory", self.storage.slots[cell]), value, self.ops.kind[cell])
 
     def _from_table(self, number: int) -> str:
-        """World by world where the place depends on the world: quicker than a gather, and to compile."""
+        """Read a number from a table; return the name of its value.
+
+        If the place depends on the world, each world reads by itself: this is quicker than a gather, and
+        quicker to compile.
+        """
         table, offset = self.ops.value[number]
         slot, lanes, kind = self.storage.tables[table] + offset, self.lanes, table.kind
         if not self.ops.args[number]:
@@ -159,7 +166,7 @@ class PieceWriter:
         return self.as_bits(total) if kind == BOOL else total
 
     def _starts(self, address: int) -> list[str]:
-        """For each world a pointer so many slots behind the begin of the memory."""
+        """Write a pointer for each world, `address` slots after the memory's begin; return their names."""
         if address not in self._pointers:
             lanes, starts = self.lanes, []
             words, value = f"<{lanes.count} x {lanes.word}>", self.use(address)
@@ -173,7 +180,7 @@ class PieceWriter:
         return self._pointers[address]
 
     def _put(self, entry: Put) -> None:
-        """World by world, for two worlds may write to different places."""
+        """Write a number into a table world by world, because two worlds may write to different places."""
         lanes, kind = self.lanes, entry.table.kind
         scalar = lanes.in_memory(kind)
         where = self.use(entry.where)
@@ -190,9 +197,9 @@ class PieceWriter:
             self.lines.append(f"  store {scalar} {kept}, ptr {pointer}")
 
     def combined(self, op: str, kind: str, new: str, old: str) -> str:
-        """What a table holds after a number of one world is added to it, or the like."""
+        """Write the combination of a new number of one world with the number in a table; return its name."""
         scalar, real = self.lanes.in_memory(kind), kind[0] == "f"
-        if kind == BOOL:  # words of ones or zeros
+        if kind == BOOL:  # words are all ones or all zeros
             return self.emit(f"{'or' if op == 'max' else 'and'} {scalar} {old}, {new}")
         if op in ("add", "sub", "mul"):
             return self.emit(f"{'f' if real else ''}{op} {scalar} {old}, {new}")
@@ -213,7 +220,7 @@ class PieceWriter:
 
 
 def _written_by(entry: Any) -> list[Any]:
-    """Tables and cells that an entry writes."""
+    """Return the tables and cells that an entry writes."""
     if isinstance(entry, Fill | Put | WriteRow):
         return [entry.table]
     if isinstance(entry, Largest):
@@ -222,10 +229,10 @@ def _written_by(entry: Any) -> list[Any]:
 
 
 def literal(value: Any, kind: str, lanes: Lanes) -> str:
-    """A constant in all lanes."""
+    """Write a constant in all lanes."""
     if kind == BOOL:
         text = "true" if value else "false"
-    elif kind[0] == "f":  # both kinds as the bits of a double
+    elif kind[0] == "f":  # floats of both sizes are written as the bits of a double
         text = f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
     else:
         text = str(int(value))

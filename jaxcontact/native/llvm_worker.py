@@ -1,7 +1,7 @@
-"""LLVM text on the standard input, machine code on the standard output; a process of its own.
+"""A process of its own that reads LLVM text on the standard input and writes machine code to the output.
 
-`llvmlite` compiles one module at a time in a process, so that other cores need others. This file is run by
-its path and imports nothing of the package: it starts in a tenth of a second.
+`llvmlite` compiles one module at a time in a process, so that the use of other cores needs other processes.
+This file is run by its path and imports nothing of the package: it starts in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-OPTIMISATION = 1  # of LLVM: 2 takes longer and makes no quicker code, for `operations` has simplified it
+OPTIMISATION = 1  # LLVM's level: 2 takes longer for no quicker code, because `operations` has simplified it
 
 
 def target_machine() -> Any:
-    """The CPU of this machine."""
+    """Return LLVM's description of the CPU of this machine."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -26,7 +26,7 @@ def target_machine() -> Any:
 
 
 def machine_code(text: str) -> bytes:
-    """An object file of LLVM text."""
+    """Compile LLVM text; return the object file."""
     import llvmlite.binding as llvm
 
     machine = target_machine()
@@ -36,7 +36,7 @@ def machine_code(text: str) -> bytes:
 
 
 def linked(objects: list[bytes]) -> Any:
-    """Return an engine that holds the code of object files."""
+    """Link object files; return an engine that holds their code."""
     import llvmlite.binding as llvm
 
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())

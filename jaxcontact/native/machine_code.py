@@ -1,4 +1,4 @@
-"""From the operations of a program to a function of the CPU."""
+"""The way from the operations of a program to a function of the CPU. The entry is `MachineCode`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxcontact.native.operations import Operations
 from jaxcontact.native.schedule import make_schedule
 from jaxcontact.native.storage import make_storage
 
-MANY = 750_000  # operations: a warning says that compiling so many takes long
+MANY = 750_000  # operations; compiling more may take minutes, so that a warning is given
 
 Run = Callable[[int, int, int, int], None]
 
@@ -26,11 +26,11 @@ class MachineCode:
     """A compiled program.
 
     Attributes:
-        run: (arguments, results, memory, groups of worlds), three addresses and a number.
+        run: (arguments, results, memory, groups of worlds): three addresses and a number.
         address: of `run`.
-        digest: of its text, this CPU and what compiles for it.
+        digest: of its text, this CPU and the version of the compiler.
         memory_bytes: of the memory that a thread needs.
-        num_operations: how many operations it has.
+        num_operations: number of operations of one world.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MachineCode:
 
 
 def check_llvmlite() -> None:
-    """Raise ImportError, with what to do, where LLVM is missing."""
+    """Raise ImportError, with the remedy, if llvmlite is missing."""
     try:
         import llvmlite  # noqa: F401
     except ImportError as error:
@@ -72,7 +72,7 @@ def check_llvmlite() -> None:
 
 
 def _shares(pieces: list[str], workers: int) -> list[list[str]]:
-    """Pieces in lists of about equal length, one per worker; one list of all where they are short."""
+    """Divide pieces into lists of about equal length, one per worker; short pieces into one list."""
     total = sum(map(len, pieces))
     count = 1 if total < object_files.APART else workers
     shares: list[list[str]] = [[] for _ in range(count)]

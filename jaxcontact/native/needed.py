@@ -1,4 +1,4 @@
-"""Which operations and tables the results of a program need."""
+"""The operations and tables that the results of a program need. The entry function is `find_needed`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Needed:
 
 
 def inner_blocks(item: Any) -> tuple[Block, ...]:
-    """The blocks of an item, in the order in which they run."""
+    """Return the blocks of an item, in the order in which they run."""
     if isinstance(item, While):
         return item.condition, item.body
     return (item.body,) if isinstance(item, Branch | Scan) else ()
 
 
 def all_items(block: Block) -> Iterator[Any]:
-    """The control of a block and of those inside it."""
+    """Yield the items of control of a block and of those inside it."""
     for item in block.items:
         if not isinstance(item, int):
             yield item
@@ -35,7 +35,7 @@ def all_items(block: Block) -> Iterator[Any]:
 
 
 def read_by(item: Any) -> list[int]:
-    """The numbers that an item of control reads besides those of its blocks."""
+    """Return the numbers that an item of control reads besides those of its blocks."""
     if isinstance(item, Fill):
         return item.numbers
     if isinstance(item, Put):
@@ -46,7 +46,7 @@ def read_by(item: Any) -> list[int]:
 
 
 def find_needed(ops: Operations, results: list[int]) -> Needed:
-    """What the results need, from their end: a loop is needed where one of its cells or rows is."""
+    """Find the numbers and tables that results need; a loop is needed if one of its cells or rows is."""
     of_cell: dict[int, list[int]] = {}
     of_table: dict[Table, list[int]] = {}
     sources: dict[Table, list[Table]] = {}

@@ -1,7 +1,7 @@
-"""Object files of LLVM modules, by processes of their own, kept in JAX's folder of compiled programs.
+"""Object files of LLVM modules, compiled by processes of their own and stored in JAX's compilation cache.
 
-A file in that folder begins with a digest of its name and its code, so that damaged or exchanged files are
-compiled again.
+The entry function is `object_files`. A file in that folder begins with a digest of its name and its code, so
+that damaged or exchanged files are compiled again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ import jax
 
 from jaxcontact.native import llvm_worker
 
-APART = 200_000  # characters of text from which on compiling it takes longer than starting a process
-DIGEST_BYTES = hashlib.sha256().digest_size
-POLL_SECONDS = (
-    0.005  # between two looks at a process; short beside the tenth of a second that it takes to start
-)
+APART = 200_000  # characters of text; compiling a longer module takes longer than starting a process
+DIGEST_BYTES = hashlib.sha256().digest_size  # bytes of the digest at the start of a file
+POLL_SECONDS = 0.005  # between two looks at a process; short beside its start, a tenth of a second
 
 
 def object_name(text: str) -> str:
-    """Return the digest of a module, of this CPU and of what compiles for it."""
+    """Return the digest of a module, of this CPU and of the compiler."""
     import llvmlite
     from llvmlite import binding
 
@@ -41,7 +39,7 @@ def object_name(text: str) -> str:
 
 
 def object_files(modules: list[str], workers: int) -> list[bytes]:
-    """Return the object files of modules, from the folder or new; an interrupt ends all processes at once."""
+    """Read the object files of modules from the folder or compile them; an interrupt ends all processes."""
     store = _Store.of_jax()
     codes: dict[int, bytes] = {}
     for k, text in enumerate(modules):
@@ -100,7 +98,7 @@ class _Process:
         return self._process is None or self._process.poll() is not None
 
     def result(self) -> tuple[bytes, float]:
-        """Return the code and how many seconds it took."""
+        """Return the code and the seconds since the start; compile here if the process failed."""
         self._files[1].seek(0)
         code = self._files[1].read()
         self._close()
@@ -132,7 +130,8 @@ class _Store:
     def of_jax() -> _Store | None:
         """Return the folder that JAX's settings name.
 
-        None where they name none, none on this machine, or limit its size, which JAX alone can keep.
+        Return None if they name no folder, if the folder is not on this machine, or if they limit its size:
+        only JAX can keep such a limit.
         """
         folder = _setting("compilation_cache_dir")
         if not folder or not _setting("enable_compilation_cache"):
@@ -146,7 +145,7 @@ class _Store:
         return self.folder / f"jaxcontact-native-{name}.o"
 
     def read(self, name: str) -> bytes | None:
-        """Return the code of that name; None where there is none, or no whole one."""
+        """Read the code of that name; return None if there is none or the file is damaged."""
         try:
             content = self._path(name).read_bytes()
         except FileNotFoundError:
@@ -161,7 +160,7 @@ class _Store:
         return code
 
     def write(self, name: str, code: bytes, seconds: float) -> None:
-        """Keep code that took so many seconds, if JAX would."""
+        """Write code that took so many seconds, if JAX's settings would store it."""
         if seconds < _setting("persistent_cache_min_compile_time_secs"):
             return
         if len(code) < _setting("persistent_cache_min_entry_size_bytes"):
@@ -186,7 +185,7 @@ def _digest(name: str, code: bytes) -> bytes:
 
 
 def _complain(doing: str, error: Exception) -> None:
-    """Warn of the folder as JAX does, or raise where its settings ask for that."""
+    """Warn of a failure in the folder as JAX does, or raise it if JAX's settings ask for that."""
     if _setting("raise_persistent_cache_errors"):
         raise error
     warnings.warn(

@@ -1,10 +1,9 @@
-"""The operations of a program on single numbers, without those that change nothing.
+"""The operations of a program on single numbers, simplified as they are added. The entry is `Operations`.
 
-A number is an index. Arrays of numbers are NumPy arrays of such indices. What is known when a program is
-built is computed then; x + 0 and 1 x are no operations, and none is done twice.
-
-A product with a known zero stays, for the other factor may be NaN or infinite; `Operations(nan=False)` takes
-it for zero, and a known zero over any number, too.
+A number is an index; arrays of numbers are NumPy arrays of such indices. Known numbers are computed at once;
+x + 0 and 1 x are no operations, and no operation is done twice. A product with a known zero stays, because
+the other factor may be NaN or infinite; `Operations(nan=False)` takes it, and a known zero divided by any
+number, for zero.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from jaxcontact.native.kinds import BOOL, is_float, numpy_type
 
 CONSTANT = "constant"
 INPUT = "input"  # a number of the arguments
-CELL = "cell"  # what a loop carries or a branch leaves
-READ = "read"  # a cell behind its loop or branch
+CELL = "cell"  # a number that a loop carries or a branch leaves
+READ = "read"  # a cell after its loop or branch
 FROM_TABLE = "from table"
 FROM_ROW = "from row"  # of a table that a loop reads row by row
 COUNTER = "counter"
@@ -42,11 +41,11 @@ class Operations:
     """The list of operations. Number n is the result of `op[n]` on the numbers `args[n]`.
 
     Attributes:
-        nan: whether a known zero times NaN, or over it, is NaN.
+        nan: whether a known zero times NaN, or divided by NaN, is NaN.
         kind: kind of each number.
-        value: the constant, or where an input, a table or a row is.
+        value: the constant, or the place of an input, a table or a row.
         uniform: whether all worlds have the same number there.
-        block: where it is computed.
+        block: the block that computes the number.
         now: the block that new operations go to.
     """
 
@@ -62,7 +61,11 @@ class Operations:
         self._constants: dict[Any, int] = {}
 
     def new(self, op: str, args: tuple[int, ...], kind: str, value: Any = None, uniform: bool = False) -> int:
-        """A number of its own."""
+        """Append an operation; return its number.
+
+        Raises:
+            NotImplementedError: if there are already `MOST_OPERATIONS`.
+        """
         number = len(self.op)
         if number >= MOST_OPERATIONS:
             raise NotImplementedError(
@@ -79,7 +82,7 @@ class Operations:
         return number
 
     def shared(self, op: str, args: tuple[int, ...], kind: str, value: Any = None) -> int:
-        """The number of this operation, which is done once in a block and those inside it."""
+        """Return the number of this operation; append it if neither this block nor an outer one has it."""
         key, block = (op, args, kind, value), self.now
         place: Block | None = block
         while place is not None:
@@ -88,14 +91,14 @@ class Operations:
                 return number
             place = place.parent
         uniform = bool(args) and all(self.uniform[a] for a in args)
-        if op == FROM_TABLE:  # worlds may differ in what lies at the same place
+        if op == FROM_TABLE:  # the table may differ between worlds at the same place
             uniform = uniform and value[0].uniform
         number = self.new(op, args, kind, value, uniform)
         block.known[key] = number
         return number
 
     def constant(self, value: Any, kind: str) -> int:
-        """A known number."""
+        """Return the number of a constant."""
         exact = numpy_type(kind)(value)
         key = kind, exact.tobytes()
         number = self._constants.get(key)
@@ -104,11 +107,11 @@ class Operations:
         return number
 
     def is_known(self, number: int) -> bool:
-        """Whether it is a constant."""
+        """Return whether a number is a constant."""
         return self.op[number] == CONSTANT
 
     def equals(self, number: int, value: Any) -> bool:
-        """Whether it is this constant."""
+        """Return whether a number is this constant."""
         return bool(self.op[number] == CONSTANT and self.value[number] == value)
 
     def is_finite(self, number: int) -> bool:
@@ -124,7 +127,7 @@ class Operations:
         return self.equals(zero, 0) and not (self.nan and not self.is_finite(other))
 
     def unary(self, op: str, a: int) -> int:
-        """op(a)."""
+        """Return the number of op(a), simplified."""
         kind = BOOL if op in ("is_finite", "is_nan") else self.kind[a]
         if self.is_known(a):
             return self.constant(folding.unary(op, self.value[a]), kind)
@@ -137,7 +140,7 @@ class Operations:
         return self.shared(op, (a,), kind)
 
     def binary(self, op: str, a: int, b: int) -> int:
-        """A op b, for two numbers of one kind."""
+        """Return the number of a op b, simplified; both are of one kind."""
         if self.is_known(a) and self.is_known(b):
             kind = BOOL if op in RELATIONS else self.kind[a]
             return self.constant(folding.binary(op, self.value[a], self.value[b]), kind)
@@ -150,7 +153,7 @@ class Operations:
         return self.shared(op, (a, b), BOOL if op in RELATIONS else self.kind[a])
 
     def select(self, where: int, yes: int, no: int) -> int:
-        """Yes where the bit is set, no elsewhere."""
+        """Return the number that is `yes` if the bit `where` is set, else `no`."""
         if self.is_known(where):
             return yes if self.value[where] else no
         if yes == no:
@@ -159,7 +162,7 @@ class Operations:
             return self.select(self.args[where][0], no, yes)
         if self.kind[yes] == BOOL and (self.is_known(yes) or self.is_known(no)):
             return self._bit(where, yes, no)
-        # Of a choice by the same bit only one branch is reached.
+        # A choice by the same bit reaches only one of its branches.
         if self.op[yes] == "select" and self.args[yes][0] == where:
             return self.select(where, self.args[yes][1], no)
         if self.op[no] == "select" and self.args[no][0] == where:
@@ -167,7 +170,7 @@ class Operations:
         return self.shared("select", (where, yes, no), self.kind[yes])
 
     def _bit(self, where: int, yes: int, no: int) -> int:
-        """`select` of bits one of which is known."""
+        """Return `select` of two bits, one of which is known."""
         if self.is_known(yes):
             if self.value[yes]:
                 return self.binary("or", where, no)
@@ -177,7 +180,7 @@ class Operations:
         return self.binary("and", where, yes)
 
     def convert(self, a: int, kind: str) -> int:
-        """The same number as another kind."""
+        """Convert a number to another kind."""
         if self.kind[a] == kind:
             return a
         if self.is_known(a):
@@ -185,7 +188,7 @@ class Operations:
         return self.shared("convert", (a,), kind)
 
     def same_bits(self, a: int, kind: str) -> int:
-        """The number of another kind that has the same bits."""
+        """Return the number of another kind that has the same bits."""
         if self.kind[a] == kind:
             return a
         if self.is_known(a):
@@ -268,7 +271,7 @@ def _difference_in_kind(ops: Operations, a: int, b: int) -> int | None:
 
 
 def _bit_of(ops: Operations, number: int) -> int | None:
-    """The bit that a number of value 0 or 1 comes from."""
+    """Return the bit that was converted to a number of value 0 or 1; None for other numbers."""
     if ops.op[number] == "convert" and ops.kind[ops.args[number][0]] == BOOL:
         return ops.args[number][0]
     return None
@@ -285,7 +288,7 @@ def _same(ops: Operations, a: int, b: int) -> int | None:
 
 
 def _known_nan(ops: Operations, a: int, b: int) -> int | None:
-    """Return the one of two numbers that is known to be NaN."""
+    """Return the one of two numbers that is known to be NaN; None if neither is."""
     for x in (a, b):
         if ops.is_known(x) and ops.value[x] != ops.value[x]:
             return x

@@ -1,7 +1,7 @@
 """The rules by which primitives become operations on numbers, by the names of the primitives.
 
 A rule takes the interpreter, the equation and the arrays of numbers of its inputs, and returns the array of
-its output, or a list of them. A module elsewhere that defines a primitive registers its rule.
+its output, or a list of them. A module elsewhere that defines a primitive registers its rule with `rule`.
 """
 
 from __future__ import annotations
@@ -31,5 +31,5 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def unchanged(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
-    """Return the inputs: the rule of a primitive that only tells something to XLA or to JAX."""
+    """Return the inputs: the rule of a primitive that only informs XLA or JAX."""
     return list(inputs)

@@ -1,7 +1,7 @@
-"""Branches and loops.
+"""Rules of branches and loops.
 
-A loop carries cells. A cell that no turn changes is the number it starts with: this is assumed of all cells,
-the body is run, and those that changed lose the assumption, until it holds. So zeros of a carried matrix
+A loop carries cells. A cell that no iteration changes is its first number: this is assumed of all cells, the
+body is run, and cells that changed lose the assumption, until it holds. Therefore zeros of a carried matrix
 stay known zeros, and a counter stays the same for all worlds.
 """
 
@@ -22,14 +22,14 @@ from jaxcontact.native.kinds import kind_of
 from jaxcontact.native.operations import BOOL, CELL, COUNTER, FROM_ROW, FROM_TABLE, READ, Block
 from jaxcontact.native.registry import Numbers, rule
 
-UNROLLED = 100_000  # operations of a loop of known length that is written out
-CHOSEN = 300  # operations of branches that are all computed
-LOOP = 1000  # operations that a loop counts for at least, so that worlds elsewhere do not run it
+UNROLLED = 100_000  # operations; a loop of known length with no more is written out
+CHOSEN = 300  # operations; branches with no more together are all computed, and one is selected
+LOOP = 1000  # operations; the minimum count of a loop, so that other worlds do not run it
 _MOVES = ("broadcast_in_dim", "reshape", "slice", "concatenate", "squeeze", "transpose")
 
 
 def _size(function: Function) -> int:
-    """Return about how many operations a function has."""
+    """Estimate the number of operations of a function."""
     total = 0
     for equation in function.equations:
         if equation.functions:
@@ -49,7 +49,7 @@ def _flat(arrays: list[Numbers]) -> list[int]:
 
 
 def _as_arrays(numbers: list[int], like: list[Any]) -> list[Numbers]:
-    """A list of numbers as arrays of the shapes of `like`."""
+    """Reshape a list of numbers to arrays of the shapes of `like`."""
     ends = np.cumsum([math.prod(each.shape) for each in like]).tolist()
     starts = [0, *ends[:-1]]
     return [
@@ -59,7 +59,7 @@ def _as_arrays(numbers: list[int], like: list[Any]) -> list[Numbers]:
 
 
 def _inside(program: Interpreter, body: Callable[[], Any], going: int | None) -> tuple[Block, Any]:
-    """A block of its own with what `body` computes, for the worlds where `going` is set."""
+    """Run `body` in a new block for the worlds whose bit `going` is set; return the block and the result."""
     ops, outer, others = program.ops, program.ops.now, program.going
     block = ops.now = Block(outer)
     program.going = going
@@ -94,7 +94,7 @@ def _branches(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
 def _run_apart(
     program: Interpreter, equation: Equation, hits: list[int], arguments: list[Numbers]
 ) -> list[Numbers]:
-    """The outputs of branches of which a group of worlds runs those that one of its worlds takes."""
+    """Compute the outputs of branches; a group of worlds runs each branch that one of its worlds takes."""
     ops, arrays = program.ops, equation.outputs
     kinds = [kind_of(array.dtype) for array in arrays for _ in range(array.size)]
     cells = [ops.new(CELL, (), kind) for kind in kinds]
@@ -111,7 +111,7 @@ def _run_apart(
 
 @dataclasses.dataclass
 class _Body:
-    """The body of a loop on numbers: its block, what it carries, and what else it found out."""
+    """The body of a loop on numbers: its block, its carry, and further results."""
 
     block: Block
     cells: list[int]
@@ -131,10 +131,10 @@ def _settled(
     carry: list[Numbers],
     body: Callable[[list[Numbers]], tuple[list[Numbers], Any, bool]],
 ) -> _Body:
-    """The body of a loop once it is known which cells change, and which are the same for all worlds.
+    """Run the body of a loop until it is settled which cells change and which are the same for all worlds.
 
-    `body` gives the next carry, what else is of interest, and whether all worlds end in the same turn: if
-    not, none of its cells is the same for all.
+    `body` returns the next carry, further results, and whether all worlds end in the same iteration: if not,
+    none of its cells is the same for all.
     """
     ops, first = program.ops, _flat(carry)
 
@@ -158,7 +158,7 @@ def _settled(
 
 
 def _after(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numbers]:
-    """What a loop carries when it has ended."""
+    """Return the numbers that a loop carries when it has ended."""
     ops = program.ops
     pairs = zip(body.cells, body.first, strict=True)
     numbers = [cell if cell == n else ops.new(READ, (cell,), ops.kind[cell]) for cell, n in pairs]
@@ -166,7 +166,7 @@ def _after(program: Interpreter, body: _Body, carry: list[Numbers]) -> list[Numb
 
 
 def _where(program: Interpreter, bits: Numbers, new: Numbers, old: Numbers) -> Numbers:
-    """New numbers where bits are set, of the first axes of the numbers."""
+    """Select new numbers where bits are set; the bits have the first axes of the numbers."""
     return program.each(
         program.ops.select, bits.reshape((*bits.shape, *(1,) * (new.ndim - bits.ndim))), new, old
     )
@@ -191,7 +191,7 @@ def _while(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> l
         condition, (going, turning) = _inside(program, test, program.going)
         outer, program.going = program.going, going
         results = program.run(p["body_jaxpr"], [*of_body, *cells])
-        if turning.ndim:  # a batch in the function: of a world, too, some go on and some have ended
+        if turning.ndim:  # a batch within a world: some of its members continue, others have ended
             results = [_where(program, turning, *pair) for pair in zip(results, cells, strict=True)]
         program.going = outer
         return results, (condition, going), ops.uniform[going]
@@ -221,7 +221,7 @@ def _written_out(
     rows: list[Numbers],
     shapes: list[Array],
 ) -> list[Numbers]:
-    """A loop of known length without a loop: what its counter picks is known."""
+    """Write out a loop of known length, so that an entry picked by its counter is known."""
     length = p["length"]
     found: list[list[Numbers]] = [[] for _ in shapes]
     for t in reversed(range(length)) if p["reverse"] else range(length):
@@ -243,7 +243,7 @@ def _turn_by_turn(
     rows: list[Numbers],
     shapes: list[Array],
 ) -> list[Numbers]:
-    """A loop of known length; the rows it reads and writes are tables."""
+    """Build a loop of known length; the rows that it reads and writes are tables."""
     ops, length = program.ops, p["length"]
     counter = ops.new(COUNTER, (), program.index_kind, None, True)
     flat = [row.reshape(length, -1) for row in rows]
@@ -276,5 +276,5 @@ def _turn_by_turn(
 
 
 def _table_of_rows(program: Interpreter, row: Numbers) -> Table | None:
-    """A table of what differs between turns; None where nothing does."""
+    """Make a table of the rows; return None if all iterations read the same row."""
     return None if (row == row[:1]).all() else program.table(row)

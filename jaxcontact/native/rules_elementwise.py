@@ -1,4 +1,4 @@
-"""Primitives that treat every entry of arrays alike."""
+"""Rules of primitives that treat every entry of arrays alike."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RULES.update({name: _by(op, "unary") for name, op in _UNARY.items()})
 
 @rule("pow")
 def _power(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
-    """A float to the power of a float or an integer."""
+    """Raise a float to the power of a float or an integer."""
     ops = program.ops
     return program.each(lambda a, b: ops.binary("pow", a, ops.convert(b, ops.kind[a])), *inputs)
 
@@ -104,7 +104,7 @@ def _integer_power(program: Interpreter, equation: Equation, inputs: list[Number
 
 @rule("round")
 def _rounded(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
-    """To the nearest integer: of two the even one, or the one away from zero."""
+    """Round to the nearest integer; at a tie to the even one, or to the one away from zero."""
     ops = program.ops
     if equation.params["rounding_method"].name == "TO_NEAREST_EVEN":
         return program.each(functools.partial(ops.unary, "rint"), *inputs)
@@ -189,7 +189,7 @@ def _rounded_off(ops: Operations, a: int, exponent: int, mantissa: int) -> int:
 
 
 def or_nan(ops: Operations, relation: str, a: int, b: int) -> int:
-    """Whether a is before b by the relation, where NaN comes before all other numbers."""
+    """Return the bit whether a is before b by the relation; NaN comes before all other numbers."""
     before = ops.binary(relation, a, b)
     if ops.kind[a] == BOOL or not is_float(ops.kind[a]):
         return before

@@ -1,4 +1,4 @@
-"""Primitives of linear algebra on small matrices."""
+"""Rules of primitives of linear algebra on small matrices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxcontact.native.registry import Numbers, rule
 
 
 def _less_products(ops: Operations, start: int, first: list[int], second: list[int]) -> int:
-    """Start - sum of first[k] second[k]."""
+    """Compute start - sum of first[k] second[k]."""
     total = start
     for a, b in zip(first, second, strict=True):
         total = ops.binary("sub", total, ops.binary("mul", a, b))
@@ -24,7 +24,7 @@ def _less_products(ops: Operations, start: int, first: list[int], second: list[i
 
 
 def _of_each_matrix(function: Callable[..., Any], *arrays: Numbers) -> Any:
-    """A function of matrices, of arrays of them; it returns an array, or a tuple of arrays."""
+    """Apply a function of matrices to arrays of matrices; it returns an array, or a tuple of arrays."""
     shape = arrays[0].shape[:-2]
     if not shape:
         return function(*arrays)
@@ -36,7 +36,7 @@ def _of_each_matrix(function: Callable[..., Any], *arrays: Numbers) -> Any:
 
 @rule("cholesky")
 def _cholesky(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
-    """L of A = L L^T, from the lower triangle of A."""
+    """Compute L of A = L L^T, from the lower triangle of A."""
     ops, kind = program.ops, kind_of(equation.outputs[0].dtype)
 
     def factor_of(matrix: Numbers) -> Numbers:
@@ -58,7 +58,7 @@ def _cholesky(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
 
 
 def _unless_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> Numbers:
-    """Return a factor with no squared pivot that is zero or negative, else NaN; NaN spreads by itself."""
+    """Replace a factor by NaN if a squared pivot is zero or negative; NaN pivots spread by themselves."""
     good = ops.constant(True, BOOL)
     for square in squares:
         bad = ops.binary("le", square, ops.constant(0, ops.kind[square]))
@@ -71,7 +71,7 @@ def _unless_indefinite(ops: Operations, factor: Numbers, squares: list[int]) -> 
 
 
 def _array(found: Numbers, equation: Equation) -> Numbers:
-    """Numbers in the shape of an equation's output, which may be empty."""
+    """Reshape numbers to the shape of an equation's output, which may be empty."""
     return found.reshape(equation.outputs[0].shape)
 
 
@@ -103,7 +103,7 @@ def _triangular_solve(program: Interpreter, equation: Equation, inputs: list[Num
 
 @rule("lu")
 def _lu(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
-    """L and U in one matrix, for each pivot the row that it changed places with, and the order of rows."""
+    """Compute L and U in one matrix, the row that each pivot was exchanged with, and the order of rows."""
     ops, whole = program.ops, kind_of(equation.outputs[1].dtype)
 
     def factors(matrix: Numbers) -> tuple[Numbers, ...]:
@@ -122,7 +122,7 @@ def _lu(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list
 
 
 def _place_of_largest(ops: Operations, numbers: list[int], places: list[int]) -> int:
-    """The first place of the largest magnitude."""
+    """Find the first place of the largest magnitude."""
     largest, at = ops.unary("abs", numbers[0]), places[0]
     for number, place in zip(numbers[1:], places[1:], strict=True):
         size = ops.unary("abs", number)
@@ -132,7 +132,7 @@ def _place_of_largest(ops: Operations, numbers: list[int], places: list[int]) ->
 
 
 def _exchange(ops: Operations, rows: Numbers, k: int, chosen: list[int]) -> None:
-    """Row k changes places with the one below whose bit is set, if one is."""
+    """Exchange row k, in place, with the row below it whose bit is set, if there is one."""
     for column in range(rows.shape[1]):
         top = new_top = int(rows[k, column])
         for i in range(k + 1, len(rows)):
@@ -143,7 +143,7 @@ def _exchange(ops: Operations, rows: Numbers, k: int, chosen: list[int]) -> None
 
 
 def _eliminate(ops: Operations, rows: Numbers, k: int) -> None:
-    """The rows below a pivot, less multiples of its row; where the pivot is zero, so is what is below."""
+    """Subtract, in place, multiples of a pivot's row from the rows below; a zero pivot leaves its column."""
     pivot = int(rows[k, k])
     is_zero = ops.binary("eq", pivot, ops.constant(0, ops.kind[pivot]))
     for i in range(k + 1, len(rows)):
@@ -156,7 +156,7 @@ def _eliminate(ops: Operations, rows: Numbers, k: int) -> None:
 
 @rule("custom_linear_solve")
 def _solved(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
-    """`lax.custom_linear_solve`: its own solver."""
+    """Solve `lax.custom_linear_solve` by its own solver."""
     lengths = equation.params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     own = inputs[first : first + lengths.solve]

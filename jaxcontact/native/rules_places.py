@@ -1,4 +1,4 @@
-"""Primitives that read and write at places which only the running program may know: tables in memory."""
+"""Rules of primitives that read and write at places known only to the running program: tables in memory."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Mode = Any
 
 
 def _window(shape: tuple[int, ...], sizes: Any) -> np.ndarray:
-    """Places (sizes) of the entries of the first window of an array, in the list of all its entries."""
+    """Return the places (sizes) of the entries of an array's first window, in the list of all its entries."""
     return np.arange(math.prod(shape)).reshape(shape)[tuple(map(slice, sizes))]
 
 
 def _address(
     program: Interpreter, start: list[int], axes: Any, shape: tuple[int, ...], sizes: Any
 ) -> tuple[int, int]:
-    """Place of the first entry of a window that starts at `start` along `axes`, and whether it lies inside.
+    """Compute the place of the first entry of a window that starts at `start`, and whether it lies inside.
 
-    A start outside is moved to the nearest one inside.
+    `start` has one number for each of `axes`. A start outside is moved to the nearest one inside.
     """
     ops, kind = program.ops, program.index_kind
     address, inside = ops.constant(0, kind), ops.constant(True, "b")
     for axis, number in zip(axes, start, strict=True):
         last = shape[axis] - sizes[axis]
-        if ops.kind[number] == f"u{kind[1]}":  # it may be above the largest address
+        if ops.kind[number] == f"u{kind[1]}":  # it may be larger than the largest address
             number = ops.binary("min", number, ops.constant(last + 1, ops.kind[number]))
         at = ops.convert(number, kind)
         held = ops.binary("min", ops.binary("max", at, ops.constant(0, kind)), ops.constant(last, kind))
@@ -46,7 +46,7 @@ def _address(
 
 
 def _read(program: Interpreter, array: Numbers, table: Table, address: int, offset: int) -> int:
-    """The number of a table that holds an array at address + offset."""
+    """Read the number at address + offset from a table that holds an array."""
     ops = program.ops
     if ops.is_known(address):
         return int(array.ravel()[int(ops.value[address]) + offset])
@@ -54,12 +54,12 @@ def _read(program: Interpreter, array: Numbers, table: Table, address: int, offs
 
 
 def _rows(starts: Numbers) -> list[tuple[tuple[int, ...], list[int]]]:
-    """The starts of windows, one after the other: where each is in its array, and its numbers."""
+    """List the starts of windows: the place of each in its array, and its numbers."""
     return [(place, starts[place].tolist()) for place in np.ndindex(starts.shape[:-1])]
 
 
 def _of_batch(place: tuple[int, ...], own: Any, others: Any, shape: tuple[int, ...]) -> int:
-    """Place in an array of the first entry of the batch that the start at `place` belongs to."""
+    """Return the place, in an array, of the first entry of the batch that the start at `place` belongs to."""
     pairs = zip(own, others, strict=True)
     return sum(place[other] * math.prod(shape[axis + 1 :]) for axis, other in pairs)
 
@@ -144,7 +144,10 @@ def _written(
     window: np.ndarray,
     combine: str,
 ) -> Numbers:
-    """The array after `writes` in their order: address of a window, whether it counts, its numbers."""
+    """Apply `writes` in their order; return the array.
+
+    A write is the address of a window, the bit whether it counts (None: always), and its numbers.
+    """
     ops = program.ops
     if all(ops.is_known(address) for address, _, _ in writes):
         flat = array.ravel().copy()

@@ -1,6 +1,6 @@
-"""Random numbers: keys and draws of JAX's default generator, threefry, bit by bit those of JAX.
+"""Rules of random numbers: keys and draws of JAX's default generator, threefry, equal bit by bit.
 
-A key is a pair of integers: an array of keys has one more axis, of length two, than JAX says.
+A key is a pair of integers: an array of keys has one more axis, of length two, than in JAX.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from jaxcontact.native.interpreter import Interpreter
 from jaxcontact.native.jaxprs import Array, Equation, trace
 from jaxcontact.native.registry import Numbers, rule, unchanged
 
-_TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))  # Salmon, Moraes, Dror and Shaw (2011), Threefry-2x32
-_PARITY = 0x1BD11BDA
+_TURNS = ((13, 15, 26, 6), (17, 29, 16, 24))  # bits; Salmon, Moraes, Dror and Shaw (2011), Threefry-2x32
+_PARITY = 0x1BD11BDA  # the constant of Threefry's key schedule, same paper
 
 
 def _generated(program: Interpreter, function: Callable[..., Any], *inputs: Numbers) -> Numbers:
-    """The output of a function of the generator on numbers, which are 32 bits each."""
+    """Run a function of the generator on numbers of 32 bits each; return its output."""
     arrays = [Array(each.shape, np.uint32) for each in inputs]
     return program.run(trace(function, *arrays), list(inputs))[0]
 
@@ -30,7 +30,7 @@ def _generated(program: Interpreter, function: Callable[..., Any], *inputs: Numb
 def _for_each_key(
     program: Interpreter, function: Callable[..., Any], keys: Numbers, *others: Numbers
 ) -> Numbers:
-    """A function of one key, of an array of keys."""
+    """Apply a function of one key to an array of keys."""
     for _ in range(keys.ndim - 1):
         function = jax.vmap(function)
     return _generated(program, function, keys, *others)
@@ -69,7 +69,7 @@ def _bits(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Nu
 
 @rule("iota_2x32_shape")
 def _counters(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
-    """The upper and lower halves of the places of all entries."""
+    """Return the upper and lower halves of the places of all entries."""
     shape = equation.params["shape"]
     places = np.arange(np.prod(shape, dtype=np.int64), dtype=np.uint64).reshape(shape)
     halves = (places >> np.uint64(32), places & np.uint64(2**32 - 1))
@@ -78,7 +78,7 @@ def _counters(program: Interpreter, equation: Equation, inputs: list[Numbers]) -
 
 @rule("threefry2x32")
 def _threefry(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
-    """Twenty rounds on pairs of counters, with a part of the key added after each four."""
+    """Run twenty rounds on pairs of counters; a part of the key is added after every four rounds."""
     ops = program.ops
 
     def constant(value: int) -> int:

@@ -1,4 +1,4 @@
-"""Primitives that arrange the entries of arrays, at places that are known when a program is built."""
+"""Rules of primitives that arrange the entries of arrays, at places known when a program is built."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from jaxcontact.native.registry import Numbers, rule
 def arranged(
     program: Interpreter, equation: Equation, inputs: list[Numbers], which: tuple[int, ...]
 ) -> Numbers:
-    """The output of a primitive that arranges the entries of the inputs `which`; the others are known.
+    """Return the output of a primitive that arranges the entries of the inputs `which`; the others are known.
 
-    The primitive itself is asked, with the places of the numbers in place of the numbers.
+    The primitive itself is evaluated on the places of the numbers.
     """
     filled = fill_of(program, equation)
     numbers, arrays = [np.array([filled])], []
@@ -33,7 +33,7 @@ def arranged(
 
 
 def fill_of(program: Interpreter, equation: Equation) -> int:
-    """Return the number that an equation fills in, as a gather does out of bounds."""
+    """Return the number that an equation fills in, as a gather does for places out of bounds."""
     kind = kind_of(equation.outputs[0].dtype)
     value = equation.params.get("fill_value")
     if value is None:
@@ -108,7 +108,7 @@ def _count(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> N
 
 @rule("empty", "empty2")
 def _empty(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
-    """What is written before it is read; zeros."""
+    """Return zeros for an array that is written before it is read."""
     output = equation.outputs[0]
     return program.constants(np.zeros(output.shape, output.dtype))
 
@@ -124,7 +124,7 @@ def _padded(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
 
 @rule("platform_index")
 def _platform(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
-    """Which branch of `lax.platform_dependent` a CPU takes."""
+    """Return the index of the branch of `lax.platform_dependent` that a CPU takes."""
     platforms = equation.params["platforms"]
     own = next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
     return program.constants(np.int32(own))

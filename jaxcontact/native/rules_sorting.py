@@ -1,4 +1,4 @@
-"""Primitives that sort."""
+"""Rules of primitives that sort."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jaxcontact.native.kinds import is_float, kind_of
 from jaxcontact.native.operations import FROM_TABLE, Operations
 from jaxcontact.native.registry import Numbers, rule
 
-MOST_SORTED = 256  # more would be thousands of exchanges
+MOST_SORTED = 256  # entries; a longer list would take thousands of exchanges
 
 
 @rule("sort")
 def _sorted(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
-    """By Batcher's network: which numbers are compared does not depend on them. Always stable."""
+    """Sort by Batcher's network: the pairs compared do not depend on the numbers. It is always stable."""
     ops, axis, num_keys = program.ops, equation.params["dimension"], equation.params["num_keys"]
     columns = [np.moveaxis(array, axis, -1) for array in inputs]
     shape = columns[0].shape
@@ -39,7 +39,7 @@ def _sorted(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> 
 
 
 def _before(ops: Operations, keys: list[list[int]], j: int, i: int) -> int:
-    """Whether entry j comes before entry i by the keys; NaN is last."""
+    """Return the bit whether entry j comes before entry i by the keys; NaN is last."""
     before = ops.constant(False, "b")
     for key in reversed(keys):
         a, b = key[j], key[i]
@@ -53,7 +53,7 @@ def _before(ops: Operations, keys: list[list[int]], j: int, i: int) -> int:
 
 
 def _exchanges(n: int) -> Iterator[tuple[int, int]]:
-    """The pairs of places that Batcher's odd-even merge sort compares, in order."""
+    """Yield the pairs of places that Batcher's odd-even merge sort compares, in order."""
     p = 1
     while p < n:
         q = p
@@ -68,7 +68,7 @@ def _exchanges(n: int) -> Iterator[tuple[int, int]]:
 
 @rule("top_k")
 def _largest(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> list[Numbers]:
-    """By the total order of floats: NaN is above or below all other numbers by its sign, -0 below 0."""
+    """Find the largest entries by the total order of floats: NaN is extreme by its sign, -0 is below 0."""
     ops, count, kind = program.ops, equation.params["k"], kind_of(equation.inputs[0].dtype)
     rows = inputs[0].reshape(-1, inputs[0].shape[-1])
     if is_float(kind):
@@ -89,7 +89,7 @@ def _largest(program: Interpreter, equation: Equation, inputs: list[Numbers]) ->
 
 
 def _in_total_order(ops: Operations, bits: int) -> int:
-    """Return an integer that is ordered as the float of these bits is; of that integer, the bits."""
+    """Map the bits of a float to an integer of the same order; map that integer back to the bits."""
     kind = ops.kind[bits]
     sign = ops.binary("shift_right_signed", bits, ops.constant(8 * int(kind[1]) - 1, kind))
     return ops.binary("xor", bits, ops.binary("shift_right", sign, ops.constant(1, kind)))

@@ -1,4 +1,4 @@
-"""Primitives that combine the entries of an axis: sums and their kin, products of matrices."""
+"""Rules of primitives that combine the entries of an axis: sums and similar reductions, matrix products."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jaxcontact.native.operations import Operations
 from jaxcontact.native.registry import RULES, Numbers, Rule, rule
 from jaxcontact.native.rules_elementwise import or_nan
 
-CHAIN = 4  # products that are summed one after the other; in a long chain each would wait for the one before
+CHAIN = 4  # products summed in sequence; in a longer chain each would wait for the one before
 
 
 def _in_pairs(combine: Callable[[int, int], int], numbers: list[int]) -> int:
-    """All numbers combined, in pairs of neighbours, then in pairs of those."""
+    """Combine all numbers in pairs of neighbours, then in pairs of those."""
     while len(numbers) > 1:
         rest = numbers[len(numbers) - len(numbers) % 2 :]
         numbers = [combine(a, b) for a, b in zip(numbers[::2], numbers[1::2], strict=False)] + rest
@@ -52,7 +52,7 @@ RULES["reduce_xor"] = _reduction("xor", lambda kind: 0)
 
 
 def _place(relation: str) -> Rule:
-    """The first place of the largest or smallest number; NaN counts as that."""
+    """Make the rule of the first place of the largest or smallest number; NaN counts as that number."""
 
     def apply(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
         ops, (axis,) = program.ops, equation.params["axes"]
@@ -93,7 +93,7 @@ for _name, _op in (("cumsum", "add"), ("cumprod", "mul"), ("cummax", "max"), ("c
 
 @rule("dot_general")
 def _product(program: Interpreter, equation: Equation, inputs: list[Numbers]) -> Numbers:
-    """A product of matrices, without the products that are known to be zero."""
+    """Multiply matrices, without the products that are known to be zero."""
     (first_sum, second_sum), (first_batch, second_batch) = equation.params["dimension_numbers"]
     output = equation.outputs[0]
     kind = kind_of(output.dtype)
@@ -117,7 +117,7 @@ def _vanishes(ops: Operations, a: int, b: int) -> bool:
 
 
 def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:
-    """The sum of products of pairs, one after the other."""
+    """Sum the products of pairs in sequence."""
     total, *others = (ops.binary("mul", a, b) for a, b in pairs)
     for product in others:
         total = ops.binary("add", total, product)
@@ -125,7 +125,7 @@ def _of_products(ops: Operations, pairs: list[tuple[int, int]]) -> int:
 
 
 def _as_matrices(program: Interpreter, array: Numbers, batch: Any, summed: Any, kind: str) -> Numbers:
-    """An array as (batch, kept, summed), in the kind of the product."""
+    """Arrange an array as (batch, kept, summed), in the kind of the product."""
     kept = [d for d in range(array.ndim) if d not in batch and d not in summed]
     sizes = [math.prod(array.shape[d] for d in axes) for axes in (batch, kept, summed)]
     matrices = array.transpose(*batch, *kept, *summed).reshape(sizes)

@@ -1,7 +1,7 @@
-"""In what order a program runs: pieces of straight code, and steps that call them in branches and loops.
+"""The order in which a program runs: pieces of straight code, and steps that call them.
 
-A piece becomes one function, small enough for the compiler. Within a straight stretch a number is computed
-just before the first that needs it, so that few numbers wait.
+The entry function is `make_schedule`. A piece becomes one function, small enough for the compiler. Within
+straight code a number is computed just before the first that needs it, so that few numbers wait.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from jaxcontact.native.control import Assign, Branch, Fill, Largest, Put, Return
 from jaxcontact.native.needed import Needed, read_by
 from jaxcontact.native.operations import CELL, COUNTER, FROM_ROW, FROM_TABLE, INPUT, READ, Block, Operations
 
-PIECE = 500  # operations of a piece: compiling a longer one takes longer by its square
-CELLS = 256  # that are written at once
-WORLD_BY_WORLD = 8  # operations of what is done for each world by itself
+PIECE = 500  # operations of a piece; the time to compile a longer one grows with the square of its length
+CELLS = 256  # cells written at once; limits the size of one entry
+WORLD_BY_WORLD = 8  # operations counted for an entry that is done for each world by itself
 WITHOUT_CODE = (CELL, READ, INPUT, FROM_ROW, COUNTER)
 
 
@@ -61,7 +61,7 @@ class Schedule:
 
 
 def entries_read(ops: Operations, entry: Any) -> list[int]:
-    """The numbers that an entry of a piece reads."""
+    """Return the numbers that an entry of a piece reads."""
     if isinstance(entry, int):
         return list(ops.args[entry])
     if isinstance(entry, Assign):
@@ -72,7 +72,7 @@ def entries_read(ops: Operations, entry: Any) -> list[int]:
 
 
 def make_schedule(ops: Operations, needed: Needed, results: list[int]) -> Schedule:
-    """The schedule of a program that returns `results`."""
+    """Make the schedule of a program that returns `results`."""
     schedule = Schedule([], [], {}, {})
     maker = _Maker(ops, needed, schedule)
     schedule.steps = maker.steps_of(ops.root)
@@ -85,7 +85,7 @@ class _Maker:
         self.ops, self.needed, self.schedule = ops, needed, schedule
 
     def add(self, steps: list[Any], entries: list[Any], block: Block) -> None:
-        """Appends entries as pieces, and the calls of these to the steps."""
+        """Append entries as pieces, and the calls of these to the steps."""
         begin, size = 0, 0
         for k, entry in enumerate(entries):
             size += self._size(entry)
@@ -95,7 +95,7 @@ class _Maker:
                 begin, size = k + 1, 0
 
     def _size(self, entry: Any) -> int:
-        """About how many operations of the CPU an entry is."""
+        """Estimate the number of CPU operations of an entry."""
         if isinstance(entry, Put):
             return WORLD_BY_WORLD
         if isinstance(entry, int):
@@ -103,7 +103,7 @@ class _Maker:
         return len(entries_read(self.ops, entry))
 
     def steps_of(self, block: Block) -> list[Any]:
-        """The steps of a block."""
+        """Make the steps of a block."""
         steps: list[Any] = []
         straight: list[Any] = []
         for item in block.items:
@@ -147,7 +147,7 @@ class _Maker:
         steps.append(Step(item, condition, body))
 
     def _assign(self, steps: list[Any], pairs: Any, where: int | None, block: Block) -> None:
-        """Writes cells; first those whose new number is that of another cell, all at once."""
+        """Write cells; first, all at once, those whose new number is that of another cell."""
         own = {cell for cell, _ in pairs}
         moved = [pair for pair in pairs if pair[1] in own]
         others = [pair for pair in pairs if pair[1] not in own]
@@ -157,7 +157,7 @@ class _Maker:
                 self.add(steps, [Assign(group, where)], block)
 
     def _under(self, where: int | None, number: int) -> int:
-        """What a number is where a bit is set: of its choices by parts of that bit only one is left."""
+        """Return the number that remains where a bit is set: parts of that bit decide its choices."""
         true, false = _facts(self.ops, where)
         while self.ops.op[number] == "select":
             bit, yes, no = self.ops.args[number]
@@ -170,7 +170,7 @@ class _Maker:
         return number
 
     def _in_order(self, straight: list[Any]) -> list[Any]:
-        """A straight stretch with each number just before the first that needs it."""
+        """Order straight code so that each number comes just before the first that needs it."""
         inside = {entry for entry in straight if isinstance(entry, int)}
         used = {n for entry in straight for n in entries_read(self.ops, entry)}
         ordered: list[Any] = []
@@ -188,7 +188,7 @@ class _Maker:
         return ordered
 
     def _place(self, number: int, inside: set[int], done: set[int], ordered: list[Any]) -> None:
-        """Appends a number behind those it needs."""
+        """Append a number after those it needs."""
         if number in done or number not in inside:
             return
         stack = [(number, iter(self.ops.args[number]))]
@@ -206,7 +206,7 @@ class _Maker:
 
 
 def _facts(ops: Operations, where: int | None) -> tuple[set[int], set[int]]:
-    """Bits that are set, and bits that are not, where a bit is set."""
+    """Find the bits that are set, and the bits that are not, where a bit is set."""
     true: set[int] = set()
     false: set[int] = set()
     waiting = [] if where is None else [where]

@@ -1,7 +1,7 @@
-"""Where a program keeps numbers that one piece computes and another reads, and its tables.
+"""The places of tables, and of numbers that one piece computes and another reads.
 
-Places are slots of one vector each. A slot is used again when nothing reads its number any more; a number
-from outside a loop that is read inside it stays until the loop has ended.
+The entry function is `make_storage`. Places are slots of one vector each. A slot is used again when nothing
+reads its number any more; a number from outside a loop that is read inside it stays until the loop has ended.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Storage:
 
 
 def cell_of(ops: Operations, number: int) -> int:
-    """The cell that a number behind a loop or branch is."""
+    """Return the cell that a number after a loop or branch stands for; else the number itself."""
     while ops.op[number] == READ:
         (number,) = ops.args[number]
     return number
 
 
 def make_storage(ops: Operations, schedule: Schedule) -> Storage:
-    """Slots for all numbers that cross pieces, and for tables."""
+    """Assign slots to all numbers that cross pieces, and to tables."""
     lives = _Lives(ops, schedule)
     slots, size = _packed(lives.numbers)
     tables, size = _packed_tables(lives.tables, size)
@@ -42,7 +42,7 @@ def make_storage(ops: Operations, schedule: Schedule) -> Storage:
 
 
 class _Lives:
-    """From which piece to which each number and each table is kept."""
+    """The first and the last piece in which each number and each table is needed."""
 
     def __init__(self, ops: Operations, schedule: Schedule) -> None:
         self.ops, self.schedule = ops, schedule
@@ -62,7 +62,7 @@ class _Lives:
         self._visit_tests(schedule.steps)
 
     def _find_homes(self, root: Block) -> None:
-        """The blocks in which cells and tables of rows live: those that hold the loop, not its body."""
+        """Find the blocks in which cells and tables of rows live: those that hold the loop, not its body."""
         for item in all_items(root):
             if isinstance(item, Branch | While | Scan) and id(item.body) in self.schedule.around:
                 outer = self.schedule.around[id(item.body)][0]
@@ -87,7 +87,7 @@ class _Lives:
                 self._keep_table(table, k, block)
 
     def _visit_tests(self, steps: list[Any]) -> None:
-        """What decides over branches and loops is read between pieces."""
+        """Keep the numbers that decide over branches and loops, which are read between pieces."""
         for step in steps:
             if not isinstance(step, Step):
                 continue
@@ -102,7 +102,7 @@ class _Lives:
             self._visit_tests(step.body)
 
     def _keep(self, number: int, k: int, block: Block, always: bool = False) -> None:
-        """Keeps a number until piece k, of a block, has read it."""
+        """Keep a number until piece k, of a block, has read it."""
         number = cell_of(self.ops, number)
         op = self.ops.op[number]
         if op in (CONSTANT, INPUT):
@@ -124,9 +124,9 @@ class _Lives:
         self._extend(self.tables, table, *self._span(k, block, home))
 
     def _span(self, k: int, block: Block, home: Block) -> tuple[int, int]:
-        """First and last piece of the outermost loop that holds piece k but not `home`; else k twice.
+        """Find first and last piece of the outermost loop that holds piece k but not `home`; else k twice.
 
-        What lives outside a loop and is read or written inside it is kept in all its turns.
+        A number or table from outside a loop that is read or written inside it is kept in all its iterations.
         """
         span = k, k
         homes = {id(outer) for outer in self._outwards(home)}
@@ -160,7 +160,7 @@ def _calls(steps: list[Any]) -> Iterator[Call]:
 
 
 def _packed(lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
-    """Slots for numbers: the lowest that is free from the first piece on."""
+    """Assign slots to numbers: each the lowest that is free from its first piece on."""
     slots: dict[int, int] = {}
     free: list[int] = []
     taken: list[tuple[int, int]] = []
@@ -177,7 +177,7 @@ def _packed(lives: dict[int, tuple[int, int]]) -> tuple[dict[int, int], int]:
 
 
 def _packed_tables(lives: dict[Table, tuple[int, int]], start: int) -> tuple[dict[Table, int], int]:
-    """First slots of tables behind `start`: each, the largest first, where it fits first."""
+    """Assign first slots to tables after `start`: the largest first, each where it first fits."""
     tables: dict[Table, int] = {}
     end = start
     for table, (first, last) in sorted(lives.items(), key=lambda each: -each[0].size):

@@ -84,13 +84,14 @@ def solve_friction(
     nc = friction.shape[0]
     if nc == 0:
         zero = jnp.zeros((), q.dtype)
+        q = jnp.asarray(q)
         return FrictionSolution(q, q), FrictionInfo(
             status=jnp.uint32(0), residual=zero, num_iters=jnp.int32(0)
         )
     law = "coulomb" if dim == 2 and isinstance(law, int) else law
     if is_concrete(matrix, q, friction, start) and not isinstance(law, int):
         matrix, q, friction, start = _pad(matrix, q, friction, start, dim)
-    active = jnp.arange(friction.shape[0]) < nc
+    active = np.arange(friction.shape[0]) < nc
     r, u, info = _solve(matrix, q, friction, start, active, dim, law, settings)
     return FrictionSolution(r[: nc * dim], u[: nc * dim]), info
 
@@ -127,12 +128,18 @@ def padded_count(nc: int) -> int:
     return -(-nc // step) * step
 
 
-def _pad(W: Any, q: jax.Array, mu: jax.Array, start: jax.Array | None, dim: int) -> tuple[Any, ...]:
+def _pad(W: Any, q: Any, mu: Any, start: Any, dim: int) -> tuple[Any, ...]:
     """Add contacts without motion, so that a few sizes serve all."""
     more = padded_count(mu.shape[0]) - mu.shape[0]
     rows = (0, more * dim)
-    padded = (W[0], jnp.pad(W[1], (rows, (0, 0)))) if isinstance(W, tuple) else jnp.pad(W, rows)
-    return padded, jnp.pad(q, rows), jnp.pad(mu, (0, more)), None if start is None else jnp.pad(start, rows)
+
+    def pad(array: Any, widths: Any) -> Any:
+        return np.pad(array, widths) if isinstance(array, np.ndarray) else jnp.pad(array, widths)
+
+    if more == 0:
+        return W, q, mu, start
+    padded = (W[0], pad(W[1], (rows, (0, 0)))) if isinstance(W, tuple) else pad(W, (rows, rows))
+    return padded, pad(q, (rows,)), pad(mu, ((0, more),)), None if start is None else pad(start, (rows,))
 
 
 def _check(W: Any, q: Any, mu: Any, dim: int, law: str | int, start: Any) -> tuple[Any, ...]:
@@ -160,10 +167,10 @@ def _check(W: Any, q: Any, mu: Any, dim: int, law: str | int, start: Any) -> tup
         matrix = _as_floating("W", W, q.dtype)
         if matrix.shape != (n, n):
             raise ValueError(f"W: expected shape ({n}, {n}), got {matrix.shape}")
-    mu = jnp.asarray(mu, q.dtype)
+    mu = jnp.asarray(mu, q.dtype) if isinstance(mu, jax.Array) else np.asarray(mu, q.dtype)
     if mu.shape not in ((), (nc,)):
         raise ValueError(f"mu: expected a number or shape ({nc},), got {mu.shape}")
-    mu = jnp.broadcast_to(mu, (nc,))
+    mu = jnp.broadcast_to(mu, (nc,)) if isinstance(mu, jax.Array) else np.broadcast_to(mu, (nc,))
     if start is not None:
         start = _as_floating("start", start, q.dtype)
         if start.shape != (n,):
@@ -183,7 +190,11 @@ def _check_numbers(W: Any, q: jax.Array, mu: jax.Array) -> None:
 
 
 def _as_floating(name: str, value: Any, dtype: Any = None) -> jax.Array:
-    array = jnp.asarray(value)
+    array: Any = value
+    if not isinstance(value, jax.Array):  # stays on the host until it is padded
+        array = np.asarray(value)
+        if jnp.issubdtype(array.dtype, jnp.floating):
+            array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(f"{name}: expected a floating dtype, got {array.dtype}")
     if dtype is not None and array.dtype != dtype:

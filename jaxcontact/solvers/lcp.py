@@ -24,6 +24,7 @@ from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
 
 _RUNNING, _SOLVED, _RAY = 0, 1, 2
+USER_TOLERANCE = 0.4  # power of eps; largest residual of a success in the user's units, where rows cancel
 
 
 class LcpInfo(Record):
@@ -31,8 +32,8 @@ class LcpInfo(Record):
 
     Attributes:
         status: uint32 bits; 0 is success.
-        residual: max_i |min(z_i, (W z + w)_i)| of the equilibrated problem, relative to the
-            most negative w_i.
+        residual: max_i |min(d_i z_i, (W z + w)_i)| in the user's units, relative to the most negative w_i,
+            with the effect d_i = |W_ii| of z_i, max_j |W_ji| where that is zero.
         num_pivots: int32, pivots over all attempts.
     """
 
@@ -47,6 +48,8 @@ class _Scaled(NamedTuple):
     W: jax.Array
     w: jax.Array
     columns: jax.Array  # size * C
+    effects: jax.Array  # of z' and of W' z' + w' on the residual in the user's units
+    slacks: jax.Array
 
 
 class _Dictionary(NamedTuple):
@@ -65,7 +68,7 @@ class _Dictionary(NamedTuple):
 
 
 class _Best(NamedTuple):
-    """The answer with the smallest residual so far, in scaled variables."""
+    """The answer with the smallest residual so far, in scaled variables; see `_residuals`."""
 
     z: jax.Array
     active: jax.Array
@@ -83,12 +86,18 @@ def _times(matrix: jax.Array, vector: jax.Array) -> jax.Array:
 def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.Array]:
     """Problem with entries near 1, by scales of rows and columns; also returns R / size."""
     rows, columns = scales(W, sweeps)
-    w = rows * w
+    user_w, w = w, rows * w
     # Only negative entries drive z away from 0. Positive ones may be huge (an impulse cap nobody reaches)
     # and would, as a unit, make every violation look small.
     unit = jnp.maximum(jnp.max(-w), jnp.max(jnp.abs(w)) * float(jnp.finfo(w.dtype).eps) ** 2)
     unit = jnp.where(unit > 0, unit, 1.0)
-    return _Scaled(rows[:, None] * W * columns[None, :], w / unit, columns * unit), rows / unit
+    scaled_W = rows[:, None] * W * columns[None, :]
+    deepest = jnp.max(-user_w)
+    deepest = jnp.where(deepest > 0, deepest, 1.0)  # else z = 0 is the answer
+    rows, columns = rows / unit, columns * unit
+    own = jnp.abs(jnp.diagonal(W))
+    effects = jnp.where(own > 0, own, jnp.max(jnp.abs(W), axis=0)) * columns / deepest
+    return _Scaled(scaled_W, w / unit, columns, effects, 1.0 / (rows * deepest)), rows
 
 
 def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array, go: jax.Array) -> _Dictionary:
@@ -186,12 +195,13 @@ class Lemke(Record):
         equations = jnp.where(both, rows[:, None] * W * columns[None, :], jnp.eye(n, dtype=dtype))
         z = implicit.refine(equations, jnp.where(best.active, -rows * w, 0.0), best.z, best.inverse)
         refined = lax.stop_gradient(z)
-        refined_residual = _residual(scaled, jnp.maximum(refined, 0.0))
+        refined_residual, user_residual = _residuals(scaled, jnp.maximum(refined, 0.0), tolerance)
         better = refined_residual <= jnp.maximum(best.residual, tolerance)
-        residual = jnp.where(better, refined_residual, best.residual)
+        residual = jnp.where(better, user_residual, _residuals(scaled, best.z, tolerance)[1])
+        judged = jnp.where(better, refined_residual, best.residual)
         z = jnp.where(better, z + (jnp.maximum(refined, 0.0) - refined), best.z) * columns
         residual = jnp.where(finite, residual, jnp.inf)
-        good = residual <= tolerance
+        good = finite & (judged <= tolerance)
         status = (
             flag(~finite | ~jnp.all(jnp.isfinite(z)), Status.NONFINITE)
             | flag(~good & (best.outcome == _RAY), Status.RAY)
@@ -216,8 +226,7 @@ class Lemke(Record):
             wanted = best.residual > tolerance  # in a batch, others may be at work
             d = self._pivots(scaled, covers[best.attempt], perturbations[best.attempt], wanted)
             z, active, inverse = _read(d, scaled)
-            residual = _residual(scaled, z)
-            residual = jnp.where(jnp.isfinite(residual), residual, jnp.inf)
+            residual, _ = _residuals(scaled, z, tolerance)
             better = residual < best.residual
             return _Best(
                 z=jnp.where(better, z, best.z),
@@ -294,8 +303,17 @@ class Lemke(Record):
         return bounded_loop(running, body, start, most=limit, early_exit=False)
 
 
-def _residual(scaled: _Scaled, z: jax.Array) -> jax.Array:
-    return jnp.max(jnp.abs(jnp.minimum(z, _times(scaled.W, z) + scaled.w)))
+def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Array, jax.Array]:
+    """Compute how far scaled z (n,) is from a solution: to be judged, and in the user's units.
+
+    What is judged is the residual of the scaled problem, and no less than that in the user's units in
+    proportion to what that may be at most.
+    """
+    slack = _times(scaled.W, z) + scaled.w
+    user = jnp.max(jnp.abs(jnp.minimum(scaled.effects * z, scaled.slacks * slack)))
+    most = max(tolerance, float(jnp.finfo(z.dtype).eps) ** USER_TOLERANCE)
+    judged = jnp.maximum(jnp.max(jnp.abs(jnp.minimum(z, slack))), user * (tolerance / most))
+    return jnp.where(jnp.isfinite(judged), judged, jnp.inf), jnp.where(jnp.isfinite(user), user, jnp.inf)
 
 
 def _read(d: _Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -364,7 +382,8 @@ def solve_lcp(
     Status:
         RAY: Lemke's method found no solution; if W is of the class above, there is none.
         MAX_ITERS: the limit on pivots was reached.
-        STALLED: the method ended, but its answer has a residual above the tolerance.
+        STALLED: the method ended, but the residual of its answer is above the tolerance, in the equilibrated
+            problem, or above eps^0.4 in the user's units.
         NONFINITE: NaN or inf in W or w (z is 0), or in the result.
         With the first three, z is the iterate with the smallest residual of all attempts.
 

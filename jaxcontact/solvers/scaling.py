@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -13,6 +14,8 @@ from jaxcontact.batching import platforms
 from jaxcontact.precision import all_digits
 
 _TILE = 64  # matrices at a time on a CPU, which stay in its cache
+SMALL_IN_LINES = 4.0  # eps; round-off of a row or a column
+SMALL_BY_DIAGONALS = 256.0  # eps; round-off of the products in a positive semidefinite matrix
 
 
 def scales(matrix: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
@@ -56,13 +59,19 @@ def _tile(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
     """Scales (B, n) of matrices (B, n, n)."""
     n, dtype = matrices.shape[1], matrices.dtype
     size = jnp.abs(jnp.moveaxis(matrices, 0, 2))
-    # Round-off in place of a zero must not set the scale: small in its row and in its column.
-    least = 4 * float(jnp.finfo(dtype).eps)
+    # Round-off in place of a zero must not set the scale: small in its row and in its column, or small with
+    # its mirror image next to both diagonals, which no units of rows and columns change.
+    least = SMALL_IN_LINES * float(jnp.finfo(dtype).eps)
     present = size > least * jnp.max(size, axis=1, keepdims=True)
     present |= size > least * jnp.max(size, axis=0, keepdims=True)
     # Linear between powers of two: within 0.09 of the logarithm, and much cheaper.
-    mantissa, exponent = jnp.frexp(jnp.where(present, size, 1.0))
+    mantissa, exponent = jnp.frexp(jnp.where(size > 0, size, 1.0))
     logs = exponent.astype(dtype) + 2 * mantissa - 2
+    index = jnp.arange(n)
+    own = jnp.where(size[index, index] > 0, logs[index, index], -jnp.inf)
+    pairs = jnp.where((size > 0) & (jnp.swapaxes(size, 0, 1) > 0), logs + jnp.swapaxes(logs, 0, 1), jnp.inf)
+    noise = 2.0 * math.log2(SMALL_BY_DIAGONALS * float(jnp.finfo(dtype).eps))
+    present &= ~(pairs <= noise + own[:, None] + own[None, :])
     logs = jnp.where(present, logs, jnp.nan)
 
     def balance(_: int, exponents: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -1,4 +1,7 @@
-"""Is it stable? Certificates and falsifiers of equilibria on several frictional contacts."""
+"""Certificates and falsifiers of equilibria on frictional contacts: entry functions `certify`, `falsify`.
+
+Page: docs/methods/stability.md.
+"""
 
 from jaxcontact.stability.body import LocalTerms as LocalTerms
 from jaxcontact.stability.body import PlanarBiped as PlanarBiped

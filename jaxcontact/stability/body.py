@@ -1,8 +1,8 @@
 """Zero-order dynamics: a planar mechanism at rest on its contacts, with everything constant but q and v.
 
-Owns the records `PlanarBiped` and `LocalTerms`, and what makes them: gaps and slips become linear, mass
-matrix, forces and Jacobians keep their values at the equilibrium (Varkonyi, section II-E). The motion is then
-invariant under q ~ s^2, v ~ s, t ~ s: whatever happens, happens at every size.
+Owns the records `PlanarBiped` and `LocalTerms`; entry functions `local_terms`, `as_terms`. Gaps and slips are
+linear; mass matrix, forces and Jacobians keep their values at the equilibrium (Varkonyi, section II-E). The
+motion is invariant under q ~ s^2, v ~ s, t ~ s. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.mechanics.tree_constraints import check_no_loops
 from jaxcontact.terms import contact_terms
 
-MAX_CONTACTS = 3
+MAX_CONTACTS = 3  # of a body; the table of contact modes has 4^contacts rows
 
 
 class LocalTerms(Record):
@@ -47,7 +47,7 @@ class PlanarBiped(Record):
 
     Foot i is at (L_i, -h) from the centre of mass, on a line inclined by phi_i; the external force is
     F (sin alpha, -cos alpha), so on a slope of angle alpha the x axis points downhill. The feet may
-    also have heights of their own: h is a number or (2,).
+    also differ in height: h is a number or (2,).
 
     Attributes:
         alpha: direction of the force, rad.
@@ -82,15 +82,17 @@ Body = PlanarBiped | LocalTerms
 
 
 def as_terms(body: Body) -> LocalTerms:
-    """The zero-order dynamics of a body.
+    """Write a body as zero-order dynamics; check its shapes, and its numbers where they can be seen.
 
     For a biped J_n = (-sin phi, cos phi, L cos phi - h sin phi), J_t = (cos phi, sin phi, h cos phi +
     L sin phi) and force = (F sin alpha, -F cos alpha, T). The paper's (22), (46) have the last entry of J_t
     with the opposite sign; this is the velocity of the foot.
 
     Raises:
-        ValueError: negative friction, restitution outside [0, 1), coincident feet, shapes that do not fit,
-            numbers that are not finite; where the numbers can be seen.
+        TypeError: neither a PlanarBiped nor LocalTerms.
+        ValueError: negative friction, restitution outside [0, 1), coincident feet or contacts, numbers that
+            are not finite, M that is not symmetric positive definite, where the numbers can be seen; shapes
+            that do not fit, more than three contacts or none.
 
     Derivative: exact by every number of the body.
     """
@@ -125,7 +127,7 @@ def as_terms(body: Body) -> LocalTerms:
 
 
 def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> LocalTerms:
-    """The zero-order dynamics of a planar mechanism that rests on one to three contacts.
+    """Compute the zero-order dynamics of a planar mechanism that rests on one to three contacts.
 
     Args:
         model: the mechanism and its numbers.
@@ -133,13 +135,13 @@ def local_terms(model: Model, state: State, *, e: float | jax.Array = 0.0) -> Lo
         e: coefficient of restitution, a number or one per active contact.
 
     Returns:
-        LocalTerms with the active contacts only, in the order of `system.structure.pairs`.
+        LocalTerms with the active contacts only, in the order of `model.structure.pairs`.
 
     Raises:
         ValueError: a spatial mechanism, no active contact or more than three, restitution outside [0, 1).
 
-    Derivative: by `params`, as of `contact_terms` and `bias`, only with the active contacts known: none
-        through this function, which reads them.
+    Derivative: none, because this function reads which contacts are active; with the active contacts known,
+        `contact_terms` and `bias` have derivatives by `params`.
     """
     if model.structure.dim != 2:
         raise ValueError("system: expected a planar mechanism, got a spatial one")
@@ -166,7 +168,7 @@ def _seen(*arrays: Any) -> bool:
 
 
 def _check_terms(terms: LocalTerms, mu_names: tuple[str, ...] = (), e_names: tuple[str, ...] = ()) -> None:
-    """Shapes always, numbers where they can be seen."""
+    """Check shapes always, and numbers where they can be seen; raise ValueError."""
     nv, nc = jnp.shape(terms.force)[-1], jnp.shape(terms.mu)[-1]
     if not 1 <= nc <= MAX_CONTACTS:
         raise ValueError(f"body: expected 1 to {MAX_CONTACTS} contacts, got {nc}")

@@ -1,4 +1,7 @@
-"""Certificates: from a body to a proof that its equilibrium is stable, or not, or an honest "undecided"."""
+"""The search for a proof that an equilibrium is stable or unstable: entry function `certify`.
+
+Page: docs/methods/stability.md.
+"""
 
 from __future__ import annotations
 
@@ -38,19 +41,18 @@ def certify(
 ) -> Certificate:
     """Try to prove that an equilibrium on one to three contacts is Lyapunov stable, or that it is not.
 
-    "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy, the part of any polynomial that counts
-    near the equilibrium: under q ~ s^2, v ~ s its terms dominate all others. Every condition is then exact
-    and small; see `check.py` for the theorem, `exact.py` and `jumps.py` for the conditions. "single" is the
-    test of Posa, Tobenkin & Tedrake: s V_0 + V_2 itself may never increase, in flight neither, from any
-    velocity.
+    "homogeneous" looks for V_2 = a q + v'Qv/2 beside the energy: of any polynomial, this part dominates near
+    the equilibrium under q ~ s^2, v ~ s. Every condition is then exact and small; `check` has the theorem,
+    `rational_modes.py` and `impact_conditions.py` have the conditions. "single" is the test of Posa, Tobenkin
+    & Tedrake: s V_0 + V_2 itself must not increase from any velocity, along any mode or in flight.
     "printed" is the program of the paper, "full" the same with two of its conditions weakened at no loss: see
-    `paper_program.py`; with restitution both are large (half a minute, in place of a second).
+    `paper_program.py`; with restitution both are large (half a minute instead of a second).
     "return_map" is for two feet without restitution and decides almost all of them: see `chatter_proof.py`.
     The verdict "stable" or "unstable" has passed `check`.
 
-    The paper's (54) asks V_2 alone to be positive with growing velocity. Here only the larger one of energy
-    V_0 and V_2 must be positive: where s V_0 + V_2 is, s > 0, one of them is, so that Q need not be definite
-    but only Q + s M; "full" too has it in this form, "printed" has not.
+    The paper's (54) asks V_2 alone to be positive with growing velocity. This search only asks the larger of
+    energy V_0 and V_2 to be positive: if s V_0 + V_2 > 0 with s > 0, one of them is positive, so that Q + s M
+    must be definite and Q need not be. "full" uses this form, "printed" does not.
 
     Args:
         body: a PlanarBiped or LocalTerms at an equilibrium.
@@ -60,10 +62,10 @@ def certify(
             x, z, seconds and word, as described at `program.Solver`. No proof rests on it.
 
     Returns:
-        Certificate; its verdict is "unstable" exactly where the equilibrium is ambiguous.
+        Certificate; its verdict is "unstable" exactly if the equilibrium is ambiguous.
 
     Raises:
-        ValueError: no equilibrium, bad numbers in the body, unknown method or solver.
+        ValueError: no equilibrium, bad numbers in the body, unknown method or solver, another degree.
         ImportError: Clarabel is not installed.
 
     Derivative: none; see `margin_gradient`.
@@ -106,7 +108,7 @@ def _by_return_map(body: Exact, blank: Certificate) -> Certificate:
 
 
 def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, solver: Solver) -> Certificate:
-    """Functions for the geometry at hand, their multipliers, and the check."""
+    """Search functions V for the geometry of the body, with multipliers; return the checked certificate."""
     nv, one = body.nv, blank.method != "homogeneous"
     candidates: list[Candidate] = []
     if rank(joined([body.normal, body.force[None]]).num) == nv:
@@ -155,7 +157,7 @@ def _search(body: Exact, every: Conditions, blank: Certificate, degree: int, sol
 def _from_paper(
     body: Exact, condition_family: ConditionFamily, degree: int, solver: Solver, *, printed: bool
 ) -> Candidate | None:
-    """The part of weight 2 of the paper's V_2, moved into the exact equalities; None where there is none."""
+    """Solve the paper's program; return the weight-2 part of its V_2 with exact equalities, or None."""
     space = reduced(condition_family).space
     if not len(space):
         return None

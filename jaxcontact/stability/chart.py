@@ -1,8 +1,8 @@
-"""Charts: what is known about an equilibrium over two of its parameters, point by point.
+"""Charts of stability over two parameters of a body, point by point: entry function `chart`.
 
-Owns the loop over a grid, its file to resume from, and the grids of Varkonyi's Figures 2 and 3.
-Certificates are sought one by one, by functions V and then by the return map; the motions of a row are one
-batch. `certify(method="full")` stands in for the circles of those figures, which the paper only draws.
+Owns the loop over a grid, its file to resume from, and the grids of Varkonyi's Figures 2 and 3. A point is
+certified by functions V, then by the return map; the motions of a row are one batch. The paper only draws the
+circles of those figures; `certify(method="full")` replaces them. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ THREADS = 2  # rows at a time: certificates of one beside the motions of another
 
 
 class Region(enum.IntEnum):
-    """What is known at a point of a chart."""
+    """Knowledge of the equilibrium at a point of a chart."""
 
     UNDECIDED = 0
     CERTIFIED = 1
@@ -48,8 +48,8 @@ class Chart(Record):
         x: (nx,) values of the first.
         y: (ny,) values of the second.
         region: (ny, nx) of `Region`.
-        margin: (ny, nx) of the certificates, 0 where there is none.
-        diverging: (ny, nx) share of the motions that diverge.
+        margin: (ny, nx) of the certificates, 0 without one.
+        diverging: (ny, nx) fraction of the motions that diverge.
         contradictions: number of points both certified and falsified; 0 unless something is wrong.
     """
 
@@ -80,14 +80,14 @@ def chart(
         seed: of those.
         max_events: of each motion, at least 1.
         run: checkpoint, progress. The checkpoint is a file, written after every row; a run that was stopped
-            resumes after its last row. It names what determines the chart: versions, grid, settings, and the
-            numbers of every body. `progress` is called with the points done and all of them.
+            resumes after its last row. It stores versions, grid, settings and the numbers of every body:
+            these determine the chart. `progress` is called with the points done and all of them.
 
     Returns:
         Chart. Ambiguous points are unstable by their certificate.
 
     Raises:
-        ValueError: the grid has not two parameters, or one without values; values, num_samples, seed or
+        ValueError: the grid does not have two parameters, or one has no values; values, num_samples, seed or
             max_events out of range; the checkpoint is of another chart, with the names of what differs.
         ImportError: Clarabel is not installed.
 
@@ -146,7 +146,7 @@ def chart(
 
 
 def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
-    """Regions of the certificates alone, and margins."""
+    """Certify each body; return regions by the certificates alone, and margins."""
     region, margin = np.zeros(len(bodies)), np.zeros(len(bodies))
     known = {"stable": Region.CERTIFIED, "unstable": Region.AMBIGUOUS, "undecided": Region.UNDECIDED}
     for i, body in enumerate(bodies):
@@ -170,18 +170,18 @@ def _diverging(many: LocalTerms, num_samples: int, seed: int, max_events: int) -
 
 
 def biped_on_slope(alpha: float, h: float, d: float, **others: Any) -> PlanarBiped:
-    """A biped whose weight acts midway between its feet, 2 d apart; foot 1 is uphill. alpha in rad."""
+    """Make a biped whose weight acts midway between its feet, 2 d apart; foot 1 is uphill, alpha in rad."""
     middle = h * (jnp.tan(alpha) if isinstance(alpha, jax.Array) else np.tan(alpha))
     return PlanarBiped(alpha=alpha, h=h, L1=middle - d, L2=middle + d, **others)
 
 
 def figure_2(d: float, mu1: float) -> PlanarBiped:
-    """Varkonyi, Fig. 2: a slope of 30 degrees, mu2 = 2, no restitution."""
+    """Make the biped of Varkonyi, Fig. 2: a slope of 30 degrees, mu2 = 2, no restitution."""
     return biped_on_slope(np.deg2rad(30.0), 1.0, d, mu1=mu1, mu2=2.0)
 
 
 def figure_3(d: float, mu: float) -> PlanarBiped:
-    """Varkonyi, Fig. 3: a slope of 20 degrees, equal friction, restitution 0.1."""
+    """Make the biped of Varkonyi, Fig. 3: a slope of 20 degrees, equal friction, restitution 0.1."""
     return biped_on_slope(np.deg2rad(20.0), 1.0, d, mu1=mu, mu2=mu, e1=0.1, e2=0.1)
 
 

@@ -1,9 +1,9 @@
-"""The return map of a body that lands on one foot while it stands on the other, exactly and in intervals.
+"""The return map of a body on two feet without restitution, exactly and in intervals: entry `chatter_map`.
 
-Owns the map for two contacts without restitution. Behind the first impact such a body always has a foot on
-the ground, so its motion is a sequence of landings: before each of them the velocity is given by (w, s), the
-speed w >= 0 at which one foot lands and the slip s of the other one that stands, and a multiple of it moves
-like it. An impact is linear; between impacts accelerations are constant, and a slip stops at most once.
+After the first impact such a body always has a foot on the ground, so its motion is a sequence of landings.
+(w, s) gives the velocity before each: the speed w >= 0 at which one foot lands, the slip s of the foot that
+stands; a multiple moves alike. An impact is linear; between impacts accelerations are constant, and a slip
+stops at most once. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from jaxcontact.stability.intervals import Interval, of_fraction
 from jaxcontact.stability.rational import Rational, directions, inverse, joined, null_space
 from jaxcontact.stability.rational_modes import Exact, Unprovable, mode_accelerations
 
-SIGNS = {"P": 1, "N": -1, "S": 0}
-Piece = tuple[np.ndarray, Interval, Interval]  # which cells, and their w and s at the next landing
+SIGNS = {"P": 1, "N": -1, "S": 0}  # sign of the slip by letter of the contact mode
+Piece = tuple[np.ndarray, Interval, Interval]  # mask of cells, and their w and s at the next landing
 
 
 @dataclasses.dataclass(frozen=True)
 class Stance:
-    """A body on one foot while the other is in the air, by accelerations (lift of the other, slide).
+    """Accelerations (lift of the other foot, slide) of a body on one foot while the other is in the air.
 
     Attributes:
-        slip: of slip +1 and -1.
-        still: those that can follow a slip that stops, with their own sign of slip.
+        slip: by sign of slip, +1 and -1.
+        still: pairs (sign of slip, accelerations) that can follow a slip that stops.
     """
 
     slip: dict[int, tuple[Fraction, Fraction]]
@@ -38,7 +38,7 @@ class Stance:
 
 @dataclasses.dataclass(frozen=True)
 class Landing:
-    """One kind of impact of a foot: sign of its slip after, the map of (w, s), and where it holds.
+    """One kind of impact of a foot: sign of its slip after, map of (w, s), and where the map holds.
 
     `matrix` gives the rate at which the other foot lifts and the slip of the landed one; rows of `valid`
     must not be negative.
@@ -54,7 +54,7 @@ class ChatterMap:
     """`landings[i]` of the other foot while foot i stands, `stances[i]` on foot i.
 
     Rates of gaps are in units of a speed |v|_M = 1 along the gap, slips in units of sliding on both feet
-    with |v|_M = 1, the same at either; there, one way, the slip of foot i has the sign `signs[i]`.
+    with |v|_M = 1, the same at both feet; when both slide one way, the slip of foot i has sign `signs[i]`.
     """
 
     landings: list[list[Landing]]
@@ -63,11 +63,12 @@ class ChatterMap:
 
 
 def chatter_map(body: Exact) -> ChatterMap:
-    """The map of a body.
+    """Compute the return map of a body on two feet.
 
     Raises:
-        Unprovable: not two feet without restitution in the plane, feet that cannot slide together, or
-            friction so large that an impulse or a motion on one foot is not determined.
+        Unprovable: not two feet without restitution in the plane, feet that cannot slide together, friction
+            so large that an impulse or a motion on one foot is not determined, or a motion on one foot that
+            does not end.
     """
     if body.nv != 3 or body.nc != 2 or any(body.e.num):
         raise Unprovable("the return map is of one body on two feet without restitution")
@@ -95,7 +96,7 @@ def chatter_map(body: Exact) -> ChatterMap:
 
 
 def _landings(body: Exact, foot: int, rate: list[Fraction], slip: list[Fraction]) -> list[Landing]:
-    """Impacts of the other foot while `foot` stands."""
+    """List the kinds of impact of the other foot while `foot` stands."""
     other = 1 - foot
     rows = joined([body.normal[foot][None], body.normal[other][None], body.tangent[foot][None]])
     back = inverse(rows)
@@ -115,7 +116,7 @@ def _landings(body: Exact, foot: int, rate: list[Fraction], slip: list[Fraction]
 
 
 def _stance(body: Exact, foot: int, rate: Fraction, slip: Fraction) -> Stance:
-    """Accelerations on one foot."""
+    """Compute the accelerations of the body on one foot, by sign of its slip."""
     rates = {}
     for letter, sign in SIGNS.items():
         word = letter + "F" if foot == 0 else "F" + letter
@@ -133,7 +134,7 @@ def _stance(body: Exact, foot: int, rate: Fraction, slip: Fraction) -> Stance:
 
 
 def linear(row: list[Fraction], w: Interval, s: Interval) -> Interval:
-    """A row times (w, s)."""
+    """Multiply a row of two numbers by (w, s)."""
     terms = [of_fraction(x) * each for x, each in zip(row, (w, s), strict=True) if x]
     zero = Interval(np.zeros_like(w.lo), np.zeros_like(w.lo))
     return sum(terms[1:], terms[0]) if terms else zero
@@ -142,9 +143,9 @@ def linear(row: list[Fraction], w: Interval, s: Interval) -> Interval:
 def images(
     chatter: ChatterMap, foot: int, w: Interval, s: Interval
 ) -> Iterator[Piece | tuple[np.ndarray, Interval]]:
-    """What follows the landings of the other foot: pieces up to the next landing, of `foot`.
+    """Yield (mask of cells, w, s) at the next landing, of `foot`, after each landing of the other foot.
 
-    Also (which cells, slip), where both feet may be left on the ground, sliding.
+    Also yields (mask of cells, slip) if both feet may stay on the ground, sliding.
     """
     stance = chatter.stances[1 - foot]
     for landing in chatter.landings[foot]:
@@ -162,7 +163,7 @@ def images(
 
 
 def flights(stance: Stance, sign: int, w: Interval, s: Interval) -> Iterator[Piece]:
-    """From the rate w >= 0 at which the other foot lifts and the slip s of the standing one."""
+    """Yield pieces up to the next landing; w >= 0 is the lift rate of one foot, s the slip of the other."""
     everywhere = np.ones(w.lo.shape, bool)
     if sign == 0:
         zero = Interval(np.zeros_like(w.lo), np.zeros_like(w.lo))
@@ -195,7 +196,7 @@ def flights(stance: Stance, sign: int, w: Interval, s: Interval) -> Iterator[Pie
 
 
 def _slipped(sign: int, slide: Fraction, time: Interval, s: Interval) -> Interval:
-    """The slip of one sign after a time; no sign is stick."""
+    """Compute the slip of one sign after a time; sign 0 is stick and returns `s`."""
     if not sign:
         return s
     return (s + of_fraction(slide) * time).clipped(0.0 if sign > 0 else -np.inf, 0.0 if sign < 0 else np.inf)

@@ -1,12 +1,9 @@
-"""Proof of stability by the return map: a function of the velocity before landings, falling at each of them.
+"""Proof of stability by the return map: entry functions `find` and `proves`.
 
-Owns the cells of that function, its search and its check. V(w, s) = U max(w, |s|), with a number U for every
-cell of directions (w, s) while either foot stands. If V falls by a share from each landing to the next one,
-sizes fall geometrically, as do the times and the displacements between: the equilibrium is stable. Only where
-both feet slide on the ground with w -> 0 can V not fall by a share; there V = U (|s| + C w), with a C for
-each foot such that V falls by a multiple of w, and again times and displacements have a finite sum.
-
-`chatter_map` encloses where the directions of a cell go; to find U is to find longest paths among the cells.
+V(w, s) = U max(w, |s|), U per cell of directions (w, s) and foot, falls by a fraction at each landing, so
+sizes, times and displacements fall geometrically. Only when both feet slide with w -> 0 it cannot: there
+V = U (|s| + C w), a C per foot, falls by a multiple of w; times and displacements still have finite sums.
+`chatter_map` encloses the images of a cell; U comes from longest paths. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from jaxcontact.stability.chatter_map import ChatterMap, chatter_map, flights, i
 from jaxcontact.stability.intervals import Interval, of_fraction, outward
 from jaxcontact.stability.rational_modes import Exact, Unprovable
 
-CELLS = 400, 1600, 6400  # of the directions over either foot, tried in turn
-FALL = 1e-6  # share of V that every landing but those of joint sliding costs at least
-LARGE, ROUNDS = 1e6, 4000  # of U, and of passes over all cells: beyond these there is no such function
-WIDER = 1e-13  # what rounding may do to the coordinate of a direction
-SLACK = Fraction(1, 100)  # by which |s| + C w falls, per w
+CELLS = 400, 1600, 6400  # of directions over either foot; the next number is tried if no U is found with one
+FALL = 1e-6  # minimum fraction of V lost at every landing but those of joint sliding
+LARGE, ROUNDS = 1e6, 4000  # largest U, and number of passes over all cells: the search stops at either
+WIDER = 1e-13  # largest change of the coordinate of a direction through rounding
+SLACK = Fraction(1, 100)  # fall of |s| + C w per w at a landing of joint sliding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,10 +47,10 @@ class Graph:
 
 
 def find(body: Exact) -> np.ndarray | None:
-    """U of every cell, or None where none is found.
+    """Search U of every cell; return None if none is found.
 
     Raises:
-        Unprovable: a body that the return map is not made for.
+        Unprovable: a body outside of what the return map covers.
     """
     chatter = chatter_map(body)
     for cells in CELLS:
@@ -64,7 +61,7 @@ def find(body: Exact) -> np.ndarray | None:
 
 
 def proves(body: Exact, values: np.ndarray) -> bool:
-    """Whether U proves that the body is stable, once no mode starts from rest."""
+    """Return whether U proves that the body is stable, provided that no mode starts from rest."""
     cells = (len(values) - 2) // 2
     edges = graph(chatter_map(body), cells)
     if len(values) != edges.size or not np.all((values > 0) & (values < 2 * LARGE)):
@@ -73,7 +70,7 @@ def proves(body: Exact, values: np.ndarray) -> bool:
 
 
 def graph(chatter: ChatterMap, cells: int) -> Graph:
-    """All edges between cells: those of foot 0, of foot 1, then joint sliding in either direction."""
+    """Collect all edges between cells: of foot 0, of foot 1, then of joint sliding in either direction."""
     ends = {sign: _end(chatter, sign) for sign in (1, -1)}
     small = min((_small(chatter, sign, end) for sign, end in ends.items() if end), default=Fraction(1, 64))
     grid = _grid(cells, float(small))
@@ -86,7 +83,7 @@ def graph(chatter: ChatterMap, cells: int) -> Graph:
 
 
 def _grid(cells: int, small: float) -> np.ndarray:
-    """Directions by one number: -2 + w / |s| for s < -w, s / w, 2 - w / s for s > w."""
+    """Divide the directions into cells by one number: -2 + w / |s| for s < -w, s / w, 2 - w / s for s > w."""
     quarter = cells // 4
     left = np.linspace(-2.0 + small, -1.0, quarter)
     middle = np.linspace(-1.0, 1.0, cells - 2 * quarter + 1)[1:-1]
@@ -99,14 +96,14 @@ def _coordinate(w: np.ndarray, s: np.ndarray) -> np.ndarray:
 
 
 def _range(w: Interval, s: Interval) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest coordinate of directions in boxes."""
+    """Bound the coordinates of the directions in boxes; return their minimum and maximum."""
     low = _coordinate(np.where(s.lo < 0, w.lo, w.hi), s.lo)
     high = _coordinate(np.where(s.hi > 0, w.lo, w.hi), s.hi)
     return low - WIDER, high + WIDER
 
 
 def _boxes(grid: np.ndarray) -> tuple[Interval, Interval]:
-    """(w, s) of size one of every cell."""
+    """Enclose (w, s) of size one in every cell."""
     low, high = grid[:-1], grid[1:]
     side = np.where(high <= -1.0, -1.0, np.where(low >= 1.0, 1.0, 0.0))
     near, far = 2.0 - np.maximum(np.abs(low), np.abs(high)), 2.0 - np.minimum(np.abs(low), np.abs(high))
@@ -115,7 +112,7 @@ def _boxes(grid: np.ndarray) -> tuple[Interval, Interval]:
 
 
 def _end(chatter: ChatterMap, sign: int) -> End | None:
-    """Joint sliding with ever smaller landings; None where a foot lifts off from it."""
+    """Describe joint sliding with ever smaller landings; return None if a foot lifts off from it."""
     grow, turn = [], []
     for foot in range(2):
         here = sign * chatter.signs[1 - foot]
@@ -134,9 +131,9 @@ def _end(chatter: ChatterMap, sign: int) -> End | None:
 
 
 def _weights(k: Fraction, m: Fraction, a: Fraction, b: Fraction) -> tuple[Fraction, Fraction]:
-    """(C, D) with C >= k D + a and D >= m C + b, k and m >= 0: as small as can be without being negative.
+    """Find (C, D) with C >= k D + a and D >= m C + b, k and m >= 0: as small as possible, not negative.
 
-    Where landings grow, k m > 1, both are equal.
+    If landings grow, k m > 1, both relations are equalities.
     """
     for c, d in ((Fraction(0), Fraction(0)), (Fraction(0), b), (a, Fraction(0))):
         if c >= k * d + a and d >= m * c + b:
@@ -147,7 +144,7 @@ def _weights(k: Fraction, m: Fraction, a: Fraction, b: Fraction) -> tuple[Fracti
 
 
 def _small(chatter: ChatterMap, sign: int, end: End) -> Fraction:
-    """A w / |s| up to which landings are as `end` says."""
+    """Find a w / |s| up to which landings are as `end` says."""
     small = Fraction(1, 64)
     for _ in range(40):
         if all(_holds(chatter, sign, end, foot, small) for foot in range(2)):
@@ -166,7 +163,7 @@ def _holds(chatter: ChatterMap, sign: int, end: End, foot: int, small: Fraction)
 
 
 class _Plan:
-    """Collects edges."""
+    """Collector of edges between cells."""
 
     def __init__(self, chatter: ChatterMap, ends: dict[int, End | None], grid: np.ndarray) -> None:
         self.chatter, self.ends, self.grid = chatter, ends, grid
@@ -174,11 +171,11 @@ class _Plan:
         self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def sliding(self, sign: int) -> int:
-        """The node of joint sliding."""
+        """Return the node of joint sliding in the direction `sign`."""
         return 2 * self.cells + (sign < 0)
 
     def node(self, foot: int, cell: np.ndarray) -> np.ndarray:
-        """The node of a cell: where joint sliding has landings, the cells at its end are one with it."""
+        """Return the node of a cell; if joint sliding has landings, the cells at its end share its node."""
         node = foot * self.cells + cell
         for sign, end in self.ends.items():
             last = self.cells - 1 if sign * self.chatter.signs[foot] > 0 else 0
@@ -187,13 +184,13 @@ class _Plan:
         return node
 
     def graph(self) -> Graph:
-        """What was collected, by source."""
+        """Return the collected edges, sorted by source."""
         source, target, growth = (np.concatenate(each) for each in zip(*self.parts, strict=True))
         order = np.argsort(source, kind="stable")
         return Graph(2 * self.cells + 2, source[order], target[order], growth[order])
 
     def landings(self, foot: int) -> None:
-        """From the cells of one foot to those of the other."""
+        """Add edges from the cells of one foot to those of the other."""
         w, s = _boxes(self.grid)
         source = self.node(foot, np.arange(self.cells))
         ordinary = source < 2 * self.cells
@@ -212,8 +209,8 @@ class _Plan:
                 self.leaving(foot, sign, end)
 
     def leaving(self, foot: int, sign: int, end: End) -> None:
-        """From the end of one foot beyond that of the other; what stays in it falls by `SLACK` w."""
-        small = 2.0 - self.grid[-2]  # of the cells as they are, rounded
+        """Add edges that leave joint sliding at the landing of one foot; inside it V falls by `SLACK` w."""
+        small = 2.0 - self.grid[-2]  # size of the cells at the ends, as rounded
         reach = outward(np.zeros(1), np.full(1, small)).clipped(0.0, np.inf)
         slip = of_fraction(Fraction(1)) + of_fraction(end.turn[foot]) * reach
         w = of_fraction(end.grow[foot]) * reach
@@ -224,7 +221,7 @@ class _Plan:
         self.edges(source, np.ones(1, bool), 1 - foot, w, slip, own=own, skip=self.sliding(sign))
 
     def slidings(self, sign: int) -> None:
-        """From joint sliding to the landing of a foot that lifts off."""
+        """Add edges from joint sliding to the landing of a foot that lifts off."""
         for foot in range(2):
             here = sign * self.chatter.signs[foot]
             stance = self.chatter.stances[foot]
@@ -245,7 +242,10 @@ class _Plan:
         own: np.ndarray | float = 1.0,
         skip: int = -1,
     ) -> None:
-        """To all cells of a foot that boxes (w, s) touch, but for `skip`; `own` is the least V before."""
+        """Add edges to all cells of a foot that boxes (w, s) touch, except `skip`.
+
+        `own` is the minimum of V before.
+        """
         size = np.maximum(w.hi, s.size().hi)
         mask = mask & (size > 0)
         low, high = _range(w, s)
@@ -266,7 +266,7 @@ class _Plan:
 
 
 def _longest(edges: Graph) -> np.ndarray | None:
-    """The least U >= 1 that falls along every edge by `FALL`; None where a cycle forbids it."""
+    """Find the smallest U >= 1 that falls along every edge by `FALL`; return None if a cycle forbids it."""
     values = np.ones(edges.size)
     starts = np.flatnonzero(np.diff(edges.source, prepend=-1))
     nodes, growth = edges.source[starts], edges.growth * (1.0 + FALL)

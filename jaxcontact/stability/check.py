@@ -1,19 +1,7 @@
-"""Proof checking: a certificate is substituted into every condition in rational arithmetic.
+"""Proof checking: a certificate is substituted into every condition; entry function `check`.
 
-Owns the records `LyapunovFunction` and `Certificate` and the function `check`. Nothing here knows a solver or
-rounds a number; what does not come out true is not proved.
-
-The theorem (Varkonyi, theorem 2, for weight-2 functions of the zero-order dynamics). Let the equilibrium be
-unambiguous, V_0 = v'Mv/2 - f q the energy, and every V_k not increase along contact modes and over
-recurring impacts with the flights before them. If max V_k > 0 at every state but rest, the equilibrium is
-stable. Instead of the paper's sufficient inequality (54) on V_2 alone, positivity is used as it is: with
-one function beside the energy, V_2 = a q + v'Qv/2, it holds if
-
-    a = s f + J_n^T y  with  s > 0, y > 0,    Q + s M positive definite,    rank (J_n; f) = nv,
-
-for then s V_0 + V_2 = v'(Q + s M)v/2 + y gaps is positive unless v = 0 and all gaps are zero; there f q <=
-0 is V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q itself may be indefinite, which certifies more.
-On level ground f is a combination of the gaps alone; then two functions with opposite drifts bound it.
+Owns the records `LyapunovFunction` and `Certificate`. Functions V are checked in rational arithmetic, without
+a solver and without rounding. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -61,7 +49,7 @@ class LyapunovFunction(Record):
     Attributes:
         linear: a, (nv,) Fractions.
         quadratic: Q, (nv, nv) Fractions.
-        turns: b_k, (nc, nv) Fractions; after an impact at k, Q + J_k b_k^T + b_k J_k^T takes the place of Q.
+        turns: b_k, (nc, nv) Fractions; after an impact at k, Q + J_k b_k^T + b_k J_k^T replaces Q.
         weights: (s, y_1, ...) with a = s f + J_n^T y, for a function that stands alone beside the energy.
     """
 
@@ -71,14 +59,14 @@ class LyapunovFunction(Record):
     weights: tuple[Fraction, ...] = static(default=())
 
     def __call__(self, q: Any, v: Any) -> Any:
-        """Its value in contact, in floats, over any leading axes."""
+        """Compute V in contact, in floats, over any leading axes."""
         a = np.array([float(x) for x in self.linear])
         matrix = np.array([[float(x) for x in row] for row in self.quadratic])
         return np.asarray(q) @ a + 0.5 * np.sum((np.asarray(v) @ matrix) * np.asarray(v), axis=-1)
 
 
 class Certificate(Record):
-    """What is known about an equilibrium; "stable" and "unstable" can be checked without any solver.
+    """A verdict on an equilibrium with its proof; "stable" and "unstable" can be checked without any solver.
 
     Attributes:
         verdict: "stable", "unstable" or "undecided".
@@ -86,11 +74,11 @@ class Certificate(Record):
             "return_map".
         V: the functions beside the energy.
         gram: multipliers N >= 0 by (function, jump): minus the change of V minus N is semidefinite.
-        residuals: margin of the program and what else was measured, by name.
-        report: why, in words.
+        residuals: margin of the program and other measured numbers, by name.
+        report: the reason, in words.
         mode: of an unstable equilibrium, the contact mode that starts from rest.
         body: the zero-order dynamics, whose stored numbers the proof is about.
-        levels: of "return_map", the function before landings, cell by cell, in place of V.
+        levels: of "return_map", the function before landings, cell by cell, instead of V.
     """
 
     verdict: str = static()
@@ -105,12 +93,13 @@ class Certificate(Record):
 
 
 def check(certificate: Certificate) -> bool:
-    """Whether a certificate proves its verdict, in rational arithmetic; False for anything else.
+    """Return whether a certificate proves its verdict; False for "undecided" and for damaged certificates.
 
-    Stable: equilibrium exists, no other mode starts from rest, and the functions satisfy every condition of
-        `exact.py` and `jumps.py` and are positive together; with "return_map", the function before landings
-        falls over the intervals in which floats enclose the motion. Unstable: the named mode starts from
-        rest. The statement is about the zero-order dynamics with the stored floats taken as exact.
+    Stable: the equilibrium exists, no other mode starts from rest, and the functions satisfy every condition
+        of `rational_modes.py` and `impact_conditions.py` and are positive together, in rational arithmetic;
+        with "return_map", the function before landings falls over the intervals in which floats enclose the
+        motion. Unstable: a mode starts from rest. The statement is about the zero-order dynamics with the
+        stored floats taken as exact.
 
     Derivative: none.
     """
@@ -147,9 +136,21 @@ def _proved(certificate: Certificate) -> bool:
 def proves(
     body: Exact, certificate: Certificate, every: Conditions, supply: Callable[[Rational], Any] | None = None
 ) -> bool:
-    """Whether the functions of a certificate satisfy the conditions of their method and are positive.
+    """Return whether the functions of a certificate satisfy the conditions of their method and are positive.
 
-    With `supply`, multipliers that `certificate.gram` lacks are asked of it and stored there.
+    `supply` computes the multipliers of forms of more than two rays; they are stored in `certificate.gram`.
+
+    The theorem (Varkonyi, theorem 2, for weight-2 functions of the zero-order dynamics): let the
+    equilibrium be unambiguous, V_0 = v'Mv/2 - f q the energy, and every V_k not increase along contact modes
+    and over recurring impacts with the flights before them. If max V_k > 0 at every state but rest, the
+    equilibrium is stable. Instead of the paper's sufficient inequality (54) on V_2 alone, positivity is used
+    as it is: with one function beside the energy, V_2 = a q + v'Qv/2, it holds if
+
+        a = s f + J_n^T y  with  s > 0, y > 0,    Q + s M positive definite,    rank (J_n; f) = nv,
+
+    for then s V_0 + V_2 = v'(Q + s M)v/2 + y gaps is positive unless v = 0 and all gaps are zero; there
+    f q <= 0 is V_0 >= 0 and f q > 0 makes V_2 = s f q positive. So Q may be indefinite, which certifies more.
+    On level ground f is a combination of the gaps alone; then two functions with opposite drifts bound it.
     """
     candidates = [_function(body, V) for V in certificate.V]
     if certificate.method == "single" and any(any(map(any, V.turns)) for V in certificate.V):
@@ -163,7 +164,7 @@ def proves(
 
 
 def _function(body: Exact, V: LyapunovFunction) -> Function:
-    """The stored function; of the wrong size or not symmetric it raises, and so proves nothing."""
+    """Read the stored function; raise ValueError if it has the wrong size or is not symmetric."""
     linear, quadratic, turns = exact(V.linear), exact(V.quadratic), exact(V.turns)
     nv = body.nv
     if linear.num.shape != (nv,) or quadratic.num.shape != (nv, nv) or turns.num.shape != (body.nc, nv):
@@ -174,7 +175,7 @@ def _function(body: Exact, V: LyapunovFunction) -> Function:
 
 
 def energy(body: Exact) -> Function:
-    """The energy v'Mv/2 - f q."""
+    """Make the energy v'Mv/2 - f q as a function V."""
     return make_function(body, -body.force, body.M, Rational(zeros(body.nc, body.nv)))
 
 
@@ -207,7 +208,7 @@ def _never_rises(
 
 
 def remaining(form: Rational) -> Rational:
-    """A form without the rays whose products are all >= 0: it is copositive if the rest is."""
+    """Remove the rays whose products are all >= 0; the form is copositive if the returned one is."""
     kept = list(range(len(form)))
     good = [[x >= 0 for x in row] for row in form.num.tolist()]
     while True:
@@ -218,7 +219,7 @@ def remaining(form: Rational) -> Rational:
 
 
 def balanced(form: Rational) -> Rational:
-    """The form with its rays scaled by powers of two to squares between about 1 / 2 and 4."""
+    """Scale the rays of a form by powers of two to squares between about 1 / 2 and 4."""
     over = form.den.bit_length()
     shifts = [(x.bit_length() - over) // 2 for x in np.diag(form.num).tolist()]
     most = max(0, *shifts)
@@ -230,7 +231,7 @@ def _copositive(form: Rational, multipliers: Any) -> bool:
     entries = form.num
     if len(form) <= 1:
         return len(form) == 0 or entries[0, 0] >= 0
-    if len(form) == 2:  # here the product is negative
+    if len(form) == 2:  # a negative entry in each row: `remaining` removed other rays
         (a, b), (_, c) = entries
         return a >= 0 and c >= 0 and b * b <= a * c
     if multipliers is None or np.shape(multipliers) != (len(form), len(form)):
@@ -242,7 +243,7 @@ def _copositive(form: Rational, multipliers: Any) -> bool:
 
 
 def _positive(body: Exact, functions: list[Function], weights: list[Rational]) -> bool:
-    """Whether the maximum of the energy and the functions is positive at every state but rest."""
+    """Return whether the maximum of the energy and the functions is positive at every state but rest."""
     nv, normal = body.nv, body.normal.num
     if not functions:
         return gaps_hold(body) and rank(normal) == nv
@@ -262,7 +263,10 @@ def _positive(body: Exact, functions: list[Function], weights: list[Rational]) -
 
 
 def gaps_hold(body: Exact) -> bool:
-    """Whether the external force presses on every gap: f = -J_n^T p, p > 0; then energy bounds v and gaps."""
+    """Return whether the external force presses on every gap: f = -J_n^T p, p > 0.
+
+    The energy then bounds v and gaps.
+    """
     if rank(body.normal.num) < body.nc:
         return _pressing(body)
     p = solve(body.normal.num.T, -body.force.num)
@@ -270,7 +274,7 @@ def gaps_hold(body: Exact) -> bool:
 
 
 def _pressing(body: Exact) -> bool:
-    """The same for dependent gaps: whether basic solutions p >= 0 together press on every gap."""
+    """Return the same for dependent gaps: whether basic solutions p >= 0 together press on every gap."""
     pressed: set[int] = set()
     for chosen in itertools.combinations(range(body.nc), rank(body.normal.num)):
         part = solve(body.normal.num[list(chosen)].T, -body.force.num)

@@ -1,13 +1,7 @@
-"""How far a certified body strays: the numbers zeta and eta of Varkonyi's lemmas, and delta of epsilon.
+"""Bounds on how far a certified body strays: entry function `excursion_bounds`.
 
-Owns `ExcursionBounds`. The paper's proof takes |x| after an event to be at most |x| before it, for V does not
-rise; that does not follow. Here the level of V carries the bound from event to event instead:
-
-    a push |x| < delta, a flight, and the first impact leave every V <= c;   V <= c at every later event;
-    V <= c bounds q and v there, and a flight from there keeps |x| < epsilon.
-
-Along it |q| and |v| are kept apart, for q goes with v^2; one |x| would give epsilon^4 in place of epsilon^2.
-All of it is for the zero-order dynamics, in floats, and for |x| <= 1, as in the paper.
+Owns `ExcursionBounds`: the numbers zeta and eta of Varkonyi's lemmas, and delta of epsilon, for the
+zero-order dynamics, in floats, and for |x| <= 1, as in the paper. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -24,15 +18,15 @@ from jaxcontact.stability.check import Certificate, check
 from jaxcontact.stability.modes import mode_words
 from jaxcontact.stability.rational_modes import Exact, exact_terms, mode_accelerations, mode_cone
 
-FARTHEST = 1.0  # |x| up to which the bounds hold
-STEPS = 100  # halvings, which exhaust a float
+FARTHEST = 1.0  # |x| up to which the bounds hold, as in the paper
+STEPS = 100  # bisections, more than a float resolves
 
 
 class ExcursionBounds(Record):
     """Bounds on motions near a certified equilibrium, in x = (q, v) with |x| its Euclidean length.
 
     Attributes:
-        landing: (modes,) gradient of a gap over its deceleration, of each mode that can move; inf for none.
+        landing: (modes,) gradient of a gap over its deceleration, of each mode that can move; else inf.
         stopping: (modes,) the same of a slip.
         acceleration: the largest |dv/dt| of a mode.
         falling: `landing` and `acceleration` of free flight.
@@ -40,8 +34,8 @@ class ExcursionBounds(Record):
         hit: the largest |v+|_M / |v-|_M of an impact.
         speed: |v|^2 <= speed * c where the functions of the certificate are <= c.
         place: |q| <= place * c there.
-        linear: (functions,) and
-        quadratic: (functions,) with every function <= linear |q| + quadratic |v|_M^2 / 2.
+        linear: (functions,) factors a; every function is <= a |q| + b |v|_M^2 / 2.
+        quadratic: (functions,) factors b.
         flies: whether an impact may begin a flight.
     """
 
@@ -58,17 +52,17 @@ class ExcursionBounds(Record):
     flies: bool = static()
 
     def zeta(self, size: float) -> float:
-        """Time from |x| = size to the next impact or change of mode, at most (Definition 3, Lemma 1)."""
+        """Bound the time from |x| = size to the next impact or change of mode (Definition 3, Lemma 1)."""
         check_positive("size", size)
         return float(np.max(np.minimum(_landing_time(self.landing, size, size), self.stopping * size)))
 
     def eta(self, time: float) -> float:
-        """Growth of |x| over a time without impact, from |x| < 1, at most (Lemma 2)."""
+        """Bound the growth of |x| over a time without impact, from |x| < 1 (Lemma 2)."""
         check_positive("time", time)
         return (self.acceleration + 1.0) * time + 0.5 * self.acceleration * time**2
 
     def delta(self, epsilon: float) -> float:
-        """A size of pushes, |x| < delta, after which |x| < epsilon for ever (Definition 2; corrected 51).
+        """Find a size delta of pushes, |x| < delta, that keep |x| < epsilon (Definition 2; corrected 51).
 
         Raises:
             ValueError: epsilon is not positive.
@@ -79,30 +73,30 @@ class ExcursionBounds(Record):
         return _largest(self._landed, level, end)
 
     def _farthest(self, level: float) -> float:
-        """|x| until the next event, behind one at which every function is <= level."""
+        """Bound |x| until the next event, after one at which every function is <= level."""
         q, v = self.place * level, np.sqrt(self.speed * level)
         return float(np.hypot(*self._flown(q, v))) if self.flies else float(np.hypot(q, v))
 
     def _landed(self, size: float) -> float:
-        """What every function is at most behind the first flight and impact."""
+        """Bound every function after the first flight and impact of a push of a size."""
         q, v = self._flown(size, size)
         square = self.mass * (self.hit * v) ** 2
         return float(np.max(self.linear * q + 0.5 * np.maximum(self.quadratic, 0.0) * square))
 
     def _flown(self, q: float, v: float) -> tuple[float, float]:
-        """|q| and |v| in free flight until the next impact, at most."""
+        """Bound |q| and |v| in free flight until the next impact."""
         slope, pull = self.falling
         time = float(_landing_time(slope, q, v))
         return q + v * time + 0.5 * pull * time**2, v + pull * time
 
 
 def _landing_time(slope: np.ndarray | float, q: float, v: float) -> np.ndarray:
-    """Until a gap closes that is at most |gradient| q, and rises at no more than |gradient| v."""
+    """Bound the time until a gap closes that is at most |gradient| q and opens at most at |gradient| v."""
     return slope * v + np.sqrt((slope * v) ** 2 + 2.0 * slope * q)
 
 
 def _largest(function: Callable[[float], float], value: float, high: float) -> float:
-    """The largest argument up to `high`, up to rounding, at which a growing function stays within a value."""
+    """Find the largest argument up to `high`, to rounding, at which a growing function is <= `value`."""
     low = 0.0
     for _ in range(STEPS):
         middle = 0.5 * (low + high)
@@ -113,10 +107,18 @@ def _largest(function: Callable[[float], float], value: float, high: float) -> f
 
 
 def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
-    """The numbers behind a certificate: zeta, eta, and how small a push keeps within epsilon.
+    """Compute bounds from a certificate: zeta, eta, and the size of pushes that stay within epsilon.
 
-    Varkonyi, Definitions 2 and 3, Lemmas 1 and 2; Theorem 2 with its proof mended (see above). The bounds are
-    for any motion of the zero-order dynamics, and far from sharp.
+    Varkonyi, Definitions 2 and 3, Lemmas 1 and 2; Theorem 2 with its proof mended. The bounds are for any
+    motion of the zero-order dynamics, and far from sharp. The paper's proof takes |x| after an event to be at
+    most |x| before it because V does not rise; that does not follow. Instead the level of V carries the bound
+    from event to event:
+
+        a push |x| < delta, a flight, and the first impact leave every V <= c;   V <= c at every later event;
+        V <= c bounds q and v there, and a flight from there keeps |x| < epsilon.
+
+    |q| and |v| are bounded separately, because q scales as v^2; one |x| would give epsilon^4 instead of
+    epsilon^2.
 
     Args:
         certificate: one that proves "stable" by functions V, with independent gaps.
@@ -160,7 +162,7 @@ def excursion_bounds(certificate: Certificate) -> ExcursionBounds:
 
 
 def _functions(certificate: Certificate, terms: LocalTerms) -> tuple[np.ndarray, np.ndarray]:
-    """The energy and the V: linear parts (n, nv), and quadratic ones (n, 1 + nc, nv, nv) as in `Function`."""
+    """Stack the energy and the V: linear parts (n, nv), quadratic parts (n, 1 + nc, nv, nv) of `Function`."""
     normal, mass = np.asarray(terms.J_n), np.asarray(terms.M)
     linear, quadratic = [-np.asarray(terms.force)], [np.repeat(mass[None], 1 + len(normal), axis=0)]
     for V in certificate.V:
@@ -175,10 +177,11 @@ def _functions(certificate: Certificate, terms: LocalTerms) -> tuple[np.ndarray,
 def _reach(
     certificate: Certificate, terms: LocalTerms, linear: np.ndarray, quadratic: np.ndarray
 ) -> tuple[float, float]:
-    """What functions <= c leave: |v|^2 <= speed c and |q| <= place c, from the gaps and one row more.
+    """Compute (speed, place): |v|^2 <= speed c and |q| <= place c where all functions are <= c.
 
-    One function: s V_0 + V_2 = v'(Q + s M)v / 2 + y gaps bounds v and gaps, the two of them f q. Otherwise
-    V_0 = v'Mv / 2 + p gaps does, and two functions bound the drift from both sides.
+    One function: s V_0 + V_2 = v'(Q + s M)v / 2 + y gaps bounds v and gaps; with V_0, it bounds f q.
+    Otherwise V_0 = v'Mv / 2 + p gaps bounds v and gaps, and two functions bound the drift from both sides.
+    |q| follows from the gaps and this additional row.
     """
     one = len(certificate.V) == 1
     if one:
@@ -203,7 +206,7 @@ def _reach(
 
 
 def _events(body: Exact) -> tuple[np.ndarray, np.ndarray, float]:
-    """`landing` and `stopping` of every mode that can move, and the largest acceleration."""
+    """Compute `landing` and `stopping` of every mode that can move, and the largest acceleration."""
     normal, tangent = body.normal.floats(), body.tangent.floats()
     landing, stopping, fastest = [], [], 0.0
     for word in mode_words(body.nc):
@@ -224,11 +227,11 @@ def _events(body: Exact) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def _hit(body: Exact) -> float:
-    """The largest growth of |v|_M over an impact.
+    """Bound the growth of |v|_M over an impact by a factor.
 
     With the impulse L, Coulomb's law for the slip after the impact, and det = g_nn g_tt - g_nt^2, the kinetic
     energy rises by L v+ - L g L / 2 <= e L_n |gap'| - L_n^2 det / (2 g_tt), hence by a factor of at most
-    1 + e^2 g_nn g_tt / det; without restitution it never does.
+    1 + e^2 g_nn g_tt / det; without restitution it never rises.
     """
     back, largest = body.M_inv.floats(), 1.0
     for i, e in enumerate(body.e.floats()):

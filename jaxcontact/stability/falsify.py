@@ -1,6 +1,7 @@
-"""Falsifiers: many small perturbations of an equilibrium, and whether a motion after them grows for ever.
+"""Falsifiers: many small perturbations of an equilibrium, searched for a motion that grows for ever.
 
-Owns the starts and the verdicts; `motion.py` has the motion.
+Owns the starts and the verdicts; `motion.py` has the motion. Entry function `falsify`; page:
+docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ from jaxcontact.stability.motion import (
     zero_order_dynamics,
 )
 
-SAME, TREND = 1e-9, 1e-6  # a state has returned within the first, having grown by more than the second
-MAX_EVENTS = 2**31 - 2  # counted in 32 bits
+SAME, TREND = 1e-9, 1e-6  # distance of a state that has returned; change of log(size) that counts as growth
+MAX_EVENTS = 2**31 - 2  # events of a motion; counted in 32 bits
 
 
 class Falsification(Record):
-    """What was found from a number of perturbations.
+    """The result of a search over a number of perturbations.
 
     Attributes:
-        found: whether some motion diverges: grows by 1e6, or leaves in one mode for ever.
+        found: whether some motion diverges: it grows by 1e6, returns to the same state at a larger size, or
+            leaves in one mode for ever.
         growth: logarithm of the size where the fastest diverging motion stopped; -inf if none.
         start: that motion's start, of size one; every multiple (s v, s^2 gaps) does the same.
-        share: (4,) of motions still under way, at rest, diverged, without a consistent mode.
+        share: (4,) fractions of motions still under way, at rest, diverged, without a consistent mode.
     """
 
     found: bool = static()
@@ -56,9 +58,9 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
     """Look for a motion that diverges from an arbitrarily small perturbation of the equilibrium.
 
     Starts are along the accelerations of all contact modes, and random states of size one with gaps open
-    or zero. Where several modes are consistent, each start has its own preference among them. A motion is
-    decided when its size has changed by 1e6 either way, or when it has come back to the same state at
-    another size.
+    or zero. If several modes are consistent, each start has its own preference among them. A motion is
+    decided if its size has changed by 1e6 either way, or if it has come back to the same state at another
+    size.
 
     Args:
         body: a PlanarBiped or LocalTerms.
@@ -85,14 +87,14 @@ def falsify(body: Body, *, num_samples: int = 256, seed: int = 0, max_events: in
 
 
 def check_starts(num_samples: Any, seed: Any, events: Any, name: str = "max_events") -> None:
-    """Raise ValueError for settings of the falsifier that are no integers, or too small or large ones."""
+    """Raise ValueError for settings of the falsifier that are not integers, or too small or too large."""
     check_count("num_samples", num_samples)
     check_integer("seed", seed)
     check_integer(name, events, 1, MAX_EVENTS)
 
 
 def summarise(start: Motion, end: Motion) -> Falsification:
-    """The verdict over all starts of one body."""
+    """Combine the motions from all starts of one body into a Falsification."""
     outcome = np.asarray(end.outcome)
     diverged = outcome == DIVERGED
     score = np.where(diverged, -np.asarray(end.events, float), -np.inf)
@@ -106,7 +108,7 @@ def summarise(start: Motion, end: Motion) -> Falsification:
 
 
 def run_many(terms: LocalTerms, num_samples: int, seed: int, max_events: int) -> tuple[Motion, Motion]:
-    """Starts and ends (bodies, samples, ...) of motions of many bodies; the leaves of `terms` are batched."""
+    """Run motions of many bodies, the batched leaves of `terms`; return starts and ends (bodies, samples)."""
     keys = jax.random.key(seed), jax.random.key(seed + 1)
     count = jnp.shape(terms.mu)[0]
     runs = [
@@ -140,7 +142,7 @@ def _run(
 
 
 def _returned(motion: Motion, seen: Motion) -> Motion:
-    """Decided where a state seen before has come back at another size: so it will for ever."""
+    """Decide the motions whose earlier state has come back at another size, as it then does for ever."""
     far = jnp.maximum(jnp.max(jnp.abs(motion.v - seen.v)), jnp.max(jnp.abs(motion.gaps - seen.gaps)))
     same = jnp.all(motion.closed == seen.closed) & jnp.all(motion.sticks == seen.sticks)
     growth = motion.log_size - seen.log_size
@@ -150,7 +152,7 @@ def _returned(motion: Motion, seen: Motion) -> Motion:
 
 
 def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
-    """Along each mode's acceleration, then random; brought to size one by the first step."""
+    """Make starts along the acceleration of each mode, then random ones, each of size one."""
     terms = dynamics.terms
     nc, nv = terms.J_n.shape
     words = np.array([[LETTERS.index(c) for c in word] for word in mode_words(nc)])

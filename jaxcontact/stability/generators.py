@@ -1,7 +1,7 @@
-"""Rays and lines that generate a polyhedral cone, in whole numbers.
+"""Rays and lines that generate a polyhedral cone, in integers: entry function `cone_generators`.
 
-Owns `cone_generators`. Cones of velocities have two to four dimensions and few facets: every choice of facets
-is tried, and the direction common to them is a row of minors, for a tenth of the time of an elimination.
+Cones of velocities have two to four dimensions and few facets: every choice of facets is tried, and the
+direction common to them is a row of minors, which takes a tenth of the time of an elimination.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Row = list[int]
 
 
 def cone_generators(equal: Ints, at_least: Ints) -> tuple[Ints, Ints]:
-    """Rays and lines that generate {x: equal x = 0, at_least x >= 0}, exactly all of it; coprime integers.
+    """Compute rays and lines, of coprime integers, that generate exactly {x: equal x = 0, at_least x >= 0}.
 
-    Where there are lines, rays are orthogonal to them.
+    If there are lines, rays are orthogonal to them.
     """
     size = equal.shape[1]
     fixed = (reduce_rows(equal)[0] if len(equal) > 1 or not np.any(equal) else equal).tolist()
@@ -34,7 +34,7 @@ def cone_generators(equal: Ints, at_least: Ints) -> tuple[Ints, Ints]:
 
 
 def _pointed(fixed: list[Row], facets: list[Row], size: int) -> Ints | None:
-    """Rays of the cone, the rows of `fixed` being independent; None if it has lines, or is a point."""
+    """Compute the rays of a cone with independent rows `fixed`; return None if it has lines or is a point."""
     rays: dict[tuple[int, ...], None] = {}
     pointed = False
     for chosen in itertools.combinations(range(len(facets)), max(size - 1 - len(fixed), 0)):
@@ -48,7 +48,7 @@ def _pointed(fixed: list[Row], facets: list[Row], size: int) -> Ints | None:
                 above, below = above or value > 0, below or value < 0
                 if above and below:
                     break
-        if above or below:  # there is a regular choice of rows
+        if above or below:  # this choice of rows is regular
             pointed = True
             if above != below:
                 factor = math.gcd(*x) if above else -math.gcd(*x)
@@ -57,7 +57,7 @@ def _pointed(fixed: list[Row], facets: list[Row], size: int) -> Ints | None:
 
 
 def common_direction(rows: Sequence[Row], size: int) -> Row | None:
-    """The direction in which size - 1 rows vanish, by minors; None if there is none, or more than one."""
+    """Compute the direction in which size - 1 rows vanish, by minors; return None if it is not unique."""
     if len(rows) != size - 1:
         return None
     if size == 2:

@@ -1,17 +1,7 @@
-"""Impacts with the flights before them, in rational numbers, as conditions on V.
+"""Impacts with the flights before them, in rational numbers, as conditions on V: entry function `conditions`.
 
-Owns `Jump`, the condition that V does not rise over an impact of one kind with what lies before and after it,
-and the list of all conditions of a method, `conditions`.
-
-Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a
-flight, for a time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i;
-at another one with gap_k = 0 then, gap_i >= 0 then and gap_k >= 0 now. Or another contact k is closed,
-gap_k' = 0: the body moved on it, or it was hit just before with e_k = 0. First impacts of a perturbation do
-not recur and only multiply it by a bounded factor. After an impact at k, V counts with Q_k = Q + J_k b_k^T
-+ b_k J_k^T in place of Q (J_k the row of the gap); it is V again once k is closed, gap_k' = 0. With b_k =
-0, a rotation about a foot that bounces must cancel from impact to impact, which leaves V only three
-coefficients; in truth it cancels from apex to apex, and b_k says so. Methods "single" and "full" keep to
-all velocities before an impact and to b_k = 0, as their papers do.
+Owns `Jump`, the condition that V does not rise over an impact of one kind, with the flight before it and the
+contact after it. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -29,7 +19,7 @@ from jaxcontact.stability.rational import Ints, Rational, identity, joined, prim
 from jaxcontact.stability.rational_modes import Exact, Function, Rate, Unprovable, rates
 
 Conditions = tuple[list[Rate], list["Jump"]]
-_After = tuple[str, list[int], int]  # name, which gaps have closed then, which Q
+_After = tuple[str, list[int], int]  # name, gaps closed after the impact, index of Q
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +33,14 @@ class Jump:
 
     name: str
     table: Ints
-    num_rays: int  # the generators behind them are lines
-    before: int  # which quadratic part counts at the start: 0 in contact, 1 + k after an impact at k
+    num_rays: int  # the generators after them are lines
+    before: int  # index of the quadratic part at the start: 0 in contact, 1 + k after an impact at k
     after: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Impact:
-    """One kind of impact: impulse rows (normal, tangential) of the velocity, and where it holds."""
+    """One kind of impact: impulse rows (normal, tangential) of the velocity, and rows that must be >= 0."""
 
     kind: str
     impulse: Rational  # (2, nv)
@@ -58,7 +48,7 @@ class Impact:
 
 
 def impacts(body: Exact, i: int) -> list[Impact]:
-    """Stick and both slips at contact i, as linear maps of the velocity before.
+    """List stick and both slips at contact i, as linear maps of the velocity before.
 
     Raises:
         Unprovable: an impulse that is not determined.
@@ -82,7 +72,7 @@ def impacts(body: Exact, i: int) -> list[Impact]:
         if pivot == 0:
             raise Unprovable(f"the impulse of a slip {kind} at contact {i} is not determined")
         if pivot < 0:
-            continue  # only without approach; the stick above, down to no approach, is the impact there
+            continue  # possible only without approach; the stick above covers that
         size = Rational(unit * mu.den, pivot) * need
         drag = Rational(-sign * mu.num, mu.den) * size
         after = t + Rational(gnt, unit) * size + Rational(gtt, unit) * drag
@@ -93,7 +83,7 @@ def impacts(body: Exact, i: int) -> list[Impact]:
 
 @dataclasses.dataclass(frozen=True)
 class _Before:
-    """What can have come before an impact, over z = v before, or (v, time) for flights of any time."""
+    """A situation before an impact, over z = v before, or (v, time) for flights of any time."""
 
     name: str
     equal: list[Ints]
@@ -103,7 +93,7 @@ class _Before:
 
 
 def _start(body: Exact, duration: Rational) -> Rational:
-    """The matrix `_Before.start`, of a row that gives the time of the flight."""
+    """Compute the matrix `_Before.start` from a row that gives the time of the flight."""
     v = identity(len(duration))[:, : body.nv]
     drop = duration[:, None] * body.pull[None]
     return joined([Rational(v) - drop, Rational(2 * v) - drop, duration[:, None]], axis=1)
@@ -138,7 +128,7 @@ def _befores(body: Exact, i: int, method: str) -> list[_Before]:
 
 
 def _afters(body: Exact, i: int, method: str) -> list[_After]:
-    """What V can be after an impact at i."""
+    """List the forms that V can have after an impact at i."""
     if method != "homogeneous" or not body.bounces(i):
         return [("", [], 0)]
     closed = [(f", to {k}", [k], 0) for k in range(body.nc) if k != i]
@@ -146,7 +136,7 @@ def _afters(body: Exact, i: int, method: str) -> list[_After]:
 
 
 def jumps(body: Exact, method: str) -> list[Jump]:
-    """The conditions over every impact with what lies before and after it."""
+    """List the conditions over every impact with the situations before and after it."""
     conditions = []
     for i in range(body.nc):
         kinds = impacts(body, i)
@@ -171,7 +161,7 @@ def jumps(body: Exact, method: str) -> list[Jump]:
 
 
 def impact_end(body: Exact, i: int, kind: Impact) -> Rational:
-    """The matrix that takes a row of the velocity before an impact to the one after it."""
+    """Compute the matrix that maps a row of the velocity before an impact to the one after it."""
     pair = joined([body.normal[i][None], body.tangent[i][None]])
     return (Rational(identity(body.nv)) + kind.impulse.T @ (pair @ body.M_inv)).simplified()
 
@@ -179,9 +169,9 @@ def impact_end(body: Exact, i: int, kind: Impact) -> Rational:
 def _jumps(
     body: Exact, name: str, before: _Before, valid: Ints, end: Rational, afters: list[_After]
 ) -> list[Jump]:
-    """One for each of `afters` that has generators."""
+    """Make a jump for each of `afters` that has generators."""
     size, nv = len(before.start), body.nv
-    still = zeros(size - nv, nv)  # of the time of a flight, on which `valid` and `end` do not depend
+    still = zeros(size - nv, nv)  # rows of the time of a flight, on which `valid` and `end` do not depend
     common = math.lcm(before.start.den, end.den)
     flight = before.start.num * (common // before.start.den)
     hit = np.concatenate([end.num * (common // end.den), still])
@@ -198,7 +188,17 @@ def _jumps(
 
 
 def conditions(body: Exact, method: str) -> Conditions:
-    """All conditions on V of a method: "homogeneous", "single" or "full".
+    """List all conditions on V of a method: "homogeneous", "single" or "full".
+
+    Method "homogeneous" keeps to the impacts that recur. Before an impact at contact i there was either a
+    flight, for a time s >= 0, that an impact at some k with e_k > 0 began: at k = i for s = 2 |gap_i'| / g_i;
+    at another k with gap_k = 0 and gap_i >= 0 at its start and gap_k >= 0 at its end. Or another contact k is
+    closed, gap_k' = 0: the body moved on it, or it was hit just before with e_k = 0. First impacts of a
+    perturbation do not recur and only multiply it by a bounded factor. After an impact at k, V counts with
+    Q_k = Q + J_k b_k^T + b_k J_k^T instead of Q (J_k the row of the gap); it is V again after k has closed,
+    gap_k' = 0. With b_k = 0, a rotation about a foot that bounces must cancel from impact to impact, which
+    leaves V only three coefficients; with b_k it cancels from apex to apex, as in truth. Methods "single" and
+    "full" keep to all velocities before an impact and to b_k = 0, as their papers do.
 
     Raises:
         Unprovable: a contact does not close by itself, or forces or impulses are not determined.
@@ -209,13 +209,13 @@ def conditions(body: Exact, method: str) -> Conditions:
 
 
 def parts(table: Any) -> tuple[Any, Any, Any, Any]:
-    """Columns (start, end, sum, time) of the table of a jump or of its floats."""
+    """Split the table of a jump, or its floats, into columns (start, end, sum, time)."""
     nv = (table.shape[1] - 1) // 3
     return table[:, :nv], table[:, nv : 2 * nv], table[:, 2 * nv : -1], table[:, -1]
 
 
 def jump_forms(jumps: Sequence[Jump], function: Function) -> list[Rational]:
-    """Minus four times the change of V as symmetric matrices, for each jump over its generators."""
+    """Compute minus four times the change of V as symmetric matrices, for each jump over its generators."""
     if not jumps:
         return []
     den = math.lcm(function.linear.den, *(q.den for q in function.quadratics))

@@ -1,6 +1,7 @@
-"""Arrays of intervals: floats rounded outward after every operation, so that what they say is proved.
+"""Arrays of intervals: floats rounded outward after every operation, so that the bounds are proved.
 
-Owns `Interval`. One step of `nextafter` beyond a correctly rounded result bounds the exact one.
+Owns `Interval`; entry functions `outward`, `of_fraction`. One step of `nextafter` beyond a correctly rounded
+result bounds the exact one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Every number between lo and hi, both included, entry by entry; they broadcast as arrays do."""
+    """All numbers between lo and hi, both included, entry by entry; intervals broadcast as arrays do."""
 
     lo: np.ndarray
     hi: np.ndarray
@@ -35,32 +36,32 @@ class Interval:
         return _hull(ends)
 
     def over(self, other: Interval) -> Interval:
-        """The quotient by numbers > 0."""
+        """Divide by numbers > 0."""
         pairs = [(x, y) for x in (self.lo, self.hi) for y in (other.lo, other.hi)]
         return _hull([outward(x / y, x / y, x == 0, x == 0) for x, y in pairs])
 
     def root(self) -> Interval:
-        """Square roots of what is not negative."""
+        """Take square roots, of the non-negative part."""
         inside = self.clipped(0.0, np.inf)
         return outward(np.sqrt(inside.lo), np.sqrt(inside.hi)).clipped(0.0, np.inf)
 
     def size(self) -> Interval:
-        """Absolute values."""
+        """Take absolute values."""
         least = np.maximum(np.maximum(self.lo, -self.hi), 0.0)
         return Interval(least, np.maximum(-self.lo, self.hi))
 
     def clipped(self, low: np.ndarray | float, high: np.ndarray | float) -> Interval:
-        """What lies between two floats; next to them where nothing does."""
+        """Clip to two floats; an interval outside of them becomes the nearer one."""
         return Interval(np.clip(self.lo, low, high), np.clip(self.hi, low, high))
 
     def meet(self, other: Interval) -> Interval:
-        """What lies in both, of two that enclose the same numbers."""
+        """Intersect two intervals that enclose the same numbers."""
         lo, hi = np.maximum(self.lo, other.lo), np.minimum(self.hi, other.hi)
         return Interval(np.minimum(lo, hi), hi)
 
 
 def outward(lo: np.ndarray, hi: np.ndarray, low_known: Any = False, high_known: Any = False) -> Interval:
-    """An interval from rounded ends; those of sums and products with 0 are known to be exact."""
+    """Make an interval from rounded ends, each widened by one float unless it is known to be exact."""
     low = np.where(low_known, lo, np.nextafter(lo, -np.inf))
     return Interval(low, np.where(high_known, hi, np.nextafter(hi, np.inf)))
 
@@ -72,7 +73,7 @@ def _hull(parts: list[Interval]) -> Interval:
 
 
 def of_fraction(x: Fraction) -> Interval:
-    """A rational number; exact where it is a float."""
+    """Enclose a rational number; the interval is exact if the number is a float."""
     near = float(x)
     ends = [near if x == Fraction(near) else np.nextafter(near, side) for side in (-np.inf, np.inf)]
     return Interval(np.array(ends[0]), np.array(ends[1]))

@@ -1,8 +1,8 @@
-"""Functions V as combinations of basis functions, and the conditions on their coefficients.
+"""Functions V as combinations of basis functions, and the conditions on their coefficients: entry `family`.
 
-V = a q + v' Q v / 2 with a = s c + J_n^T y, the c being the force (or a direction of drift), and the turned
+V = a q + v' Q v / 2 with a = s c + J_n^T y, where c is the force (or a direction of drift), and the turned
 Q of bounces. Every condition is linear in (s, y, Q, b). Equalities are kept in rational numbers;
-inequalities and forms, which only steer the solver, in floats.
+inequalities and forms, which only steer the solver, in floats. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jaxcontact.stability.rational import (
 )
 from jaxcontact.stability.rational_modes import Exact, Rate
 
-Pairs = tuple[np.ndarray, ...]  # of generators: one, two; which Q counts before the impact and after it
+Pairs = tuple[np.ndarray, ...]  # indices: two generators, Q before the impact, Q after it
 SAME = 1e-11  # relative size of a row, or of the sum of two unit rows, that counts as zero
 
 
@@ -38,7 +38,7 @@ class Basis:
     Attributes:
         lead: rows c, J_n of the linear parts, (1 + nc, nv).
         pairs: (2, n) the rows and columns of the entries of Q.
-        bounces: contacts with a b_k; none where V is one function.
+        bounces: contacts with a b_k; none if V is one function.
     """
 
     body: Exact
@@ -50,7 +50,7 @@ class Basis:
         return len(self.lead) + self.pairs.shape[1] + len(self.bounces) * self.body.nv
 
     def function(self, coefficients: Rational) -> tuple[Rational, Rational, Rational]:
-        """(a, Q, b) of coefficients."""
+        """Combine coefficients into (a, Q, b)."""
         nv, at = self.body.nv, len(self.lead)
         quadratic, turns = zeros(nv, nv), zeros(self.body.nc, nv)
         for i, k, value in zip(*self.pairs, coefficients.num[at:], strict=False):
@@ -62,7 +62,7 @@ class Basis:
         return coefficients[:at] @ self.lead, Rational(quadratic, den), Rational(turns, den)
 
     def functions(self, lead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Every a (n, nv), and every Q in contact and after an impact at each contact (1 + nc, n, nv, nv)."""
+        """Compute every a (n, nv), and every Q in contact and after each impact (1 + nc, n, nv, nv)."""
         nv, at = self.body.nv, len(lead)
         linear = np.zeros((len(self), nv), lead.dtype)
         quadratic = np.zeros((1 + self.body.nc, len(self), nv, nv), lead.dtype)
@@ -77,7 +77,7 @@ class Basis:
         return linear, quadratic
 
     def rate_rows(self, rate: Rate, generators: Ints) -> Ints:
-        """DV/dt of every function for velocities, each row up to a positive factor."""
+        """Compute dV/dt of every function for velocities, each row up to a positive factor."""
         a, (i, k) = rate.acceleration, self.pairs
         same = np.where(i == k, 0, 1)
         quadratic = generators[:, i] * a.num[k] + same * generators[:, k] * a.num[i]
@@ -86,13 +86,13 @@ class Basis:
         return primitive(np.concatenate([linear * a.den, quadratic * self.lead.den, none], axis=1))
 
     def jump_rows(self, table: Any, lead: Any, den: int, pairs: Pairs) -> Any:
-        """`jump_forms` of every function at pairs of generators, times den; of whole numbers or of floats.
+        """Compute `jump_forms` of every function at pairs of generators, times den, in integers or floats.
 
         Args:
             table: generators, as `Jump.table`, or their floats.
             lead: numerators of the linear parts, or their floats.
             den: their denominator.
-            pairs: of generators.
+            pairs: of generators, with the indices of Q before and after the impact.
         """
         start, end, total, time = parts(table)
         one, two, before, after = pairs
@@ -113,20 +113,20 @@ class Basis:
         return np.concatenate(rows, axis=1)
 
     def exact_rows(self, table: Ints, pairs: Pairs) -> Ints:
-        """Those rows exactly, each up to a positive factor."""
+        """Compute `jump_rows` exactly, each row up to a positive factor."""
         return primitive(self.jump_rows(table, self.lead.num, self.lead.den, pairs))
 
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """What a program is made of, in floats; complex, with small tangents as imaginary parts.
+    """The data of a program in floats; or complex, with small tangents as imaginary parts.
 
     Attributes:
         force: (nv,).
         lead: `Basis.lead`.
         table: `ConditionFamily.table`, each row up to a positive factor.
         at_most: `ConditionFamily.at_most`, likewise.
-        space: basis of the coefficients that satisfy the equalities, likewise; none before they are known.
+        space: basis of the coefficients that satisfy the equalities, likewise; empty before they are solved.
     """
 
     force: np.ndarray
@@ -145,9 +145,9 @@ class ConditionFamily:
         equal: rows that must vanish.
         at_most: rows that must be <= 0.
         table: generators of all jumps.
-        pairs: those whose products are the entries of the forms, which must be copositive, form by form.
+        pairs: of generators; their products are the entries of the forms, which must be copositive.
         rays: number of rays of each form.
-        numbers: all of it in floats.
+        numbers: the conditions in floats.
         positive: number of leading coefficients that must be positive.
     """
 
@@ -161,12 +161,12 @@ class ConditionFamily:
     positive: int
 
     def rows(self, numbers: Numbers) -> np.ndarray:
-        """Rows of `at_most`, then minus those of `pairs`."""
+        """Compute the rows of `at_most`, then minus those of `pairs`."""
         values = self.basis.jump_rows(numbers.table, numbers.lead, 1, self.pairs)
         return np.concatenate([numbers.at_most, -values])
 
     def exact_row(self, index: int) -> Ints:
-        """One of them exactly, up to a positive factor."""
+        """Compute one row of `rows` exactly, up to a positive factor."""
         pair = index - len(self.at_most)
         if pair < 0:
             return self.at_most[index]
@@ -174,7 +174,7 @@ class ConditionFamily:
 
 
 def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
-    """The basis with the b_k of the contacts that bounce, unless V is one function."""
+    """Make the basis, with the b_k of the contacts that bounce unless V is one function."""
     pairs = np.array(list(itertools.combinations_with_replacement(range(body.nv), 2))).T
     bounces = [k for k in range(body.nc) if body.bounces(k) and not one_function]
     return Basis(body, joined([lead[None], body.normal]), pairs, bounces)
@@ -183,7 +183,7 @@ def function_basis(body: Exact, lead: Rational, *, one_function: bool) -> Basis:
 def family(
     body: Exact, conditions: Conditions, lead: Rational, *, drift: bool = False, one_function: bool = False
 ) -> ConditionFamily:
-    """All conditions as rows over the basis. With `drift`, only the coefficient of `lead` is positive."""
+    """Write all conditions as rows over a basis; with `drift`, only the coefficient of `lead` is positive."""
     basis = function_basis(body, lead, one_function=one_function)
     rates, jumps = conditions
     equal = [basis.rate_rows(rate, rate.lines) for rate in rates]
@@ -216,11 +216,11 @@ def _distinct(rows: Ints) -> Ints:
 
 
 def well_ordered(rows: Ints) -> list[int]:
-    """Columns in the order in which pivots are well away from zero.
+    """Order the columns so that pivots are well away from zero.
 
-    Where geometry makes entries zero but for the rounding of sines, those would be pivots of 1e-17.
+    Geometry makes some entries zero up to the rounding of sines; in another order they are pivots of 1e-17.
     """
-    from scipy.linalg import qr  # here, as its import takes long
+    from scipy.linalg import qr  # inside the function, because the import takes long
 
     if not len(rows):
         return list(range(rows.shape[1]))
@@ -228,20 +228,20 @@ def well_ordered(rows: Ints) -> list[int]:
 
 
 def solutions(rows: Ints, order: list[int]) -> Ints:
-    """A basis of {x: rows x = 0} by pivots in the first possible columns of an order."""
+    """Compute a basis of {x: rows x = 0} by pivots in the first possible columns of an order."""
     return null_space(rows[:, order])[:, np.argsort(order)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Reduced:
-    """The coefficients that satisfy all equalities, and what is left to hold over them.
+    """The coefficients that satisfy all equalities, and the conditions that remain over them.
 
     Attributes:
         space: basis of the coefficients.
         order: of the columns in its elimination.
         taken: `ConditionFamily.rows` that are equalities because their opposites are conditions too.
-        linear: those that must be <= 0.
-        forms: those that are the entries of forms (k, k), minus which must be copositive.
+        linear: rows that must be <= 0.
+        forms: rows that are the entries of forms (k, k); minus each form must be copositive.
     """
 
     space: Ints
@@ -252,10 +252,10 @@ class Reduced:
 
 
 def reduced(condition_family: ConditionFamily) -> Reduced:
-    """Solve the equalities, all of them.
+    """Solve all equalities; return the space of coefficients and the conditions that remain.
 
-    A ray without a square (its form vanishes on it for every V) must have its products >= 0: those join the
-    linear conditions, and the ray leaves the form. Two opposite inequalities are an equality more, taken
+    A ray without a square (its form vanishes on it for every V) must have its products >= 0: these become
+    linear conditions, and the ray leaves the form. Two opposite inequalities are another equality, solved
     exactly.
     """
     rows = condition_family.rows(condition_family.numbers)
@@ -286,7 +286,7 @@ def reduced(condition_family: ConditionFamily) -> Reduced:
 def _sorted_out(
     condition_family: ConditionFamily, lengths: np.ndarray, over: np.ndarray
 ) -> tuple[list[int], list[np.ndarray]]:
-    """Rows that are linear conditions, and forms; from the lengths of rows before and over the space."""
+    """Sort rows into linear conditions and forms, by the lengths of rows before and over the space."""
     at = len(condition_family.at_most)
     linear = [i for i in range(at) if over[i] > SAME * lengths[i]]
     forms = []

@@ -1,7 +1,7 @@
-"""How far a body is from losing its certificate, and which way leads to a safer stance.
+"""The distance of a body from losing its certificate: entry functions `margin`, `margin_gradient`.
 
 Owns the margin as a function of the numbers of a biped, its slopes, and the end of the certified range of a
-parameter.
+parameter, `certified_end`. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from jaxcontact.stability.rational import Ints, Rational, exact, joined, null_sp
 from jaxcontact.stability.rational_modes import Exact, Unprovable, exact_terms
 
 SMALL = 300  # bits: a tangent times 2^-SMALL is added to an exact body
-TANGENT = 1e-100  # size of imaginary parts: their products vanish beside real parts
-LARGE = 1e12  # a relative tangent beyond this is a row that has become another one
-TIE = 1e-9  # margins within this tie
-SAME = 1e-7  # a tangent relative to all others that counts as none
+TANGENT = 1e-100  # size of imaginary parts: their products vanish relative to real parts
+LARGE = 1e12  # a larger relative tangent means that a row has become another one
+TIE = 1e-9  # difference of the margins of two programs that counts as a tie
+SAME = 1e-7  # size of a tangent relative to all others that counts as zero
 
 
 def margin(body: Body) -> float:
-    """Margin of the certificate of a body, 0 where there is none.
+    """Compute the margin of the certificate of a body; return 0 without a certificate.
 
     It is the optimum of the conic program of `certify`: free of units, and continuous as long as the same
     contact modes are consistent.
@@ -51,13 +51,13 @@ def margin(body: Body) -> float:
 
 
 def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]:
-    """Slopes of the margin by numbers of a biped, exact, from the dual of the one program at the body.
+    """Compute exact slopes of the margin by numbers of a biped, from the dual of the program at the body.
 
     By the envelope theorem the optimum of: minimise c x, b - A x in a cone, changes by z' dA x with its dual
-    z; the solver is not differentiated nor called again. dA is exact to rounding: the rational numbers that A
-    is made of are computed once more with 2^-300 of the tangents of the body added, which gives their
-    tangents, and the arithmetic in floats from there on is analytic. On level ground the margin is the
-    smaller one of two programs.
+    z; the solver is neither differentiated nor called again. dA is exact to rounding: the rational numbers in
+    A are computed once more with 2^-300 of the tangents of the body added, which gives their tangents, and
+    the arithmetic in floats after that is analytic. On level ground the margin is the smaller one of two
+    programs.
 
     Args:
         body: with a certificate.
@@ -65,11 +65,11 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
 
     Returns:
         Slope by name. At a kink, where more than one dual is optimal, the slope of one side or between them;
-        where the two programs of level ground tie, that for a growing number.
+        if the two programs of level ground tie, the slope for a growing number.
 
     Raises:
-        ValueError: no certificate at the body, or a number with which the program changes its form at once,
-            as with "alpha" on level ground or "e1" from zero.
+        ValueError: no certificate at the body, or a number by which the program changes its form at once,
+            such as "alpha" on level ground or "e1" from zero.
     """
     if margin(body) == 0.0:
         raise ValueError("body: expected one with a certificate, got margin 0")
@@ -99,7 +99,7 @@ def margin_gradient(body: PlanarBiped, names: Sequence[str]) -> dict[str, float]
 
 
 def _families(body: Exact) -> list[tuple[ConditionFamily, bool]]:
-    """The conditions of the programs behind the margin, and whether Q + s M is positive in them."""
+    """List the conditions of the programs of the margin, and whether each asks Q + s M to be positive."""
     every = conditions(body, "homogeneous")
     if rank(joined([body.normal, body.force[None]]).num) == body.nv:
         return [(family(body, every, body.force), True)]
@@ -108,7 +108,7 @@ def _families(body: Exact) -> list[tuple[ConditionFamily, bool]]:
 
 
 def _moved(body: PlanarBiped, terms: LocalTerms, name: str) -> Exact:
-    """The body with 2^-SMALL of its tangent by a number added, exactly."""
+    """Add 2^-SMALL of the tangent of a body by one of its numbers, exactly."""
     value = jnp.asarray(getattr(body, name), float)
     _, tangent = jax.jvp(lambda x: as_terms(body.replace(**{name: x})), (value,), (jnp.ones_like(value),))
 
@@ -126,7 +126,7 @@ def _slope(
     solution: Solution,
     positive_quadratic: bool,
 ) -> float:
-    """Of the optimum of one program, from the same conditions at the moved body."""
+    """Compute the slope of the margin of one program, from the same conditions at the moved body."""
     known = program.conditions
     taken = [there.exact_row(i) for i in known.taken]
     space = solutions(stack([there.equal, *taken], len(there.basis)), known.order)
@@ -157,7 +157,7 @@ def _with_tangent(here: Rational, there: Rational) -> np.ndarray:
 
 
 def _rows_with_tangents(here: Ints, there: Ints) -> np.ndarray:
-    """Rows that matter up to a positive factor, divided by the size of their largest entry."""
+    """Divide rows, defined up to a positive factor, by their largest entry; add their tangents."""
     if here.shape != there.shape:
         raise ValueError("other rows")
     rows = np.zeros(here.shape, complex)
@@ -177,19 +177,19 @@ def _rows_with_tangents(here: Ints, there: Ints) -> np.ndarray:
 def certified_end(
     make_body: Callable[[float], Body], inside: float, outside: float, *, tolerance: float = 1e-4
 ) -> float:
-    """The last value of a parameter on the way from `inside` to `outside` that is certified; by bisection.
+    """Find the last certified value of a parameter on the way from `inside` to `outside`, by bisection.
 
-    The largest friction uncertainty that a stance bears, the smallest distance of its feet. The value
-    returned has a checked certificate; between it and `inside` only the values tried have one.
+    Examples: the largest friction uncertainty that a stance bears, the smallest distance of its feet. The
+    value returned has a checked certificate; between it and `inside` only the values tried have one.
 
     Args:
         make_body: from the value of the parameter.
         inside: a value with a certificate.
         outside: a value without one, to go towards.
-        tolerance: of the value, > 0; below the spacing of floats, two neighbours end the search.
+        tolerance: of the value, > 0; below the spacing of floats, the search ends at two neighbours.
 
     Raises:
-        ValueError: no certificate at `inside`, or one at `outside`: nothing then says where the range ends;
+        ValueError: no certificate at `inside`, or one at `outside`, so that the range has no known end;
             numbers that are not finite, or a tolerance that is not positive.
     """
     check_number("inside", inside)

@@ -1,7 +1,8 @@
 """Contact modes of the zero-order dynamics: forces and accelerations of every word of F, S, P, N.
 
-Owns the table of modes, the equilibrium test, the ambiguity test, and the impact at one contact. Everything
-here is batched JAX arithmetic in floating point; `exact.py` has the same modes in rational numbers.
+Owns the table of modes, entry function `contact_modes`, the equilibrium test, the ambiguity test, and the
+impact at one contact, in floating point with JAX; `rational_modes.py` has the same modes in rational numbers.
+Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ModeTable(Record):
 
 
 def mode_words(num_contacts: int) -> tuple[str, ...]:
-    """All words of F, S, P, N: 4^nc of them."""
+    """List all words of F, S, P, N: 4^nc of them."""
     return tuple("".join(word) for word in itertools.product(LETTERS, repeat=num_contacts))
 
 
@@ -76,7 +77,7 @@ def _solve(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
 
 
 def _mode_forces(metric: _Metric, word: jax.Array, loaded: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Forces (nc, 2) of a mode and the residual of its equations; `loaded` (nc,) may leave contacts idle."""
+    """Compute forces (nc, 2) of a mode and the residual of its equations, with contacts idle by `loaded`."""
     nc = metric.mu.shape[0]
     delassus, drift = metric.rows @ metric.rows.T, metric.rows @ metric.pull
     active = word > 0
@@ -108,8 +109,8 @@ def _static_forces(terms: LocalTerms, metric: _Metric) -> tuple[jax.Array, jax.A
     """Find forces (nc, 2) that hold the body, among those on few edges of the friction cones.
 
     Equations and edges are scaled to length one, so that lengths, masses and frictions of other sizes count
-    alike. The residual is relative, row by row, to the terms that the row adds up; if that is smaller, the
-    whole relative to the force in the kinetic metric.
+    alike. The residual is relative, row by row, to the terms that the row adds up; or, if
+    smaller, the norm of all rows relative to the force in the kinetic metric.
     """
     nc, nv = terms.mu.shape[0], terms.force.shape[0]
     edges = jnp.concatenate(
@@ -147,7 +148,7 @@ def _static_forces(terms: LocalTerms, metric: _Metric) -> tuple[jax.Array, jax.A
 
 
 def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array:
-    """Whether some velocity has the equalities and strict slips of the mode."""
+    """Return whether some velocity has the equalities and strict slips of the mode."""
     nv = metric.pull.shape[0]
     size = jnp.sqrt(jnp.sum(metric.rows**2, axis=1))
     rows = metric.rows / jnp.where(size > 0, size, 1.0)[:, None]
@@ -165,11 +166,11 @@ def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array
 
 
 def contact_modes(body: Body) -> ModeTable:
-    """The table of contact modes of a body: which can be, with which forces, and how the body accelerates.
+    """Tabulate the contact modes of a body: whether each is possible, its forces and its acceleration.
 
     In a mode, lam = 0 at a free contact F; gap'' = 0 at the others, slip'' = 0 at S, lam_t = -mu lam_n at P
-    and +mu lam_n at N (Varkonyi, Table I). Where the equations leave forces free (the body at rest on two
-    feet, three feet in a line) feasible ones are looked for, and one choice is given.
+    and +mu lam_n at N (Varkonyi, Table I). If the equations leave forces free (the body at rest on two feet,
+    three feet in a line), feasible ones are searched, and one choice is returned.
 
     Args:
         body: a PlanarBiped or LocalTerms.
@@ -233,7 +234,7 @@ def _modes(terms: LocalTerms) -> ModeTable:
 
 
 def is_equilibrium(body: Body) -> jax.Array:
-    """Whether contact forces within Coulomb's law hold the body at rest; bool.
+    """Return whether contact forces within Coulomb's law hold the body at rest, as a bool.
 
     For the biped on a slope (phi = 0, force through the middle of its feet) this is mu1 + mu2 >= 2 tan alpha.
 
@@ -244,7 +245,7 @@ def is_equilibrium(body: Body) -> jax.Array:
 
 
 def is_ambiguous(body: Body) -> jax.Array:
-    """Whether the body at rest may also start to move: another mode is consistent there; bool.
+    """Return whether the body at rest may also start to move, as a bool: another mode is consistent at rest.
 
     Such an equilibrium is never Lyapunov stable. For the biped on a slope, foot 1 uphill: d < h tan alpha and
     mu1 < tan alpha - d / h, by the mode PF (Varkonyi, 57-58).
@@ -257,24 +258,24 @@ def is_ambiguous(body: Body) -> jax.Array:
 
 
 def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array]:
-    """The velocity after an impact at one contact, and its impulse (normal, tangential).
+    """Compute the velocity after an impact at one contact, and its impulse (normal, tangential).
 
     gap'+ = -e gap'-, and Coulomb's law on the impulse with the slip after the impact (Varkonyi, 27-33; with
-    mu in 28). Of stick and the two slips the first that is consistent is taken. Without approach nothing
-    happens.
+    mu in 28). The first consistent one of stick, slip P and slip N is taken. Without approach the
+    velocity does not change.
 
     Args:
         body: a PlanarBiped or LocalTerms.
         v: (nv,) velocity before.
-        contact: which contact hits, static.
+        contact: index of the contact that hits, static.
 
     Returns:
-        v_plus (nv,) and impulse (2,), NaN where no kind of impact is consistent, or v is not finite.
+        v_plus (nv,) and impulse (2,), NaN if no kind of impact is consistent, or v is not finite.
 
     Raises:
         TypeError, ValueError: bad numbers in the body, v of another shape or dtype, no such contact.
 
-    Derivative: of the kind of impact taken.
+    Derivative: that of the kind of impact taken.
     """
     terms = as_terms(body)
     check_array("v", v, jnp.shape(terms.force))
@@ -286,7 +287,7 @@ def impact(body: Body, v: jax.Array, contact: int) -> tuple[jax.Array, jax.Array
 
 
 def impact_impulse(g: jax.Array, speed: jax.Array, mu: jax.Array, e: jax.Array) -> jax.Array:
-    """Impulse (2,) of an impact from the Delassus matrix (2, 2) and the contact velocity (2,) before it."""
+    """Compute the impulse (2,) of an impact from the Delassus matrix (2, 2) and the contact velocity (2,)."""
     normal, tangential = speed[0], speed[1]
     need = -(1.0 + e) * normal
     det = g[0, 0] * g[1, 1] - g[0, 1] ** 2

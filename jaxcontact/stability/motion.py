@@ -1,8 +1,8 @@
-"""Motion of the zero-order dynamics event by event, in relative scale.
+"""Motion of the zero-order dynamics event by event, in relative scale: entry functions `step`, `motion_path`.
 
-The dynamics is invariant under q ~ s^2, v ~ s, so after every event the state is brought back to size one and
-the logarithm of its size kept: Zeno sequences and inverse chatter, which shrink or grow geometrically, become
-long runs of events of size one.
+The dynamics is invariant under q ~ s^2, v ~ s, so after every event the state is scaled back to size one and
+the logarithm of its size stored: Zeno sequences and inverse chatter, which shrink or grow geometrically, are
+long runs of events of size one. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from jaxcontact.stability.body import Body, LocalTerms, as_terms
 from jaxcontact.stability.modes import LETTERS, contact_modes, impact_impulse, mode_words
 
 CLOSED = 1e-10  # contact speed relative to the size of the state below which a contact is closed or sticks
-GROWTH = math.log(1e6)  # of the size of the state, either way, that decides
-FLAT = 1e-9  # gap relative to the size of the state that counts as none
-ACTIVE, RESTED, DIVERGED, STUCK = range(4)
+GROWTH = math.log(1e6)  # change of log(size), either way, that decides a motion
+FLAT = 1e-9  # gap relative to the size of the state that counts as closed
+ACTIVE, RESTED, DIVERGED, STUCK = range(4)  # outcomes, see `Motion.outcome`
 
 
 class Motion(Record):
@@ -36,7 +36,7 @@ class Motion(Record):
         closed: (..., nc) bool, contacts that touch without approach or separation.
         sticks: (..., nc) bool, closed contacts without slip.
         log_size: (...,) size of the state, v ~ exp(log_size), gaps ~ exp(2 log_size).
-        events: (...,) how many so far.
+        events: (...,) their number so far.
         outcome: (...,) 0 under way, 1 at rest, 2 diverged, 3 without a consistent mode.
     """
 
@@ -57,15 +57,15 @@ class ZeroOrderDynamics(Record):
     acceleration: jax.Array  # (nm, nv)
     lift: jax.Array  # (nm, nc) gap''
     slide: jax.Array  # (nm, nc) slip''
-    fall: jax.Array  # () a normal acceleration that gives gaps a speed
+    fall: jax.Array  # () largest normal acceleration in free flight; converts gaps to squared speeds
     pairs: jax.Array  # (nc, 2, nv) normal and tangential rows
     push: jax.Array  # (nc, nv, 2) velocity per impulse
     delassus: jax.Array  # (nc, 2, 2)
-    tied: jax.Array  # (nc, nc) bool: with all that tie it closed, a contact that depends on them is closed
+    tied: jax.Array  # (nc, nc) bool: gaps that depend on each other; one closes with all others
 
 
 def zero_order_dynamics(terms: LocalTerms) -> ZeroOrderDynamics:
-    """What does not change during a motion."""
+    """Compute the modes and matrices that do not change during a motion."""
     table = contact_modes(terms)
     lift = table.acceleration @ terms.J_n.T
     pairs = jnp.stack([terms.J_n, terms.J_t], axis=1)
@@ -86,7 +86,7 @@ def zero_order_dynamics(terms: LocalTerms) -> ZeroOrderDynamics:
 
 
 def _ties(rows: jax.Array) -> jax.Array:
-    """Pairs of contacts whose gaps enter a linear dependence; none where the gaps are independent."""
+    """Mark pairs of contacts whose gaps enter a linear dependence; none if the gaps are independent."""
     unit = rows / jnp.sqrt(jnp.sum(rows**2, axis=1))[:, None]
     inverse, _ = small_dense.generalized_inverse(unit @ unit.T)
     dependences = jnp.eye(rows.shape[0], dtype=rows.dtype) - unit @ unit.T @ inverse
@@ -97,14 +97,14 @@ def _ties(rows: jax.Array) -> jax.Array:
 def motion_path(
     body: Body, start: Motion, *, num_events: int, seed: int = 0
 ) -> tuple[Motion, dict[str, jax.Array]]:
-    """The states before each event of one motion, and what happened in it.
+    """Compute one motion: the states before each event, and notes about each event.
 
     Raises:
-        ValueError: bad numbers in the body; num_events < 1, a seed that is no integer.
+        ValueError: bad numbers in the body; num_events < 1, a seed that is not an integer.
 
     Returns:
         Motion with leading axis num_events, and by name: `duration` (), `acceleration` (nv,) and `mode` of
-        the motion to the event, or `contact` >= 0 of an impact, with `v` (nv,) behind it before rescaling.
+        the motion to the event, or `contact` >= 0 of an impact, with `v` (nv,) after it before rescaling.
     """
     terms = as_terms(body)
     check_count("num_events", num_events)
@@ -130,7 +130,7 @@ def _motion_path(
 def step(
     dynamics: ZeroOrderDynamics, motion: Motion, priority: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
-    """One impact, or one piece of motion in a mode to its next event; nothing once decided."""
+    """Advance a motion by one impact, or in one mode to its next event; a decided motion does not change."""
     terms = dynamics.terms
     rate = terms.J_n @ motion.v
     hits = (motion.gaps <= 0) & ~motion.closed & (rate < 0)
@@ -143,14 +143,14 @@ def step(
     outcome = jnp.where(after.outcome == ACTIVE, grown, after.outcome)
     after = _scaled(dynamics, after)
     shrunk = after.log_size - motion.log_size < math.log(10.0 * CLOSED)
-    outcome = jnp.where(shrunk | (motion.log_size < -GROWTH), RESTED, outcome)  # the rest is rounding
+    outcome = jnp.where(shrunk | (motion.log_size < -GROWTH), RESTED, outcome)  # a smaller state is rounding
     after = after.replace(outcome=outcome.astype(jnp.int32), events=motion.events + 1)
     going = motion.outcome == ACTIVE
     return jax.tree.map(lambda a, b: jnp.where(going, a, b), after, motion), note
 
 
 def _scaled(dynamics: ZeroOrderDynamics, motion: Motion) -> Motion:
-    """The same state at size one."""
+    """Scale a state to size one."""
     size = jnp.sqrt(jnp.maximum(motion.v @ dynamics.terms.M @ motion.v, dynamics.fall * jnp.max(motion.gaps)))
     size = jnp.where(size > 0, size, 1.0)
     return motion.replace(
@@ -161,12 +161,12 @@ def _scaled(dynamics: ZeroOrderDynamics, motion: Motion) -> Motion:
 def settle(
     dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, gaps: jax.Array, closed: jax.Array
 ) -> Motion:
-    """Contacts that touch without speed are closed, closed ones that separate or approach are not."""
+    """Close contacts that touch without normal speed, and open closed ones that separate or approach."""
     rate, slip = dynamics.terms.J_n @ v, dynamics.terms.J_t @ v
     scale = jnp.sqrt(jnp.sum(dynamics.terms.J_n**2, axis=1))
     touching = (gaps <= FLAT) | closed
     others = ~dynamics.tied | touching[None] | jnp.eye(touching.shape[0], dtype=bool)
-    # Three feet in a line: rounding in a gap must not outlive the size of a state that shrinks.
+    # Three feet in a line: rounding in a gap must not exceed the size of a state that shrinks.
     touching = touching | (jnp.all(others, axis=1) & jnp.diagonal(dynamics.tied))
     slow = jnp.abs(rate) <= CLOSED * scale
     closed = touching & slow
@@ -191,7 +191,7 @@ def _hit(
 def _struck(
     dynamics: ZeroOrderDynamics, motion: Motion, v: jax.Array, good: jax.Array, contact: jax.Array
 ) -> tuple[Motion, dict[str, jax.Array]]:
-    """The motion at velocity v after an impulse at a contact, and its note; STUCK where there is none."""
+    """Return the motion at velocity v after an impulse at a contact, and its note; STUCK without one."""
     after = settle(dynamics, motion, v, motion.gaps, motion.closed)
     after = after.replace(outcome=jnp.where(good, motion.outcome, STUCK).astype(jnp.int32))
     note = {
@@ -262,7 +262,7 @@ def _move(
 def _next_events(
     dynamics: ZeroOrderDynamics, motion: Motion, word: jax.Array, mode: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Times (nc,) until each free contact lands and each slip stops; infinite where it does not."""
+    """Compute times (nc,) until each free contact lands and each slip stops; infinite if it does not."""
     lift, slide = dynamics.lift[mode], dynamics.slide[mode]
     slip = dynamics.terms.J_t @ motion.v
     rate = dynamics.terms.J_n @ motion.v
@@ -291,7 +291,7 @@ def _choose(condition: jax.Array, first: Any, second: Any) -> Any:
 
 
 def _jam(dynamics: ZeroOrderDynamics, motion: Motion) -> tuple[Motion, dict[str, jax.Array]]:
-    """Without a consistent mode a sliding contact is caught by an impulse without approach."""
+    """Stop a sliding contact by an impulse without approach, for states without a consistent mode."""
     g, slip, mu = dynamics.delassus, dynamics.terms.J_t @ motion.v, dynamics.terms.mu
     det = g[:, 0, 0] * g[:, 1, 1] - g[:, 0, 1] ** 2
     normal, tangential = g[:, 0, 1] * slip / det, -g[:, 0, 0] * slip / det

@@ -1,16 +1,7 @@
-"""The paper's program: V_2 of degree 2 or 3 with sums-of-squares multipliers, for two feet on a slope.
+"""The paper's program for two feet on a slope: entry function `paper_function`.
 
-Owns polynomials as dictionaries and the semidefinite program of Varkonyi, section IV-A: V_2 = x + P(z,
-theta, u, v, omega), x along the drift; (54), V_2 >= x + u^4 + v^4 + omega^4; dV_2/dt <= 0 in every mode and
-V_2 not rising over any impact, with restitution from any time of the flight before it; each within the unit
-ball and by multipliers for the inequalities of the state. Method "printed" is that, with its equations
-corrected. Method "full" has two things more, without which the program fails at half of the points where it
-need not. With the multipliers of products of two inequalities a form is copositive on a cone of velocities by
-a sum of squares and products, as in `check.py`; the paper's single ones only allow for it in the limit of a
-high degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that too makes the larger of V_0
-and V_2 positive. What comes out is not exact. Near the equilibrium only the terms of weight 2 matter (q ~
-s^2, v ~ s), and those of any true solution satisfy the conditions of `jumps.py` for all velocities before
-an impact: so they are rounded and proved there.
+Owns polynomials as dictionaries and the semidefinite program of Varkonyi, section IV-A: V_2 of degree 2 or 3
+with sums-of-squares multipliers. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -62,12 +53,12 @@ def _monomials(size: int, degree: int) -> list[tuple[int, ...]]:
 
 
 def _bases(size: int) -> tuple[Base, Base]:
-    """Of degree 2 for sigma_0, 1 for the other multipliers."""
+    """List monomials of degree 2 for sigma_0, and of degree 1 for the other multipliers."""
     return _monomials(size, 2), _monomials(size, 1)
 
 
 def _compose(monomial: tuple[int, ...], forms: list[Poly], size: int) -> Poly:
-    """A monomial in (z, theta, u, v, omega) with linear forms in `size` variables put in."""
+    """Substitute linear forms in `size` variables into a monomial in (z, theta, u, v, omega)."""
     product: Poly = {(0,) * size: 1.0}
     for form, n in zip(forms, monomial, strict=True):
         product = _times(product, _power(form, n, size)) if n else product
@@ -85,16 +76,16 @@ class _Program:
         self.grams: list[tuple[int, int]] = []
 
     def fix(self, row: dict[int, float], value: float) -> None:
-        """Row c + value = 0."""
+        """Require row c + value = 0."""
         self.identities.append((row, value))
 
     def require(
         self, x: Poly, parts: list[Poly], constant: Poly, nonnegative: list[Poly], bases: tuple[Base, Base]
     ) -> None:
-        """The condition of x and the monomials plus a constant is sigma_0 + sum sigma_i nonnegative_i.
+        """Require x and the monomials plus a constant to equal sigma_0 + sum sigma_i nonnegative_i.
 
-        The sigmas are sums of squares over the two bases, sigma_0 and the others, and constants where the
-        factor is a product of two of them (the ball, which is the last, not among them; none as printed).
+        The sigmas are sums of squares over the two bases, the first for sigma_0, and constants if the factor
+        is a product of two inequalities (without the ball, which is the last; no products as printed).
         """
         size = len(bases[0][0])
         light = [x, *parts[: self.num_light]]
@@ -132,7 +123,7 @@ class _Program:
         self.identities += [(row, known.get(key, 0.0)) for key, row in rows.items()]
 
     def solve(self, solver: Solver) -> Solution:
-        """Any solution, near the centre of the feasible set as interior-point methods go."""
+        """Find a solution without a cost; interior-point methods end near the centre of the feasible set."""
         cone = ConicProgram(self.size)
         cone.zero(*zip(*self.identities, strict=True))
         for start, size in self.grams:
@@ -141,10 +132,22 @@ class _Program:
 
 
 def paper_function(body: Exact, space: Ints, degree: int, solver: Solver, *, printed: bool) -> Solution:
-    """The solved program; x starts with the coefficients of V_2's parts of weight 2 over `space`.
+    """Solve the paper's program; x starts with the coefficients of V_2's parts of weight 2 over `space`.
 
-    Terms linear in velocity must vanish and the parts of weight 2 satisfy the equalities that `space`
-    solves: both follow from the program, and are put in, for they are what leaves it without an interior.
+    V_2 = x + P(z, theta, u, v, omega), x along the drift; (54), V_2 >= x + u^4 + v^4 + omega^4; dV_2/dt <= 0
+    in every mode and V_2 not rising over any impact, with restitution from any time of the flight before it;
+    each within the unit ball and by multipliers for the inequalities of the state. Method "printed" is that,
+    with its equations corrected. Method "full" weakens two conditions; otherwise the program fails at half of
+    the points where it need not. With multipliers of products of two inequalities a form is copositive on a
+    cone of velocities by a sum of squares and products, as in `check.py`; the paper's single ones allow it
+    only in the limit of a high degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that
+    also makes the larger of V_0 and V_2 positive.
+
+    The solution is not exact. Near the equilibrium only the terms of weight 2 matter (q ~ s^2, v ~ s), and
+    those of any true solution satisfy the conditions of `impact_conditions.py` for all velocities before an
+    impact: so they are rounded and proved there. Terms linear in velocity must vanish, and the parts of
+    weight 2 must satisfy the equalities that `space` solves. Both follow from the program and are
+    substituted, because the program has no interior otherwise.
 
     Raises:
         Unprovable: not two feet of one body with a common drift.
@@ -180,7 +183,7 @@ def _ball(size: int) -> Poly:
 
 
 def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]) -> None:
-    """(54) where gaps are not negative: V_2 - x, or s V_0 + V_2 without x, >= u^4 + v^4 + omega^4."""
+    """Require (54) for gaps >= 0: V_2 - x, or s V_0 + V_2 without x, >= u^4 + v^4 + omega^4."""
     parts: list[Poly] = [{m: 1.0} for m in monomials]
     f, mass = body.force.floats(), body.M.floats()
     known: Poly = {tuple(4 * int(i == k) for k in range(5)): -1.0 for i in (2, 3, 4)}
@@ -196,7 +199,7 @@ def _positivity(program: _Program, body: Exact, monomials: list[tuple[int, ...]]
 
 
 def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, ...]]) -> None:
-    """-dV/dt >= 0 along a mode, over the positions and velocities that satisfy its equalities."""
+    """Require -dV/dt >= 0 along a mode, over the positions and velocities that satisfy its equalities."""
     rays, lines = mode_cone(body, word)
     if not len(rays) and not len(lines):
         return
@@ -232,7 +235,7 @@ def _mode(program: _Program, body: Exact, word: str, monomials: list[tuple[int, 
 
 
 def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[int, ...]]) -> None:
-    """V before - V after >= 0 over every impact at a contact; the variables are the angle and velocity."""
+    """Require V before - V after >= 0 over every impact at a contact, in the angle and the velocity."""
     n, t, back = (x.floats() for x in (body.normal[contact], body.tangent[contact], body.M_inv))
     place = directions(null_space(body.normal.num[contact][None, 1:]))[0]
     to_q = np.concatenate([place[:, None], np.zeros((2, 3))], axis=1)
@@ -248,7 +251,7 @@ def _impact(program: _Program, body: Exact, contact: int, monomials: list[tuple[
 
 
 def _flight(program: _Program, body: Exact, contact: int, monomials: list[tuple[int, ...]]) -> None:
-    """V at a time Delta before an impact - V after it >= 0; the variables are angle, velocity before, Delta.
+    """Require V at a time Delta before an impact - V after it >= 0, in angle, velocity before, and Delta.
 
     By weight (q 2, v and Delta 1) the condition has terms up to twice the degree of V_2 only.
     """

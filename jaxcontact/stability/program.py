@@ -1,8 +1,9 @@
-"""The conic program behind a certificate: find V with the largest margin, then make it rational.
+"""The conic program of a certificate: V with the largest margin, made rational; entry `best_function`.
 
-Owns the program, the call of the solver and the rounding; `family.py` has the conditions. Lines in the
-cones of velocities force equalities, so the feasible set has no interior: the equalities are solved exactly
-first, in rational numbers, and the solver sees what is left.
+Owns the program, the call of the solver and the rounding; `lyapunov_basis.py` has the conditions. Lines in
+the cones of velocities force equalities, so the feasible set has no interior: the equalities are solved
+exactly first, in rational numbers, and the solver sees the remaining conditions. Page:
+docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from jaxcontact.stability.lyapunov_basis import ConditionFamily, Numbers, Reduce
 from jaxcontact.stability.rational import Ints, Rational, directions, sizes, whole
 from jaxcontact.stability.rational_modes import Exact
 
-if TYPE_CHECKING:  # SciPy is imported when it is used: that takes long
+if TYPE_CHECKING:  # SciPy is imported when it is used, because the import takes long
     from scipy import sparse
 
 SETTLED = 1e-7  # margin of the scaled program above which a solution is rounded and checked
-PRECISION = 1e-10  # asked of the solver
-SIMPLE = 1e-6  # smallest eigenvalue of a form without the multipliers at hand that needs no others
-BITS = 40  # of the free coefficients of a certificate
+PRECISION = 1e-10  # tolerance of the solver, absolute and relative
+SIMPLE = 1e-6  # smallest eigenvalue of a scaled form minus simple multipliers for which they are enough
+BITS = 40  # of the free coefficients of a certificate after rounding
 
 
 class ConicProgram:
@@ -37,20 +38,20 @@ class ConicProgram:
         self._height = 0
 
     def zero(self, rows: Sequence[dict[int, float]], rhs: Sequence[float]) -> None:
-        """Rows x + rhs = 0; a row by its columns."""
+        """Add rows x + rhs = 0; a row is a mapping from column to value."""
         entries = [(i, k, value) for i, row in enumerate(rows) for k, value in row.items()]
         row, column, value = zip(*entries, strict=True)
         self._add(np.array(row), np.array(column), np.array(value), np.array(rhs), ("zero", len(rows)))
 
     def nonnegative(self, rows: np.ndarray, rhs: np.ndarray | float = 0.0) -> None:
-        """Rows x + rhs >= 0."""
+        """Add rows x + rhs >= 0."""
         if len(rows):
             row, column = np.nonzero(rows)
             known = np.broadcast_to(rhs, len(rows))
             self._add(row, column, rows[row, column], known, ("nonnegative", len(rows)))
 
     def semidefinite(self, table: np.ndarray, rhs: np.ndarray | None = None) -> None:
-        """A symmetric table of rows, plus `rhs`, is a positive semidefinite matrix."""
+        """Require a symmetric table of rows, plus `rhs`, to be a positive semidefinite matrix."""
         k, i = np.tril_indices(len(table))  # the upper triangle column by column
         weight = np.where(i == k, 1.0, np.sqrt(2.0))
         rows = weight[:, None] * table[i, k]
@@ -59,7 +60,7 @@ class ConicProgram:
         self._add(row, column, rows[row, column], known, ("semidefinite", len(table)))
 
     def matrix(self, start: int, size: int) -> None:
-        """The entries of x from `start` on are such a matrix, in the same order and weights."""
+        """Require the entries of x from `start` to be such a matrix, in the same order and weights."""
         count = size * (size + 1) // 2
         some = np.arange(count)
         self._add(some, start + some, np.ones(count), np.zeros(count), ("semidefinite", size))
@@ -73,7 +74,7 @@ class ConicProgram:
         self.kinds.append(kind)
 
     def arrays(self) -> tuple[sparse.csc_matrix, np.ndarray, list[tuple[str, int]]]:
-        """(A, b, kinds), A sparse."""
+        """Return (A, b, kinds), A sparse."""
         from scipy import sparse
 
         row, column, value = (np.concatenate(each) for each in zip(*self._entries, strict=True))
@@ -83,7 +84,7 @@ class ConicProgram:
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """What a solver says, which proves nothing: x, the dual z in the dual cone, seconds and a word."""
+    """The answer of a solver, which proves nothing: x, the dual z in the dual cone, seconds and a word."""
 
     x: np.ndarray
     z: np.ndarray
@@ -104,7 +105,7 @@ def clarabel(
     kinds: list[tuple[str, int]],
     tolerance: float,
 ) -> Solution:
-    """The solver Clarabel.
+    """Solve a conic program by Clarabel.
 
     Raises:
         ImportError: it is not installed.
@@ -134,7 +135,7 @@ SOLVERS: dict[str, Solver] = {"clarabel": clarabel}
 
 
 def named_solver(solver: str | Solver) -> Solver:
-    """A solver by its name, or the callable itself.
+    """Look up a solver by its name; return a callable unchanged.
 
     Raises:
         ValueError: unknown name.
@@ -148,7 +149,7 @@ def named_solver(solver: str | Solver) -> Solver:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A V from the solver: rational coefficients that satisfy all equalities, and how far inside it is."""
+    """A V from the solver: rational coefficients that satisfy all equalities, and the margin."""
 
     linear: Rational
     quadratic: Rational
@@ -160,10 +161,10 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class MarginProgram:
-    """The conic program of the largest margin, and its way back to coefficients.
+    """The conic program of the largest margin, and the map from x to coefficients.
 
-    x starts with orthonormal coordinates of the coefficients in natural units and ends with the margin; its
-    cost is minus that.
+    x starts with orthonormal coordinates of the coefficients in natural units and ends with the margin; the
+    cost is minus the margin.
     """
 
     cone: ConicProgram
@@ -172,16 +173,16 @@ class MarginProgram:
 
     @property
     def cost(self) -> np.ndarray:
-        """Minus the last of x."""
+        """Cost vector: minus the last entry of x."""
         return -np.eye(1, self.cone.size, self.cone.size - 1)[0]
 
 
 def margin_program(condition_family: ConditionFamily, *, positive_quadratic: bool) -> MarginProgram | None:
-    """The program of the V of largest margin; None where the equalities leave nothing.
+    """Set up the program of the V of largest margin; return None if the equalities leave nothing.
 
     The margin t of the coefficients, each within 1 in units of the body: every linear condition holds by t
     times the norm of its row, forms over rays are t I plus a semidefinite plus a non-negative matrix, and
-    where `positive_quadratic`, Q + s M >= t M.
+    with `positive_quadratic`, Q + s M >= t M.
     """
     conditions = reduced(condition_family)
     if not len(conditions.space):
@@ -194,7 +195,10 @@ def margin_program(condition_family: ConditionFamily, *, positive_quadratic: boo
 def cone_program(
     condition_family: ConditionFamily, conditions: Reduced, numbers: Numbers, *, positive_quadratic: bool
 ) -> tuple[ConicProgram, np.ndarray]:
-    """Its data from the numbers, and w from x; analytic, so that imaginary parts of numbers are tangents."""
+    """Compute the cone program from the numbers, and the matrix from x to w.
+
+    Both are analytic, so that imaginary parts of numbers are tangents.
+    """
     unit, whitened = _units(condition_family, numbers)
     base, to_w = _orthonormal(numbers.space.T / unit[:, None])  # of coefficients in natural units
     free = base.shape[1]
@@ -219,12 +223,12 @@ def cone_program(
 
 
 def _length(rows: np.ndarray) -> np.ndarray:
-    """Of each row, as an analytic function."""
+    """Compute the length of each row, as an analytic function."""
     return np.sqrt(np.sum(rows * rows, axis=-1))
 
 
 def _orthonormal(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal columns of the same span, and what the given ones are multiplied by for them."""
+    """Orthonormalise columns; return them and the matrix that maps the old columns to them."""
     q, r = np.linalg.qr(columns.real)
     back = np.linalg.inv(r)
     if not np.iscomplexobj(columns):
@@ -239,7 +243,7 @@ def _orthonormal(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def best_function(
     condition_family: ConditionFamily, solver: Solver, *, positive_quadratic: bool
 ) -> Candidate | None:
-    """The V of largest margin; None where the equalities leave nothing, or no margin is positive."""
+    """Find the V of largest margin; return None if the equalities leave nothing or no margin is positive."""
     program = margin_program(condition_family, positive_quadratic=positive_quadratic)
     if program is None:
         return None
@@ -254,7 +258,7 @@ def best_function(
 def rounded_candidate(
     condition_family: ConditionFamily, space: Ints, w: np.ndarray, *, margin: float, solution: Solution
 ) -> Candidate:
-    """The function of rounded coefficients of `directions(space)`; so it satisfies every equality."""
+    """Round the coefficients of `directions(space)`; the function satisfies every equality exactly."""
     size, bits = float(np.max(np.abs(w))), sizes(space)
     most = max(bits)
     rounded = [round(float(x) / size * 2**BITS) << (most - b) for x, b in zip(w, bits, strict=True)]
@@ -268,7 +272,7 @@ def rounded_candidate(
 
 
 def _units(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """The natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
+    """Compute the natural size of each coefficient, and the whitened Q of each, (1 + nc, n, nv, nv)."""
     back = np.linalg.inv(np.linalg.cholesky(condition_family.basis.body.M.floats()))
     linear, quadratic = condition_family.basis.functions(numbers.lead)
     whitened = back @ quadratic @ back.T
@@ -282,7 +286,10 @@ def _units(condition_family: ConditionFamily, numbers: Numbers) -> tuple[np.ndar
 
 
 def _form_block(cone: ConicProgram, table: np.ndarray, at: int) -> int:
-    """D (form - N) D - t I is positive semidefinite, N >= 0 off the diagonal from column `at` on."""
+    """Require D (form - N) D - t I to be positive semidefinite, N >= 0 off-diagonal; return the next column.
+
+    The entries of N start at column `at`.
+    """
     size, free = len(table), table.shape[2]
     weight = 1.0 / np.sqrt(_length(np.einsum("iik->ik", table)))
     block = np.zeros((size, size, cone.size), table.dtype)
@@ -298,7 +305,7 @@ def _form_block(cone: ConicProgram, table: np.ndarray, at: int) -> int:
 def _positive_blocks(
     cone: ConicProgram, body: Exact, base: np.ndarray, unit: np.ndarray, whitened: np.ndarray
 ) -> None:
-    """Q + s M - t M is positive semidefinite, whitened, for every Q of the function."""
+    """Require Q + s M - t M, whitened, to be positive semidefinite for every Q of the function."""
     nv = body.nv
     for number in range(1 + body.nc):
         if number and not body.bounces(number - 1):
@@ -311,7 +318,7 @@ def _positive_blocks(
 
 
 def form_multipliers(solver: Solver, form: Rational) -> np.ndarray | None:
-    """A matrix N >= 0 with zero diagonal such that form - N is positive definite, or None; in floats."""
+    """Find N >= 0 with zero diagonal such that form - N is positive definite; return floats, or None."""
     size, values = len(form), form.floats()
     if np.any(np.diag(values) <= 0):
         return None

@@ -1,9 +1,8 @@
-"""Linear algebra in rational numbers: what a proof is made of.
+"""Linear algebra in rational numbers, for proofs: entry `exact`, which converts floats without rounding.
 
-Owns `Rational`, an array of whole numbers over one positive denominator, and elimination and definiteness on
-arrays of Python integers. A float is a rational number, so nothing is
-rounded on the way in. Rows that matter up to a positive factor are kept as coprime integers: that costs
-fewer and smaller greatest common divisors than one fraction per entry.
+Owns `Rational`, an array of integers over one positive denominator, and elimination and definiteness on
+arrays of Python integers. Rows that are defined up to a positive factor are stored as coprime integers: that
+needs fewer and smaller greatest common divisors than one fraction per entry. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Rational:
 
     @property
     def T(self) -> Rational:
-        """Transposed."""
+        """The transpose."""
         return Rational(self.num.T, self.den)
 
     def __len__(self) -> int:
@@ -57,28 +56,28 @@ class Rational:
         return self + -other
 
     def equals(self, other: Rational) -> bool:
-        """Whether shapes and all entries agree."""
+        """Return whether shapes and all entries agree."""
         same = self.num.shape == other.num.shape
         return same and bool(np.all(self.num * other.den == other.num * self.den))
 
     def simplified(self) -> Rational:
-        """The same with the smallest denominator."""
+        """Reduce the array to its smallest denominator."""
         factor = math.gcd(self.den, *self.num.ravel().tolist())
         return Rational(self.num // factor, self.den // factor)
 
     def floats(self) -> np.ndarray:
-        """Each entry rounded once."""
+        """Convert to floats, each entry rounded once."""
         return np.reshape([x / self.den for x in self.num.ravel().tolist()], self.num.shape).astype(float)
 
     def fractions(self) -> Any:
-        """Nested tuples of Fractions."""
+        """Convert to nested tuples of Fractions."""
         if self.num.ndim == 1:
             return tuple(Fraction(x, self.den) for x in self.num.tolist())
         return tuple(row.fractions() for row in self)  # type: ignore[attr-defined]
 
 
 def exact(array: Any) -> Rational:
-    """The exact values of floats or Fractions, of any shape."""
+    """Convert floats or Fractions of any shape to their exact values."""
     shape = np.shape(array)
     entries = np.asarray(array, object).ravel().tolist()
     pairs = [(x if isinstance(x, Fraction) else float(x)).as_integer_ratio() for x in entries]
@@ -87,34 +86,34 @@ def exact(array: Any) -> Rational:
 
 
 def whole(entries: Any) -> Ints:
-    """An array of Python integers."""
+    """Make an array of Python integers."""
     return np.array(entries, dtype=object)
 
 
 def zeros(*shape: int) -> Ints:
-    """An array of integers 0."""
+    """Make an array of integers 0."""
     return np.zeros(shape, dtype=object)
 
 
 def identity(size: int) -> Ints:
-    """The unit matrix of integers."""
+    """Make the unit matrix of integers."""
     return np.eye(size, dtype=int).astype(object)
 
 
 def stack(rows: Sequence[Ints], size: int) -> Ints:
-    """Rows (or matrices) of `size` columns above each other; none give (0, size)."""
+    """Stack rows (or matrices) of `size` columns; no rows give (0, size)."""
     parts = [row if row.ndim > 1 else row[None] for row in rows]
     return np.concatenate(parts) if parts else zeros(0, size)
 
 
 def primitive(rows: Ints) -> Ints:
-    """Each row divided by the greatest common divisor of its entries; the direction stays."""
+    """Divide each row by the greatest common divisor of its entries; the direction stays."""
     factors = [math.gcd(*row) or 1 for row in rows.tolist()]
     return rows // whole(factors)[:, None] if any(factor > 1 for factor in factors) else rows
 
 
 def directions(rows: Ints) -> np.ndarray:
-    """Rows as floats, each divided by the power of two above its largest entry."""
+    """Convert rows to floats, each divided by the power of two above its largest entry."""
     floats = np.zeros(rows.shape)
     for i, (row, size) in enumerate(zip(rows.tolist(), sizes(rows), strict=True)):
         floats[i] = [x / (1 << size) for x in row]
@@ -122,20 +121,20 @@ def directions(rows: Ints) -> np.ndarray:
 
 
 def sizes(rows: Ints) -> list[int]:
-    """Bits of the largest entry of each row."""
+    """Count the bits of the largest entry of each row."""
     return [max(map(int.bit_length, row), default=0) for row in rows.tolist()]
 
 
 def joined(parts: Sequence[Rational], axis: int = 0) -> Rational:
-    """Arrays side by side over their common denominator."""
+    """Concatenate arrays over their common denominator."""
     den = math.lcm(*(part.den for part in parts))
     return Rational(np.concatenate([part.num * (den // part.den) for part in parts], axis=axis), den)
 
 
 def reduce_rows(rows: Ints) -> tuple[Ints, list[int]]:
-    """Reduced echelon form of integer rows up to positive factors, without zero rows; the pivot columns.
+    """Compute the reduced echelon form of integer rows without zero rows, and the pivot columns.
 
-    Pivots are positive, everything else in their columns is zero.
+    Rows are up to positive factors. Pivots are positive, all other entries in their columns are zero.
     """
     size = rows.shape[1]
     left = [row for row in rows.tolist() if any(row)]
@@ -154,7 +153,7 @@ def reduce_rows(rows: Ints) -> tuple[Ints, list[int]]:
 
 
 def _cleared(row: list[int], by: list[int], column: int) -> list[int]:
-    """A positive multiple of the row plus a multiple of `by`, zero in the column, coprime."""
+    """Eliminate the column: add a multiple of `by` to a positive multiple of the row; return it coprime."""
     x, y = row[column], by[column]
     if not x:
         return row
@@ -165,12 +164,12 @@ def _cleared(row: list[int], by: list[int], column: int) -> list[int]:
 
 
 def rank(rows: Ints) -> int:
-    """Rank of integer rows."""
+    """Compute the rank of integer rows."""
     return len(reduce_rows(rows)[1])
 
 
 def null_space(rows: Ints) -> Ints:
-    """Coprime integer rows that span {x: rows x = 0}: at the free coordinates one is positive, the rest 0."""
+    """Compute coprime integer rows that span {x: rows x = 0}, each positive at one free coordinate only."""
     size = rows.shape[1]
     reduced, pivots = reduce_rows(rows)
     given = list(zip(reduced.tolist(), pivots, strict=True))
@@ -186,7 +185,7 @@ def null_space(rows: Ints) -> Ints:
 
 
 def solve(matrix: Ints, rhs: Ints) -> Rational | None:
-    """The solution of square or tall full-rank equations, None where there is none or more than one."""
+    """Solve square or tall equations of full rank; return None if there is no or more than one solution."""
     size = matrix.shape[1]
     reduced, pivots = reduce_rows(np.concatenate([matrix, rhs[:, None]], axis=1))
     if pivots != list(range(size)):
@@ -196,7 +195,7 @@ def solve(matrix: Ints, rhs: Ints) -> Rational | None:
 
 
 def inverse(matrix: Rational) -> Rational:
-    """The inverse of a regular matrix."""
+    """Invert a regular matrix; raise ZeroDivisionError for a singular one."""
     size = len(matrix)
     unit = identity(size) * matrix.den
     reduced, pivots = reduce_rows(np.concatenate([matrix.num, unit], axis=1))
@@ -208,7 +207,7 @@ def inverse(matrix: Rational) -> Rational:
 
 
 def is_positive_definite(matrix: Ints) -> bool:
-    """Whether a symmetric matrix is positive definite, by its leading minors (Bareiss)."""
+    """Return whether a symmetric matrix is positive definite, by its leading minors (Bareiss)."""
     rows, last = matrix.copy(), 1
     for k in range(len(rows)):
         pivot = rows[k, k]
@@ -221,7 +220,7 @@ def is_positive_definite(matrix: Ints) -> bool:
 
 
 def is_positive_semidefinite(matrix: Ints) -> bool:
-    """Whether a symmetric matrix is positive semidefinite; a zero pivot needs a zero row."""
+    """Return whether a symmetric matrix is positive semidefinite; a zero pivot needs a zero row."""
     rows = matrix.copy()
     for k in range(len(rows)):
         pivot = rows[k, k]

@@ -1,8 +1,8 @@
-"""A body in rational numbers: its contact modes at rest and in motion, and conditions on V along them.
+"""A body in rational numbers, with its contact modes and conditions on V along them: entry `exact_terms`.
 
 Owns the exact body `Exact`, the cones of velocities and the accelerations of its modes, and `Rate`: in each
 mode that can be consistent, a function V = a q + v' Q v / 2 must have dV/dt = (Q A + a) v <= 0 for the
-velocities of the mode. `jumps.py` has the impacts.
+velocities of the mode. `impact_conditions.py` has the impacts. Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from jaxcontact.stability.rational import (
 
 
 class Unprovable(Exception):
-    """This body is outside of what the conditions cover; the message says why."""
+    """Error for a body that the conditions do not cover; the message has the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Exact:
     pull: Rational
     fall: Rational  # minus the normal acceleration of each contact in free flight
     cones: list[dict[str, Ints]]  # by contact and letter: generalized forces, each up to a positive factor
-    known: dict[str, list[Rational]]  # accelerations by mode, filled when asked for
+    known: dict[str, list[Rational]]  # accelerations by mode, filled on first use
 
     @property
     def nv(self) -> int:
@@ -62,7 +62,7 @@ class Exact:
         return len(self.mu)
 
     def bounces(self, contact: int) -> bool:
-        """Whether a contact has restitution."""
+        """Return whether a contact has restitution."""
         return bool(self.e.num[contact])
 
 
@@ -85,7 +85,7 @@ class Function:
 
 
 def make_function(body: Exact, linear: Rational, quadratic: Rational, turns: Rational) -> Function:
-    """The function with Q_k = Q + J_k b_k^T + b_k J_k^T, b_k being the rows of `turns`."""
+    """Make the function with Q_k = Q + J_k b_k^T + b_k J_k^T, b_k being the rows of `turns`."""
     after = []
     for k in range(body.nc):
         turn = body.normal[k][:, None] * turns[k][None]
@@ -94,7 +94,7 @@ def make_function(body: Exact, linear: Rational, quadratic: Rational, turns: Rat
 
 
 def exact_terms(terms: LocalTerms) -> Exact:
-    """The stored numbers as rationals."""
+    """Convert the zero-order dynamics to rational numbers, without rounding."""
     mass, force, normal = exact(terms.M), exact(terms.force), exact(terms.J_n)
     back = inverse(mass)
     pull = (back @ force).simplified()
@@ -104,20 +104,20 @@ def exact_terms(terms: LocalTerms) -> Exact:
 
 
 def _friction_cone(n: Rational, t: Rational) -> dict[str, Ints]:
-    """What the letters of a contact may push with, of the row of its gap and mu times that of its slip."""
+    """Compute the forces of each letter, from the row of the gap and mu times the row of the slip."""
     plus, minus = primitive(np.stack([(n - t).num, (n + t).num]))[:, None]
     both = np.concatenate([plus, minus]) if any(t.num) else plus
     return {"F": zeros(0, len(n)), "S": both, "P": plus, "N": minus}
 
 
 def _held(body: Exact, word: str) -> Ints:
-    """Rows that vanish on the velocities of a mode."""
+    """Stack the rows that vanish on the velocities of a mode."""
     normal = [body.normal.num[i] for i, letter in enumerate(word) if letter != "F"]
     return stack([*normal, *(body.tangent.num[i] for i, c in enumerate(word) if c == "S")], body.nv)
 
 
 def mode_cone(body: Exact, word: str) -> tuple[Ints, Ints]:
-    """Rays and lines of the velocities of a mode; none where it has none, or no strict slip."""
+    """Compute rays and lines of the velocities of a mode; empty without velocities or without strict slip."""
     signs = [(i, 1 if letter == "P" else -1) for i, letter in enumerate(word) if letter in "PN"]
     slips = stack([body.tangent.num[i] * sign for i, sign in signs], body.nv)
     rays, lines = cone_generators(_held(body, word), slips)
@@ -127,7 +127,7 @@ def mode_cone(body: Exact, word: str) -> tuple[Ints, Ints]:
 
 
 def mode_accelerations(body: Exact, word: str) -> list[Rational]:
-    """Corners of the accelerations that consistent forces of a mode allow; almost always one or none.
+    """Compute the corners of the accelerations by consistent forces of a mode; almost always one or none.
 
     Raises:
         Unprovable: the forces can grow without bound and accelerate.
@@ -161,13 +161,13 @@ def _accelerations(body: Exact, word: str) -> list[Rational]:
 
 
 def _pushed(body: Exact, forces: Rational, accelerations: Ints) -> Rational:
-    """The acceleration of free flight and of forces; one unit of a force is 1 / pull.den."""
+    """Add the accelerations of free flight and of forces; one unit of a force is 1 / pull.den."""
     total = Rational(forces.num @ accelerations, forces.den * body.pull.den)
     return (body.pull + total).simplified()
 
 
 def static_forces_exist(body: Exact) -> bool:
-    """Whether forces within the friction cones balance the external force."""
+    """Return whether forces within the friction cones balance the external force."""
     pushes = stack([cone["S"] for cone in body.cones], body.nv)
     for size in range(rank(pushes), 0, -1):
         for chosen in itertools.combinations(range(len(pushes)), size):
@@ -178,7 +178,7 @@ def static_forces_exist(body: Exact) -> bool:
 
 
 def starting_mode(body: Exact) -> tuple[str | None, bool]:
-    """A mode that starts from rest, if there is one; and whether every mode is strictly excluded at rest."""
+    """Find a mode that starts from rest, or None, and whether every mode is strictly excluded at rest."""
     strict = True
     for word in mode_words(body.nc):
         if set(word) == {"S"}:
@@ -193,12 +193,12 @@ def starting_mode(body: Exact) -> tuple[str | None, bool]:
             if all(x >= 0 for x in keeps):
                 if any(a):
                     return word, False
-                strict = strict and not any(map(len, mode_cone(body, word)))  # at rest, on fewer contacts
+                strict = strict and not any(map(len, mode_cone(body, word)))  # no acceleration
     return None, strict
 
 
 def rates(body: Exact, *, flight: bool) -> list[Rate]:
-    """The conditions along every mode but rest; `flight` adds the mode without contact."""
+    """List the conditions along every mode but rest; `flight` adds the mode without contact."""
     conditions = []
     for word in mode_words(body.nc):
         if set(word) == {"F"} and not flight:
@@ -211,5 +211,5 @@ def rates(body: Exact, *, flight: bool) -> list[Rate]:
 
 
 def rate_values(rate: Rate, function: Function, generators: Ints) -> Ints:
-    """DV/dt for velocities, up to one positive factor."""
+    """Compute dV/dt for velocities, up to one positive factor."""
     return generators @ (function.quadratics[0] @ rate.acceleration + function.linear).num

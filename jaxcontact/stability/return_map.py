@@ -1,7 +1,7 @@
-"""How fast motions near an equilibrium grow or shrink: the return map of the zero-order dynamics, iterated.
+"""Growth of motions near an equilibrium, by iterating the return map of the zero-order dynamics.
 
-Owns the asymptotic growth per event. Where it passes through zero lies the boundary of stability against
-inverse chatter (Varkonyi, Fig. 2).
+Owns the asymptotic growth per event, entry function `chatter_rate`; its zero is the boundary of stability
+against inverse chatter (Varkonyi, Fig. 2). Page: docs/methods/stability.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from jaxcontact.stability.motion import ACTIVE, DIVERGED, Motion, step, zero_ord
 
 
 def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events: int = 64) -> float:
-    """Growth of the fastest motion near an equilibrium: d log(size) per event, an impact or a change of mode.
+    """Estimate the growth of the fastest motion near an equilibrium, d log(size) per impact or mode change.
 
     The zero-order dynamics maps the state after an event to the state after the next one, and a multiple of a
     state to the same multiple; from each start the map is iterated, first `num_events` times to settle, then
-    as often again to measure. Above zero motions grow from an arbitrarily small push; below zero none of the
-    starts does. A rate within about 1 / num_events of zero may be what is left of a transient. The starts are
-    those of `falsify`.
+    `num_events` times to measure. Above zero motions grow from an arbitrarily small push; below zero none of
+    the starts does. A rate within about 1 / num_events of zero may be the remainder of a transient. The
+    starts are those of `falsify`.
 
     Args:
         body: a PlanarBiped or LocalTerms.
@@ -37,7 +37,7 @@ def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events
         num_events: events of each half, at least 1.
 
     Returns:
-        The rate; inf where a motion leaves in one mode for ever, -inf where every motion comes to rest.
+        The rate; inf if a motion leaves in one mode for ever, -inf if every motion comes to rest.
 
     Raises:
         ValueError: bad numbers in the body, no equilibrium; num_samples, seed or num_events out of range.
@@ -60,14 +60,14 @@ def chatter_rate(body: Body, *, num_samples: int = 32, seed: int = 0, num_events
 def _iterated(
     terms: LocalTerms, key: jax.Array, preference: jax.Array, num_samples: int, num_events: int
 ) -> tuple[Motion, jax.Array]:
-    """The motions after both halves, and the logarithm of their growth over the second one."""
+    """Iterate the map; return motions after both halves, and the logarithm of growth over the second half."""
     dynamics = zero_order_dynamics(terms)
     start = starts(dynamics, num_samples, key)
     priority = jax.random.uniform(preference, (num_samples, dynamics.possible.shape[0]), terms.M.dtype)
     lanes = jax.vmap(lambda m, p: step(dynamics, m, p)[0])
 
     def event(motion: Motion, _: None) -> tuple[Motion, jax.Array]:
-        # Every state counts as of size one, so that no motion is decided by how far it has come.
+        # Every state counts as of size one, so that no motion is decided by its size.
         motion = lanes(motion.replace(log_size=jnp.zeros_like(motion.log_size)), priority)
         return motion, motion.log_size
 

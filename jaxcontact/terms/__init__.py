@@ -24,3 +24,4 @@ from jaxcontact.terms.records import TANGENT as TANGENT
 from jaxcontact.terms.records import ConstraintTerms as ConstraintTerms
 from jaxcontact.terms.records import ContactTerms as ContactTerms
 from jaxcontact.terms.records import Kind as Kind
+from jaxcontact.terms.records import touch_tolerance as touch_tolerance

@@ -24,13 +24,13 @@ from jaxcontact.terms.contacts import Places
 from jaxcontact.terms.joints import joint_rows
 from jaxcontact.terms.records import (
     BILATERAL,
-    CONTACT_TOLERANCE,
     DRY,
     LIMIT,
     NORMAL,
     TANGENT,
     ConstraintTerms,
     ContactTerms,
+    touch_tolerance,
 )
 
 
@@ -97,7 +97,7 @@ def _contact_terms(model: Model, state: State) -> ContactTerms:
         J_t=rows[:, 1:],
         phi=places.phi,
         mu=contacts.friction(model, places.phi.dtype),
-        active=places.phi <= CONTACT_TOLERANCE,
+        active=places.phi <= touch_tolerance(places.point),
     )
 
 
@@ -131,7 +131,7 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
         J_t=rows[:, 1:],
         phi=phi,
         mu=contacts.friction(model, phi.dtype),
-        active=phi <= CONTACT_TOLERANCE,
+        active=phi <= touch_tolerance(found.places.point),
     )
     return MovingTerms(terms, computed_once(contacts.slip_rate(*found)), kinematics)
 
@@ -188,7 +188,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
         J_t=jnp.concatenate([tangents, jnp.zeros((last.size, nt, nv), phi.dtype)]),
         phi=phi,
         mu=jnp.concatenate([rows.mu, jnp.zeros(last.size, phi.dtype)]),
-        active=phi <= CONTACT_TOLERANCE,
+        active=phi <= touch_tolerance(rows.G, state.q),
     )
 
 
@@ -270,7 +270,7 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
     places, place_rates = jax.tree.map(
         lambda leaf: leaf[chosen], (moving_contacts.places, moving_contacts.place_rates)
     )
-    touching = jnp.sum(phi <= CONTACT_TOLERANCE)
+    touching = jnp.sum(phi <= touch_tolerance(moving_contacts.places.point))
     nearest = Nearest(index=index, phi=found.gaps, overflow=found.left_out | (touching > count))
     return nearest, moving_contacts._replace(bodies=(first, second), places=places, place_rates=place_rates)
 

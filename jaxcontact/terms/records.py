@@ -14,6 +14,17 @@ from jaxcontact.arguments import is_concrete
 from jaxcontact.geometry import num_contacts
 
 CONTACT_TOLERANCE = 1e-6  # m; a gap below it is a touching contact, below minus it a penetration
+TOUCH_ROUNDING = 16.0  # in units of rounding of the largest length of a scene, up to which a gap is zero
+
+
+def touch_tolerance(*lengths: jax.Array) -> jax.Array:
+    """Compute the gap in m up to which bodies touch: 1e-6 m, and no less than the rounding of `lengths`.
+
+    Lengths are coordinates of points or the lever arms in a contact Jacobian. Derivative: none.
+    """
+    largest = jnp.stack([jnp.max(jnp.abs(jax.lax.stop_gradient(x)), initial=0.0) for x in lengths])
+    rounding = TOUCH_ROUNDING * float(jnp.finfo(largest.dtype).eps) * jnp.max(largest)
+    return jnp.maximum(CONTACT_TOLERANCE, jnp.where(jnp.isfinite(rounding), rounding, 0.0))
 
 
 class ContactTerms(Record):

@@ -201,7 +201,7 @@ def test_a_urdf_gets_a_floor_and_a_floating_base():
         '<keyframe><key qpos="0 0 0 1 0 0 0 0"/></keyframe></mujoco>',
         floating=False,
     )
-    assert fixed.state.v.size == 1
+    assert fixed.initial_state().v.size == 1
 
 
 @pytest.mark.parametrize(
@@ -272,3 +272,16 @@ def test_max_hull_vertices_thins_the_meshes_of_a_file():
     ):
         model = jc.load_mjcf(text, max_hull_vertices=16)
     assert model.structure.num_contacts == 16
+
+
+def test_a_body_fixed_to_the_world_keeps_its_orientation():
+    """A ball over a box on two tilted bodies without joints: the gap along the tilted normal."""
+    text = (
+        '<mujoco><worldbody><body pos="0.1 0 0" axisangle="0 1 0 20"><body axisangle="0 1 0 10">'
+        '<geom name="ramp" type="box" size="2 2 0.5"/></body></body>'
+        '<body pos="0 0 3"><freejoint/><geom size="0.25"/></body></worldbody></mujoco>'
+    )
+    model = jc.load_mjcf(text)
+    normal = np.array([np.sin(np.pi / 6), 0.0, np.cos(np.pi / 6)])
+    expected = np.array([-0.1, 0.0, 3.0]) @ normal - 0.75
+    np.testing.assert_allclose(contact_gaps(model, model.initial_state().q), [expected], atol=1e-12)

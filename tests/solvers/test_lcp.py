@@ -353,3 +353,17 @@ def test_the_covering_vector_decides_among_solutions():
         assert np.array_equal(solve_lcp(W, w, cover=jnp.asarray(bad))[0], ones)
     with pytest.raises(ValueError, match=r"cover must have shape \(2,\)"):
         solve_lcp(W, w, cover=jnp.ones(3))
+
+
+def test_the_residual_is_in_the_users_units():
+    """Rows of units 1e-6 to 1e6: |min(d z, W z + w)| with d the largest effect of z, over the deepest w."""
+    rng = np.random.default_rng(12)
+    units = 10.0 ** np.array([-6.0, 6.0, 0.0, 3.0])
+    L = rng.normal(size=(4, 4))
+    W = units[:, None] * (L @ L.T) * units[None, :]
+    w = -units * rng.uniform(0.5, 1.0, 4)
+    z, info = solve_lcp(jnp.asarray(W), jnp.asarray(w))
+    slack = W @ np.asarray(z) + w
+    misfit = np.abs(np.minimum(np.abs(W).max(axis=0) * np.asarray(z), slack)).max() / -w.min()
+    assert info.status == 0 and misfit < 1e-9
+    np.testing.assert_allclose(info.residual, misfit, atol=1e-14)

@@ -28,3 +28,15 @@ def test_undoes_wide_units_in_any_batch():
     one = jax.jit(lambda matrix: scales(matrix, 3))(jnp.asarray(matrices[3, 4]))
     np.testing.assert_array_equal(one[0], r[3, 4])
     np.testing.assert_array_equal(one[1], c[3, 4])
+
+
+def test_round_off_in_place_of_zeros_leaves_the_scales():
+    """Uncoupled pairs of rows, whose zeros a product of factors has left as 1e-14 of the diagonal."""
+    rng = np.random.default_rng(1)
+    clean = np.kron(np.eye(4), np.array([[2.0, 0.5], [0.5, 1.0]]))
+    noise = 1e-14 * rng.uniform(0.5, 1.0, (8, 8)) * rng.choice([-1, 1], (8, 8))
+    run = jax.jit(jax.vmap(lambda matrix: scales(matrix, 3)))
+    r, c = (np.asarray(x) for x in run(jnp.asarray(np.stack([clean, clean + noise + noise.T]))))
+    for x in (r, c):  # rounded logarithms may fall to either side
+        ratio = x[1] / x[0]
+        assert ratio.max() <= 2.0 and ratio.min() >= 0.5

@@ -90,8 +90,8 @@ def unique_steps(
         raise ValueError(f"confidence: expected a number in (0, 1), got {confidence}")
     inputs.check_count("seed + 1", seed + 1)
     draw_key, choice_key = jax.random.split(jax.random.key(seed))
-    law = fitted_law(terms, v, law)
-    if law.turn_polygon:
+    fitted = fitted_law(terms, v, law)
+    if fitted.turn_polygon:
         raise ValueError("law.turn_polygon: expected False, because a turned step has other modes; got True")
     law = law.replace(selection="all", density=None)
     samples = sample(terms, v, law, num_samples=num_samples, seed=draw_key, keep_path=True)
@@ -105,7 +105,7 @@ def unique_steps(
     nc = terms.phi.shape[0]
     index = jnp.arange(len(steps), dtype=jnp.uint32)
     drawn = Iid(key=draw_key).uniform(index, jnp.asarray(steps * (nc + 1)), nc, velocities.dtype)
-    caps = np.asarray(drawn).T * np.asarray(law.impulse_step)
+    caps = np.asarray(drawn).T * np.asarray(fitted.impulse_step)
 
     space, table = tabulate(terms, law.num_directions)
     counts = []

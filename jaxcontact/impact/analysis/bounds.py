@@ -14,7 +14,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.impact import inputs
 from jaxcontact.impact.analysis.assumptions import unique_steps
 from jaxcontact.impact.analysis.pointed_cone import pointed_cone
-from jaxcontact.impact.laws.routh_law import Routh, fitted_law
+from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.terms import ContactTerms
 
@@ -63,9 +63,9 @@ def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: fl
 
     Derivative: none; runs on the host.
     """
-    law = fitted_law(terms, v, law)
-    _check_uniform(law)
-    smallest = float(np.min(np.asarray(law.impulse_step)))
+    fitted = fitted_law(terms, v, law)
+    _check_uniform(fitted)
+    smallest = float(np.min(np.asarray(fitted.impulse_step)))
     if not 0 < probability < 1:
         raise ValueError(f"probability: expected a number in (0, 1), got {probability}")
     if pointed_cone(terms)[1] <= 0:
@@ -89,7 +89,7 @@ def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: fl
     )
 
 
-def _check_uniform(law: Routh) -> None:
+def _check_uniform(law: FittedRouth) -> None:
     """Raise ValueError for a law with a density of its own."""
     if law.density is not None:
         raise ValueError("law.density: expected None, for the bound is of uniform draws")
@@ -183,10 +183,10 @@ def net_bound(
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance}")
     inputs.check_count("num_samples", num_samples)
-    law = fitted_law(terms, v, law)
-    _check_uniform(law)
-    steps, max_steps = np.unique(np.asarray(law.impulse_step, float)), law.max_steps
-    if law.restitution is not None or steps.size > 1:
+    fitted = fitted_law(terms, v, law)
+    _check_uniform(fitted)
+    steps, max_steps = np.unique(np.asarray(fitted.impulse_step, float)), fitted.max_steps
+    if fitted.restitution is not None or steps.size > 1:
         raise ValueError(f"law: expected one impulse_step and no restitution, got {steps}, {law.restitution}")
     step = float(steps[0])
     tested = unique_steps(terms, v, law, num_samples=num_tested)

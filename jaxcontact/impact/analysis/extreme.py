@@ -14,8 +14,8 @@ from jaxcontact._pytree import Record
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ImpactInfo
-from jaxcontact.impact.laws.routh_law import Routh, fitted_law
-from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
+from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
+from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling.draws import sobol
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
@@ -89,7 +89,7 @@ def extreme(
 
     Derivative: none; a driver for the host.
     """
-    law = fitted_law(terms, v, law)
+    fitted = fitted_law(terms, v, law)
     inputs.check_array("direction", direction)
     if jnp.shape(direction) != jnp.shape(v):
         raise ValueError(f"direction: expected shape {jnp.shape(v)}, got {jnp.shape(direction)}")
@@ -97,10 +97,10 @@ def extreme(
         raise ValueError("direction: expected finite numbers, not all zero")
     for name, number in (("num_starts", num_starts), ("num_iters", num_iters)):
         inputs.check_count(name, number)
-    routh.check_selection(terms, str(law.selection), routh.SELECTIONS, law.num_directions)
-    if law.turn_polygon:
+    routh.check_selection(terms, fitted.selection, routh.SELECTIONS, fitted.num_directions)
+    if fitted.turn_polygon:
         raise ValueError("law.turn_polygon: expected False, because the draws turn the polygon; got True")
-    nc, max_steps = terms.phi.shape[0], law.max_steps
+    nc, max_steps = terms.phi.shape[0], fitted.max_steps
     size = max_steps * (nc + 1)
     index = jnp.arange(ROUNDS * num_starts, dtype=jnp.uint32)
     drawn = sobol(size, seed).uniform(index, 0, size, v.dtype).T.reshape(-1, max_steps, nc + 1)
@@ -108,7 +108,7 @@ def extreme(
     corner = (index % 2 == 1)[:, None, None] & (np.arange(nc + 1) < nc)[None, None]
     orders = jnp.where(corner, jnp.round(drawn), drawn).reshape(ROUNDS, num_starts, max_steps, nc + 1)
     renewed = jax.random.bernoulli(jax.random.key(seed), RENEWED, orders.shape).at[0].set(True)
-    return _search(terms, v, direction, law, orders, renewed, num_iters)
+    return _search(terms, v, direction, fitted, orders, renewed, num_iters)
 
 
 @functools.partial(jit, static_argnums=6)
@@ -116,7 +116,7 @@ def _search(
     terms: ContactTerms,
     v: jax.Array,
     direction: jax.Array,
-    law: Routh,
+    law: FittedRouth,
     orders: jax.Array,
     renewed: jax.Array,
     num_iters: int,
@@ -125,11 +125,10 @@ def _search(
 
     A round keeps what the best ends have where `renewed` is False.
     """
-    settings = StepSettings(str(law.selection), law.num_directions)
 
     def resolved(order: jax.Array) -> tuple[ImpactDraws, jax.Array, ImpactInfo]:
         draws = ImpactDraws(law.impulse_step * order[:, :-1], order[:, -1])
-        return draws, *routh.resolve_unchecked(terms, v, draws, settings, law.restitution)
+        return draws, *routh.resolve_unchecked(terms, v, draws, law.steps, law.restitution)
 
     def outcome(order: jax.Array) -> tuple[jax.Array, jax.Array]:
         _, v_plus, info = resolved(order)

@@ -73,8 +73,8 @@ def approximate_set(
     """
     if not (isinstance(tolerance, int | float) and np.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance: expected a finite number > 0, got {tolerance!r}")
-    law = fitted_law(terms, v, law)
-    if law.restitution is not None:
+    fitted = fitted_law(terms, v, law)
+    if fitted.restitution is not None:
         raise ValueError(
             f"law.restitution: expected None, for the set is of inelastic impacts, got {law.restitution}"
         )
@@ -95,7 +95,7 @@ def approximate_set(
         return np.any(active & (velocities @ np.asarray(terms.J_n).T < -slowest), axis=1)
 
     unfinished = np.flatnonzero(approaching(v_plus))
-    settings = StepSettings("lemke" if law.selection == "lemke" else "all", law.num_directions)
+    settings = StepSettings("lemke" if fitted.selection == "lemke" else "all", fitted.num_directions)
     chunk = 256  # padded, so that one program serves any number of unfinished samples
     for begin in range(0, unfinished.size, chunk):
         rows = unfinished[begin : begin + chunk]

@@ -83,7 +83,7 @@ class Routh(Record):
     """
 
     impulse_step: Any = None
-    max_steps: int | None = static(default=None)
+    max_steps: int = static(default=None)  # None until `num_steps` knows the number of contacts
     restitution: Any = None
     selection: str | None = static(default=None)
     num_directions: int = static(default=8)
@@ -172,10 +172,25 @@ class RouthStep(Record):
         )  # fmt: skip
 
 
-def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> Routh:
-    """The law in numbers for these contacts: `impulse_step` (nc,), restitution (nc,) or None, a selection.
+class FittedRouth(Record):
+    """The law for nc contacts, no choice left open: `impulse_step` (nc,), restitution (nc,) or None."""
 
-    Whether contact modes can be enumerated remains to be checked.
+    impulse_step: jax.Array
+    max_steps: int = static()
+    restitution: jax.Array | None = None
+    selection: str = static()
+    num_directions: int = static(default=8)
+    density: Density | None = static(default=None)
+    turn_polygon: bool = static(default=False)
+
+    @property
+    def steps(self) -> StepSettings:
+        """The settings of each step."""
+        return StepSettings(self.selection, self.num_directions, turn_polygon=self.turn_polygon)
+
+
+def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> FittedRouth:
+    """Fit the law to these contacts; whether their modes can be enumerated remains to be checked.
 
     Raises:
         TypeError: no `Routh`, or arguments of another kind.
@@ -198,14 +213,17 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> Routh:
             f"impulse_step: expected a number or shape ({nc},), got shape {jnp.shape(law.impulse_step)}"
         )
     selection = "all" if law.selection is None else law.selection
-    count = max(1, int(np.sum(terms.active))) if inputs.is_concrete(terms.active) else nc
+    count = max(1, int(np.sum(np.asarray(terms.active)))) if inputs.is_concrete(terms.active) else nc
     if law.turn_polygon:
         check_turning(terms, selection)
-    return law.replace(
+    return FittedRouth(
         impulse_step=jnp.broadcast_to(jnp.asarray(law.impulse_step, v.dtype), (nc,)),
         max_steps=law.num_steps(count),
         restitution=energetic_restitution.check(terms, law.restitution),
         selection=selection,
+        num_directions=law.num_directions,
+        density=law.density,
+        turn_polygon=law.turn_polygon,
     )
 
 

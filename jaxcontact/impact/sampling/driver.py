@@ -18,7 +18,7 @@ import numpy as np
 from jaxcontact.batching.run_settings import DEFAULT_RUN, Run, check_run
 from jaxcontact.impact import inputs
 from jaxcontact.impact.laws.contact_enumeration import check_enumeration, touching_contacts
-from jaxcontact.impact.laws.routh_law import Routh, fitted_law
+from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling import checkpoint as checkpoints
 from jaxcontact.impact.sampling import processes
 from jaxcontact.impact.sampling.density import shaped
@@ -168,7 +168,9 @@ def _announce_memory(stream: Stream, total: int) -> None:
         )
 
 
-def _stream(terms: ContactTerms, v: jax.Array, law: Routh, seed: Seed, keep_path: bool, run: Run) -> Stream:
+def _stream(
+    terms: ContactTerms, v: jax.Array, law: FittedRouth, seed: Seed, keep_path: bool, run: Run
+) -> Stream:
     """Make the source of the samples; of more contacts than can be enumerated, those that are active."""
     nc, places = terms.phi.shape[0], None
     touching = touching_contacts(terms, law.num_directions)

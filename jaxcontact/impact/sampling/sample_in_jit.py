@@ -30,8 +30,8 @@ from jaxcontact.impact.laws.contact_space import (
     residual_status,
     slowest_approach,
 )
-from jaxcontact.impact.laws.routh_law import Routh, fitted_law
-from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
+from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
+from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling.by_modes import tile_size
 from jaxcontact.impact.sampling.density import Shaped, shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
@@ -83,43 +83,45 @@ def sample_in_jit(
         contact modes of its steps as `resolve`, forward and reverse, any order. Draws, modes and numbers of
         steps are piecewise constant: samples move with the data, but none moves to another mode.
     """
-    law = fitted_law(terms, v, law)
     if not inputs.is_key(key):
         raise TypeError(f"key: expected a JAX random key, got {type(key).__name__}")
     inputs.check_count("num_samples", num_samples)
+    fitted = fitted_law(terms, v, law)
     if max_contacts is not None:
         inputs.check_count("max_contacts", max_contacts)
         if max_contacts < terms.phi.shape[0]:
-            return _of_active(terms, v, law, key, num_samples, max_contacts)
-    routh.check_selection(terms, str(law.selection), routh.SELECTIONS, law.num_directions)
-    random_draws(key, law)
-    return _sample(terms, v, jnp.asarray(key), law, int(num_samples))
+            return _of_active(terms, v, law, fitted, key, num_samples, max_contacts)
+    routh.check_selection(terms, fitted.selection, routh.SELECTIONS, fitted.num_directions)
+    random_draws(key, fitted)
+    return _sample(terms, v, jnp.asarray(key), fitted, int(num_samples))
 
 
 def _of_active(
-    terms: ContactTerms, v: jax.Array, law: Routh, key: jax.Array, num_samples: int, count: int
-) -> tuple[jax.Array, ImpactInfo]:
+    terms: ContactTerms, v: jax.Array, law: Routh, fitted: FittedRouth, key: jax.Array, num_samples: int,
+    count: int,
+) -> tuple[jax.Array, ImpactInfo]:  # fmt: skip
     """Draw from the first `count` active contacts; the impulses are those of all candidates."""
     index = jnp.argsort(~terms.active, stable=True)[:count]
-    law = law.replace(
-        impulse_step=law.impulse_step[index],
-        restitution=None if law.restitution is None else law.restitution[index],
-    )
-    v_plus, info = sample_in_jit(terms.take(index), v, law, key, num_samples=num_samples)
+    e = fitted.restitution
+    chosen = law.replace(
+        impulse_step=fitted.impulse_step[index], restitution=None if e is None else e[index],
+        max_steps=law.num_steps(count),
+    )  # fmt: skip
+    v_plus, info = sample_in_jit(terms.take(index), v, chosen, key, num_samples=num_samples)
     nc, rows = terms.phi.shape[0], info.impulse.shape[2]
     impulse = jnp.zeros((info.impulse.shape[0], nc, rows), v.dtype).at[:, index].set(info.impulse)
     more = flag(jnp.sum(terms.active) > count, Status.OVERFLOW)
     return v_plus, info.replace(impulse=impulse, status=info.status | more)
 
 
-def random_draws(key: jax.Array, law: Routh) -> Iid | Sobol | Shaped:
+def random_draws(key: jax.Array, law: FittedRouth) -> Iid | Sobol | Shaped:
     """Independent draws with the density of the law."""
     return shaped(Iid(key=key), law.density, law.impulse_step.shape[0])
 
 
 @functools.partial(jit, static_argnums=4)
 def _sample(
-    terms: ContactTerms, v: jax.Array, key: jax.Array, law: Routh, num_samples: int
+    terms: ContactTerms, v: jax.Array, key: jax.Array, law: FittedRouth, num_samples: int
 ) -> tuple[jax.Array, ImpactInfo]:
     step = law.impulse_step
     law = law.replace(impulse_step=jnp.where(step <= 0, -1.0, step))  # which no step of an impact takes
@@ -134,7 +136,7 @@ def _sample(
     return v_plus, info.replace(impulse=impulse)
 
 
-_Data = tuple[ContactTerms, jax.Array, Routh, jax.Array]
+_Data = tuple[ContactTerms, jax.Array, FittedRouth, jax.Array]
 
 
 def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, ImpactInfo]:
@@ -150,8 +152,7 @@ def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, Impac
         pick=drawn[:, nc].T,
         known=None if impulses is None else jnp.moveaxis(impulses, 2, 0),
     )
-    settings = StepSettings(str(law.selection), law.num_directions, turn_polygon=law.turn_polygon)
-    return routh.resolve_many(terms, start, draws, settings, False, law.restitution)[:2]
+    return routh.resolve_many(terms, start, draws, law.steps, False, law.restitution)[:2]
 
 
 def _misfit(data: tuple[_Data, jax.Array], at: Any) -> Any:
@@ -165,7 +166,7 @@ def _unchanged(data: Any, at: Any, rhs: Any) -> Any:
 
 
 def _by_modes(
-    terms: ContactTerms, v: jax.Array, key: jax.Array, law: Routh, num_samples: int
+    terms: ContactTerms, v: jax.Array, key: jax.Array, law: FittedRouth, num_samples: int
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
     """Outcomes (n, nv), their info, and the impulses (N, r, n) of the steps. No derivative."""
     v_in = lax.stop_gradient(v)
@@ -196,7 +197,13 @@ def _by_modes(
 
 
 def _lanes(
-    space: ContactSpace, key: jax.Array, v: jax.Array, law: Routh, begins: jax.Array, *, num_samples: int
+    space: ContactSpace,
+    key: jax.Array,
+    v: jax.Array,
+    law: FittedRouth,
+    begins: jax.Array,
+    *,
+    num_samples: int,
 ) -> tuple[LaneResults, jax.Array]:
     """All samples of one impact, none where it does not begin; and whether all modes were looked at."""
     directions = friction_directions(space.num_tangents, law.num_directions)

@@ -20,8 +20,8 @@ from jaxcontact.batching import all_cores
 from jaxcontact.batching.work_queue import in_order, threads
 from jaxcontact.impact.laws import routh
 from jaxcontact.impact.laws.contact_space import ContactSpace, colliding
-from jaxcontact.impact.laws.routh_law import Routh
-from jaxcontact.impact.laws.routh_steps import ImpactDraws, StepSettings
+from jaxcontact.impact.laws.routh_law import FittedRouth
+from jaxcontact.impact.laws.routh_steps import ImpactDraws
 from jaxcontact.impact.sampling.by_modes import NO_FACTS, PIECE, ByModes
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import PERIOD, Iid, Sobol
@@ -92,7 +92,7 @@ class Stream:
         terms: ContactTerms,
         v: jax.Array,
         draws: Sobol | Iid | Shaped,
-        law: Routh,
+        law: FittedRouth,
         *,
         keep_path: bool = False,
         devices: Sequence[jax.Device] | None = None,
@@ -255,7 +255,6 @@ class Stream:
             rows = nc * (law.num_directions + 3)  # of the problem of a step; pivoting holds it three times
             bytes_of_lane = 3 * rows * (rows + 3) * self.v.dtype.itemsize
             size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, 1024))
-        settings = StepSettings(str(law.selection), law.num_directions, turn_polygon=law.turn_polygon)
         terms, draws, step, v, e = jax.device_put(
             (self.terms, draws, law.impulse_step, self.v, law.restitution), device
         )
@@ -267,7 +266,7 @@ class Stream:
             drawn = drawn.reshape(size, law.max_steps, nc + 1)
             orders = ImpactDraws(drawn[..., :nc] * step[None, None], drawn[..., nc])
             start = jnp.broadcast_to(v, (size, v.shape[0]))
-            part = routh.resolve_many(terms, start, orders, settings, self.keep_path, e)
+            part = routh.resolve_many(terms, start, orders, law.steps, self.keep_path, e)
             parts.append(jax.tree.map(lambda leaf, n=piece.size: np.asarray(leaf)[:n], part))
         v_plus, info, path = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
         return ImpactSamples(

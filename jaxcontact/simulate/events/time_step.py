@@ -55,7 +55,7 @@ from jaxcontact.simulate.trajectory import Impacts
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms
+from jaxcontact.terms import ContactTerms, touch_tolerance
 
 CROWDED = 0.4  # share of the pieces of a step behind which an unknown chatter is ended
 ALWAYS = 4  # pieces that any step may take without time going on
@@ -108,7 +108,7 @@ def run(system: System, max_events: int, given: Given, memory: EventMemory) -> E
     start = contacts_at(Model(system=system, params=given.params), state)
     nc, nv, dim = start.near.shape[0], state.v.shape[0], system.structure.dim
     bad = _bad_numbers(given, start)
-    deep = flag(jnp.any(start.terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
     rtol = jnp.maximum(given.rtol, 64.0 * float(jnp.finfo(dtype).eps))
     solver = ode.DormandPrince(rtol=rtol, atol=1e-2 * rtol)
     unused = no_piece(nc, dim, state)

@@ -25,7 +25,7 @@ from jaxcontact.precision import all_digits
 from jaxcontact.simulate.projection import constraint_values, least_penetration, nearest_configuration
 from jaxcontact.simulate.stepper import StepperInfo
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE, ContactTerms, contact_gaps, unilateral_terms
+from jaxcontact.terms import ContactTerms, contact_gaps, touch_tolerance, unilateral_terms
 
 
 class SteppingMemory(NamedTuple):
@@ -116,7 +116,7 @@ class TimeStepping(Record):
         """(nc,) bool, gaps of at most 1e-6 m."""
         if not model.structure.num_contacts:
             return jnp.zeros(0, bool)
-        return contact_gaps(model, state.q) <= CONTACT_TOLERANCE
+        return contact_gaps(model, state.q) <= touch_tolerance(state.q)
 
     @all_digits
     def step(
@@ -195,7 +195,7 @@ def _within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array
     """Contacts (nu,) that can close within the step: no law adds energy, so |J v+| <= |J|_g |v|_M."""
     terms, v, dt = lax.stop_gradient((terms, v, dt))
     size = jnp.sqrt(jnp.sum(terms.J_n.T * implicit.solve_spd(terms.M, terms.J_n.T), axis=0))
-    return terms.phi <= jnp.maximum(dt * size * mass_norm(terms.M, v), CONTACT_TOLERANCE)
+    return terms.phi <= jnp.maximum(dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n))
 
 
 def _struck(
@@ -211,7 +211,7 @@ def _struck(
     slowest = jnp.abs(terms.J_n @ ahead - rate) + collision_tolerance(v.dtype)
     strikes = jnp.any(closes & (rate < -slowest))
     # In a batch the law is asked of every lane: one without active contacts costs it least.
-    terms = terms.replace(active=strikes & (closes | (terms.phi <= CONTACT_TOLERANCE)))
+    terms = terms.replace(active=strikes & (closes | (terms.phi <= touch_tolerance(terms.J_n))))
     none = _no_answer(v, jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype))
 
     def ask() -> _Answer:

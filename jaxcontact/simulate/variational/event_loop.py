@@ -47,7 +47,7 @@ from jaxcontact.simulate.variational.gap_dips import looked_between
 from jaxcontact.simulate.variational.impact_event import Strike, strike
 from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import CONTACT_TOLERANCE
+from jaxcontact.terms import touch_tolerance
 
 MAX_TURNS = 1000  # of the loop within one step: trial steps and impacts
 
@@ -167,7 +167,7 @@ def run(
     model = Model(system=system, params=numbers.params)
     start = start_of(model, numbers.state)
     nc, dim = start.terms.phi.shape[0], system.structure.dim
-    deep = flag(jnp.any(start.terms.phi < -CONTACT_TOLERANCE), Status.PENETRATION)
+    deep = flag(jnp.any(start.terms.phi < -touch_tolerance(start.terms.J_n)), Status.PENETRATION)
     bad = _bad_numbers(numbers, start)
     impacts, unused = _no_impacts(system, setting, start, choice.max_impacts)
     pieces = jax.tree.map(lambda x: jnp.broadcast_to(x, (max_pieces, *x.shape)), unused)

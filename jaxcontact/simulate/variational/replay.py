@@ -124,7 +124,7 @@ class _Branches(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _branches(system: System, choice: MotionChoice) -> _Branches:
-    kinds = [functools.partial(_move, system)]
+    kinds: list[Callable[..., Any]] = [functools.partial(_move, system)]
     if system.structure.num_contacts:
         kinds += [functools.partial(_collide, choice), _jam]
     pairs = (differentiate_by_replay(_read, kind) for kind in kinds)
@@ -205,7 +205,8 @@ def _load(
 
     def load(params: Params, node: Node, controls: Any, *at: Any) -> jax.Array:
         model = Model(system=system, params=params)
-        after, _, _ = land(model, node, *at, piece.second)
+        q, p, t = at
+        after, _, _ = land(model, node, q, p, t, piece.second)
         return loads(model, after, node.closed, numbers.dt, guess, controls)[0]
 
     value = load(numbers.params, node, controls, *at)

@@ -10,6 +10,7 @@ from helpers import drawing
 from scipy.stats import kstest
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.sampling.density import shaped
 from jaxcontact.impact.sampling.draws import Iid, sobol
 from jaxcontact.impact.sampling.stream import Stream
@@ -86,13 +87,13 @@ def test_independence_is_known(gait):
     ]
     for draws, selection, answer in expected:
         stream = Stream(
-            terms, v, draws, jc.impact.Routh(impulse_step=jnp.full(2, 0.25), max_steps=5, selection=selection)
+            terms, v, draws, FittedRouth(impulse_step=jnp.full(2, 0.25), max_steps=5, selection=selection)
         )
         assert stream.independent is answer
         assert stream.unmoved(1).independent is answer
     # Where nothing moves, samples are equal, and so independent.
     assert Stream(
-        terms, 0.0 * v, quasi, jc.impact.Routh(impulse_step=jnp.full(2, 0.25), max_steps=5, selection="all")
+        terms, 0.0 * v, quasi, FittedRouth(impulse_step=jnp.full(2, 0.25), max_steps=5, selection="all")
     ).independent
     assert jc.impact.sample(
         terms, v, jc.impact.Routh(impulse_step=0.25, max_steps=5), num_samples=9, seed=jax.random.key(0)

@@ -15,6 +15,7 @@ import pytest
 from helpers.drawing import draw
 
 import jaxcontact as jc
+from jaxcontact.impact.laws.routh_law import FittedRouth
 from jaxcontact.impact.sampling import stream
 from jaxcontact.impact.sampling.draws import Iid, sobol
 
@@ -27,9 +28,9 @@ def gait() -> tuple[jc.ContactTerms, jax.Array]:
     return jc.contact_terms(model, model.initial_state()), model.initial_state().v
 
 
-def numbers(impulse_step: float, selection: str) -> jc.impact.Routh:
+def numbers(impulse_step: float, selection: str) -> FittedRouth:
     """The law of two contacts, as a stream takes it."""
-    return jc.impact.Routh(impulse_step=jnp.full(2, impulse_step), max_steps=5, selection=selection)
+    return FittedRouth(impulse_step=jnp.full(2, impulse_step), max_steps=5, selection=selection)
 
 
 def same_bits(a: Any, b: Any) -> bool:

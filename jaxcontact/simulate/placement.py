@@ -1,0 +1,199 @@
+"""Robots placed on the ground: named contacts all at gap 0, or lowered to where they first touch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxcontact import geometry
+from jaxcontact._pytree import Record
+from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.mechanics.configuration import retract
+from jaxcontact.mechanics.motion_equations import mass_matrix
+from jaxcontact.mechanics.system import Model, State, Structure
+from jaxcontact.precision import jit
+from jaxcontact.status import Status, flag
+from jaxcontact.terms import contact_gaps
+from jaxcontact.terms.contacts import motion
+
+MAX_ITERS = 50
+ROUND_OFF = 64.0  # machine epsilons of the largest coordinate that a gap of zero may be off
+NOT_APPROACHING = 1e-9  # change of a gap per displacement that is rounding: parallel to a wall
+Groups = tuple[tuple[int, ...], ...]  # candidates whose smallest gap is brought to zero, by name
+
+
+class PlacementInfo(Record):
+    """What `place_on_ground` says beside the state.
+
+    Attributes:
+        status: uint32 bits of `Status`.
+        residual: largest gap that is left, m.
+        num_iters: int32, iterations.
+    """
+
+    status: jax.Array
+    residual: jax.Array
+    num_iters: jax.Array
+
+
+def place_on_ground(
+    model: Model, state: State, *, contacts: Sequence[str] | None = None
+) -> tuple[State, PlacementInfo]:
+    """Move a robot to where it stands on what is fixed to the world.
+
+    With names of `contacts`, the smallest gap of each name to the world becomes 0 by the displacement
+    d = M^-1 J^T lam, with the mass matrix and the rows of these gaps at `state`: the nearest configuration in
+    the kinetic metric, to first order. Without names, the whole robot moves along gravity to its first touch.
+
+    Args:
+        model: the robot (its structure is static).
+        state: where it starts; the velocity stays as it is.
+        contacts: names of shapes (geoms) or bodies; None moves along gravity.
+
+    Returns:
+        The State, and PlacementInfo.
+
+    Raises:
+        TypeError: another kind of argument.
+        ValueError: no shape or body has a name, or none of its contacts is with the world; without names,
+            the robot has no contacts with the world.
+
+    Status: MAX_ITERS where a gap is not 0 after 50 iterations, NONFINITE for numbers that are none; without
+        names INVALID where joints hold the robot, gravity is 0, or nothing is below.
+
+    Derivative: exact by state and params, any order, of the contacts that touch.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(f"model: expected a Model, got {type(model).__name__}")
+    if not isinstance(state, State):
+        raise TypeError(f"state: expected a State, got {type(state).__name__}")
+    groups = _groups(model.structure, contacts)
+    return _place(model, groups, contacts is None, state)
+
+
+def _groups(structure: Structure, contacts: Sequence[str] | None) -> Groups:
+    """The candidates with the world of every name, or all of them."""
+    if isinstance(contacts, str):
+        raise TypeError(f"contacts: expected a sequence of names, got {contacts!r}")
+    table, start = structure.shape_table, 0
+    owned: dict[str, list[int]] = {}
+    for pair in structure.pairs:
+        count = geometry.num_contacts(structure.dim, table, (pair,))
+        bodies = [getattr(table[name], "body", None) for name in pair]
+        for name, body, other in zip(pair, bodies, reversed(bodies), strict=True):
+            if body is not None and other is None:
+                for key in {name, body}:
+                    owned.setdefault(key, []).extend(range(start, start + count))
+        start += count
+    if contacts is None:
+        every = sorted({index for indices in owned.values() for index in indices})
+        if not every:
+            raise ValueError(
+                "model: the robot has no contacts with the world; `floor=` of load_mjcf adds one"
+            )
+        return (tuple(every),)
+    for name in contacts:
+        if name not in owned:
+            raise ValueError(
+                f"contacts: expected names with contacts with the world, {', '.join(owned)}; got {name!r}"
+            )
+    return tuple(tuple(owned[name]) for name in contacts)
+
+
+def _smallest_gaps(model: Model, groups: Groups, q: jax.Array) -> jax.Array:
+    """The smallest gap (m,) of each group."""
+    gaps = contact_gaps(model, q)
+    return jnp.stack([jnp.min(gaps[np.array(group)]) for group in groups])
+
+
+def _falling(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The velocity (nv,) at which all bodies move along gravity at 1 m/s, and whether there is one."""
+    strength = jnp.linalg.norm(lax.stop_gradient(model.params.gravity))
+    direction = model.params.gravity / jnp.where(strength > 0, strength, 1.0)
+
+    def speeds(v: jax.Array) -> jax.Array:
+        rates = motion(model, q, v)
+        return jnp.concatenate([rates.velocity.ravel(), rates.turning.ravel()])
+
+    rows = jax.jacfwd(speeds)(jnp.zeros(model.structure.num_velocities, q.dtype))
+    count = len(model.structure.bodies)
+    wanted = jnp.concatenate([jnp.tile(direction, count), jnp.zeros(rows.shape[0] - count * direction.size)])
+    down = implicit.solve_spd(rows.T @ rows, (rows.T @ wanted)[:, None])[:, 0]
+    follows = jnp.max(jnp.abs(rows @ down - wanted)) < float(jnp.finfo(q.dtype).eps) ** 0.5
+    return down, follows & (strength > 0)
+
+
+def _directions(
+    model: Model, groups: Groups, along_gravity: bool, q: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Displacements (nv, m), one for each group, and whether they can be had."""
+    if along_gravity:
+        down, good = _falling(model, q)
+        return down[:, None], good
+
+    def gaps(d: jax.Array) -> jax.Array:
+        return _smallest_gaps(model, groups, retract(model.system, q, d))
+
+    rows = jax.jacfwd(gaps)(jnp.zeros(model.structure.num_velocities, q.dtype))
+    response = implicit.solve_spd(mass_matrix(model, q), rows.T)
+    size = jnp.sqrt(jnp.sum(lax.stop_gradient(rows * response.T), axis=1))
+    return response / jnp.where(size > 0, size, 1.0)[None], jnp.all(size > 0)
+
+
+def _gaps_after(
+    groups: Groups, along_gravity: bool, data: tuple[Model, jax.Array], steps: jax.Array
+) -> jax.Array:
+    """The gaps (m,) of the groups after the displacement by `steps` (m,)."""
+    model, q = data
+    directions, _ = _directions(model, groups, along_gravity, q)
+    return _smallest_gaps(model, groups, retract(model.system, q, directions @ steps))
+
+
+def _newton(
+    groups: Groups, along_gravity: bool, data: Any, steps: jax.Array, residual: jax.Array
+) -> jax.Array:
+    """J^-1 of a residual, with the Jacobian J of the gaps by `steps`; any inverse where J is singular."""
+    jacobian = jax.jacfwd(functools.partial(_gaps_after, groups, along_gravity, data))(steps)
+    jacobian = lax.stop_gradient(jnp.where(jnp.abs(jacobian) < NOT_APPROACHING, 0.0, jacobian))
+    inverse, _ = small_dense.generalized_inverse(jacobian)
+    return inverse @ residual
+
+
+@functools.partial(jit, static_argnums=(1, 2))
+def _place(model: Model, groups: Groups, along_gravity: bool, state: State) -> tuple[State, PlacementInfo]:
+    data = model, state.q
+    fixed = lax.stop_gradient(data)
+    gaps_after = functools.partial(_gaps_after, groups, along_gravity)
+    newton = functools.partial(_newton, groups, along_gravity)
+    directions, good = _directions(model, groups, along_gravity, state.q)
+    scale = jnp.maximum(1.0, jnp.max(jnp.abs(fixed[1])))
+    allowed = ROUND_OFF * float(jnp.finfo(state.q.dtype).eps) * scale
+
+    def searching(carry: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        _, residual, tries = carry
+        return (jnp.max(jnp.abs(residual)) > allowed) & (tries < MAX_ITERS)
+
+    def improve(carry: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        steps, residual, tries = carry
+        steps = steps - newton(fixed, steps, residual)
+        return steps, gaps_after(fixed, steps), tries + 1
+
+    start = jnp.zeros(len(groups), state.q.dtype)
+    steps, residual, tries = lax.while_loop(
+        searching, improve, (start, gaps_after(fixed, start), jnp.int32(0))
+    )
+    steps = implicit.attach(gaps_after, newton, data, lax.stop_gradient(steps))
+    largest = jnp.max(jnp.abs(residual))
+    status = (
+        flag(~jnp.isfinite(largest), Status.NONFINITE)
+        | flag(largest > allowed, Status.MAX_ITERS)
+        | flag(~good, Status.INVALID)
+    )
+    info = PlacementInfo(status=status, residual=largest, num_iters=tries)
+    return state.replace(q=retract(model.system, state.q, directions @ steps)), info

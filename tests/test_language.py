@@ -1,0 +1,223 @@
+"""Rules of language: docstrings begin with a verb, names say their content, what is in back-quotes exists.
+
+`language_debts.json` has, rule by rule and room by room, how many places still break a rule. The numbers only
+shrink: `python tests/test_language.py` writes lower ones, never higher ones.
+"""
+
+import ast
+import builtins
+import json
+import keyword
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "jaxcontact"
+DEBTS = Path(__file__).parent / "language_debts.json"
+NO_CONTENT = frozenset(
+    [
+        "here",
+        "each",
+        "own",
+        "one",
+        "known",
+        "given",
+        "made",
+        "kept",
+        "taken",
+        "who",
+        "fine",
+        "whole",
+        "least",
+        "most",
+        "room",
+        "told",
+    ]
+)
+# Names of other packages in docstrings, and our own short name.
+OTHERS = {"jc", "jax", "jaxcontact", "sharding", "distributed", "shard_map", "jaxtyping"}
+# An opening that is no verb in the imperative; a word in -s after it ("Returns") is none either.
+NO_VERB = re.compile(
+    r"(The|A|An|What|Whether|As|Of|Where|How|Those|All|Each|One|This|These|Its|It|No|With|In|At|From|For|By|To|Two|"
+    r"Three|Some|Any|That|Which|Who|When|If|On|Not|Only|Both|Every|Same|Largest|Least|Lowest|First|Last|Nearest|"
+    r"Number|Numbers|Names?|Bits?|Values?|Rows?|Rates?|States?|Gaps?|Points?|Positions?|Velocity|Velocities|"
+    r"Impulses?|Forces?|Mean|Gradient|Derivatives?|Status|True|None|Like|Without|Between|Called|\(|`|[^A-Za-z])"
+)
+
+
+def sources():
+    """Paths and syntax trees of the modules of the package."""
+    return [(path, ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
+
+
+def functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def is_property(function):
+    names = {getattr(d, "id", getattr(d, "attr", "")) for d in function.decorator_list}
+    return bool(names & {"property", "cached_property", "setter"})
+
+
+def begins_without_verb(path, tree):
+    """Docstrings of functions that begin with no verb; those of properties say what they are."""
+    for function in functions(tree):
+        text = ast.get_docstring(function)
+        if not text or is_property(function):
+            continue
+        first = re.split(r"[\s,.:]", text, maxsplit=1)[0]
+        if NO_VERB.match(text) or (
+            first.endswith(("s", "ed", "ing")) and first not in {"Pass", "Process", "Express"}
+        ):
+            yield f"{path.relative_to(ROOT)}:{function.lineno} {function.name}: {text.splitlines()[0][:60]}"
+
+
+def names_without_content(path, tree):
+    """Variables, parameters and fields with one of the words that say nothing."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        else:
+            continue
+        if name.strip("_") in NO_CONTENT:
+            yield f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+
+
+def words_of(trees):
+    """Every identifier that the package knows, and every string that is one."""
+    words = set(dir(builtins)) | set(keyword.kwlist) | OTHERS
+    for path, tree in trees:
+        words |= {path.stem, path.name, path.parent.name}
+        for node in ast.walk(tree):
+            for field in ("id", "attr", "arg", "name", "module", "asname"):
+                value = getattr(node, field, None)
+                if isinstance(value, str):
+                    words |= set(value.split("."))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words |= set(re.findall(r"[A-Za-z_]\w*", node.value)) if node.value.isidentifier() else set()
+    return words
+
+
+def unresolved_quotes(path, tree, words):
+    """Names in back-quotes of docstrings that are no module, function, parameter, field or file."""
+    texts = [(node, ast.get_docstring(node)) for node in ast.walk(tree)
+             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)]  # fmt: skip
+    for node, text in texts:
+        for quoted in re.findall(r"`([^`\n]+)`", text or ""):
+            if quoted.endswith((".py", ".pyi")):
+                exists = bool(list(ROOT.rglob(quoted.split("/")[-1])))
+            else:
+                exists = not re.fullmatch(r"[A-Za-z_][\w.]*", quoted) or set(quoted.split(".")) <= words
+            if not exists:
+                yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)} `{quoted}`"
+
+
+def bare_constants(path, tree):
+    """Numbers at the top of a module without a comment beside them or above that says why."""
+    lines = path.read_text().splitlines()
+    for node in tree.body:
+        if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)):
+            continue
+        name, value = node.targets[0].id, node.value
+        number = (
+            isinstance(value, ast.Constant)
+            and isinstance(value.value, int | float)
+            and not isinstance(value.value, bool)
+        )
+        number = number or (isinstance(value, ast.BinOp) and all(
+            isinstance(part, ast.Constant) for part in (value.left, value.right)))  # fmt: skip
+        if name.isupper() and number:
+            commented = "#" in lines[node.end_lineno - 1] or lines[node.lineno - 2].lstrip().startswith("#")
+            if not commented:
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+
+
+def breaches():
+    """Places that break each rule, by rule and room."""
+    trees = sources()
+    words = words_of(trees)
+    found = {"docstring without a verb": {}, "name without content": {}, "quoted name that is nowhere": {},
+             "constant without a reason": {}}  # fmt: skip
+    for path, tree in trees:
+        parts = path.relative_to(ROOT).parts
+        room = parts[0] if len(parts) > 1 else "(top)"
+        for rule, places in zip(found, (
+            begins_without_verb(path, tree), names_without_content(path, tree),
+            unresolved_quotes(path, tree, words), bare_constants(path, tree),
+        ), strict=True):  # fmt: skip
+            found[rule].setdefault(room, []).extend(places)
+    return found
+
+
+def counts(found):
+    return {rule: {room: len(p) for room, p in sorted(rooms.items()) if p} for rule, rooms in found.items()}
+
+
+FOUND = breaches()
+STORED = json.loads(DEBTS.read_text()) if DEBTS.exists() else {}
+
+
+@pytest.mark.parametrize("rule", FOUND)
+def test_no_room_breaks_a_rule_more_often_than_it_did(rule):
+    for room, places in FOUND[rule].items():
+        allowed = STORED[rule].get(room, 0)
+        assert len(places) <= allowed, f"{rule}, {room}: {len(places)}, at most {allowed}:\n" + "\n".join(
+            places
+        )
+
+
+@pytest.mark.parametrize("rule", FOUND)
+def test_a_number_that_fell_is_stored(rule):
+    """`python tests/test_language.py` stores it."""
+    assert counts(FOUND)[rule] == {room: n for room, n in STORED[rule].items() if n}
+
+
+@pytest.mark.parametrize(
+    ("rule", "source", "broken"),
+    [
+        (begins_without_verb, 'def f():\n    """The mode of each lane."""', 1),
+        (begins_without_verb, 'def f():\n    """Returns a mode."""', 1),
+        (begins_without_verb, 'def f():\n    """Choose a mode for each lane."""', 0),
+        (names_without_content, "here = 1\ndef f(kept, state):\n    return kept", 2),
+        (bare_constants, "TIE = 1e-2", 1),
+        (bare_constants, "TIE_FRACTION = 1e-2  # of eps; closer guards cross together", 0),
+    ],
+)
+def test_the_rules_themselves(tmp_path, rule, source, broken):
+    path = ROOT / "status.py"
+    if rule is bare_constants:
+        path = tmp_path / "one.py"
+        path.write_text(source)
+        assert len([x for x in _places(rule, path, source)]) == broken
+        return
+    assert len(list(rule(path, ast.parse(source)))) == broken
+
+
+def _places(rule, path, source):
+    """Places of a rule in a file outside of the package."""
+    try:
+        return list(rule(path, ast.parse(source)))
+    except ValueError:  # not below the package: it was about to name the place
+        return [path]
+
+
+def main():
+    """Store the counts; a number that would rise is an error."""
+    now = counts(FOUND)
+    risen = [
+        f"{rule}, {room}: {n} > {STORED[rule].get(room, 0)}"
+        for rule, rooms in now.items() if rule in STORED
+        for room, n in rooms.items() if n > STORED[rule].get(room, 0)
+    ]  # fmt: skip
+    if risen:
+        return "\n".join(risen)
+    DEBTS.write_text(json.dumps(now, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
