@@ -160,7 +160,7 @@ def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array
     sliding = word >= 2
     length = jnp.sqrt(jnp.sum(slips**2, axis=1))
     unit = slips / jnp.where(length > tolerance, length, 1.0)[:, None]
-    apart = jnp.sum((unit[:, None] + unit[None]) ** 2, axis=2)  # zero where two slips exclude each other
+    apart = jnp.sum((unit[:, None] + unit[None]) ** 2, axis=2)  # zero if two slips exclude each other
     both = sliding[:, None] & sliding[None]
     return jnp.all(~sliding | (length > tolerance)) & jnp.all(~both | (apart > tolerance**2))
 
@@ -179,7 +179,7 @@ def contact_modes(body: Body) -> ModeTable:
         ModeTable with 4^nc rows.
 
     Raises:
-        ValueError: bad numbers in the body, where they can be seen.
+        ValueError: bad numbers in the body, if they are not traced.
 
     Derivative: of forces and accelerations, exact away from changes of feasibility and singular modes.
     """
