@@ -60,8 +60,8 @@ def spd_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
     return solve
 
 
-def solve_positive(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solve A x = b for x (n,), for an A whose symmetric part is positive definite.
+def positive_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """Factorise A whose symmetric part is positive definite: the function b (n,) -> x (n,) with A x = b.
 
     Derivative: dx = A^-1 (db - dA x), any order, forward and reverse.
     """
@@ -72,12 +72,15 @@ def solve_positive(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
         x: jax.Array = batch_last(solve, factor, b)
         return x
 
-    return lax.custom_linear_solve(
-        lambda x: matrix @ x,
-        rhs,
-        lambda _, b: invert(False, b),
-        transpose_solve=lambda _, b: invert(True, b),
-    )
+    def solve(rhs: jax.Array) -> jax.Array:
+        return lax.custom_linear_solve(
+            lambda x: matrix @ x,
+            rhs,
+            lambda _, b: invert(False, b),
+            transpose_solve=lambda _, b: invert(True, b),
+        )
+
+    return solve
 
 
 def refine(
