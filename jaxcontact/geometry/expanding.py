@@ -24,7 +24,7 @@ class Hull(NamedTuple):
     """A polytope inside the difference of two cores."""
 
     points: jax.Array  # (n, 3)
-    index: jax.Array  # (n, 2) int32, vertices of a and b that each point came from
+    vertices: jax.Array  # (n, 2) int32, vertices of a and b that each point came from
     faces: jax.Array  # (f, 3) int32, counter-clockwise from outside
     alive: jax.Array  # (f,) bool
 
@@ -33,7 +33,7 @@ class Summit(NamedTuple):
     """Where the surface of a hull is nearest to the origin."""
 
     normal: jax.Array  # (3,) outward
-    index: jax.Array  # (3, 2) int32, vertices of a and b of the triangle there
+    vertices: jax.Array  # (3, 2) int32, vertices of a and b of the triangle there
     lowest: (
         jax.Array
     )  # (3, 2) int32, the same of the triangle whose plane is nearest to the origin or past it
@@ -121,11 +121,11 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     fan = jnp.stack([start, end[start], jnp.full_like(start, count)], axis=1)
     grown = Hull(
         hull.points.at[count].set(point, mode="drop"),
-        hull.index.at[count].set(index, mode="drop"),
+        hull.vertices.at[count].set(index, mode="drop"),
         jnp.where(fills[:, None], fan, hull.faces),
         (hull.alive & ~visible) | fills,
     )
-    return grown, Summit(normal, hull.index[hull.faces[face]], hull.index[hull.faces[lowest]])
+    return grown, Summit(normal, hull.vertices[hull.faces[face]], hull.vertices[hull.faces[lowest]])
 
 
 def expand(couple: Couple, size: jax.Array) -> Summit:

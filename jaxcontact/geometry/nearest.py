@@ -32,7 +32,7 @@ CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2,
 class Feature(NamedTuple):
     """A part of the difference b - a that is flat in `rank` directions and else follows the ellipsoids."""
 
-    index: jax.Array  # (3, 2) int32, its corners as vertices of a and of b
+    vertices: jax.Array  # (3, 2) int32, its corners as vertices of a and of b
     disc: jax.Array  # () int32: 0 the cap of a, 1 the cap of b, else none
     rank: jax.Array  # () int32: 2 a face, 1 an edge, 0 a point; -1 keeps the direction
 
@@ -48,7 +48,7 @@ class Nearest(NamedTuple):
 
 def _spans(couple: Couple, feature: Feature) -> tuple[jax.Array, jax.Array, jax.Array]:
     """A point of the difference of the vertices, and the two directions in which a feature is flat."""
-    corners = couple.vertices_b[feature.index[:, 1]] - couple.vertices_a[feature.index[:, 0]]
+    corners = couple.vertices_b[feature.vertices[:, 1]] - couple.vertices_a[feature.vertices[:, 0]]
     sides = corners[1:] - corners[:1]
     disc = couple.ellipsoids[jnp.clip(feature.disc, 0, 1)].T[:2]
     sides = jnp.where((feature.disc == 0) | (feature.disc == 1), disc, sides)
@@ -108,7 +108,7 @@ def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
     features = Feature(
         jnp.concatenate(
             [
-                summit.index[np.array(CORNERS)],
+                summit.vertices[np.array(CORNERS)],
                 jnp.broadcast_to(at_axes[:, None], (3, 3, 2)),
                 summit.lowest[None],
             ]
@@ -147,8 +147,8 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
     shares = jnp.stack([1.0 - share_1 - share_2, share_1, share_2])
     # A share may be negative: a flat part has several triangles, and any of them spans it.
     shares = jnp.where(is_cap, jnp.array([1.0, 0.0, 0.0], normal.dtype), shares)
-    on_a = dot(couple.vertices_a[feature.index[:, 0]].T, shares[None]) - rounds[0]
-    on_b = dot(couple.vertices_b[feature.index[:, 1]].T, shares[None]) + rounds[1]
+    on_a = dot(couple.vertices_a[feature.vertices[:, 0]].T, shares[None]) - rounds[0]
+    on_b = dot(couple.vertices_b[feature.vertices[:, 1]].T, shares[None]) + rounds[1]
     on_a = on_a - jnp.where(feature.disc == 0, shift, 0.0)
     on_b = on_b + jnp.where(feature.disc == 1, shift, 0.0)
     # Where flat parts have several nearest points, those of a and b may differ sideways.
