@@ -107,16 +107,33 @@ def yielding(
         stiffness, damping = stiffness + tendon_stiffness, damping + tendon_damping
     if not tree.actuators:
         return stiffness, damping
+    by_position, by_velocity = _slopes(tree, q, v, numbers, controls, jnp.maximum(-numbers.bias[:, 1:], 0.0))
+    return stiffness + by_position, damping + by_velocity
+
+
+def drive_slopes(
+    structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Minus the derivatives (nv, nv) of `drive` by position and velocity, zero at the end of a range."""
+    if not structure.tree.actuators:
+        return jnp.zeros((v.size, v.size), v.dtype), jnp.zeros((v.size, v.size), v.dtype)
+    return _slopes(structure.tree, q, v, params.tree, controls, -params.tree.bias[:, 1:])
+
+
+def _slopes(
+    tree: Tree, q: jax.Array, v: jax.Array, numbers: TreeParams, controls: jax.Array, gains: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Stiffness and damping (nv, nv) of actuators in their ranges by gains (nu, 2) per length and velocity.
+
+    The derivative of a clipped number would compare it with itself, which compilers compute twice.
+    """
     force, joint_force = _actuator_forces(tree, q, v, numbers, controls)
 
     def within(x: jax.Array, ranges: jax.Array) -> jax.Array:
         return (x > ranges[:, 0]) & (x < ranges[:, 1])
 
     gears = jnp.where(within(joint_force, numbers.joint_force_range)[None], numbers.moment, 0.0)
-    gains = jnp.where(
-        within(force, numbers.force_range)[:, None], jnp.maximum(-numbers.bias[:, 1:], 0.0), 0.0
-    )
+    gains = jnp.where(within(force, numbers.force_range)[:, None], gains, 0.0)
     _, _, at_v = scalar_places(tree)
     lengthening = gears * jnp.zeros(tree.num_velocities, gears.dtype).at[at_v].set(1.0)[None]
-    stiffness = stiffness + lengthening.T @ (gains[:, :1] * lengthening)
-    return stiffness, damping + gears.T @ (gains[:, 1:] * gears)
+    return lengthening.T @ (gains[:, :1] * lengthening), gears.T @ (gains[:, 1:] * gears)

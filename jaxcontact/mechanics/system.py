@@ -160,15 +160,17 @@ class Mechanics:
         kinematics: (structure, q, params) -> what the functions below share at one configuration.
         mass_matrix: (structure, kinematics, params) -> (nv, nv).
         bias: (structure, kinematics, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
-        gyroscopic: (structure, kinematics, v) -> the part (nv,) of -`bias` that does no work at any v.
-        gyroscopic_matrix: (structure, kinematics, v) -> skew matrix (nv, nv), linear in v; times v it is
-            `gyroscopic`.
+        momentum_and_pull: (structure, kinematics, v, params, lever) -> M v (nv,) without rotors, and the
+            derivative (nv,) of kinetic minus gravity energy along the tangents of q at constant v.
+        rotor_momentum: (structure, v, params) -> M v (nv,) of rotors.
+        momentum_rate: (structure, kinematics, v) -> derivative (nv, nv) of M v along the tangents of q.
         gravity_energy: (structure, kinematics, params) -> potential energy of gravity, J.
         motion: (structure, kinematics, v) -> `FrameMotion`, and its rate at constant v.
         point_jacobians: (structure, kinematics, bodies, points (nc, dim), axes (nc, k, dim)) -> velocities
             (nc, k, nv) of world points along axes.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
+        drive_slopes: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) of `drive`.
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
             part of all springs, dampers and actuators that a step takes implicitly; positive semidefinite.
         num_controls: (structure) -> nu.
@@ -180,13 +182,15 @@ class Mechanics:
     kinematics: Callable[[Structure, jax.Array, Params], Any]
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
-    gyroscopic: Callable[..., jax.Array]
-    gyroscopic_matrix: Callable[..., jax.Array]
+    momentum_and_pull: Callable[..., tuple[jax.Array, jax.Array]]
+    rotor_momentum: Callable[..., jax.Array]
+    momentum_rate: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
     motion: Callable[..., tuple[FrameMotion, FrameMotion]]
     point_jacobians: Callable[..., jax.Array]
     spring_energy: Callable[..., jax.Array]
     drive: Callable[..., jax.Array]
+    drive_slopes: Callable[..., tuple[jax.Array, jax.Array]]
     yielding: Callable[..., tuple[jax.Array, jax.Array]]
     num_controls: Callable[[Structure], int]
     closures: Callable[..., jax.Array]
