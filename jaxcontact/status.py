@@ -49,7 +49,7 @@ class Status(enum.IntFlag):
 
     @classmethod
     def describe(cls, status: Any) -> str:
-        """Name the bits set anywhere in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
+        """List the names of the bits set in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
         bits = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(status)).ravel().astype(np.uint32)))
         names = [m.name for m in cls if m.value and bits & m.value and m.name is not None]
         return "|".join(names) if names else "SUCCESS"
