@@ -257,7 +257,7 @@ class _Impact:
     def integrate(
         self, span: float, method: str, max_steps: int, **tolerances: float
     ) -> tuple[np.ndarray, np.ndarray, Status, int]:
-        """Run the solver to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""
+        """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""
         from scipy import integrate  # imported late because its import is slow
 
         def rate(_: float, y: np.ndarray) -> np.ndarray:
