@@ -138,7 +138,7 @@ bias_of = jax.jit(jc.bias)
 
 @pytest.mark.float32
 def test_walker_mass_matrix_and_bias(rng, tolerance):
-    expected, model = reference.three_link_walker(), walker(), walker_params()
+    expected, model = reference.three_link_walker(), model_of(walker(), walker_params())
     for _ in range(10):
         q, v = rng.normal(size=5), rng.normal(size=5)
         M, b = mass_matrix_of(model, jnp.array(q)), bias_of(model, state(q, v))
@@ -278,7 +278,7 @@ def test_free_motion_of_the_walker_conserves_energy(stiffness, rng):
         return 9.81 * params.mass @ y + 0.5 * stiffness * (q[4] - q[3]) ** 2
 
     q, v = jnp.array(rng.normal(size=5)), jnp.array(rng.normal(size=5))
-    (q_end, _), energy = flow(walker(hip_spring), params, potential, 200, 5e-4)(q, v)
+    (q_end, _), energy = flow(model_of(walker(hip_spring), params), potential, 200, 5e-4)(q, v)
     np.testing.assert_allclose(energy[1], energy[0], rtol=1e-10)
     assert np.abs(q_end - q).max() > 0.05
 
@@ -288,7 +288,7 @@ def test_a_spinning_box_conserves_energy_and_angular_momentum(rng):
     params = box_params()
     inertia = reference.box3d_inertia(SIZE, 1.0)
     q, v = jnp.array(random_pose(rng)), jnp.array([1.0, -0.5, 2.0, 1.0, 3.0, -2.0])
-    run = flow(box(), params, lambda q: 9.81 * q[2], 100, 2e-3)
+    run = flow(model_of(box(), params), lambda q: 9.81 * q[2], 100, 2e-3)
     (q_end, v_end), energy = run(q, v)
     np.testing.assert_allclose(energy[1], energy[0], rtol=1e-10)
     before = reference.rotation(np.asarray(q[3:])) @ (inertia * np.asarray(v[3:]))

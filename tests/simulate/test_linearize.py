@@ -101,7 +101,7 @@ def test_mistakes_are_named():
     model, state = spinning("top")
     with pytest.raises(ValueError, match="order: expected 1 or 2, got 3"):
         jc.linearize(model, state, jnp.zeros(3), stepper=STEPPER, dt=DT, order=3)
-    with pytest.raises(ValueError, match="u"):
+    with pytest.raises(ValueError, match="controls"):
         jc.linearize(model, state, jnp.zeros(2), stepper=STEPPER, dt=DT)
     with pytest.raises(TypeError, match="stepper"):
         jc.linearize(model, state, jnp.zeros(3), stepper=None, dt=DT)

@@ -383,7 +383,6 @@ def test_sobol_and_independent_draws_have_the_same_means(name):
         ({"impulse_step": np.nan}, "impulse_step"),
         ({"impulse_step": np.ones(3)}, r"impulse_step: .*\(2,\) of them"),
         ({"impulse_step": "a"}, "impulse_step: expected a finite number > 0, .* got 'a'"),
-        ({"impulse_step": None}, "impulse_step"),
         ({"chunk": 0}, "chunk: expected an integer >= 1, got 0"),
         ({"chunk": 2.5}, "chunk"),
         ({"max_steps": 0}, "max_steps: expected an integer >= 1"),
