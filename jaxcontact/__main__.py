@@ -1,4 +1,4 @@
-"""`python -m jaxcontact` is the command line."""
+"""The command line: `python -m jaxcontact`."""
 
 from jaxcontact.cli.main import process
 

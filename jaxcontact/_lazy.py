@@ -1,7 +1,7 @@
-"""Names of a package that are imported when they are first used.
+"""Names of a package that are imported at their first use: `on_first_use`.
 
-Owns the `__getattr__` of the front door: JAX takes a second to load, and the command line tells of a mistake
-before.
+Owns the `__getattr__` of the package: JAX takes a second to load, and the command line reports a mistake
+before that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def on_first_use(
     package: str, init_file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], tuple[str, ...]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose names load when they are first asked for.
+    """Make `__getattr__`, `__dir__` and `__all__` of a package whose names load at their first use.
 
     Args:
         package: its dotted name.

@@ -31,11 +31,11 @@ class Record:
         jax.tree_util.register_dataclass(cls, data, meta)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with the named fields changed."""
+        """Return a copy with the named fields changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
 
 def callable_as_pytree(function: Callable[..., Any]) -> Any:
-    """A callable that one can hand to a jitted function: a pytree keeps its numbers, any other is static."""
+    """Make a callable an argument for a jitted function: a pytree keeps its numbers, any other is static."""
     is_leaf = jax.tree_util.all_leaves([function])
     return jax.tree_util.Partial(function) if is_leaf else function

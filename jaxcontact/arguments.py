@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind: errors that say which one, what was expected and what came."""
+"""Checks of arguments: errors name the argument, the expected value and the value passed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 
 def check_type(name: str, value: Any, kind: type, hint: str = "") -> None:
-    """Raise TypeError for what is not of the class `kind`; `hint` says how to get it."""
+    """Raise TypeError if a value is not of the class `kind`; `hint` says how to get one."""
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected {kind.__name__}, got {type(value).__name__}{hint}")
 
 
 def check_array(name: str, value: Any, shape: tuple[int, ...] | None = None) -> None:
-    """Raise TypeError for what is not an array of floating dtype, ValueError for another shape."""
+    """Raise TypeError if a value is no array of floating dtype, ValueError if it has another shape."""
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         raise TypeError(f"{name}: expected an array, got {type(value).__name__}; use jnp.asarray")
     if not jnp.issubdtype(value.dtype, jnp.floating):
@@ -27,7 +27,7 @@ def check_array(name: str, value: Any, shape: tuple[int, ...] | None = None) -> 
 
 
 def check_float_leaves(name: str, tree: Any) -> None:
-    """Raise TypeError for a leaf that is not of floats, with its place in the tree."""
+    """Raise TypeError, with its place in the tree, if a leaf is not of floats."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
         if not jnp.issubdtype(dtype, jnp.floating):
@@ -36,12 +36,12 @@ def check_float_leaves(name: str, tree: Any) -> None:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Raise ValueError for what is not an integer >= 1."""
+    """Raise ValueError if a value is not an integer >= 1."""
     check_integer(name, value, 1)
 
 
 def check_integer(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
-    """Raise ValueError for what is not an integer in least..most."""
+    """Raise ValueError if a value is not an integer in least..most."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         lower = f" >= {least:.0f}" if math.isfinite(least) else ""
         upper = f" and <= {most:.0f}" if math.isfinite(most) else ""
@@ -49,14 +49,14 @@ def check_integer(name: str, value: Any, least: float = -math.inf, most: float =
 
 
 def is_concrete(*trees: Any) -> bool:
-    """Whether no array in `trees` is traced, so that values can be looked at."""
+    """Return whether no array in `trees` is traced, so that values can be read."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
 def check_number(name: str, value: Any, least: float = -math.inf) -> None:
-    """Raise TypeError for what is no number or array of them, ValueError where one is not finite or < least.
+    """Raise TypeError if a value is no number or array, ValueError if one is not finite or < least.
 
-    What is traced has no value to look at.
+    A traced value passes, because it cannot be read.
     """
     if isinstance(value, jax.core.Tracer):
         return
@@ -70,14 +70,14 @@ def check_number(name: str, value: Any, least: float = -math.inf) -> None:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """As `check_number`, and ValueError for what is not > 0."""
+    """Check as `check_number` does; raise ValueError if a number is not > 0."""
     check_number(name, value)
     if not isinstance(value, jax.core.Tracer) and np.any(np.asarray(value) <= 0):
         raise ValueError(f"{name}: expected a finite number > 0, got {value!r}")
 
 
 def is_key(value: Any) -> TypeGuard[jax.Array]:
-    """Whether this is one JAX random key, typed or as raw data."""
+    """Return whether a value is one JAX random key, typed or as raw data."""
     if not isinstance(value, jax.Array | np.ndarray):
         return False
     if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):

@@ -1,4 +1,4 @@
-"""Digits: products that keep all of them, and a warning where single precision is known to fall short."""
+"""Precision: products that keep all digits, and a warning if single precision is known to be insufficient."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-FRICTION = 100.0  # friction and spread of masses above which single precision solves fewer impacts
-SPREAD = 1e4
+FRICTION = 100.0  # coefficient of friction; above it single precision solves fewer impacts
+SPREAD = 1e4  # largest over smallest entry of a mass matrix's diagonal; above it likewise
 
 _said: set[str] = set()
 P = ParamSpec("P")
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 def all_digits(function: Callable[P, T]) -> Callable[P, T]:
-    """The function with products of all digits; by default a GPU rounds the factors of single precision.
+    """Make a function compute products with all digits; by default a GPU rounds factors of single precision.
 
-    That holds for what is traced while the function runs, not for rules of its own that JAX calls later.
+    That holds for operations traced while the function runs, not for its own rules that JAX calls later.
     """
 
     @functools.wraps(function)
@@ -34,12 +34,12 @@ def all_digits(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
-    """`jax.jit` of a function with `all_digits`."""
+    """Compile a function by `jax.jit`, with `all_digits`."""
     return jax.jit(all_digits(function), **options)
 
 
 class PrecisionWarning(UserWarning):
-    """Computing in single precision where double precision is needed."""
+    """A warning of a computation in single precision that needs double precision."""
 
 
 def warn_if_single(dtype: Any, what: str) -> None:
@@ -52,11 +52,11 @@ def warn_if_single(dtype: Any, what: str) -> None:
         PrecisionWarning,
         stacklevel=3,
     )
-    _said.add(what)  # behind the warning: one that is made an error is raised each time
+    _said.add(what)  # after the warning: a warning turned into an error is raised each time
 
 
 def check_precision(mass: Any, mu: Any) -> None:
-    """`warn_if_single` for a mass matrix (nv, nv) and friction (nc,) that are not traced."""
+    """Warn, by `warn_if_single`, for a mass matrix (nv, nv) and friction (nc,) that are not traced."""
     diagonal = np.diag(np.asarray(mass))
     if np.any(np.asarray(mu) > FRICTION):
         warn_if_single(diagonal.dtype, f"friction above {FRICTION:g}")

@@ -1,7 +1,7 @@
-"""Status bits: what every solve and every step says about itself.
+"""Status bits: the report of every solve and every step on itself. The entry is `Status`.
 
-A status is a uint32 array of OR-ed bits, one per world under `vmap`; 0 is success. `Status.FAILURES`
-are results not to be trusted, `Status.NOTES` are facts worth knowing about a good result.
+A status is a uint32 array of OR-ed bits, one per world under `vmap`; 0 is success. Results with a bit of
+`Status.FAILURES` are not to be trusted; bits of `Status.NOTES` are facts about a good result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Status(enum.IntFlag):
     MAX_ITERS = 1 << 0  # an iteration limit was reached
     STALLED = 1 << 1  # no further progress; the residual is above its tolerance
     NONFINITE = 1 << 2  # NaN or inf in the input or the result
-    SINGULAR = 1 << 3  # equations without a unique solution where one is needed
+    SINGULAR = 1 << 3  # equations without a unique solution, although one is needed
     UNTERMINATED = 1 << 4  # contacts still approach after the last allowed impact or step
     INVALID = 1 << 5  # negative friction, mass matrix not symmetric positive definite
     PENETRATION = 1 << 6  # a gap is negative beyond the contact tolerance
@@ -44,35 +44,35 @@ class Status(enum.IntFlag):
 
     @classmethod
     def failed(cls, status: Any) -> Any:
-        """Where a result is not to be trusted: bool, of the shape of `status`, traceable."""
+        """Tell which results are not to be trusted: bool, of the shape of `status`, traceable."""
         return (jnp.asarray(status) & jnp.uint32(int(cls.FAILURES))) != 0
 
     @classmethod
     def describe(cls, status: Any) -> str:
-        """Names of the bits set anywhere in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
+        """List the names of the bits set in `status`, e.g. "MAX_ITERS|STALLED", or "SUCCESS"."""
         bits = int(np.bitwise_or.reduce(np.atleast_1d(np.asarray(status)).ravel().astype(np.uint32)))
         names = [m.name for m in cls if m.value and bits & m.value and m.name is not None]
         return "|".join(names) if names else "SUCCESS"
 
 
 def flag(condition: jax.Array | bool, bit: Status) -> jax.Array:
-    """`bit` where `condition` holds, else 0, as uint32."""
+    """Return `bit` if `condition` holds, else 0, elementwise, as uint32."""
     return jnp.where(condition, jnp.uint32(int(bit)), jnp.uint32(0))
 
 
 class FailureError(RuntimeError):
-    """A result is not to be trusted; the message names the bits and where they were first set."""
+    """An error for results not to be trusted; the message names bits and index of the first failed entry."""
 
 
 def raise_if_failed(info: Any, what: str = "result") -> None:
-    """Raise where any status has a bit of `Status.FAILURES`; for drivers on the host.
+    """Raise if any status has a bit of `Status.FAILURES`; for drivers on the host.
 
     Args:
         info: a record with `status`, or a status; of any shape.
-        what: names the result in the message, "step" say; its index is added.
+        what: name of the result in the message, for example "step"; its index is added.
 
     Raises:
-        FailureError: names all bits that are set, how many entries failed and which one first.
+        FailureError: with the failure bits and the index of the first failed entry, and how many failed.
     """
     status = np.asarray(getattr(info, "status", info)).astype(np.uint32)
     bad = status & np.uint32(int(Status.FAILURES))

@@ -204,7 +204,9 @@ def test_many_points_of_one_body(rng):
         structure = jc.Structure(
             dim=3, bodies=("a",), num_positions=7, quaternions=(3,), shapes=shapes, pairs=pairs
         )
-        found.append(jc.constraint_terms(jc.System(structure, jc.free_poses), params, here))
+        found.append(
+            jc.constraint_terms(jc.Model(system=jc.System(structure, jc.free_poses), params=params), here)
+        )
     assert found[0].kind == found[1].kind
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-14), *found)
 

@@ -45,7 +45,7 @@ def test_walker_contacts(rng):
     expected = reference.three_link_walker()
     for _ in range(10):
         q = rng.normal(size=5)
-        terms = jc.contact_terms(walker(), walker_params(), state(q, np.zeros(5)))
+        terms = jc.contact_terms(jc.Model(system=walker(), params=walker_params()), state(q, np.zeros(5)))
         check_contacts(terms, *expected.contacts(q))
         np.testing.assert_allclose(terms.M, expected.mass_matrix(q), rtol=0, atol=1e-12)
         np.testing.assert_array_equal(terms.mu, [0.6, 0.6])
@@ -54,7 +54,9 @@ def test_walker_contacts(rng):
 def test_pairs_give_the_order_of_the_contacts(rng):
     q = rng.normal(size=5)
     phi, J_n, J_t = reference.three_link_walker().contacts(q)
-    terms = jc.contact_terms(walker(order=("foot_2", "foot_1")), walker_params(), state(q, np.zeros(5)))
+    terms = jc.contact_terms(
+        jc.Model(system=walker(order=("foot_2", "foot_1")), params=walker_params()), state(q, np.zeros(5))
+    )
     check_contacts(terms, phi[::-1], J_n[::-1], J_t[::-1])
 
 
@@ -62,18 +64,18 @@ def test_pairs_give_the_order_of_the_contacts(rng):
 def test_box_contacts(rng, tolerance):
     for _ in range(10):
         q = random_pose(rng)
-        terms = jc.contact_terms(box(), box_params(), state(q, np.zeros(6)))
+        terms = jc.contact_terms(jc.Model(system=box(), params=box_params()), state(q, np.zeros(6)))
         check_contacts(terms, *reference.box3d_contacts(q, SIZE), atol=tolerance(1e-12, 1e-5))
 
 
 def test_corners_are_numbered_by_their_bits():
     q = np.array([0.0, 0.0, 5.0, 1.0, 0.0, 0.0, 0.0])
-    terms = jc.contact_terms(box(None), box_params(), state(q, np.zeros(6)))
+    terms = jc.contact_terms(jc.Model(system=box(None), params=box_params()), state(q, np.zeros(6)))
     np.testing.assert_allclose(terms.phi, 5.0 + CORNER_ORDER[:, 2] * SIZE[2] / 2, atol=1e-15)
     # Turning about x lifts the corners at +y, turning about y lowers those at +x.
     np.testing.assert_allclose(terms.J_n[:, 3], CORNER_ORDER[:, 1] * SIZE[1] / 2, atol=1e-15)
     np.testing.assert_allclose(terms.J_n[:, 4], -CORNER_ORDER[:, 0] * SIZE[0] / 2, atol=1e-15)
-    some = jc.contact_terms(box((6, 1)), box_params(), state(q, np.zeros(6)))
+    some = jc.contact_terms(jc.Model(system=box((6, 1)), params=box_params()), state(q, np.zeros(6)))
     np.testing.assert_array_equal(some.J_n, terms.J_n[jnp.array([6, 1])])
 
 
@@ -147,7 +149,7 @@ def sphere_contacts(q):
 def test_spheres_against_each_other_and_a_slope(rng):
     for _ in range(10):
         q = random_pose(rng, 2)
-        terms = jc.contact_terms(spheres(), sphere_params(), state(q, np.zeros(12)))
+        terms = jc.contact_terms(jc.Model(system=spheres(), params=sphere_params()), state(q, np.zeros(12)))
         for i, (phi, n, rows) in enumerate(sphere_contacts(q)):
             np.testing.assert_allclose(terms.phi[i], phi, atol=1e-12)
             np.testing.assert_allclose(terms.J_n[i], n @ rows, rtol=0, atol=1e-12)
@@ -377,7 +379,7 @@ def test_wrong_sizes_are_named(record, field, shape, message):
 def test_wrong_sizes_in_space_are_named():
     q = np.array([0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0])
     with pytest.raises(ValueError, match=r"state.v: expected shape \(6,\), got \(7,\)"):
-        jc.contact_terms(box(), box_params(), state(q, np.zeros(7)))
+        jc.contact_terms(jc.Model(system=box(), params=box_params()), state(q, np.zeros(7)))
     params = box_params().replace(inertia=jnp.ones(1))
     with pytest.raises(ValueError, match=r"params.inertia: expected shape \(1, 3\), got \(1,\)"):
         jc.contact_terms(jc.Model(system=box(), params=params), state(q, np.zeros(6)))

@@ -78,7 +78,12 @@ def variational(seed: int) -> Tally:
         state = jc.State(q=jnp.asarray(q[k], dtype), v=jnp.asarray(v[k], dtype), t=jnp.zeros((), dtype))
         motions.append(
             jc.simulate.variational(
-                BLOCK, params, state, dt=dt, duration=dt * STEPS, restitution=restitution, max_impacts=64
+                jc.Model(system=BLOCK, params=params),
+                state,
+                dt=dt,
+                duration=dt * STEPS,
+                restitution=restitution,
+                max_impacts=64,
             )
         )
     motion = jax.tree.map(lambda *a: np.stack([np.asarray(x) for x in a]), *motions)

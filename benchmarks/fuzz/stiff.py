@@ -215,7 +215,9 @@ def spin(seed: int) -> Tally:
         v=jnp.asarray(np.concatenate([rng.normal(size=3) * 0.1, omega])),
         t=jnp.array(0.0),
     )
-    states, info = jc.compliant.rollout(SPINNER, params, state, jnp.zeros((steps, 6)), dt=dt)
+    states, info = jc.compliant.rollout(
+        jc.Model(system=SPINNER, params=params), state, jnp.zeros((steps, 6)), dt=dt
+    )
     good = tally.count(np.bitwise_or.reduce(np.asarray(info.status)))
     w = np.concatenate([omega[None], np.asarray(states.v)[:, 3:]])
     energy = 0.5 * np.sum(inertia * w**2, axis=1)

@@ -1,10 +1,9 @@
-"""Symmetric block-tridiagonal systems by cyclic reduction.
+"""Symmetric block-tridiagonal systems by cyclic reduction: `factorise_chain` and `solve_chain`.
 
-A sweep eliminates every other block at once; the next sweep does the same with the remaining blocks. A chain
-of n blocks takes log2(n) sweeps over long vectors, and elimination from one end would take n short steps. All
-sweeps have one shape, so they compile as one: the remaining blocks come first, and uncoupled unit blocks fill
-the rest. In every array the first two axes are those of a block, the next axis counts the blocks, and a batch
-axis, if any, comes last.
+A sweep eliminates every other block at once; the next sweep does the same with the remaining blocks: log2(n)
+sweeps over long vectors for n blocks. All sweeps have one shape, so they compile as one: the remaining blocks
+come first, and uncoupled unit blocks fill the array. In every array the first two axes are those of a block,
+the next axis counts the blocks, and a batch axis, if any, comes last.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Sweeps(NamedTuple):
 
 
 def factorise_chain(matrix: BlockTridiagonal) -> Sweeps:
-    """Factors A = L L^T in the order of cyclic reduction, for symmetric positive definite A.
+    """Factor a symmetric positive definite A = L L^T in the order of cyclic reduction; return all sweeps.
 
     A tiny positive number replaces a pivot that round-off has made non-positive. The solution is then finite,
     but useless as a direction of search.
@@ -75,7 +74,7 @@ def factorise_chain(matrix: BlockTridiagonal) -> Sweeps:
 
 
 def solve_chain(sweeps: Sweeps, rhs: jax.Array) -> jax.Array:
-    """Solution x (nv, ...) of A x = b for the factors of `factorise_chain`; b may end within a block."""
+    """Solve A x = b for x (nv, ...) by the factors of `factorise_chain`; b may end within a block."""
     size, half = sweeps.inverse.shape[2:4]
     blocks = as_blocks(rhs, size)
     missing = 2 * half - blocks.shape[1]
@@ -103,14 +102,14 @@ def solve_chain(sweeps: Sweeps, rhs: jax.Array) -> jax.Array:
 
 
 def as_blocks(x: jax.Array, size: int, fill: float = 0.0) -> jax.Array:
-    """X (nv, ...) as (size, blocks, ...); `fill` completes the last block."""
+    """Arrange x (nv, ...) as (size, blocks, ...); `fill` completes the last block."""
     missing = -x.shape[0] % size
     padded = jnp.concatenate([x, jnp.full((missing, *x.shape[1:]), fill, x.dtype)]) if missing else x
     return jnp.moveaxis(padded.reshape(-1, size, *x.shape[1:]), 0, 1)
 
 
 def _inverse_factor(matrix: jax.Array) -> jax.Array:
-    """L^-1 of A = L L^T, block by block."""
+    """Compute L^-1 of A = L L^T, block by block."""
     tiny = jnp.finfo(matrix.dtype).tiny ** 0.5
     index = jnp.arange(matrix.shape[0]).reshape(-1, *(1,) * (matrix.ndim - 2))
     unit = jnp.zeros_like(matrix) + (index[:, None] == index[None, :])
@@ -127,7 +126,7 @@ def _inverse_factor(matrix: jax.Array) -> jax.Array:
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a^T b, block by block; b (m, m, n, ...) or (m, n, ...)."""
+    """Compute a^T b, block by block; b is (m, m, n, ...) or (m, n, ...)."""
     if b.ndim < a.ndim:
         return sum((a[k] * b[k][None] for k in range(1, a.shape[0])), a[0] * b[0][None])
     terms = [a[k][:, None] * b[k][None, :] for k in range(a.shape[0])]
@@ -135,12 +134,12 @@ def _product(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _later(x: jax.Array, axis: int) -> jax.Array:
-    """Every block moved to the next place, with a zero block first."""
+    """Move every block to the next place, with a zero block first."""
     zero_block = jnp.zeros_like(lax.slice_in_dim(x, 0, 1, axis=axis))
     return jnp.concatenate([zero_block, lax.slice_in_dim(x, 0, x.shape[axis] - 1, axis=axis)], axis)
 
 
 def _earlier(x: jax.Array, axis: int) -> jax.Array:
-    """Every block moved to the place before, with a zero block last."""
+    """Move every block to the place before, with a zero block last."""
     zero_block = jnp.zeros_like(lax.slice_in_dim(x, 0, 1, axis=axis))
     return jnp.concatenate([lax.slice_in_dim(x, 1, x.shape[axis], axis=axis), zero_block], axis)

@@ -1,6 +1,6 @@
-"""Rows of contacts between free bodies, stored by body: a row has entries for two bodies at most.
+"""Rows of contacts between free bodies, stored by body: `BodyRows`. A row has entries for at most two bodies.
 
-The lists of bodies are static. From them follow products with the rows, and the Hessian M + G^T S G as a
+The lists of bodies are static. They determine products with the rows, and the Hessian M + G^T S G as a
 block-tridiagonal matrix. In every array the contact is the axis after the axes of one contact, and a batch,
 if any, comes last. Impulses p (nr, ...) are the normals of all contacts, then all t1[, all t2].
 """
@@ -17,7 +17,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.algebra.block_tridiagonal import BlockTridiagonal, as_blocks
 
 FEWEST_BODIES = 20  # with fewer bodies, steps with whole matrices are faster
-LARGEST_BLOCK = 12  # rows of a block that is still small enough to be unrolled
+LARGEST_BLOCK = 12  # rows of a block; a larger block is not small enough to be unrolled
 MANY_RUNS = 6  # largest number of runs of consecutive indices that are sliced; more runs are gathered
 
 
@@ -50,12 +50,12 @@ class BodyRows(Record):
 
 
 def reach_of(first: Sequence[int], second: Sequence[int]) -> int:
-    """The largest distance |a - b| between the indices of two bodies that may touch, at least 1."""
+    """Return the largest distance |a - b| between the indices of two bodies that may touch, at least 1."""
     return max([1, *(abs(a - b) for a, b in zip(first, second, strict=True) if min(a, b) >= 0)])
 
 
 def suits(first: Sequence[int], second: Sequence[int], count: int, width: int) -> bool:
-    """Whether `BodyRows` suit the contacts of `first` with `second`, bodies with `width` velocities each.
+    """Return whether `BodyRows` suit contacts of `first` with `second`, bodies of `width` velocities each.
 
     They suit many bodies that meet only their neighbours, so that blocks are small enough to be unrolled.
     """
@@ -65,7 +65,7 @@ def suits(first: Sequence[int], second: Sequence[int], count: int, width: int) -
 
 
 def take(array: jax.Array, index: Sequence[int], axis: int) -> jax.Array:
-    """Entries at a static index along an axis, zero for -1; runs of consecutive indices are slices."""
+    """Take entries at a static index along an axis, zero for -1; runs of consecutive indices are slices."""
     runs: list[list[int]] = []
     for i in index:
         if runs and (i == sum(runs[-1]) if min(i, runs[-1][0]) >= 0 else max(i, runs[-1][0]) < 0):
@@ -88,10 +88,10 @@ def take(array: jax.Array, index: Sequence[int], axis: int) -> jax.Array:
 
 
 def _places(keys: Sequence[tuple[int, int]], wanted_keys: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Lists with one contact per wanted key, or -1; together they name all contacts whose key is wanted.
+    """Make lists with one contact per wanted key, or -1; together they name all contacts with a wanted key.
 
-    A key is a body or a pair of bodies; the lists are as many as the contacts of the most frequent wanted
-    key.
+    A key is a body or a pair of bodies. The number of lists is the number of contacts of the most frequent
+    wanted key.
     """
     contacts: dict[tuple[int, int], list[int]] = {}
     for contact, key in enumerate(keys):
@@ -105,14 +105,14 @@ def _by_body(G: BodyRows, x: jax.Array) -> jax.Array:
 
 
 def apply_rows(G: BodyRows, x: jax.Array) -> jax.Array:
-    """G x (nr, ...)."""
+    """Compute G x (nr, ...)."""
     bodies = _by_body(G, x)
     ends = jnp.stack([take(bodies, G.first, 1), take(bodies, G.second, 1)])
     return jnp.sum(G.values * ends[None], axis=(1, 2)).reshape(-1, *x.shape[1:])
 
 
 def apply_columns(G: BodyRows, p: jax.Array) -> jax.Array:
-    """G^T p (nv, ...)."""
+    """Compute G^T p (nv, ...)."""
     impulses = p.reshape(-1, len(G.first), *p.shape[1:])
     ends = jnp.sum(G.values * impulses[:, None, None], axis=0)
     body_keys = [(body, 0) for body in range(G.count)]
@@ -124,12 +124,12 @@ def apply_columns(G: BodyRows, p: jax.Array) -> jax.Array:
 
 
 def squares(G: BodyRows, weight: jax.Array) -> jax.Array:
-    """Sums over j of G_ij^2 weight_j (nr, ...)."""
+    """Compute the sums over j of G_ij^2 weight_j (nr, ...)."""
     return apply_rows(G.replace(values=G.values**2), weight)
 
 
 def hessian(M: Diagonal, G: BodyRows, yields: list[list[jax.Array]]) -> BlockTridiagonal:
-    """M + G^T S G with S[i][j] (nc, ...) between the rows of a contact, in blocks of `reach` bodies."""
+    """Compute M + G^T S G with S[i][j] (nc, ...) between rows of a contact, in blocks of `reach` bodies."""
     axes, _, width = G.values.shape[:3]
     weighted = [
         sum((line[j][None, None] * G.values[j] for j in range(1, axes)), line[0][None, None] * G.values[0])
@@ -148,7 +148,7 @@ def hessian(M: Diagonal, G: BodyRows, yields: list[list[jax.Array]]) -> BlockTri
     blocks = -(-G.count // reach)
 
     def block_entries(row: int, column: int, number: int) -> jax.Array:
-        """Entries (w, w, number, ...) between the bodies row + k reach and column + k reach, k < number."""
+        """Sum the entries (w, w, number, ...) of bodies row + k reach and column + k reach, k < number."""
         body_pairs = [(row + k * reach, column + k * reach) for k in range(number)]
         total = jnp.zeros((width, width, number, *G.values.shape[4:]), G.values.dtype)
         for (s, t), product in pair.items():
@@ -170,7 +170,7 @@ def hessian(M: Diagonal, G: BodyRows, yields: list[list[jax.Array]]) -> BlockTri
 
 
 def as_matrix(G: BodyRows) -> jax.Array:
-    """G of a single problem as one matrix (nr, nv)."""
+    """Write G of a single problem as one matrix (nr, nv)."""
     rows = jnp.zeros((G.values.shape[0], len(G.first), G.count, G.values.shape[2]), G.values.dtype)
     for side, bodies in enumerate((G.first, G.second)):
         on_body = np.flatnonzero(np.array(bodies) >= 0)

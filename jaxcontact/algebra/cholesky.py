@@ -1,7 +1,7 @@
-"""Factors of symmetric positive definite matrices: of a large single one by LAPACK, else by lanes.
+"""Factors of symmetric positive definite matrices: of a large single one by LAPACK, otherwise by lanes.
 
-In a batch LAPACK would be a hazard; see `small_dense`. Batches are made by `vmap`. No derivative: `implicit`
-has the rule.
+The entry functions are `factorise` and `solve_factored`. In a batch LAPACK would be a hazard; see
+`small_dense`. Batches are made by `vmap`. No function has a derivative; `implicit` has the rule.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from jax import lax
 from jaxcontact.algebra import small_dense
 from jaxcontact.batching.batch_axes import batch_last
 
-FOR_LAPACK = 12  # a single matrix with more rows
-HALVED = 32  # a triangle with more rows is inverted by halves: LAPACK's time for one grows by leaps
+FOR_LAPACK = 12  # rows; LAPACK factors a single matrix with more
+HALVED = 32  # rows; a larger triangle is inverted by halves, because LAPACK's time for one grows by leaps
 
 
 def factorise(matrix: jax.Array) -> jax.Array:
-    """W = L^-1 (n, n), lower triangular, with L L^T = A."""
+    """Compute W = L^-1 (n, n), lower triangular, with L L^T = A."""
 
     def invert(a: jax.Array) -> jax.Array:
         if a.ndim > 2 or a.shape[0] <= FOR_LAPACK:
@@ -30,7 +30,7 @@ def factorise(matrix: jax.Array) -> jax.Array:
 
 
 def _inverse_of_lower(factor: jax.Array) -> jax.Array:
-    """L^-1 (n, n) of one lower triangle."""
+    """Compute L^-1 (n, n) of one lower triangle."""
     n = factor.shape[0]
     if n <= HALVED:
         unit = jnp.eye(n, dtype=factor.dtype)
@@ -42,7 +42,7 @@ def _inverse_of_lower(factor: jax.Array) -> jax.Array:
 
 
 def solve_factored(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solution x (n,) of A x = b for W of `factorise`."""
+    """Solve A x = b for x (n,), by W of `factorise`."""
 
     def multiply(w: jax.Array, b: jax.Array) -> jax.Array:
         return small_dense.solve_factored_lanes(w, b) if b.ndim > 1 else (w @ b) @ w

@@ -1,4 +1,4 @@
-"""Projections on friction cones in a diagonal metric, with their derivatives.
+"""Projections on friction cones in a diagonal metric, with their derivatives: `project_friction`.
 
 In every array axis 0 is the contact, and the last axis is the batch, if any; all operations are elementwise
 over both. No function has a derivative rule of its own; every `where` is safe to differentiate.
@@ -11,12 +11,12 @@ import jax.numpy as jnp
 
 
 def _positive(x: jax.Array) -> jax.Array:
-    """X where X is positive, else 1: a safe denominator for the branch that `where` does not select."""
+    """Return x if it is positive, else 1: a safe denominator for the branch that `where` does not select."""
     return jnp.where(x > 0, x, 1.0)
 
 
 def directions(tangent: list[jax.Array], pyramid: bool) -> tuple[list[jax.Array], list[list[jax.Array]]]:
-    """Magnitude and unit direction of the slip that each friction bound limits.
+    """Compute magnitude and unit direction of the slip that each friction bound limits.
 
     The cone has one bound, on the length of the tangential vector. The pyramid has one bound on each tangent.
     """
@@ -40,17 +40,18 @@ def project_friction(
     mu: jax.Array,
     pyramid: bool = False,
 ) -> tuple[list[jax.Array], list[list[jax.Array]]]:
-    """The impulse of the friction cone nearest to (normal, tangent), and its derivative by velocity.
+    """Find the impulse of the friction cone nearest to (normal, tangent); return it and its derivative.
 
     Minimises (p_n - z_n)^2 / slope_n + |p_t - z_t|^2 / slope_t over |p_t| <= mu p_n; with `pyramid` over
     |p_t1| <= mu p_n, |p_t2| <= mu p_n. With dz = -slope du the projection changes by dp = -S du,
-    S symmetric and positive semi-definite.
+    |p_t1| <= mu p_n, |p_t2| <= mu p_n. With dz = -slope du, u the velocity, the projection changes by
+    dp = -S du, S symmetric and positive semi-definite.
 
     Args:
         normal: z_n (nc,), any sign.
         tangent: z_t, one (nc,) per tangent.
-        slope_n: metric of the normal, >= 0 (nc,); where it is 0, z_n must be 0.
-        slope_t: metric of the tangents, >= 0 (nc,); where it is 0, z_t must be 0.
+        slope_n: metric of the normal, >= 0 (nc,); if it is 0, z_n must be 0.
+        slope_t: metric of the tangents, >= 0 (nc,); if it is 0, z_t must be 0.
         mu: friction >= 0 (nc,).
 
     Returns:
@@ -73,7 +74,7 @@ def project_friction(
         mu * sum(jnp.where(s, unit[j], 0.0) for s, unit in zip(sliding, units, strict=True))
         for j in range(len(tangent))
     ]
-    # A cone slides or sticks in all its tangents together.
+    # In a cone a contact slides or sticks in all its tangents together.
     sticks = [jnp.where(sliding[min(j, len(sizes) - 1)], 0.0, 1.0) for j in range(len(tangent))]
     impulse = [force] + [ray[j + 1] * force + sticks[j] * t * pushes for j, t in enumerate(tangent)]
     along = jnp.where(
@@ -93,11 +94,11 @@ def project_friction(
 def clip_friction(
     tangent: list[jax.Array], slope_t: jax.Array, bound: jax.Array
 ) -> tuple[list[jax.Array], list[list[jax.Array]], list[jax.Array]]:
-    """The friction impulse nearest to `tangent` within a given bound on its length.
+    """Find the friction impulse nearest to `tangent` within a bound on its length.
 
     Returns:
         p_t, one (nc,) per tangent; S with dp_t = -S du_t as a list of rows; and the derivative of p_t by the
-        bound, zero where the contact sticks.
+        bound, zero if the contact sticks.
     """
     square = sum((t * t for t in tangent), jnp.zeros_like(tangent[0]))
     size = jnp.sqrt(_positive(square)) * (square > 0)

@@ -1,7 +1,7 @@
 """Factors of general square matrices: of a single one by LAPACK, of a batch by exchange steps in lanes.
 
-In a batch LAPACK would be a hazard; see `small_dense`. Batches are made by `vmap`. No derivative: `implicit`
-has the rule.
+The entry functions are `factorise` and `solve_factored`. In a batch LAPACK would be a hazard; see
+`small_dense`. Batches are made by `vmap`. No function has a derivative; `implicit` has the rule.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _exchange_lanes(matrix: jax.Array) -> Factor:
         inverse = 1.0 / jnp.where(pivot == 0, 1.0, pivot)
         row = jnp.where(index == k, -1.0, row) * -inverse[None]
         hit = index == chosen[None]
-        # Where a row is exchanged, its own entry makes way for the new row.
+        # In the exchanged row the own entry is replaced by the new row.
         table = jnp.where((index == k)[None], 0.0, table) + column[:, None] * row[None]
         table = jnp.where(hit[:, None], row[None], table)
         return table, lax.dynamic_update_index_in_dim(order, chosen, k, 0), free & ~hit

@@ -1,9 +1,9 @@
 """The derivative rule of the package: through the equations at a solution, never through iterations.
 
-A solver finds out *which* linear equations hold at its solution (which contacts rest, stick, slide).
-`solve_spd` and `refine` state the solution as the root of those equations. Forward, reverse and higher
-derivatives follow from d x = A^-1 (d b - d A x), whatever the iterations of the solver were. Where the
-equations at the solution are not linear, `attach` does the same for their residual.
+A solver finds the linear equations that hold at its solution (contacts rest, stick or slide). `solve_spd` and
+`refine` state the solution as the root of those equations. Forward, reverse and higher derivatives follow
+from d x = A^-1 (d b - d A x), whatever the iterations of the solver were. For nonlinear equations, `attach`
+does the same with their residual. The page is docs/understand/derivatives.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _solve(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array) -> jax.Array:
 
 
 def solve_spd(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array | None = None) -> jax.Array:
-    """Solution X (n, k) of A X = B for a symmetric positive definite A; a caller that has A^-1 may pass it.
+    """Solve A X = B for X (n, k), A symmetric positive definite; a caller that has A^-1 may pass it.
 
     Derivative: dX = A^-1 (dB - dA X), any order, forward and reverse; `inverse` carries none.
     """
@@ -46,7 +46,7 @@ def solve_spd(matrix: jax.Array, rhs: jax.Array, inverse: jax.Array | None = Non
 
 
 def spd_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """The function b (n,) -> x (n,) with A x = b for a symmetric positive definite A, linear also to JAX.
+    """Make the function b (n,) -> x (n,) with A x = b, A symmetric positive definite, linear also to JAX.
 
     Derivative: dx = A^-1 (db - dA x), any order, forward and reverse.
     """
@@ -60,8 +60,8 @@ def spd_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
     return solve
 
 
-def solve_positive(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solution x (n,) of A x = b for an A whose symmetric part is positive definite.
+def positive_solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """Factorise A whose symmetric part is positive definite: the function b (n,) -> x (n,) with A x = b.
 
     Derivative: dx = A^-1 (db - dA x), any order, forward and reverse.
     """
@@ -72,22 +72,25 @@ def solve_positive(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
         x: jax.Array = batch_last(solve, factor, b)
         return x
 
-    return lax.custom_linear_solve(
-        lambda x: matrix @ x,
-        rhs,
-        lambda _, b: invert(False, b),
-        transpose_solve=lambda _, b: invert(True, b),
-    )
+    def solve(rhs: jax.Array) -> jax.Array:
+        return lax.custom_linear_solve(
+            lambda x: matrix @ x,
+            rhs,
+            lambda _, b: invert(False, b),
+            transpose_solve=lambda _, b: invert(True, b),
+        )
+
+    return solve
 
 
 def refine(
     matrix: jax.Array, rhs: jax.Array, guess: jax.Array, inverse: jax.Array | None = None
 ) -> jax.Array:
-    """The solution x (n,) of A x = b nearest to a solver's answer `guess`, for A of any rank.
+    """Solve A x = b for the x (n,) nearest to a solver's answer `guess`, for A of any rank.
 
-    x = x0 + G (b - A x0) with G a generalized inverse. So a rank-deficient but consistent system keeps the
-    solver's choice among its solutions, and x gains its last digits. A solver that already has G passes it as
-    `inverse`.
+    x = x0 + G (b - A x0) with G a generalized inverse. So a rank-deficient but consistent system
+    keeps the solver's choice among its solutions, and x gains its last digits. A solver that already has G
+    passes it as `inverse`.
 
     Derivative: dx = G (db - dA x); `guess` and `inverse` carry none.
     """
@@ -104,11 +107,11 @@ _root.multiple_results = True
 def attach(
     residual: Callable[[Any, Any], Any], correct: Callable[[Any, Any, Any], Any], data: Any, root: Any
 ) -> Any:
-    """The `root` x of residual(data, x) = 0, bit by bit as a solver computed it, with its derivatives.
+    """Attach derivatives to the `root` x of residual(data, x) = 0; its value stays as the solver computed it.
 
-    The root is a JAX primitive. `jax.custom_jvp` would not do: JAX drops the rule where it splits a
-    derivative for the reverse mode, and second derivatives would go through the solver. The reverse mode
-    stores `data` and the root.
+    No bit of the value changes. The root is a JAX primitive. `jax.custom_jvp` would not do: JAX drops the
+    rule when it splits a derivative for the reverse mode, and second derivatives would go through the solver.
+    The reverse mode stores `data` and the root.
 
     Args:
         residual: (data, x) -> a pytree like x. Neither `residual` nor `correct` may close over traced arrays.
@@ -161,8 +164,8 @@ def _root_tangents(
         def ravel(leaf: list[Any]) -> jax.Array:
             return ravel_pytree(leaf)[0]
 
-        # Linearised first, so that the solve reads only data that J depends on: JAX cannot differentiate one
-        # whose transpose reads what changes while J and the right-hand side do not.
+        # Linearised first, so that the solve reads only data that J depends on: JAX cannot differentiate a
+        # solve whose transpose reads changing data while J and the right-hand side do not change.
         _, by_root = jax.linearize(lambda root: residual(data, root), x)
 
         def rate(y: jax.Array) -> jax.Array:
@@ -174,7 +177,7 @@ def _root_tangents(
         fixed = lax.stop_gradient((data, x))
         rhs = ravel(jax.jvp(equations, ([data[i] for i in changing],), (changes,))[1])
         # JAX can transpose a linear solve only if its right-hand side depends linearly on the changes, so a
-        # right-hand side that is constantly zero gets a dependence, too.
+        # right-hand side that is constantly zero also gets a dependence.
         rhs = rhs + jnp.where(False, changes[0].ravel()[0], 0.0)
         moved = lax.custom_linear_solve(
             rate,

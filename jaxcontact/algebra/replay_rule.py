@@ -1,7 +1,8 @@
 """The derivative of a search by its replay, one operation of a program until it is compiled.
 
-Owns two JAX primitives, push (forward) and pull (reverse). Loops, branches and batches of a caller carry the
-operation, not the many operations of the derivative; JAX differentiates the replay where it compiles it.
+Owns two JAX primitives, push (forward) and pull (reverse); the entry is `differentiate_by_replay`. Loops,
+branches and batches of a caller carry the operation, not the many operations of the derivative; JAX
+differentiates the replay when it compiles it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from jaxcontact.precision import all_digits
 def differentiate_by_replay(
     run: Callable[..., tuple[Any, Any]], replay: Callable[..., Any], value: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """Return the function of `run` with the derivative of `replay`.
+    """Give the function of `run` the derivative of `replay`; return the new function.
 
     Args:
         run: (*args) -> (out, log), a search; the log says how to repeat it.
         replay: (*args, log) -> out, the same values. Neither may close over traced arrays.
-        value: (*args) -> out, the search without a log, where no derivative is asked for.
+        value: (*args) -> out, the search without a log, for calls without derivatives.
 
-    Derivative: that of `replay` at a fixed log, forward and reverse, traced where a program is compiled.
+    Derivative: that of `replay` at a fixed log, forward and reverse, traced when a program is compiled.
         Second derivatives are those of `replay` as well.
     """
     replay = all_digits(replay)
@@ -78,7 +79,7 @@ def differentiate_by_replay(
 
 
 def differentiate_at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with a derivative that is one operation, as `differentiate_by_replay`."""
+    """Give a function a derivative that is one operation, like `differentiate_by_replay`; return it."""
     return differentiate_by_replay(lambda *args: (function(*args), ()), lambda *args: function(*args[:-1]))
 
 
@@ -142,7 +143,7 @@ def _by_moving(
 
 
 _push, _pull = Primitive("push_forward"), Primitive("pull_back")
-_LINEAR = {  # the function of each, and how many of its last operands it is linear in
+_LINEAR = {  # the function of each primitive, and the number of its last operands that it is linear in
     _push: (_push_forward, lambda params: len(params["moving"])),
     _pull: (_pull_back, lambda params: len(params["outputs"])),
 }

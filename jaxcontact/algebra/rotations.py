@@ -12,13 +12,13 @@ from jaxcontact.precision import all_digits
 
 
 def planar_matrix(angle: jax.Array) -> jax.Array:
-    """Rotation matrix (..., 2, 2) of a counter-clockwise angle (...) in rad."""
+    """Compute the rotation matrix (..., 2, 2) of a counter-clockwise angle (...) in rad."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([jnp.stack([c, -s], -1), jnp.stack([s, c], -1)], -2)
 
 
 def quaternion_matrix(quaternion: jax.Array) -> jax.Array:
-    """Rotation matrix (3, 3) of a quaternion (4,), homogeneous of degree 0 in its length."""
+    """Compute the rotation matrix (3, 3) of a quaternion (4,), homogeneous of degree 0 in its length."""
     w, x, y, z = quaternion
     rows = [
         [w * w + x * x - y * y - z * z, 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -29,25 +29,25 @@ def quaternion_matrix(quaternion: jax.Array) -> jax.Array:
 
 
 def quaternion_product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Hamilton product a b (4,)."""
+    """Compute the Hamilton product a b (4,)."""
     aw, av, bw, bv = a[0], a[1:], b[0], b[1:]
     vector = aw * bv + bw * av + jnp.cross(av, bv)
     return jnp.concatenate([(aw * bw - jnp.sum(av * bv))[None], vector])
 
 
 def quaternion_conjugate(quaternion: jax.Array) -> jax.Array:
-    """The quaternion (4,) of the inverse rotation, for a unit quaternion."""
+    """Return the quaternion (4,) of the inverse rotation, for a unit quaternion."""
     return jnp.concatenate([quaternion[:1], -quaternion[1:]])
 
 
 def quaternion_rate_map(quaternion: jax.Array) -> jax.Array:
-    """Matrix (4, 3) with qdot = 1/2 q (0, omega), omega in body axes (rad/s)."""
+    """Return the matrix (4, 3) with qdot = 1/2 q (0, omega), omega in body axes (rad/s)."""
     w, x, y, z = quaternion
     return 0.5 * jnp.array([[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]])
 
 
 def quaternion_exp(rotation_vector: jax.Array) -> jax.Array:
-    """Unit quaternion (4,) of a rotation vector (3,) in rad; smooth at zero."""
+    """Compute the unit quaternion (4,) of a rotation vector (3,) in rad; smooth at zero."""
     square = jnp.sum(rotation_vector**2)
     small = square < 1e-8
     safe_square = jnp.where(small, 1.0, square)
@@ -58,12 +58,12 @@ def quaternion_exp(rotation_vector: jax.Array) -> jax.Array:
 
 
 def vee(skew: jax.Array) -> jax.Array:
-    """Vector (3,) of a skew-symmetric matrix (3, 3)."""
+    """Return the vector (3,) of a skew-symmetric matrix (3, 3)."""
     return 0.5 * jnp.array([skew[2, 1] - skew[1, 2], skew[0, 2] - skew[2, 0], skew[1, 0] - skew[0, 1]])
 
 
 def _skew(vector: jax.Array) -> jax.Array:
-    """Matrix (3, 3) of the cross product with a vector (3,)."""
+    """Return the matrix (3, 3) of the cross product with a vector (3,)."""
     x, y, z = vector
     zero = jnp.zeros_like(x)
     return jnp.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])
@@ -71,8 +71,9 @@ def _skew(vector: jax.Array) -> jax.Array:
 
 @all_digits
 def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
-    """Matrix (3, 3) from the rate of a rotation vector (3,) to the angular velocity of its exp, in body axes.
+    """Compute the matrix J (3, 3) that maps the rate of a rotation vector (3,) to an angular velocity.
 
+    The angular velocity is that of the exp of the vector, in body axes:
     J = 1 - (1 - cos a) / a^2 [d] + (a - sin a) / a^3 [d]^2, a = |d|; smooth at zero.
     """
     square = jnp.sum(rotation_vector**2)
@@ -91,7 +92,10 @@ def exp_jacobian(rotation_vector: jax.Array) -> jax.Array:
 
 @all_digits
 def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
-    """Inverse (3, 3) of `exp_jacobian`, for angles below 2 pi: 1 + [d] / 2 + c [d]^2; smooth at zero."""
+    """Compute the inverse (3, 3) of `exp_jacobian`: 1 + [d] / 2 + c [d]^2; smooth at zero.
+
+    It holds for angles below 2 pi.
+    """
     square = jnp.sum(rotation_vector**2)
     small = square < 1e-4
     safe_square = jnp.where(small, 1.0, square)
@@ -104,7 +108,10 @@ def exp_jacobian_inverse(rotation_vector: jax.Array) -> jax.Array:
 
 
 def quaternion_log(quaternion: jax.Array) -> jax.Array:
-    """Rotation vector (3,) in rad, at most pi long, of a quaternion (4,) of any length; smooth at zero."""
+    """Compute the rotation vector (3,) in rad, at most pi long, of a quaternion (4,) of any length.
+
+    It is smooth at zero.
+    """
     w, axis = quaternion[0], quaternion[1:]
     sign = jnp.where(w < 0.0, -1.0, 1.0).astype(w.dtype)  # the shorter of two rotations
     square = jnp.sum(axis**2)

@@ -1,4 +1,4 @@
-"""Which entries of a vector are the smallest."""
+"""The indices of the smallest entries of a vector: `smallest`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jax import lax
 
 
 def smallest(values: jax.Array, count: int) -> jax.Array:
-    """Indices (count,) of the smallest entries of `values` (n,), int32; NaN counts as smallest.
+    """Find the indices (count,) of the smallest entries of `values` (n,), int32; NaN counts as smallest.
 
     Entries that agree to seven digits count as equal, and of those the first are taken: on a CPU XLA sorts
     all doubles to find a few, but selects numbers in single precision.

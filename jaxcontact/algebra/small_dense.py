@@ -1,8 +1,8 @@
 """Small dense factorisations written as a few vector operations per pivot.
 
-They replace LAPACK where a problem is small and batched. Two independent batched LAPACK calls in one program
-can deadlock XLA's CPU thread pool, and for small matrices the dispatch of LAPACK costs more than the algebra.
-No function has a derivative rule; `implicit.py` wraps the functions with the rule of the package.
+They replace LAPACK for small, batched problems. Two independent batched LAPACK calls in one program can
+deadlock XLA's CPU thread pool, and for small matrices the dispatch of LAPACK costs more than the algebra. No
+function has a derivative rule; `implicit.py` wraps the functions with the rule of the package.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from jaxcontact.batching.once import computed_once
 
 
 def pivot_tolerance(dtype: jnp.dtype) -> float:
-    """Pivot, relative to the largest entry, below which a matrix counts as singular: eps^0.7."""
+    """Return the pivot, relative to the largest entry, below which a matrix counts as singular: eps^0.7."""
     return float(jnp.finfo(dtype).eps) ** 0.7
 
 
 def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Inverse of a symmetric positive definite matrix by the sweep operator, and its worst pivot.
+    """Invert a symmetric positive definite matrix by the sweep operator; return it and its worst pivot.
 
     Args:
         matrix: (n, n); its symmetry is assumed, not checked.
@@ -59,7 +59,7 @@ def spd_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A matrix G with A G b = b for all b in the range of A, by elimination with complete pivoting.
+    """Find a matrix G with A G b = b for all b in the range of A, by elimination with complete pivoting.
 
     Args:
         matrix: (n, n, ...), any rank, batch axes last; rows and columns should be scaled to similar size.
@@ -108,10 +108,10 @@ def generalized_inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def inverse_of_four(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Inverse (4, 4, ...) of matrices (4, 4, ...) by cofactors, and (...) bool, whether they are regular.
+    """Invert matrices (4, 4, ...) by cofactors; return the inverses and (...) bool, whether they are regular.
 
-    A tenth of the time of `generalized_inverse`. Singular matrices get zeros; one that two small pivots make
-    all but singular may get an inverse of no use.
+    It takes a tenth of the time of `generalized_inverse`. Singular matrices get zeros; a matrix that two
+    small pivots make almost singular may get an inverse of no use.
     """
     a = [[matrix[i, j] for j in range(4)] for i in range(4)]
 
@@ -119,7 +119,7 @@ def inverse_of_four(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
         pairs = itertools.combinations(range(4), 2)
         return {(i, j): first[i] * second[j] - first[j] * second[i] for i, j in pairs}
 
-    # To be computed once instead of in every use; on a CPU XLA may drop the barrier.
+    # The minors should be computed once instead of in every use; on a CPU XLA may drop the barrier.
     upper, lower = lax.optimization_barrier((minors(a[0], a[1]), minors(a[2], a[3])))
     cofactors = []
     for i in range(4):
@@ -138,7 +138,7 @@ def inverse_of_four(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def product_lanes(a: jax.Array, b: jax.Array) -> jax.Array:
-    """A B of (i, j, ...) and (j, l, ...), batch axes last, summed in the order of j.
+    """Multiply A B of (i, j, ...) and (j, l, ...), batch axes last, summed in the order of j.
 
     XLA multiplies batches of small matrices one by one; here the batch is the vector.
     """
@@ -148,16 +148,16 @@ def product_lanes(a: jax.Array, b: jax.Array) -> jax.Array:
     return total
 
 
-UNROLLED = 36  # largest matrix whose factorisation is written out block by block
+UNROLLED = 36  # rows of the largest matrix whose factorisation is written out block by block
 BLOCK = 3  # rows that a factorisation eliminates at once
 
 
 def inverse_factor_lanes(matrix: jax.Array) -> jax.Array:
-    """W = L^-1 (n, n, ...) of the Cholesky factor L L^T = A of a positive definite A, batch axes last.
+    """Compute W = L^-1 (n, n, ...) of A = L L^T, A positive definite (Cholesky), batch axes last.
 
     A^-1 = W^T W, so that a solution is two products: fewer and longer operations than two substitutions.
-    Each block of rows gives rows of W in the columns that are done, and of L^T in those to come; the
-    remainder loses their products in both.
+    Each block of rows gives rows of W in the finished columns, and of L^T in the later ones; the remainder
+    loses their products in both.
 
     A tiny positive number replaces a pivot that round-off has made non-positive. The factor is then useless
     as a direction of search.
@@ -180,7 +180,7 @@ def inverse_factor_lanes(matrix: jax.Array) -> jax.Array:
 
 
 def _inverse_factor_in_loop(matrix: jax.Array) -> jax.Array:
-    """`inverse_factor_lanes` of a large matrix: one program for all blocks, over the whole matrix."""
+    """Compute `inverse_factor_lanes` of a large matrix: one program for all blocks, over the whole matrix."""
     size, padding = matrix.shape[0], -matrix.shape[0] % BLOCK
     n, batch = size + padding, matrix.shape[2:]
     padded = jnp.pad(matrix, [(0, padding)] * 2 + [(0, 0)] * len(batch))
@@ -203,14 +203,14 @@ def _inverse_factor_in_loop(matrix: jax.Array) -> jax.Array:
 
 
 def _identity(n: int, matrix: jax.Array) -> jax.Array:
-    """Unit matrices (n, n, ...) of the batch and the type of `matrix`."""
+    """Make unit matrices (n, n, ...) of the batch and the type of `matrix`."""
     batch = matrix.shape[2:]
     unit = jnp.eye(n, dtype=matrix.dtype).reshape(n, n, *(1,) * len(batch))
     return jnp.broadcast_to(unit, (n, n, *batch))
 
 
 def _eliminated(corner: jax.Array, rows: jax.Array) -> jax.Array:
-    """L^-1 rows (k, n, ...) with the Cholesky factor L of the corner (k, k, ...)."""
+    """Compute L^-1 rows (k, n, ...) with the Cholesky factor L of the corner (k, k, ...)."""
     tiny = float(jnp.finfo(corner.dtype).tiny) ** 0.5
     count = corner.shape[0]
     factor: list[list[jax.Array]] = [[] for _ in range(count)]
@@ -220,7 +220,7 @@ def _eliminated(corner: jax.Array, rows: jax.Array) -> jax.Array:
         for k in range(i):
             row, pivot = row - factor[i][k][None] * done[k], pivot - factor[i][k] ** 2
         size = jnp.sqrt(jnp.maximum(pivot, tiny))
-        # On a CPU XLA would repeat a product of row and 1 / size in all that uses it, but no division.
+        # On a CPU XLA would repeat a product of row and 1 / size in every use, but it repeats no division.
         done.append(row / size[None])
         for j in range(i + 1, count):
             left = corner[j, i] - sum((factor[j][k] * factor[i][k] for k in range(i)), jnp.zeros_like(pivot))
@@ -229,12 +229,12 @@ def _eliminated(corner: jax.Array, rows: jax.Array) -> jax.Array:
 
 
 def _products(a: jax.Array, b: jax.Array) -> jax.Array:
-    """A^T B (i, l, ...) of a few rows (k, i, ...) and (k, l, ...)."""
+    """Compute A^T B (i, l, ...) of a few rows (k, i, ...) and (k, l, ...)."""
     return sum((a[k, :, None] * b[k, None] for k in range(1, a.shape[0])), a[0, :, None] * b[0, None])
 
 
 def solve_factored_lanes(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solution x (n, ...) of A x = b for W of `inverse_factor_lanes`, batch axes last: W^T W b."""
+    """Solve A x = b for x (n, ...), by W of `inverse_factor_lanes`, batch axes last: W^T W b."""
     n = rhs.shape[0]
     if n > UNROLLED:
         half = jnp.sum(inverse_factor * rhs[None], axis=1)
@@ -245,10 +245,10 @@ def solve_factored_lanes(inverse_factor: jax.Array, rhs: jax.Array) -> jax.Array
 
 
 def lu_lanes(matrix: jax.Array) -> jax.Array:
-    """Factors of A = L U in one array (n, n, ...), batch axes last: U, and L below its unit diagonal.
+    """Factor A = L U in one array (n, n, ...), batch axes last: U, and L below its unit diagonal.
 
-    Without pivoting, for matrices whose symmetric part is positive definite. A zero pivot counts as one: the
-    factor is then finite and useless.
+    There is no pivoting: the symmetric part of a matrix must be positive definite. A zero pivot counts as
+    one: the factor is then finite and useless.
     """
     n = matrix.shape[0]
     index = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
@@ -263,7 +263,7 @@ def lu_lanes(matrix: jax.Array) -> jax.Array:
 
 
 def lu_solve_lanes(factor: jax.Array, rhs: jax.Array, transposed: bool = False) -> jax.Array:
-    """Solution x (n, ...) of A x = b, or of A^T x = b, for a factor of `lu_lanes`, batch axes last."""
+    """Solve A x = b, or A^T x = b, for x (n, ...), by a factor of `lu_lanes`, batch axes last."""
     n = factor.shape[0]
     index = jnp.arange(n).reshape(n, *(1,) * (factor.ndim - 2))
     lines = factor if transposed else jnp.swapaxes(factor, 0, 1)

@@ -1,1 +1,1 @@
-"""Loops, layouts and threads that make XLA fast on many problems at once; one trick per module."""
+"""Loops, layouts and threads that make XLA fast on many problems at once; one technique per module."""

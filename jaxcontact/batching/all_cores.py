@@ -1,7 +1,7 @@
 """All CPU cores at once: the list of workers, and a batch split into one share per worker.
 
-XLA runs a program of small operations mostly on one CPU core, however many cores there are. Threads use the
-other cores.
+The entry function is `on_all_cores`. XLA runs a program of small operations mostly on one CPU core, whatever
+the number of cores. Threads use the other cores.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import jax.numpy as jnp
 
 from jaxcontact.batching import platforms
 
-# Compiler options of programs that are long sums over lanes. They ask for vectors as wide as the CPU has;
-# XLA's default is half of AVX-512. The bits of the results stay the same.
+# Compiler options of programs that are long sums over lanes. They ask for the widest vectors of the CPU, in
+# bits; XLA's default is half of AVX-512. The bits of the results stay the same.
 WIDE = {"xla_cpu_prefer_vector_width": 512}
 
 
 def workers(devices: Sequence[jax.Device]) -> list[jax.Device]:
-    """One entry per worker thread: a program keeps a GPU busy, but only one CPU core."""
+    """List one device per worker thread: a program keeps a GPU busy, but only one CPU core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     per_device = max(1, cores // len(devices)) if platforms.is_cpu(devices[0].platform) else 1
     return list(devices) * per_device
 
 
 def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that runs a batch on all CPU cores, with one share of the batch per core.
+    """Make a function that runs a batch on all CPU cores, with one share of the batch per core.
 
     The result compiles `function` for a share, once for each size of batch, and runs the shares in threads.
-    All shares have one size; where the batch does not divide evenly, the last share repeats a few worlds. On
+    All shares have one size; if the batch does not divide evenly, the last share repeats a few worlds. On
     other devices the whole batch is one share.
 
     Args:
@@ -68,7 +68,7 @@ def on_all_cores(function: Callable[..., Any]) -> Callable[..., Any]:
             compiled[key] = jitted.lower(*shares[0]).compile()
         with ThreadPoolExecutor(count) as pool:
             results = list(pool.map(lambda share: jax.block_until_ready(compiled[key](*share)), shares))
-        num_new = size - (count - 1) * width  # worlds of the last share that no other has
+        num_new = size - (count - 1) * width  # worlds that only the last share has
         kept_ranges = [(0, width)] * (count - 1) + [(width - num_new, width)]
         return jax.tree.map(
             lambda *leaves: jnp.concatenate([p[a:b] for p, (a, b) in zip(leaves, kept_ranges, strict=True)]),

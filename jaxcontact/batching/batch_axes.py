@@ -1,6 +1,6 @@
 """Rules for `vmap`: it calls a function once for the whole batch, with the batch as first or as last axis.
 
-A last batch axis makes long vectors of small arrays.
+The entry functions are `batch_first` and `batch_last`. A last batch axis makes long vectors of small arrays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxcontact.precision import all_digits
 
 
 def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
-    """function(*arguments); under `vmap` one call of `function` with the batch as last axis of all arrays.
+    """Call function(*arguments); under `vmap` once, with the batch as last axis of all arrays.
 
     Nested batches become one batch. `function` takes any pytrees and returns arrays with the same last axis.
 
@@ -41,7 +41,7 @@ def batch_last(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arguments: Any) -> Any:
-    """for_one(*arguments); under `vmap` one call of for_batch(*arguments).
+    """Call for_one(*arguments); under `vmap` call for_batch(*arguments) once.
 
     `for_batch` gets all arrays with the batch as first axis. Nested batches become one batch. Both functions
     take any pytrees and return arrays.
@@ -79,7 +79,7 @@ def batch_first(for_one: Callable[..., Any], for_batch: Callable[..., Any], *arg
 
 
 def _inner_lanes(arrays: list[jax.Array], batched: list[bool], ranks: list[int]) -> int | None:
-    """Size of the last axis that holds an earlier batch; None without an earlier batch."""
+    """Return the size of the last axis that holds an earlier batch; None without an earlier batch."""
     sizes = [a.shape[-1] for a, b, r in zip(arrays, batched, ranks, strict=True) if a.ndim - b > r]
     return max(sizes, default=None)
 
@@ -87,7 +87,7 @@ def _inner_lanes(arrays: list[jax.Array], batched: list[bool], ranks: list[int])
 def _as_lanes(
     arrays: list[jax.Array], batched: list[bool], ranks: list[int], inner: int | None, size: int
 ) -> list[jax.Array]:
-    """Arrays with the new batch axis, axis 0 where `batched`, merged into the last axis of earlier lanes."""
+    """Merge the new batch axis, axis 0 of arrays that are `batched`, into the last axis of earlier lanes."""
 
     def move(a: jax.Array, b: bool, rank: int) -> jax.Array:
         if inner is None:

@@ -1,4 +1,4 @@
-"""A loop that ends when its work is done, or the same loop with a static number of iterations.
+"""A loop that ends when its work is done, or the same loop of a static number of iterations: `bounded_loop`.
 
 Over many lanes, a loop that ends early runs as long as its slowest lane. A loop of static length always runs
 all iterations, but no device has to test a condition between them, and it has a reverse mode.
@@ -22,7 +22,7 @@ def bounded_loop(
     most: int,
     early_exit: bool,
 ) -> Any:
-    """`lax.while_loop(running, body, start)` of at most `most` iterations; all of them without `early_exit`.
+    """Run `lax.while_loop(running, body, start)` for at most `most` iterations, or all without `early_exit`.
 
     Iterations after the end of the work change nothing.
     """

@@ -1,4 +1,4 @@
-"""A while loop over many lanes that stops computing the finished lanes.
+"""Loops over many lanes that stop computing the finished lanes: `while_loop` and `while_lanes`.
 
 Under `vmap`, `lax.while_loop` computes every lane until the slowest lane is done. On a CPU the loops of this
 module run a batch in tiles that stay in cache. A tile stops when few of its lanes still run, and those lanes
@@ -17,15 +17,15 @@ from jax import lax
 from jaxcontact.batching import platforms
 from jaxcontact.precision import all_digits
 
-_TILE = 64  # lanes of a tile of `while_loop`
-_RUNNING = 0.75  # share of the lanes of a tile of `while_lanes` that still run when it stops
+_TILE = 64  # lanes of a tile of `while_loop`, few enough to stay in cache
+_RUNNING = 0.75  # fraction of the lanes of a tile of `while_lanes` that still run when it stops
 _FINISH = 4  # tiles of `while_lanes` that are finished together
-_FEW = 32  # lanes left when `while_lanes` gathers them on other devices than a CPU
+_FEW = 32  # running lanes at which `while_lanes` starts to gather on devices other than a CPU
 _LEFT = 16  # a tile of `while_loop` stops at this many running lanes if there are lanes to join them
 
 
 def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], start: Any) -> Any:
-    """`lax.while_loop(running, body, start)`; `body` must not change a finished lane.
+    """Run `lax.while_loop(running, body, start)`; `body` must not change a finished lane.
 
     Neither function may close over traced arrays.
 
@@ -50,7 +50,7 @@ def while_loop(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], 
 
 
 def _lanes(running: Callable[[Any], jax.Array], body: Callable[[Any], Any], lanes: Any) -> Any:
-    """The final values of all lanes (B, ...)."""
+    """Compute the final values of all lanes (B, ...)."""
     count = jax.tree.leaves(lanes)[0].shape[0]
 
     def all_at_once(lanes: Any) -> Any:
@@ -96,13 +96,13 @@ def while_lanes(
     *,
     wide: int,
 ) -> Any:
-    """Repeats carry = body(fixed, carry) in each lane while running(carry); returns finish(fixed, carry).
+    """Repeat carry = body(fixed, carry) in each lane while running(carry); return finish(fixed, carry).
 
     The functions take a tile of lanes at once, and no lane may depend on another. `body` must not change a
     finished lane. Lanes are the first axis of all leaves.
 
     Args:
-        wide: lanes of a tile on a CPU: few, so that hard lanes keep few others waiting.
+        wide: lanes of a tile on a CPU; with few, a hard lane keeps few others waiting.
 
     Derivative: none; hold the arguments fixed.
     """
@@ -113,7 +113,7 @@ def while_lanes(
         return lax.while_loop(lambda s: _count_true(running(s)) > stop_at, lambda s: body(fixed, s), carry)
 
     def finish_tiles(carry: Any) -> Any:
-        # Each tile reads the lanes as they were, so that those of two tiles are finished once.
+        # Each tile reads the unfinished lanes, so that lanes of two tiles are finished only once.
         def visit(k: jax.Array, results: Any) -> Any:
             begin = jnp.minimum(k * finished, count - finished)
             tile = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, begin, finished), (fixed, carry))
@@ -158,7 +158,7 @@ def while_lanes(
 
 
 def _first_where(active: jax.Array) -> jax.Array:
-    """The indices of all lanes, those of the active ones first, int32."""
+    """List the indices of all lanes, int32, with those of the active lanes first."""
     count = active.shape[0]
     after = _count_true(active) + jnp.cumsum(~active, dtype=jnp.int32)
     place = jnp.where(active, jnp.cumsum(active, dtype=jnp.int32), after) - 1

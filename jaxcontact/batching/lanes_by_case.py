@@ -1,7 +1,7 @@
-"""A switch between functions of which a lane of a batch runs only its own.
+"""A switch between functions; a lane of a batch runs only the branch of its case. The entry is `switch`.
 
 Under `vmap`, `lax.switch` computes all branches in every lane. Here the lanes of each case are gathered into
-tiles, and a tile runs one branch. A tile also stays in cache, where a whole batch of large tables does not.
+tiles, and a tile runs one branch. A tile also stays in cache, while a whole batch of large tables does not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from jaxcontact.batching.batch_axes import batch_first
 def switch(
     case: jax.Array, branches: Sequence[Callable[[Any], Any]], arguments: Any, *, tile: int = 64
 ) -> Any:
-    """`lax.switch(case, branches, arguments)`; the branches must not close over traced arrays.
+    """Compute `lax.switch(case, branches, arguments)`; the branches must not close over traced arrays.
 
     Nested batches become one batch.
 
     Args:
-        tile: lanes of a tile on a CPU: few where branches loop over large tables, for all wait for the
-            slowest; many where calls cost more than the work.
+        tile: lanes of a tile on a CPU: few if branches loop over large tables, because all lanes of a tile
+            wait for the slowest; many if calls cost more than the work.
 
     Derivative: none.
     """
@@ -40,7 +40,7 @@ def switch(
 
 
 def _lanes(branches: Sequence[Callable[[Any], Any]], width: int, case: jax.Array, arguments: Any) -> Any:
-    """The results of all lanes; the first axis is the lane."""
+    """Compute the results of all lanes; the first axis is the lane."""
     count = case.shape[0]
     case = jnp.clip(case, 0, len(branches) - 1)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), arguments)
@@ -51,8 +51,8 @@ def _lanes(branches: Sequence[Callable[[Any], Any]], width: int, case: jax.Array
         def run(case: jax.Array, arguments: Any, results: Any) -> Any:
             for number, branch in enumerate(branches):
                 mine = case == number
-                # Lanes of this case first; beyond them an index out of bounds, whose result is dropped. A
-                # lane of the case stands in for what is computed there.
+                # The lanes of this case come first; after them an index out of bounds, whose result is
+                # dropped. Such a place computes a lane of the case instead.
                 (index,) = jnp.nonzero(mine, size=count + width, fill_value=count)
 
                 def visit(k: jax.Array, results: Any, index: jax.Array = index, branch: Any = branch) -> Any:

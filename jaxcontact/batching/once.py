@@ -1,6 +1,6 @@
-"""Values that a compiled program computes once instead of in every use.
+"""Values that a compiled program computes once instead of in every use. The entry is `computed_once`.
 
-On a CPU, XLA merges operations into the loops of all that use their result, and so repeats them; it drops
+On a CPU, XLA merges operations into all loops that use their result, and so repeats them; it drops
 `lax.optimization_barrier` before that. It does not repeat a division.
 """
 
@@ -19,7 +19,7 @@ Arrays = TypeVar("Arrays")
 
 
 def computed_once(arrays: Arrays) -> Arrays:
-    """Return the same arrays, of floats, divided by a number that only the running program knows to be one.
+    """Divide arrays of floats by a number that only the running program knows to be one; return equal arrays.
 
     Derivative: exact, any order.
     """

@@ -1,6 +1,6 @@
 """The choice between the branch of a program for CPUs, in tiles that fit a cache, and that for other devices.
 
-Tests can run the branch of other devices on a CPU.
+The entry function is `choose`. Tests can run the branch of other devices on a CPU.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ _as_elsewhere = False
 
 
 def choose(*arguments: Any, cpu: Callable[..., Any], other: Callable[..., Any]) -> Any:
-    """cpu(*arguments) in a program for a CPU, other(*arguments) in one for another device; same results."""
+    """Run cpu(*arguments) in a program for a CPU, other(*arguments) for another device; same results."""
     if _as_elsewhere:
         return other(*arguments)
     return lax.platform_dependent(*arguments, cpu=cpu, default=other)
 
 
 def is_cpu(platform: str) -> bool:
-    """Whether code on the host should take the branch of a CPU."""
+    """Return whether code on the host should take the branch of a CPU."""
     return platform == "cpu" and not _as_elsewhere
 
 
 @contextlib.contextmanager
 def as_elsewhere() -> Iterator[None]:
-    """A context for tests: inside it every program takes the branches of devices other than a CPU.
+    """Make every program inside this context, for tests, take the branches of devices other than a CPU.
 
     All compiled programs are dropped before and after, because each contains its branch.
     """

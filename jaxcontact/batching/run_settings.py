@@ -1,4 +1,4 @@
-"""How a long computation on the host is carried out, apart from what it computes.
+"""Settings of a long computation on the host.
 
 Owns `Run`, which every driver for the host takes as `run=`; no setting changes a bit of the results.
 """
@@ -16,16 +16,16 @@ from jaxcontact.arguments import check_count
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """Settings of a long computation on the host; a driver refuses those that it has no use for.
+    """Settings of a long computation on the host; a driver refuses those that it cannot use.
 
     Attributes:
         chunk: samples or worlds per call of `reduce` and `progress`; None is the driver's default. Any number
             gives the same bits.
         devices: to compute on; None is all local ones.
-        checkpoint: where the results are kept as they come. An interrupted run, called again alike, resumes
-            and ends with the same bits.
-        about: names to keep in the checkpoint, {"model": ...}; a run about something else is refused.
-        progress: called with (done, total), and with what else the driver says.
+        checkpoint: file of the results, written as they come. An interrupted run, called again with the
+            same arguments, resumes and ends with the same bits.
+        about: names to store in the checkpoint, {"model": ...}; a run about something else is refused.
+        progress: called with (done, total), and with the driver's further values.
     """
 
     chunk: int | None = None
@@ -59,11 +59,11 @@ DEFAULT_RUN = Run()
 
 
 def check_run(run: Run, *, unused: Sequence[str] = ()) -> Run:
-    """The settings, after a look at them.
+    """Check the settings and return them.
 
     Raises:
-        TypeError: no `Run`.
-        ValueError: a setting that the driver has no use for.
+        TypeError: if `run` is no `Run`.
+        ValueError: if it has a setting that the driver cannot use.
     """
     if not isinstance(run, Run):
         raise TypeError(f"run: expected jc.Run(checkpoint=, progress=, ...), got {type(run).__name__}")

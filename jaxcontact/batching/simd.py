@@ -1,4 +1,7 @@
-"""`simd`: a function of one world as a function of batches, in lanes and on all cores."""
+"""`simd`: turns a function of one world into a function of batches, in lanes and on all cores.
+
+The page is docs/understand/performance.md.
+"""
 
 from __future__ import annotations
 
@@ -21,36 +24,36 @@ from jaxcontact.native.kinds import BOOL, kind_of
 from jaxcontact.native.lanes import VECTOR_BYTES, Lanes
 from jaxcontact.native.machine_code import MachineCode, check_llvmlite
 
-SHARE = 64  # groups of worlds whose arguments and results are laid out at once
+SHARE = 64  # groups of worlds whose arguments and results are laid out at once; limits the memory of a share
 
 
 def simd(function: Callable[..., Any], *, nan: bool = True) -> Callable[..., Any]:
-    """Return a function of batches from one of a single world: worlds in the lanes of a CPU, on all cores.
+    """Make a function of batches from one of a single world: worlds in the lanes of a CPU, on all cores.
 
     The function is traced once for each kind of batch and compiled by LLVM, without XLA: a step of a robot
-    becomes a list of operations on numbers, without the zeros of its tree, and runs in registers. What it
-    closes over, such as `model.params`, is known when it is compiled. Worlds in the lanes of one group wait
-    for each other in loops, as under `vmap`, and for no others.
+    becomes a list of operations on numbers, without the zeros of its tree, and runs in registers. Values that
+    it closes over, such as `model.params`, are known when it is compiled. Worlds in the lanes of one group
+    wait for each other in loops, as under `vmap`, and for no others.
 
-    Without a rule for what the function uses (decompositions, callbacks, complex numbers, draws of normal
-    numbers, large sorts), or with more than four million operations, it runs as
+    A function that uses a primitive without a rule (decompositions, callbacks, complex numbers, draws of
+    normal numbers, large sorts), or more than four million operations, runs as
     `jc.on_all_cores(jax.vmap(function))`; a warning says so once, and names the reason.
 
     Args:
         function: maps pytrees of arrays to a pytree of arrays, for one world: a rollout, a step, the gradient
             of one. Keys of random numbers are arrays like others; draws are bit by bit those of JAX.
         nan: whether a known zero times NaN or infinity is NaN, as it is in JAX. If not (`nan=False`), it is
-            zero, and so is a known zero over any number: programs with many known zeros, such as steps of
-            robots, are shorter.
+            zero, and so is a known zero divided by any number: programs with many known zeros, such as steps
+                of robots, are shorter.
 
     Returns:
-        A function of batches, the first axis of all arrays. Of arrays it returns NumPy arrays, or keys.
-        Inside `jit`, `scan`, `vmap` and derivatives it is one operation of their program, on a CPU by
-        XLA's foreign function interface, elsewhere `jax.vmap(function)`; what `function` closes over may be
-        traced then. Results differ from those of XLA by rounding.
+        A function of batches, the first axis of all arrays. Called with arrays it returns NumPy arrays, or
+        keys. Inside `jit`, `scan`, `vmap` and derivatives it is one operation of their program, on a CPU by
+        XLA's foreign function interface, elsewhere `jax.vmap(function)`; values that `function` closes over
+        may be traced then. Results differ from those of XLA by rounding.
 
     Raises:
-        ImportError: llvmlite is missing.
+        ImportError: if llvmlite is missing.
         ValueError: when called with no arrays, an empty batch, or first axes that differ.
 
     Derivative: forward and reverse, any order, as that of `jax.vmap(function)`: a batch of the derivative of
@@ -65,7 +68,7 @@ class _Batched:
 
     def __init__(self, function: Callable[..., Any], nan: bool) -> None:
         self._function, self._nan = function, nan
-        self._jitted = jax.jit(lambda *world: function(*world))  # traces again for other settings of JAX
+        self._jitted = jax.jit(lambda *world: function(*world))  # traces again if the settings of JAX change
         self._by_xla = on_all_cores(jax.vmap(function))
         self._programs: dict[Any, _Program | None] = {}
         self._worlds: dict[Any, tuple[World, list[Any]]] = {}
@@ -81,7 +84,7 @@ class _Batched:
             raise ValueError(f"batch: expected arrays with one first axis, not empty, got {sorted(sizes)}")
         world = [jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) for leaf in leaves]
         trace = self._jitted.trace(*jax.tree.unflatten(structure, world))
-        # A function inside another trace takes what it closes over as further arguments.
+        # A function inside another trace takes the values that it closes over as further arguments.
         if any(is_traced) or len(trace.jaxpr.in_avals) != len(leaves):
             results = self._inside_a_trace(trace, leaves, structure)
         else:
@@ -94,7 +97,7 @@ class _Batched:
         return jax.tree.unflatten(jax.tree.structure(trace.out_info), results)
 
     def _compiled(self, jaxpr: Any) -> _Program | None:
-        """Return the program of a function; None, with a warning at the first time, if there is none."""
+        """Compile a function; return its program, or None, with a warning at the first time."""
         try:
             return _Program.of(jaxpr, self._nan)
         except NotImplementedError as error:
@@ -103,7 +106,7 @@ class _Batched:
             return None
 
     def _inside_a_trace(self, trace: Any, leaves: list[Any], structure: Any) -> list[Any]:
-        """Return the results of a batch as one operation of the program that is being traced."""
+        """Run a batch as one operation of the program that is being traced; return its results."""
         arrays = [jax.random.key_data(leaf) if is_key(leaf) else jnp.asarray(leaf) for leaf in leaves]
         world, closed_over = self._worlds.get(trace.jaxpr, (None, []))
         if world is None:
@@ -120,7 +123,7 @@ class _Batched:
 
 
 class _Flat:
-    """A function of the numbers of its arguments, that returns those of its results."""
+    """A function of the numbers of its arguments that returns those of its results."""
 
     def __init__(self, function: Callable[..., Any], structure: Any, kinds: list[Any]) -> None:
         self._function, self._structure, self._kinds = function, structure, kinds
@@ -134,18 +137,18 @@ class _Flat:
 
 
 def _as_keys(numbers: Any, kind: Any) -> Any:
-    """Return the keys of a generator from their numbers, or, without a generator, the numbers."""
+    """Wrap numbers as keys of a generator; without a generator return the numbers."""
     return numbers if kind is None else jax.random.wrap_key_data(numbers, impl=kind)
 
 
 def _canonical(array: np.ndarray) -> np.ndarray:
-    """Return an array in the dtype that JAX's settings allow."""
+    """Convert an array to the dtype that JAX's settings allow."""
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Program:
-    """A compiled function: its code, its lanes, and what it returns of one world."""
+    """A compiled function: its code, its lanes, and the shapes, dtypes and keys of its results."""
 
     code: MachineCode
     lanes: Lanes
@@ -154,13 +157,13 @@ class _Program:
 
     @staticmethod
     def of(jaxpr: Any, nan: bool) -> _Program:
-        """Compile a function."""
+        """Compile a function; return its program."""
         function = function_of(jaxpr)
         code, lanes = compiled(function, nan, len(workers(jax.local_devices(backend="cpu")[:1])))
         return _Program(code, lanes, [(a.shape, a.dtype) for a in function.outputs], function.keys)
 
     def run(self, arrays: list[np.ndarray]) -> list[Any]:
-        """The results of a batch: the worlds of each core in shares."""
+        """Run a batch, the worlds of each core in shares; return its results."""
         size = len(arrays[0])
         found = [np.empty((size, *shape), dtype) for shape, dtype in self.results]
         width = SHARE * self.lanes.count
@@ -181,7 +184,7 @@ class _Program:
         return [keys_of(x) if of_keys else x for x, of_keys in zip(found, self.keys, strict=True)]
 
     def _share(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        """The results of some worlds, in groups of lanes; the last world fills the last group."""
+        """Run some worlds, in groups of lanes; the last world fills the last group."""
         lanes, size = self.lanes, len(arrays[0])
         groups = -(-size // lanes.count)
         inputs = np.concatenate([_as_slots(array, groups, lanes) for array in arrays], axis=1)
@@ -199,7 +202,7 @@ class _Program:
 
 
 def _as_slots(array: np.ndarray, groups: int, lanes: Lanes) -> np.ndarray:
-    """Numbers of worlds (groups, numbers, bytes of a slot), side by side."""
+    """Arrange numbers of worlds side by side, (groups, numbers, bytes of a slot)."""
     kind = kind_of(array.dtype)
     worlds: np.ndarray = array.reshape(len(array), -1).astype(lanes.numpy(kind))
     if kind == BOOL:
@@ -212,7 +215,7 @@ def _as_slots(array: np.ndarray, groups: int, lanes: Lanes) -> np.ndarray:
 
 
 def _from_slots(slots: np.ndarray, shape: tuple[int, ...], dtype: Any, lanes: Lanes) -> np.ndarray:
-    """The inverse of `_as_slots`, for numbers of one array."""
+    """Invert `_as_slots`, for numbers of one array."""
     kind = kind_of(dtype)
     used = np.ascontiguousarray(slots[:, :, : lanes.count * lanes.step(kind)])
     numbers: np.ndarray = used.view(lanes.numpy(kind)).reshape(len(slots), -1, lanes.count).swapaxes(1, 2)
@@ -221,7 +224,7 @@ def _from_slots(slots: np.ndarray, shape: tuple[int, ...], dtype: Any, lanes: La
 
 
 def _aligned(size: int) -> np.ndarray:
-    """Bytes that begin at a multiple of 64, zero."""
+    """Allocate zero bytes that begin at a multiple of 64."""
     raw = np.zeros(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
     return raw[begin : begin + size]

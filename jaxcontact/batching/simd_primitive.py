@@ -1,7 +1,8 @@
 """The primitive by which `simd` works inside `jit`, `vmap` and derivatives: a batch of a function.
 
-Its derivatives are such batches again: of the tangent of the function, and of its transpose, which evaluates
-the function again rather than storing what it computed. On a CPU it is a foreign call of machine code.
+The entry function is `batch_of`. Its derivatives are such batches again: of the tangent of the function, and
+of its transpose, which evaluates the function again and stores no results. On a CPU it is a foreign call of
+machine code.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class World:
 
     @staticmethod
     def of(function: Callable[..., list[Any]], inputs: list[Any], nan: bool) -> tuple[World, list[Any]]:
-        """Return a function, and what it closes over that is traced: its first arguments."""
+        """Make a world of a function; return it and the traced values it closes over, its first arguments."""
         closed = jax.make_jaxpr(function)(*inputs)
         is_traced = [isinstance(constant, jax.core.Tracer) for constant in closed.consts]
         others = [constant for constant, traced in zip(closed.consts, is_traced, strict=True) if traced]
@@ -69,16 +70,16 @@ class World:
         return jax.make_jaxpr(self._function)(*self.inputs)
 
     def evaluate(self, *arrays: Any) -> list[Any]:
-        """Return the results of one world."""
+        """Compute the results of one world."""
         return list(jaxpr_as_fun(self.jaxpr)(*arrays))
 
     @property
     def floats(self) -> Places:
-        """Which results have derivatives."""
+        """The places of results that have derivatives."""
         return tuple(k for k, output in enumerate(self.outputs) if jnp.issubdtype(output.dtype, jnp.floating))
 
     def tangent(self, changing: Places) -> World:
-        """Return (arguments, their changes, of those that change) -> changes of the results `floats`."""
+        """Make the world (arguments, changes of those `changing`) -> changes of the results `floats`."""
         if ("tangent", changing) not in self._derivatives:
             floats, count = self.floats, len(self.inputs)
 
@@ -90,7 +91,7 @@ class World:
             world = World(pushed, inputs, [self.outputs[k] for k in floats], self.nan)
 
             def pull_back(linear: Places, present: Places) -> Callable[..., list[Any]]:
-                """By the function itself, whose own rules of the reverse mode hold then."""
+                """Differentiate the function itself, so that its own rules of the reverse mode hold."""
                 if min(linear) < count:
                     return world._pulled_back(linear, present)
                 by = tuple(changing[k - count] for k in linear)
@@ -106,7 +107,7 @@ class World:
         return self._derivatives["tangent", changing]
 
     def transpose(self, linear: Places, present: Places) -> World:
-        """Return (other arguments, cotangents of the results `present`) -> cotangents of the linear ones."""
+        """Make the world (other arguments, cotangents of `present` results) -> cotangents of `linear`."""
         key = ("transpose", linear, present)
         if key not in self._derivatives:
             others = [x for k, x in enumerate(self.inputs) if k not in linear]
@@ -126,7 +127,7 @@ class World:
         return pulled
 
     def _part(self, arrays: Arrays, changing: Places, results: Places) -> Callable[..., list[Any]]:
-        """Some results as a function of some arguments."""
+        """Make some results a function of some arguments."""
 
         def part(*changed: Any) -> list[Any]:
             whole = list(arrays)
@@ -158,7 +159,7 @@ _simd.multiple_results = True
 
 
 def batch_of(world: World, arrays: Arrays, shared: tuple[bool, ...]) -> list[Any]:
-    """Return the results of a batch: worlds along the first axis of the arguments that they do not share."""
+    """Compute the results of a batch: worlds along the first axis of the arguments that are not shared."""
     return list(_simd.bind(*arrays, world=world, shared=shared))
 
 
@@ -224,7 +225,7 @@ def _transposed(cotangents: Arrays, *arrays: Any, world: World, shared: tuple[bo
 def _batched(
     arrays: Arrays, axes: Arrays, *, world: World, shared: tuple[bool, ...]
 ) -> tuple[list[Any], list[int]]:
-    """Fold the new axis and that of the worlds into one."""
+    """Fold the new axis and that of the worlds into one; return the results and their batch axes."""
     folded, keep = [], []
     (count,) = {array.shape[axis] for array, axis in zip(arrays, axes, strict=True) if axis is not None}
     sizes = zip(arrays, axes, shared, strict=True)

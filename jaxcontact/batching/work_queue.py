@@ -1,6 +1,6 @@
-"""Blocks of work on an executor, their results in the order of the blocks, whichever is ready first.
+"""Blocks of work on an executor; their results come in the order of the blocks, whichever is ready first.
 
-Owns `in_order` and the pool of threads of this machine. Any `concurrent.futures.Executor` will do.
+Owns `in_order` and the pool of threads of this machine. It works with any `concurrent.futures.Executor`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def in_order(
     ahead: int,
     compiles: bool = False,
 ) -> Generator[Result]:
-    """Yield function(*block) of every block in turn.
+    """Yield function(*block) of every block, in the order of the blocks.
 
     Args:
         executor: computes the blocks.
         function: of a block's items.
         blocks: taken one by one, as they are submitted.
         ahead: number of blocks that are submitted before the first result is waited for.
-        compiles: whether the first block compiles a program that the others share: they wait for it, else
-            several threads would compile.
+        compiles: whether the first block compiles a program that the others share. If so, they wait for it;
+            otherwise several threads would compile.
 
     Raises:
-        Exception: what `function` raised, at the place of its block; blocks after it are cancelled.
+        Exception: raised by `function`, at the place of its block; blocks after it are cancelled.
     """
     jobs: collections.deque[Future[Result]] = collections.deque()
     try:

@@ -82,7 +82,7 @@ def _estimate_forces(
         rigid = TIE_BREAK / jnp.where(mobility > 0, problem.dt * mobility, 1.0)
         stiff = jnp.where(used, jnp.maximum(row.rate, rigid), 0.0)
         needed = problem.M @ (after.v - problem.v) - problem.dt * problem.f
-        program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)))
+        program = convex_program(problem, row.replace(rate=stiff, base=jnp.zeros_like(row.base)), gate="none")
         program = program.replace(v=jnp.zeros_like(before.v), push=-needed, potential=None)
         solution = cone_newton.solve_cone_program(program, jnp.zeros_like(row.base))
         left = needed - row_algebra.apply_columns(columns, solution.p)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxcontact._pytree import Record
@@ -186,8 +187,13 @@ def slope_cap(dtype: Any) -> float:
     return float(jnp.finfo(dtype).eps) ** -0.375
 
 
-def convex_program(problem: Problem, row: RowMaterial, *, pyramid: bool = False) -> ConeProgram:
-    """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse."""
+def convex_program(
+    problem: Problem, row: RowMaterial, *, pyramid: bool = False, gate: str = "limits"
+) -> ConeProgram:
+    """The step as a program in v+ and the impulses h lam; stiffer rows than the cap keep their impulse.
+
+    Rows of `gate`, "none", "limits" or "all" with the contacts, push only where their gap closes in the step.
+    """
     terms, h, columns = problem.terms, problem.dt, columns_of(problem.terms)
     nb, nl, nc, _ = count_rows(terms.kind)
     stiff = h * row.rate
@@ -200,6 +206,13 @@ def convex_program(problem: Problem, row: RowMaterial, *, pyramid: bool = False)
     if problem.law.potential is not None:
         future = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[nb : nb + nl + nc]
         extra = {"potential": problem.law.potential, "depth": -future, "dt": h}
+    if gate != "none" and nl + nc:
+        heads = slice(nb, nb + nl + nc)
+        gap = by_axis(terms.phi + h * h * terms.gdot_v, terms.kind)[heads]
+        is_open = (by_axis(terms.phi, terms.kind)[heads] > 0) & ((np.arange(nl + nc) < nl) | (gate == "all"))
+        reach = lax.stop_gradient(mobility)[heads]
+        extra["touch"] = jnp.where(is_open & (reach > 0), -gap / h, jnp.inf)
+        extra["stop"] = jnp.maximum((share * stiff)[heads], cap / jnp.where(reach > 0, reach, 1.0))
     if terms.dry is not None:
         free = jnp.full(nb - terms.dry.shape[0], jnp.inf, terms.phi.dtype)
         extra["most"] = jnp.concatenate([free, h * terms.dry])

@@ -100,7 +100,9 @@ class StepInfo(Record):
 
 def program_of(problem: Problem, cone: str) -> ConeProgram:
     """The convex program of a step."""
-    return convex_program(problem, row_material(problem), pyramid=cone == "pyramid")
+    # A cone that lifts what slides pushes across a gap: gates on its contacts have no single solution.
+    gate = "all" if cone == "staggered" else "limits"
+    return convex_program(problem, row_material(problem), pyramid=cone == "pyramid", gate=gate)
 
 
 def _search(problem: Problem, start: jax.Array, cone: str, solver: Newton) -> tuple[jax.Array, ...]:

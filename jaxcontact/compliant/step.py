@@ -9,18 +9,18 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxcontact.algebra.body_rows import Diagonal
+from jaxcontact.algebra.body_rows import BodyRows, Diagonal
 from jaxcontact.arguments import check_array, check_count, check_positive, check_type
 from jaxcontact.compliant.nearest import Selection, info_of_all, law_of, selection_of
 from jaxcontact.compliant.problem import Problem, stretch_after
 from jaxcontact.compliant.solve import NEWTON, Newton, StepInfo, solve_velocity
 from jaxcontact.mechanics.configuration import retract
-from jaxcontact.mechanics.free_step import free_step
+from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
 from jaxcontact.mechanics.motion_equations import free_masses, kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
-from jaxcontact.terms import ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
+from jaxcontact.terms import BILATERAL, ConstraintTerms, constraint_terms, kept_by_body, rows_by_body
 from jaxcontact.terms.constraints import check_sizes, constraint_terms_at
 
 
@@ -30,6 +30,13 @@ def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bo
     Raises:
         ValueError: params carry no law, q or v has the wrong length, params do not fit the structure.
     """
+    return assemble_all(model, state, tau, dt, by_body=by_body)[0]
+
+
+def assemble_all(
+    model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bool = False
+) -> tuple[Problem, FreeStep]:
+    """`assemble`, and the step without constraints."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     M: Any
@@ -43,16 +50,16 @@ def assemble(model: Model, state: State, tau: jax.Array, dt: Any, *, by_body: bo
 
 def assemble_nearest(
     model: Model, state: State, tau: jax.Array, dt: Any, max_contacts: int
-) -> tuple[Problem, Selection]:
-    """The algebra of a step that sees the nearest contacts alone, and which those are."""
+) -> tuple[Problem, FreeStep, Selection]:
+    """The algebra of a step that sees the nearest contacts alone, its free step, and which those are."""
     check_sizes(model, state)
     kinematics = kinematics_of(model, state.q)
     terms, nearest = constraint_terms_at(model, state, kinematics, max_contacts)
     assert nearest is not None
     M = mass_matrix_at(model, state.q, kinematics)
-    problem = _problem(model, state, tau, dt, M, terms, kinematics)
+    problem, free = _problem(model, state, tau, dt, M, terms, kinematics)
     taken = selection_of(terms.kind, nearest)
-    return problem.replace(law=law_of(problem.law, taken)), taken
+    return problem.replace(law=law_of(problem.law, taken)), free, taken
 
 
 def _problem(
@@ -63,12 +70,25 @@ def _problem(
     M: Any,
     terms: ConstraintTerms,
     kinematics: Any,
-) -> Problem:
+) -> tuple[Problem, FreeStep]:
     if model.params.law is None:
         raise ValueError("params.law: expected a compliant.Law, got None")
     h = jnp.asarray(dt, state.q.dtype)
-    M, v, f = free_step(model, state, tau, h, M, kinematics)
-    return Problem(M=M, v=v, f=f, terms=terms, law=model.params.law, dt=h)
+    free = free_step(model, state, tau, h, M, kinematics)
+    return Problem(M=free.M, v=free.v, f=free.push / h, terms=terms, law=model.params.law, dt=h), free
+
+
+def _touched(terms: ConstraintTerms, lam: jax.Array) -> jax.Array:
+    """Velocities (nv,) on which joints act, or limits and contacts that push."""
+    acts = (lam != 0) | (jnp.asarray(terms.kind, jnp.int32) == BILATERAL)
+    if not isinstance(terms.G, BodyRows):
+        return jnp.any(acts[:, None] & (terms.G != 0), axis=0)
+    dim, count = terms.G.values.shape[0], terms.G.count
+    pushes = acts.reshape(-1, dim)[:, 0]
+    touched = jnp.zeros(count + 1, bool)  # the last entry, index -1, is the world
+    for bodies in (terms.G.first, terms.G.second):
+        touched = touched.at[jnp.asarray(bodies)].max(pushes)
+    return jnp.repeat(touched[:-1], 3 * dim - 3)
 
 
 def step(
@@ -87,11 +107,9 @@ def step(
 ) -> tuple[State, StepInfo]:
     """One step of length dt: v+ from the convex problem of its constraints, then q+ = q retracted by dt v+.
 
-    First order in dt and L-stable in the constraints: as dt grows, a deviation dies in one step. Forces other
-    than those of constraints are evaluated at the start of the step (Drumwright, eqs 36-39), but for
-    gyroscopic ones, which are taken at the midpoint and do no work: a spinning body gains no energy; and
-    springs and dampers of a robot's joints and the linear gains of its actuators, which are those of the
-    end: stable at any gain.
+    First order in dt and L-stable where constraints push: as dt grows, a deviation dies in one step
+    (Drumwright, eqs 36-39). Parts of a mechanism without such constraints move to second order, and keep
+    their momentum; stiff springs and dampers of joints and linear gains of actuators are stable at any gain.
 
     Args:
         model: the mechanism and its numbers; `params.law` says how its constraints yield.
@@ -176,7 +194,7 @@ def _step(
     again = functools.partial(jax.checkpoint, prevent_cse=False)
     if max_contacts is not None:
         make = functools.partial(assemble_nearest, max_contacts=max_contacts)
-        problem, taken = again(make)(model, state, tau, dt)
+        problem, free, taken = again(make)(model, state, tau, dt)
         if warm_start is not None:
             check_array("warm_start", warm_start, (taken.num_rows,))
             warm_start = warm_start[taken.rows]
@@ -185,15 +203,19 @@ def _step(
             problem = problem.replace(stretch=stretch[taken.nearest.index])
             loose = stretch_after(model.params.law, stretch, jnp.zeros_like(stretch), problem.dt)
         v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
+        touched = _touched(problem.terms, info.lam)
         info = info_of_all(info, taken, loose)
     else:
-        problem = again(functools.partial(assemble, by_body=by_body))(model, state, tau, dt)
+        problem, free = again(functools.partial(assemble_all, by_body=by_body))(model, state, tau, dt)
         problem = problem.replace(stretch=stretch)
         v, info = solve_velocity(problem, warm_start, cone, formulation, solver, zeta)
-    q = again(functools.partial(retract, model.system))(state.q, problem.dt * v)
+        touched = _touched(problem.terms, info.lam)
+    v, rate = take_free_step(model.system, free, v, touched)
+    q = again(functools.partial(retract, model.system))(state.q, problem.dt * rate)
     t = state.t + problem.dt
     moved = jnp.all(jnp.isfinite(q)) & jnp.isfinite(t)  # v is finite, and dt v may not be
-    return State(q=q, v=v, t=t), info.replace(status=info.status | flag(~moved, Status.NONFINITE))
+    own = flag(~moved, Status.NONFINITE) | flag(~free.settled, Status.MAX_ITERS)
+    return State(q=q, v=v, t=t), info.replace(status=info.status | own)
 
 
 def rollout(

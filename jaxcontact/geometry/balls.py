@@ -1,8 +1,8 @@
 """Contacts of balls with half-spaces and with balls.
 
 A ball is a point with a radius: a point or disc or sphere itself, a corner of a box, an end of a capsule, a
-vertex of a mesh. Two balls with the same centre, up to rounding, have no normal; the last axis stands in
-for the normal there, and its derivative is zero.
+vertex of a mesh. Two balls with the same centre, up to rounding, have no normal; then the last axis replaces
+the normal, and its derivative is zero. Entry: `place_balls`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RIM = 8  # points fixed to each rim of a cylinder
 
 
 def num_balls(dim: int, shape: Shape) -> int:
-    """Number of balls that stand for a shape: its points, corners, vertices or ends; 1 for a half-space."""
+    """Count the balls that replace a shape: its points, corners, vertices or ends; 1 for a half-space."""
     if isinstance(shape, Points | Polygon | ConvexMesh):
         return shape.count
     if isinstance(shape, Box):
@@ -55,7 +55,7 @@ class Balls(NamedTuple):
 
 
 def _centres(shape: Shape, dim: int, constants: Mapping[str, Any], dtype: Any) -> jax.Array:
-    """Centres (k, dim) in body coordinates of the balls of a shape."""
+    """Compute the centres (k, dim) in body coordinates of the balls of a shape."""
     assert not isinstance(shape, HalfSpace | Ellipsoid)
     if isinstance(shape, Box):
         half = 0.5 * jnp.asarray(constants[shape.size], dtype)
@@ -87,7 +87,7 @@ def place_balls(
     orientations: jax.Array,
     constants: Mapping[str, Any],
 ) -> Balls:
-    """The balls of the named shapes, in the world."""
+    """Place the balls of the named shapes in the world."""
     start: dict[str, int] = {}
     owner: list[int] = []
     local, radius = [], []
@@ -114,7 +114,7 @@ Rows = tuple[jax.Array, jax.Array, jax.Array, jax.Array]  # point on a, point on
 def planes_of(
     planes: Sequence[HalfSpace], constants: Mapping[str, Any], dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Normals (n, dim) and offsets (n,) of half-spaces."""
+    """Collect the normals (n, dim) and offsets (n,) of half-spaces."""
     distinct = list(dict.fromkeys(planes))
     offsets = [0.0 if plane.offset is None else constants[plane.offset] for plane in distinct]
     offset = rows(jnp.stack([jnp.asarray(x, dtype) for x in offsets]), [distinct.index(p) for p in planes])
@@ -122,14 +122,14 @@ def planes_of(
 
 
 def touch_plane(centre: jax.Array, radius: jax.Array, normal: jax.Array, offset: jax.Array) -> Rows:
-    """Contacts of balls with planes; axis 0 is the contact."""
+    """Compute the contacts of balls with planes; axis 0 is the contact."""
     phi = dot(normal, centre) - offset - radius
     touch = centre - radius[:, None] * normal
     return touch, touch - phi[:, None] * normal, phi, normal
 
 
 def touch_ball(balls: Balls, first: Sequence[int], second: Sequence[int]) -> Rows:
-    """Contacts of balls with balls, by their indices."""
+    """Compute the contacts of balls with balls, by their indices."""
     centre_a, centre_b = rows(balls.centre, first), rows(balls.centre, second)
     radius_a, radius_b = rows(balls.radius, first), rows(balls.radius, second)
     last_axis = jnp.zeros_like(centre_a).at[:, -1].set(1.0)

@@ -15,7 +15,7 @@ FLAT = 1e-2  # sine of the tilt below which the lowest point of a rim moves to t
 
 
 def rim_points(radius: Any, half_length: Any, count: int, dtype: Any) -> jax.Array:
-    """Points (2 count, 3) at equal angles on both rims; the lower rim comes first."""
+    """Place points (2 count, 3) at equal angles on both rims; the lower rim comes first."""
     angle = 2.0 * np.pi * np.arange(count) / count
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     radial = jnp.asarray(radius, dtype) * jnp.asarray(ring, dtype)
@@ -26,7 +26,7 @@ def rim_points(radius: Any, half_length: Any, count: int, dtype: Any) -> jax.Arr
 
 
 def lowest_points(normal: jax.Array, radius: jax.Array, half_length: jax.Array) -> jax.Array:
-    """The point (2, 3) of each rim that lies deepest along -normal; below a tilt `FLAT` inside the rim.
+    """Find the point (2, 3) of each rim that lies deepest along -normal; below a tilt `FLAT`, inside the rim.
 
     The deepest point of a level rim is not unique, and rounding would move the point around the rim. So the
     deepest point slides smoothly to the centre of the cap, and the points fixed to the rim carry the load.
@@ -41,18 +41,19 @@ def lowest_points(normal: jax.Array, radius: jax.Array, half_length: jax.Array) 
 
 
 def signed_distance(point: jax.Array, sizes: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Gap of a point (3,) to a cylinder of radius and half length `sizes` (2,), and the outward unit normal.
+    """Compute the gap of a point (3,) to a cylinder, and the outward unit normal.
 
-    On the axis, where the side is nearest, the normal is the local x.
+    `sizes` (2,) are radius and half length. For a point on the axis whose nearest surface is the side, the
+    normal is the local x.
     """
     radial, distance = unit(point[:2], jnp.zeros_like(point[:2]).at[0].set(1.0))
     cap_sign = jnp.where(point[2] >= 0.0, 1.0, -1.0)
-    # beyond the side, beyond the cap
+    # distances beyond the side and beyond the cap
     excess = jnp.stack([distance - sizes[0], cap_sign * point[2] - sizes[1]])
     sideways = excess[0] > excess[1]
     face = jnp.where(sideways, jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])).astype(point.dtype)
     corner, length = unit(excess, face)
-    # not jnp.max, whose derivative looks for the largest again, and finds none where XLA rounds it otherwise
+    # not jnp.max: its derivative searches for the largest again, and finds none if XLA rounds differently
     largest = jnp.where(sideways, excess[0], excess[1])
     at_rim = (jnp.min(excess) > 0.0) & (largest > TOUCHING)
     direction = jnp.where(at_rim, corner, face)

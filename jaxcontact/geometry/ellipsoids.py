@@ -1,4 +1,4 @@
-"""Closed forms for an ellipsoid in its own axes: the signed distance of a point, and the support function."""
+"""Formulas for an ellipsoid in its own axes: the signed distance of a point, and the support function."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ POLISH = 2  # further Newton steps that carry derivatives, exact to second order
 
 
 def support(normal: jax.Array, semi_axes: jax.Array) -> jax.Array:
-    """The point (3,) of an ellipsoid that lies farthest along a unit normal: E^2 n / |E n|."""
+    """Find the point (3,) of an ellipsoid that lies farthest along a unit normal: E^2 n / |E n|."""
     scaled = semi_axes * normal
     return semi_axes * scaled / jnp.sqrt(dot(scaled, scaled))
 
 
 def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Gap of a point (3,) to an ellipsoid with `semi_axes` (3,), and the outward unit normal.
+    """Compute the gap of a point (3,) to an ellipsoid with `semi_axes` (3,), and the outward unit normal.
 
     The nearest point of the surface is x_i = e_i^2 y_i / (e_i^2 + s). The multiplier s > -min e_i^2 makes
     |x / e| = 1. Newton's method solves 1 / |x / e| = 1, which is almost linear in s. A deep point in the
@@ -46,7 +46,7 @@ def signed_distance(point: jax.Array, semi_axes: jax.Array) -> tuple[jax.Array, 
     denominator = square + s
     # At the pole the coordinate along the shortest axis is not y / 0; |x / e| = 1 determines it.
     off_pole = fixed[shortest] + s > 16.0 * jnp.finfo(point.dtype).eps * fixed[shortest]
-    # What is not selected has a point of its own, for a reverse derivative multiplies it by zero.
+    # The branch not selected gets a regular point, because reverse mode multiplies its derivative by zero.
     any_y = jnp.where(off_pole, y, fixed**0.5)
     for _ in range(POLISH):
         s = jnp.where(off_pole, step(jnp.where(off_pole, s, 0.0), any_y, square), s)

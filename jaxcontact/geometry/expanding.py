@@ -1,7 +1,8 @@
-"""The signed distance of two cores by an expanding polytope, which works alike apart and overlapping.
+"""The signed distance of two cores by an expanding polytope, for cores apart and for overlapping cores.
 
-The polytope lies inside the difference b - a and grows where the origin is nearest to its surface: over a
-face where the origin is inside, over a point of a triangle where it is outside. All sizes are fixed.
+The polytope lies inside the difference b - a and grows at the part of its surface nearest to the origin: over
+a face if the origin is inside, over a point of a triangle if it is outside. All sizes are fixed.
+Entry: `expand`.
 """
 
 from __future__ import annotations
@@ -24,23 +25,22 @@ class Hull(NamedTuple):
     """A polytope inside the difference of two cores."""
 
     points: jax.Array  # (n, 3)
-    index: jax.Array  # (n, 2) int32, vertices of a and b that each point came from
+    vertices: jax.Array  # (n, 2) int32, vertices of a and b that each point came from
     faces: jax.Array  # (f, 3) int32, counter-clockwise from outside
     alive: jax.Array  # (f,) bool
 
 
 class Summit(NamedTuple):
-    """Where the surface of a hull is nearest to the origin."""
+    """The place at which the surface of a hull is nearest to the origin."""
 
     normal: jax.Array  # (3,) outward
-    index: jax.Array  # (3, 2) int32, vertices of a and b of the triangle there
-    lowest: (
-        jax.Array
-    )  # (3, 2) int32, the same of the triangle whose plane is nearest to the origin or past it
+    vertices: jax.Array  # (3, 2) int32, vertices of a and b of the triangle there
+    # (3, 2) int32, the vertices of the triangle whose plane is nearest to the origin or past it
+    lowest: jax.Array
 
 
 def _start(couple: Couple) -> Hull:
-    """A tetrahedron of support points; the first two lie along the line of the centres."""
+    """Build a tetrahedron of support points; the first two lie along the line of the centres."""
     count, dtype = STEPS + 4, couple.vertices_a.dtype
     both_ways = jax.vmap(lambda direction: support(couple, direction))
     last_axis = jnp.zeros(3, dtype).at[2].set(1.0)
@@ -69,7 +69,7 @@ def _start(couple: Couple) -> Hull:
 
 
 def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Array) -> jax.Array:
-    """The point (f, 3) of each triangle (f, 3, 3) that is nearest to the origin."""
+    """Find the point (f, 3) of each triangle (f, 3, 3) that is nearest to the origin."""
     along = jnp.roll(corners, -1, axis=1) - corners
     foot = offset[:, None] * normal
     side = dot(jnp.cross(along, foot[:, None] - corners), normal[:, None])
@@ -85,9 +85,9 @@ def _nearest_in_triangles(corners: jax.Array, normal: jax.Array, offset: jax.Arr
 
 
 def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tuple[Hull, Summit]:
-    """Find where the hull is nearest to the origin, and add the support point over that place as `count`.
+    """Find the place of the hull nearest to the origin, and add the support point over it as point `count`.
 
-    The hull stays where that point gains nothing, and where it has no room for one more.
+    The hull does not change if that point gains nothing, or if its arrays are full.
     """
     eps = float(jnp.finfo(size.dtype).eps)
     corners = hull.points[hull.faces]
@@ -121,11 +121,11 @@ def _grow(couple: Couple, size: jax.Array, count: jax.Array, hull: Hull) -> tupl
     fan = jnp.stack([start, end[start], jnp.full_like(start, count)], axis=1)
     grown = Hull(
         hull.points.at[count].set(point, mode="drop"),
-        hull.index.at[count].set(index, mode="drop"),
+        hull.vertices.at[count].set(index, mode="drop"),
         jnp.where(fills[:, None], fan, hull.faces),
         (hull.alive & ~visible) | fills,
     )
-    return grown, Summit(normal, hull.index[hull.faces[face]], hull.index[hull.faces[lowest]])
+    return grown, Summit(normal, hull.vertices[hull.faces[face]], hull.vertices[hull.faces[lowest]])
 
 
 def expand(couple: Couple, size: jax.Array) -> Summit:

@@ -14,7 +14,7 @@ from jaxcontact.geometry.shapes import WORLD
 
 
 def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
-    """array[index] for a static index; a slice or a broadcast where the index is regular."""
+    """Select array[index] for a static index, by a slice or a broadcast if the index is regular."""
     first, count = index[0], len(index)
     if all(i == first for i in index):
         return jnp.broadcast_to(array[first : first + 1], (count, *array.shape[1:]))
@@ -24,13 +24,13 @@ def rows(array: jax.Array, index: Sequence[int]) -> jax.Array:
 
 
 def products(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
-    """Products A_k x_k (k, m) of (k, m, n) and (k, n), entry by entry: small batched products are slow."""
+    """Multiply A_k x_k (k, m) of (k, m, n) and (k, n), entry by entry: small batched products are slow."""
     terms = [matrices[:, :, j] * vectors[:, j, None] for j in range(vectors.shape[1])]
     return sum(terms[1:], terms[0])
 
 
 def tangent_frame(normal: jax.Array) -> jax.Array:
-    """Tangents (dim - 1, dim) completing a unit normal (dim,) to a right-handed frame."""
+    """Compute tangents (dim - 1, dim) that complete a unit normal (dim,) to a right-handed frame."""
     if normal.shape[0] == 2:
         return jnp.stack([normal[1], -normal[0]])[None, :]
     axis = jnp.where(jnp.abs(normal[0]) < 0.9, jnp.array([1.0, 0.0, 0.0]), jnp.array([0.0, 1.0, 0.0])).astype(
@@ -42,10 +42,11 @@ def tangent_frame(normal: jax.Array) -> jax.Array:
 
 
 def unit(vector: jax.Array, fallback: jax.Array, end: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
-    """Direction (..., dim) and length (...) of a vector; `fallback`, 0, zero derivatives for a zero vector.
+    """Split a vector into its direction (..., dim) and length (...); a zero vector has `fallback` and 0.
 
-    A vector counts as zero, too, where the square of its length or the inverse of the square leaves the
-    floats, and, given the point `end` (..., dim) where it ends, where only rounding tells its ends apart.
+    The derivatives by a zero vector are zero. A vector also counts as zero if the square of its length or the
+    inverse of the square leaves the floats, or if, given its end point `end` (..., dim), only rounding
+    distinguishes its two ends.
     """
     square = dot(vector, vector)[..., None]
     floats = jnp.finfo(vector.dtype)
@@ -57,7 +58,7 @@ def unit(vector: jax.Array, fallback: jax.Array, end: jax.Array | None = None) -
 
 
 def across(vector: jax.Array) -> jax.Array:
-    """A unit vector (..., dim) perpendicular to a vector; the last axis for a vector of zero."""
+    """Choose a unit vector (..., dim) perpendicular to a vector; the last axis for a vector of zero."""
     if vector.shape[-1] == 2:
         turned = jnp.stack([-vector[..., 1], vector[..., 0]], axis=-1)
     else:
@@ -68,7 +69,7 @@ def across(vector: jax.Array) -> jax.Array:
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Sum of products along the last axis, entry by entry: many short sums are slow."""
+    """Sum the products along the last axis, entry by entry: many short sums are slow."""
     terms = [a[..., i] * b[..., i] for i in range(a.shape[-1])]
     return sum(terms[1:], terms[0])
 
@@ -76,7 +77,7 @@ def dot(a: jax.Array, b: jax.Array) -> jax.Array:
 def pose_in_body(
     shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Origin (dim,) and axes (dim, dim) of a shape in its body, from `at` and `rotation`."""
+    """Compute the origin (dim,) and axes (dim, dim) of a shape in its body, from `at` and `rotation`."""
     origin = jnp.zeros(dim, dtype) if shape.at is None else jnp.asarray(constants[shape.at], dtype)
     if shape.rotation is None:
         return origin, jnp.eye(dim, dtype=dtype)
@@ -85,7 +86,7 @@ def pose_in_body(
 
 
 def owners(shapes: Sequence[Any], bodies: tuple[str, ...]) -> tuple[int, ...]:
-    """Index of the body of each shape, WORLD for the world."""
+    """Look up the index of the body of each shape, WORLD for the world."""
     body_names = [getattr(shape, "body", None) for shape in shapes]
     return tuple(WORLD if body is None else bodies.index(body) for body in body_names)
 
@@ -93,7 +94,7 @@ def owners(shapes: Sequence[Any], bodies: tuple[str, ...]) -> tuple[int, ...]:
 def frames_of(
     owner: Sequence[int], positions: jax.Array, orientations: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Positions (n, dim) and orientations (n, dim, dim) of bodies by index, those of the world at WORLD."""
+    """Select positions (n, dim) and orientations (n, dim, dim) of bodies by index, the world's for WORLD."""
     index = [max(body, 0) for body in owner]
     position, orientation = rows(positions, index), rows(orientations, index)
     fixed = np.array(owner) == WORLD
@@ -106,6 +107,6 @@ def frames_of(
 
 
 def turned(matrices: jax.Array, vectors: jax.Array) -> jax.Array:
-    """Products R_k x_kj (k, j, dim) of (k, dim, dim) and (k, j, dim), entry by entry as in `products`."""
+    """Multiply R_k x_kj (k, j, dim) of (k, dim, dim) and (k, j, dim), entry by entry as in `products`."""
     terms = [matrices[:, None, :, j] * vectors[:, :, j, None] for j in range(vectors.shape[2])]
     return sum(terms[1:], terms[0])

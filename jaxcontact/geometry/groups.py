@@ -37,7 +37,7 @@ class World(NamedTuple):
     balls: Balls | None
 
     def polytopes(self, shapes: Sequence[Any]) -> Polytope:
-        """Shapes of one topology in the world; axis 0 is the shape."""
+        """Place shapes of one topology in the world; axis 0 is the shape."""
         distinct = list(dict.fromkeys(shapes))
         frames = frames_of(owners(distinct, self.bodies), self.positions, self.orientations)
         solids = place_polytopes(self.dim, distinct, *frames, self.constants)
@@ -46,14 +46,14 @@ class World(NamedTuple):
 
 
 def balls_on_planes(world: World, index: Sequence[int], planes: Sequence[HalfSpace]) -> Rows:
-    """Contacts of balls, by their indices, with half-spaces."""
+    """Compute the contacts of balls, by their indices, with half-spaces."""
     assert world.balls is not None
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     return touch_plane(rows(world.balls.centre, index), rows(world.balls.radius, index), normal, offset)
 
 
 def balls_on_balls(world: World, first: Sequence[int], second: Sequence[int]) -> Rows:
-    """Contacts of balls with balls, by their indices."""
+    """Compute the contacts of balls with balls, by their indices."""
     assert world.balls is not None
     return touch_ball(world.balls, first, second)
 
@@ -61,7 +61,7 @@ def balls_on_balls(world: World, first: Sequence[int], second: Sequence[int]) ->
 def balls_on_polytopes(
     world: World, index: Sequence[int], shapes: Sequence[Shape], kind: Topology, swapped: bool
 ) -> Rows:
-    """Contacts of balls with polytopes of one topology."""
+    """Compute the contacts of balls with polytopes of one topology."""
     assert world.balls is not None
     centre, radius = rows(world.balls.centre, index), rows(world.balls.radius, index)
     solids = world.polytopes(shapes)
@@ -79,7 +79,7 @@ def balls_on_polytopes(
 def polytopes_on_polytopes(
     world: World, first: Sequence[Shape], second: Sequence[Shape], kind_a: Topology, kind_b: Topology
 ) -> Rows:
-    """Contacts of pairs of polytopes, all of the same two topologies."""
+    """Compute the contacts of pairs of polytopes, all of the same two topologies."""
     a = world.polytopes(first)
     b = world.polytopes(second)
     return _flat(jax.vmap(lambda x, y: touch_polytopes(x, y, kind_a, kind_b))(a, b))
@@ -93,11 +93,11 @@ def nearest_polytopes(
     kind_b: Topology,
     count: int,
 ) -> tuple[jax.Array, Rows, jax.Array, jax.Array]:
-    """`polytopes_on_polytopes` for the `count` nearest pairs.
+    """Compute the contacts of the `count` nearest pairs of polytopes, as in `polytopes_on_polytopes`.
 
-    Returns which pairs those are, their contacts, the gaps of the contacts of all pairs, and whether a pair
-    left out touches. The contacts of a pair left out have the separation of its two shapes as their gap.
-    Where those shapes touch or overlap, the gap is a length larger than both shapes.
+    Returns the indices of those pairs, their contacts, the gaps of the contacts of all pairs, and whether a
+    pair left out touches. The contacts of a pair left out have the separation of its two shapes as their gap.
+    If those shapes touch or overlap, the gap is a length larger than both shapes.
     """
     a, b = world.polytopes(first), world.polytopes(second)
     if a.normals.shape[1] or b.normals.shape[1]:
@@ -136,7 +136,7 @@ def _cores(world: World, shapes: Sequence[Any], count: int) -> _Cores:
 def cores_on_cores(
     world: World, first: Sequence[Any], second: Sequence[tuple[Any, bool]], count_a: int, count_b: int
 ) -> Rows:
-    """Contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
+    """Compute the contacts of pairs of convex shapes by their support functions; a pair may be swapped."""
     a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
     return _touch_all(a, b, jnp.asarray(np.array([swap for _, swap in second])))
 
@@ -149,9 +149,10 @@ def nearest_cores(
     count_b: int,
     count: int,
 ) -> tuple[jax.Array, Rows, jax.Array, jax.Array]:
-    """`cores_on_cores` for the `count` pairs with the smallest bounds, as `nearest_polytopes`.
+    """Compute the contacts of the `count` pairs of convex shapes with the smallest bounds.
 
-    The bound of a pair is at most its distance: the largest gap along the axes of the boxes around both.
+    Returns as `nearest_polytopes`, with the bound of a pair as its separation: a pair left out whose bound is
+    not positive counts as touching. The bound, from `bound_gap`, is at most the signed distance.
     """
     a, b = _cores(world, first, count_a), _cores(world, [shape for shape, _ in second], count_b)
     swapped = jnp.asarray(np.array([swap for _, swap in second]))
@@ -166,7 +167,7 @@ def nearest_cores(
 
 
 def _bound(a: _Cores, b: _Cores) -> jax.Array:
-    """A lower bound of the signed distance of two cores with their balls."""
+    """Compute a lower bound of the signed distance of two cores with their balls."""
     between = a.orientation.T @ (b.position - a.position)
     core_b = place_core(b.core, between, a.orientation.T @ b.orientation)
     couple = Couple(a.core.vertices, core_b.vertices, jnp.stack([a.core.ellipsoid, core_b.ellipsoid]))
@@ -174,7 +175,7 @@ def _bound(a: _Cores, b: _Cores) -> jax.Array:
 
 
 def _touch_all(a: _Cores, b: _Cores, swapped: jax.Array) -> Rows:
-    """Contacts of pairs of cores, in the order of the shapes that the caller gave."""
+    """Compute the contacts of pairs of cores, in the order of the shapes that the caller gave."""
     points_a, points_b, gaps, normals = _flat(jax.vmap(_touch_cores)(a, b))
     swaps = jnp.repeat(swapped, CONTACTS)[:, None]
     return (
@@ -186,7 +187,7 @@ def _touch_all(a: _Cores, b: _Cores, swapped: jax.Array) -> Rows:
 
 
 def _touch_cores(a: _Cores, b: _Cores) -> Rows:
-    """Contacts of one pair, computed in the axes of the first body: far from the world's origin, too."""
+    """Compute the contacts of one pair in the axes of the first body, so that its place does not matter."""
     turn = a.orientation.T
     core_b = place_core(b.core, turn @ (b.position - a.position), turn @ b.orientation)
     couple = Couple(a.core.vertices, core_b.vertices, jnp.stack([a.core.ellipsoid, core_b.ellipsoid]))
@@ -204,7 +205,7 @@ def _swap(contacts: Rows) -> Rows:
 
 
 def _flat(contacts: Any) -> Rows:
-    """(pairs, contacts, ...) as (pairs * contacts, ...)."""
+    """Reshape (pairs, contacts, ...) to (pairs * contacts, ...)."""
     point, point_b, phi, normal = (column.reshape(-1, *column.shape[2:]) for column in contacts)
     return point, point_b, phi, normal
 
@@ -217,7 +218,7 @@ class _Round(NamedTuple):
     sizes: jax.Array  # (n, 2 or 3)
 
     def local(self, points: jax.Array) -> jax.Array:
-        """World points (n, k, 3) in the axes of the shapes."""
+        """Express world points (n, k, 3) in the axes of the shapes."""
         return turned(jnp.swapaxes(self.axes, 1, 2), points - self.origin[:, None])
 
 
@@ -243,7 +244,7 @@ def _place_round(world: World, shapes: Sequence[Any]) -> _Round:
 def balls_on_round(
     world: World, index: Sequence[int], shapes: Sequence[Any], kind: type, swapped: bool
 ) -> Rows:
-    """Contacts of balls with cylinders, or with ellipsoids."""
+    """Compute the contacts of balls with cylinders, or with ellipsoids."""
     assert world.balls is not None
     centre, radius = rows(world.balls.centre, index), rows(world.balls.radius, index)
     solids = _place_round(world, shapes)
@@ -256,7 +257,7 @@ def balls_on_round(
 
 
 def round_on_planes(world: World, shapes: Sequence[Any], planes: Sequence[HalfSpace], kind: type) -> Rows:
-    """Contacts of the lowest points of cylinders (one of each rim) or ellipsoids with half-spaces."""
+    """Compute the contacts of the lowest points of cylinders (one per rim) or ellipsoids with half-spaces."""
     normal, offset = planes_of(planes, world.constants, world.positions.dtype)
     solids = _place_round(world, shapes)
     local_normal = products(jnp.swapaxes(solids.axes, 1, 2), normal)

@@ -3,6 +3,7 @@
 Support points of slightly tilted directions span a polygon on each core. Each of eight directions across the
 normal selects the corner of the common region of the polygons that lies farthest along it, so a contact keeps
 its number while the bodies slide, roll and turn a little. Corners that coincide make one contact.
+Entry: `touch_couple`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from jaxcontact.geometry.frames import dot, unit
 from jaxcontact.geometry.nearest import nearest_points
 from jaxcontact.geometry.support import Couple, round_support
 
-DIRECTIONS = 8
+DIRECTIONS = 8  # across the normal; at most this many corners of the common region make contacts
 CONTACTS = DIRECTIONS + 1  # the nearest points come first
 TILT = 0.05  # rad; parts of a surface that lean less from the common tangent plane belong to its polygon
 FIRST_ANGLE = 0.2  # rad; no direction is square to the side of a box
 SIDEWAYS = 1e-6  # of the size; corners closer than this coincide
-LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep, up to this
-PARALLEL = 1e-6  # sine of the angle between sides that do not cross
+LEVEL = 1e-9  # of the size; the nearest points count if no corner is as deep up to this tolerance
+PARALLEL = 1e-6  # sine of the angle between two sides, up to which they do not cross
 
 _ANGLES = FIRST_ANGLE + 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
 _RING = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
@@ -36,7 +37,7 @@ class _Polygon(NamedTuple):
     height: jax.Array  # (8,) along the normal
 
     def plane_at(self, place: jax.Array, tolerance: jax.Array) -> jax.Array:
-        """Heights (n,) at places (n, 2) of the plane, or of the line or point, through the corners."""
+        """Compute heights (n,) at places (n, 2) of the plane, line or point fitted to the corners."""
         middle, level = jnp.mean(self.place, axis=0), jnp.mean(self.height)
         beside, above = self.place - middle[None], self.height - level
         xx, xy, yy = (jnp.sum(beside[:, i] * beside[:, k]) for i, k in ((0, 0), (0, 1), (1, 1)))
@@ -50,7 +51,7 @@ class _Polygon(NamedTuple):
         return level + slope_x * (place[:, 0] - middle[0]) + slope_y * (place[:, 1] - middle[1])
 
     def contains(self, place: jax.Array, tolerance: jax.Array) -> jax.Array:
-        """Whether places (n, 2) lie within the corners."""
+        """Test whether places (n, 2) lie within the corners, up to `tolerance`."""
         side = jnp.roll(self.place, -1, axis=0) - self.place
         length = jnp.sqrt(dot(side, side))
         beside = place[:, None] - self.place[None]
@@ -74,7 +75,7 @@ class _Corners(NamedTuple):
 def _polygons(
     couple: Couple, normal: jax.Array, axes: jax.Array, origin: jax.Array
 ) -> tuple[_Polygon, _Polygon]:
-    """The flat parts of a and b that face one another."""
+    """Find the flat parts of a and b that face one another."""
     across = _RING.astype(normal.dtype) @ axes
     at_normal, lengths = round_support(couple.ellipsoids, normal)
     at_rim, _ = jax.vmap(lambda direction: round_support(couple.ellipsoids, direction))(across)
@@ -91,7 +92,7 @@ def _polygons(
 
 
 def _common_corners(a: _Polygon, b: _Polygon, tolerance: jax.Array) -> _Corners:
-    """Corners of a within b, of b within a, and crossings of their sides."""
+    """Find the corners of a within b and of b within a, and the crossings of their sides."""
     side_a, side_b = (jnp.roll(x.place, -1, axis=0) - x.place for x in (a, b))
     rise_a, rise_b = (jnp.roll(x.height, -1, axis=0) - x.height for x in (a, b))
 
@@ -123,14 +124,14 @@ def _common_corners(a: _Polygon, b: _Polygon, tolerance: jax.Array) -> _Corners:
 
 
 def _axes(normal: jax.Array) -> jax.Array:
-    """Two unit vectors (2, 3) across the normal that turn with the axes of a."""
+    """Choose two unit vectors (2, 3) across the normal that turn with the axes of a."""
     axis = jnp.where(jnp.abs(normal[2]) < 0.9, jnp.array([0.0, 0.0, 1.0]), jnp.array([1.0, 0.0, 0.0]))
     first, _ = unit(axis - normal * dot(axis, normal), axis)
     return jnp.stack([first, jnp.cross(normal, first)]).astype(normal.dtype)
 
 
 def touch_couple(couple: Couple) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Points on a and b, gaps and normals of `CONTACTS` contacts of two cores in the axes of a.
+    """Compute points on a and b, gaps and normals of `CONTACTS` contacts of two cores in the axes of a.
 
     A contact that does not count has a gap larger than both cores. The smallest gap is the signed distance.
     """

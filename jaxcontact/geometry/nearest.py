@@ -1,9 +1,9 @@
 """The signed distance of two cores, its direction and the nearest points, with one derivative rule.
 
 The signed distance is the greatest gap between the projections on a direction. `expand` finds the direction
-up to its tolerance. The triangle of support points there proposes exact directions: that of the triangle,
-those perpendicular to one of its sides, free ones, the axes of discs. Newton's method on the sphere refines
-the best; its last two steps carry the derivatives.
+up to its tolerance. The triangle of support points of that direction proposes exact directions. Newton's
+method on the sphere refines them; two more steps for the best carry the derivatives.
+Entry: `nearest_points`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from jaxcontact.geometry.support import Couple, gap_along, round_support, suppor
 
 NEWTON = 8  # steps from the tolerance of `expand`
 POLISH = 2  # further steps that carry derivatives, exact to second order
-SLIVER = (
-    1e-8  # sine of the angle of a triangle without a normal; of the size, length of a side without extent
-)
+# sine of the angle of a triangle without a normal; of the size, length of a side without extent
+SLIVER = 1e-8
 SAME = 1e-10  # of the size, by which the gap of a feature may exceed that of the bodies
 STAY = 1e-12  # of the size, by which a refined direction may be worse than the one it comes from
-# Which corners of the triangle a direction leaves free to slide: all, a side or one alone.
+# Corners of the triangle that span a feature: three of a face, two of a side, one of a point.
 CORNERS = ((0, 1, 2), (0, 1, 1), (1, 2, 2), (2, 0, 0), (0, 0, 0), (1, 1, 1), (2, 2, 2))
 
 
 class Feature(NamedTuple):
     """A part of the difference b - a that is flat in `rank` directions and else follows the ellipsoids."""
 
-    index: jax.Array  # (3, 2) int32, its corners as vertices of a and of b
+    vertices: jax.Array  # (3, 2) int32, its corners as vertices of a and of b
     disc: jax.Array  # () int32: 0 the cap of a, 1 the cap of b, else none
     rank: jax.Array  # () int32: 2 a face, 1 an edge, 0 a point; -1 keeps the direction
 
@@ -47,8 +46,8 @@ class Nearest(NamedTuple):
 
 
 def _spans(couple: Couple, feature: Feature) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """A point of the difference of the vertices, and the two directions in which a feature is flat."""
-    corners = couple.vertices_b[feature.index[:, 1]] - couple.vertices_a[feature.index[:, 0]]
+    """Compute a point of the difference of the vertices, and two directions in which a feature is flat."""
+    corners = couple.vertices_b[feature.vertices[:, 1]] - couple.vertices_a[feature.vertices[:, 0]]
     sides = corners[1:] - corners[:1]
     disc = couple.ellipsoids[jnp.clip(feature.disc, 0, 1)].T[:2]
     sides = jnp.where((feature.disc == 0) | (feature.disc == 1), disc, sides)
@@ -56,7 +55,10 @@ def _spans(couple: Couple, feature: Feature) -> tuple[jax.Array, jax.Array, jax.
 
 
 def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """One Newton step to the direction that separates a feature most, and whether it is a maximum."""
+    """Take one Newton step to the direction that separates a feature most.
+
+    Returns the unit direction (3,), and whether it is a maximum; faces and fixed directions count as maxima.
+    """
     corner, first, second = _spans(couple, feature)
     face, _ = unit(jnp.cross(first, second), normal)
     face = jnp.where(dot(face, normal) < 0.0, -face, face)
@@ -68,7 +70,7 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
     points, lengths = round_support(couple.ellipsoids, start)
     gradient = corner + points[0] + points[1]
     height = dot(gradient, start)
-    # In the plane of the tangents, E E^T / length - point point^T / length is how an ellipsoid curves.
+    # In the plane of the tangents, the curvature of an ellipsoid is E E^T / length - point point^T / length.
     images = jnp.sum(couple.ellipsoids[:, None] * plane[None, :, :, None], axis=2)  # (2, 2, 3)
     inverse = jnp.where(lengths > 0.0, 1.0 / jnp.where(lengths > 0.0, lengths, 1.0), 0.0)
     slopes = dot(points[:, None], plane[None])
@@ -95,7 +97,7 @@ def _step(couple: Couple, feature: Feature, normal: jax.Array) -> tuple[jax.Arra
 
 
 def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
-    """Features (11,) that may carry the nearest direction, from two triangles of support points."""
+    """Propose features (11,) that may carry the nearest direction, from two triangles of support points."""
     normal = summit.normal
     columns = jnp.swapaxes(couple.ellipsoids, 1, 2)
     axes, _ = unit(jnp.cross(columns[:, 0], columns[:, 1]), normal)
@@ -108,7 +110,7 @@ def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
     features = Feature(
         jnp.concatenate(
             [
-                summit.index[np.array(CORNERS)],
+                summit.vertices[np.array(CORNERS)],
                 jnp.broadcast_to(at_axes[:, None], (3, 3, 2)),
                 summit.lowest[None],
             ]
@@ -127,7 +129,7 @@ def _proposals(couple: Couple, summit: Summit, spread: jax.Array) -> Feature:
 
 
 def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
-    """Gap along a direction and the points of a and b that are that far apart, on a feature."""
+    """Compute the gap along a direction, and points of a and b on a feature that are that far apart."""
     corner, first, second = _spans(couple, feature)
     rounds, _ = round_support(couple.ellipsoids, normal)
     whole = corner + rounds[0] + rounds[1]
@@ -147,19 +149,19 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
     shares = jnp.stack([1.0 - share_1 - share_2, share_1, share_2])
     # A share may be negative: a flat part has several triangles, and any of them spans it.
     shares = jnp.where(is_cap, jnp.array([1.0, 0.0, 0.0], normal.dtype), shares)
-    on_a = dot(couple.vertices_a[feature.index[:, 0]].T, shares[None]) - rounds[0]
-    on_b = dot(couple.vertices_b[feature.index[:, 1]].T, shares[None]) + rounds[1]
+    on_a = dot(couple.vertices_a[feature.vertices[:, 0]].T, shares[None]) - rounds[0]
+    on_b = dot(couple.vertices_b[feature.vertices[:, 1]].T, shares[None]) + rounds[1]
     on_a = on_a - jnp.where(feature.disc == 0, shift, 0.0)
     on_b = on_b + jnp.where(feature.disc == 1, shift, 0.0)
-    # Where flat parts have several nearest points, those of a and b may differ sideways.
+    # If flat parts have several nearest points, those of a and b may differ sideways.
     sideways = on_a - on_b + height * normal
     return Nearest(-height, normal, on_a - 0.5 * sideways, on_b + 0.5 * sideways)
 
 
 def nearest_points(couple: Couple) -> Nearest:
-    """The signed distance of two cores, its direction and the nearest points.
+    """Compute the signed distance of two cores, its direction and the nearest points.
 
-    Derivative: of the feature that is nearest; at a tie between features, of the one taken.
+    Derivative: of the feature that is nearest; at a tie between features, of the selected one.
     """
     fixed = jax.lax.stop_gradient(couple)
     spread = jnp.sqrt(jnp.sum(fixed.ellipsoids**2))

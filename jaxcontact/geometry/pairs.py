@@ -3,7 +3,7 @@
 Conventions: the normal of a pair (a, b) points from b to a, so phi > 0 is separated. In the plane the
 tangent is the normal turned by -90 degrees, t = (n_y, -n_x); on a floor n = (0, 1), t = (1, 0).
 The number and the order of the contacts of a pair never change. A candidate that is not a contact at some
-pose has a large gap there.
+pose has a large gap there. Entry: `candidates`.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ CONVEX = (Capsule, Box, ConvexMesh, Cylinder, Ellipsoid)  # pairs of these witho
 class Candidates(NamedTuple):
     """Candidate contacts of a mechanism at one configuration; axis 0 is the contact.
 
-    All nc of them, or with `max_pairs` the k that were computed.
+    There are nc candidates; k of them are computed, all without `max_pairs`.
     """
 
     body_a: tuple[int, ...]  # (nc,) body index, WORLD for the world
     body_b: tuple[int, ...]
-    point: jax.Array  # (k, dim) world point where the pair touches, on a's surface
+    point: jax.Array  # (k, dim) world point of contact on a's surface
     point_b: jax.Array  # (k, dim) the same on b's surface
     phi: jax.Array  # (k,) gap in m
     normal: jax.Array  # (k, dim)
     gaps: jax.Array  # (nc,) gaps of all, m
-    place: jax.Array | None  # (k,) int32, which of all these are; None where they are all
-    left_out: jax.Array  # bool, True where `max_pairs` left out a pair that touches
+    place: jax.Array | None  # (k,) int32, indices of the computed among all; None if all are computed
+    left_out: jax.Array  # bool, True if `max_pairs` left out a pair that touches
 
     @property
     def tangents(self) -> jax.Array:
@@ -71,7 +71,7 @@ class Candidates(NamedTuple):
 
 
 class Family(enum.Enum):
-    """How the contacts of a pair (a, b) are computed."""
+    """The way in which the contacts of a pair (a, b) are computed."""
 
     BALL_PLANE = enum.auto()
     BALL_BALL = enum.auto()
@@ -83,7 +83,7 @@ class Family(enum.Enum):
 
 
 def _family(dim: int, a: Shape, b: Shape) -> Family | None:
-    """The family of a pair in this order; None where the pair has none in this order."""
+    """Choose the family of a pair in this order; None if the pair has none in this order."""
     if isinstance(b, HalfSpace):
         return Family.ROUND_PLANE if isinstance(a, ROUND) else Family.BALL_PLANE
     if isinstance(a, BALLS):
@@ -98,7 +98,7 @@ def _family(dim: int, a: Shape, b: Shape) -> Family | None:
 
 
 def _has_closed_form(a: Shape, b: Shape) -> bool:
-    """Whether two polytopes in space are capsules, or boxes and capsules with chosen corners."""
+    """Test whether two polytopes in space are capsules, or boxes and capsules with chosen corners."""
     chosen = any(isinstance(shape, Box) and shape.corners is not None for shape in (a, b))
     return (
         not isinstance(a, ConvexMesh)
@@ -108,7 +108,7 @@ def _has_closed_form(a: Shape, b: Shape) -> bool:
 
 
 def _in_order(dim: int, a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
-    """The family of a pair, its shapes in the order of the family, and whether that order is swapped."""
+    """Order the shapes of a pair; return its family, the two shapes and whether they are swapped."""
     family = _family(dim, a, b)
     if family is None and not isinstance(a, HalfSpace):
         return _family(dim, b, a), b, a, True
@@ -116,7 +116,7 @@ def _in_order(dim: int, a: Any, b: Any) -> tuple[Family | None, Any, Any, bool]:
 
 
 def check_shape(dim: int, shape: Shape) -> None:
-    """Raise ValueError where a shape does not suit the dimension, or its corners or faces name no vertex."""
+    """Raise ValueError if a shape does not suit the dimension, or its numbers or indices are invalid."""
     kind = type(shape).__name__
     if dim == 2 and isinstance(shape, SPATIAL):
         replacement = {"Sphere": "Disc", "ConvexMesh": "Polygon"}.get(kind)
@@ -154,7 +154,7 @@ def check_shape(dim: int, shape: Shape) -> None:
 
 
 def check_pair(a: Shape, b: Shape) -> None:
-    """Raise ValueError where the package cannot compute contacts of this pair of shapes."""
+    """Raise ValueError if the package cannot compute contacts of this pair of shapes."""
     if isinstance(a, HalfSpace):
         raise ValueError(f"pairs: in {(a.name, b.name)} the half-space must come second")
     family = _in_order(2 if isinstance(a, Polygon) or isinstance(b, Polygon) else 3, a, b)[0]
@@ -174,7 +174,7 @@ def check_pair(a: Shape, b: Shape) -> None:
 
 
 def _count(dim: int, a: Shape, b: Shape) -> int:
-    """Number of candidate contacts of one pair."""
+    """Count the candidate contacts of one pair."""
     family, a, b, _ = _in_order(dim, a, b)
     if family is Family.POLYTOPES:
         topology_a, topology_b = topology(dim, a), topology(dim, b)
@@ -191,14 +191,14 @@ def _count(dim: int, a: Shape, b: Shape) -> int:
 
 
 def num_contacts(dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]) -> int:
-    """Number of candidate contacts that the pairs of shapes make."""
+    """Count the candidate contacts that the pairs of shapes make."""
     return sum(_count(dim, shapes[a], shapes[b]) for a, b in pairs)
 
 
 def contact_bodies(
     dim: int, bodies: tuple[str, ...], shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Indices of the two bodies of every candidate contact, WORLD for the world, as in `candidates`."""
+    """List the indices of the two bodies of every contact of `candidates`, WORLD for the world."""
     index_of_body = {name: index for index, name in enumerate(bodies)}
     first: list[int] = []
     second: list[int] = []
@@ -211,7 +211,7 @@ def contact_bodies(
 
 
 def _seen_as_balls(family: Family | None, a: Shape, b: Shape) -> list[Shape]:
-    """The shapes of a pair that are treated as balls; a and b come in the order of the family."""
+    """List the shapes of a pair that are treated as balls; a and b come in the order of the family."""
     if family is Family.BALL_BALL:
         return [a, b]
     if family in (Family.BALL_PLANE, Family.BALL_POLYTOPE, Family.BALL_ROUND):
@@ -233,7 +233,7 @@ _COMPUTE: dict[Family, Callable[..., Rows]] = {
 
 
 def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tuple[Any, ...]:
-    """The static properties that pairs of a family must share to be computed together."""
+    """Collect the static properties that pairs of a family must share to be computed together."""
     if family is Family.BALL_POLYTOPE:
         return topology(dim, b), swapped
     if family is Family.POLYTOPES:
@@ -248,7 +248,7 @@ def _kind(dim: int, family: Family | None, a: Any, b: Any, swapped: bool) -> tup
 def _gather(
     dim: int, shapes: Mapping[str, Shape], pairs: tuple[tuple[str, str], ...], start: Mapping[str, int]
 ) -> dict[tuple[Any, ...], _Members]:
-    """Pairs, or balls of pairs, by group: the members of a group are computed together."""
+    """Group the pairs, or the balls of pairs, whose contacts are computed together."""
     members_of_group: dict[tuple[Any, ...], _Members] = {}
     count = 0
     for name_a, name_b in pairs:
@@ -277,7 +277,7 @@ def _gather(
 def _most_pairs(
     dim: int, family: Family | None, first: Any, second: Any, max_pairs: int | None
 ) -> int | None:
-    """How many pairs of a family and two kinds get their contacts; None for all."""
+    """Choose the number of pairs of a family and two kinds that get their contacts; None for all."""
     if family is Family.CONVEX:
         return max_pairs
     capsules = isinstance(first, Capsule) and isinstance(second, Capsule)
@@ -297,7 +297,7 @@ def candidates(
     constants: Mapping[str, Any],
     max_pairs: int | None = None,
 ) -> Candidates:
-    """Gaps and frames of every candidate contact, in the order of `pairs`; see `max_pairs`.
+    """Compute the gaps and frames of the candidate contacts, in the order of `pairs`; see `max_pairs`.
 
     The order of the contacts within a pair depends on the shapes. Balls: balls of a by balls of b. Polytopes:
     vertices of a, vertices of b, edges of a by edges of b. On a half-space: the corners or ends; for a
@@ -307,9 +307,10 @@ def candidates(
     Args:
         positions: (nb, dim) world positions of the body origins, m.
         orientations: (nb, dim, dim) body-to-world rotation matrices.
-        max_pairs: largest number of pairs of convex shapes of the same two kinds that get their contacts, of
-            capsules in space, which mostly make one, twice as many. The nearest pairs get them; of the
-            contacts of the others there are only gaps, the distance of the two shapes.
+        max_pairs: largest number of pairs of convex shapes of the same two kinds that get their contacts;
+            twice as many for capsules in space, most of which make one contact. The nearest pairs get them.
+            The contacts of the other pairs have only a gap: the distance of the two shapes or a lower bound
+            of it, and for two polytopes that touch or overlap a length larger than both.
     """
     ball_shapes: dict[str, None] = {}
     for a, b in pairs:

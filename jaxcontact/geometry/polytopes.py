@@ -1,7 +1,8 @@
 """Convex polytopes with rounded edges (capsule, box, polygon, mesh), and the distance of a point to one.
 
-A polytope is the convex hull of its vertices, thickened by a radius. Which vertices, edges and faces are
-neighbours (`Topology`) is static; only the coordinates are traced. A capsule in space has no faces.
+A polytope is the convex hull of its vertices, thickened by a radius. The relations between vertices, edges
+and faces (`Topology`) are static; only the coordinates are traced. A capsule in space has no faces.
+Entries: `place_polytopes`, `signed_distance`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Topology(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def topology(dim: int, shape: Capsule | Box | Polygon | ConvexMesh) -> Topology:
-    """The topology of a shape; edges cross only in space."""
+    """Build the topology of a shape; edges cross only in space."""
     if isinstance(shape, Capsule):
         line = (0,) if dim == 3 else ()
         return Topology(((0, 1),), (), line, (0, 1), line)
@@ -62,7 +63,7 @@ def topology(dim: int, shape: Capsule | Box | Polygon | ConvexMesh) -> Topology:
 
 
 def _box_faces_at(a: int, b: int) -> tuple[int, int]:
-    """Faces (2 axis + side) of a box at the edge from corner a to b."""
+    """Find the two faces (2 axis + side) of a box at the edge from corner a to b."""
     first, second = [2 * axis + (a >> axis & 1) for axis in range(3) if not (a ^ b) >> axis & 1]
     return first, second
 
@@ -70,7 +71,7 @@ def _box_faces_at(a: int, b: int) -> tuple[int, int]:
 def _mesh_edges(
     faces: tuple[tuple[int, int, int], ...],
 ) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Edges of triangles, and the two faces at each edge."""
+    """List the edges of triangles, and the two faces at each edge."""
     sides: dict[tuple[int, int], list[int]] = {}
     for k, face in enumerate(faces):
         for i in range(3):
@@ -80,7 +81,7 @@ def _mesh_edges(
 
 
 def _in_body(shape: Any, dim: int, constants: Mapping[str, Any], dtype: Any) -> Polytope:
-    """A shape in the axes of its body."""
+    """Build the polytope of a shape in the axes of its body."""
     zero = jnp.zeros((), dtype)
     if isinstance(shape, Box):
         origin, axes = pose_in_body(shape, dim, constants, dtype)
@@ -116,7 +117,7 @@ def place_polytopes(
     orientations: jax.Array,
     constants: Mapping[str, Any],
 ) -> Polytope:
-    """World polytopes (axis 0 the shape) of shapes with one topology, from the frames of their bodies."""
+    """Place shapes of one topology in the world, from the frames of their bodies; axis 0 is the shape."""
     local = [_in_body(shape, dim, constants, positions.dtype) for shape in shapes]
     body = jax.tree.map(lambda *leaves: jnp.stack(leaves), *local)
     normals = turned(orientations, body.normals)
@@ -129,7 +130,7 @@ def place_polytopes(
 
 
 def touching_within(*solids: Polytope) -> jax.Array:
-    """Distance that counts as touching, m: 1e-6, or the rounding of the coordinates if that is larger."""
+    """Compute the distance that counts as touching, m: 1e-6, or the rounding of the coordinates if larger."""
     size = sum(jnp.max(jnp.abs(solid.vertices)) for solid in solids)
     return jnp.maximum(TOUCHING, 16.0 * jnp.finfo(solids[0].vertices.dtype).eps * jax.lax.stop_gradient(size))
 
@@ -137,10 +138,10 @@ def touching_within(*solids: Polytope) -> jax.Array:
 def signed_distance(
     solid: Polytope, edges: tuple[tuple[int, int], ...], point: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Gap of a point (dim,) to the core of a polytope, outward unit normal, and the foot of the point.
+    """Compute the gap of a point (dim,) to the core of a polytope, the outward unit normal, and the foot.
 
-    The foot is the nearest point of the core. Where the foot is in a face, or the point is inside, the plane
-    of that face gives gap and normal, so the normal is right at zero gap. Where the foot is on an edge or a
+    The foot is the nearest point of the core. If the foot is in a face, or the point is inside, the plane
+    of that face gives gap and normal, so the normal is right at zero gap. If the foot is on an edge or a
     vertex, the normal is the direction from the foot to the point.
     """
     pairs = np.array(edges)

@@ -1,11 +1,7 @@
 """Contacts of two polytopes: each vertex of one against the other, and in space each pair of edges.
 
-The number and order of the contacts never change. Support functions give the separation of the polytopes.
-If the separation is above `TOUCHING`, the gap of a vertex is its true distance to the other polytope. Else
-the polytopes touch or overlap: then the gap of a vertex is its height over one face, the face whose normal is
-most along the direction of separation. A vertex beside that face is masked, so neither a rim nor the far side
-makes a contact. Two edges make a contact where they cross within both and their common normal points outward
-of both. A masked contact has a gap larger than both shapes.
+The number and order of the contacts never change; a masked contact has a gap larger than both shapes.
+Support functions give the separation of the polytopes. Entry: `touch_polytopes`.
 """
 
 from __future__ import annotations
@@ -21,8 +17,8 @@ from jaxcontact.geometry.frames import dot
 from jaxcontact.geometry.polytopes import Polytope, Topology, signed_distance, touching_within
 
 OUTWARD = 0.1  # sine by which the normal of two edges may leave their faces' normals: planks that fall flat
-ALIKE = 0.9  # least cosine between the normal of two edges and the direction of separation
-FEW = 16  # vertices
+ALIKE = 0.9  # minimum cosine between the normal of two edges and the direction of separation
+FEW = 16  # vertices; up to this number the extent is computed entry by entry
 PARALLEL = 16.0  # in units of rounding: squared sine below which two edges are parallel
 
 
@@ -39,7 +35,15 @@ class CoreContacts(NamedTuple):
 def touch_polytopes(
     a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Points on a and b, gaps, normals of all contacts: vertices of a, of b, edges of a by edges of b."""
+    """Compute points on a and b, gaps and normals of all contacts of two polytopes.
+
+    The order is: vertices of a, vertices of b, edges of a by edges of b. If the separation is above
+    `touching_within`, the gap of a vertex is its true distance to the other polytope. Else the polytopes
+    touch or overlap: then the gap of a vertex is its height over the face whose normal is most along the
+    direction of separation. A vertex beside that face is masked, so neither a rim nor the far side makes a
+    contact. Two edges make a contact if they cross within both, and their common normal points outward of
+    both.
+    """
     tolerance = touching_within(a, b)
     towards_a, separation = separate(a, b, kind_a, kind_b)
     cores_apart = separation > tolerance
@@ -57,7 +61,7 @@ def touch_polytopes(
 
 
 def reach(a: Polytope, b: Polytope) -> jax.Array:
-    """A length, m, larger than the distance of any two points of two polytopes; no derivative."""
+    """Compute a length, m, larger than the distance of any two points of two polytopes; no derivative."""
     vertices = jnp.concatenate([a.vertices, b.vertices])
     if len(vertices) > FEW:
         spread = jnp.max(vertices, axis=0) - jnp.min(vertices, axis=0)
@@ -67,7 +71,10 @@ def reach(a: Polytope, b: Polytope) -> jax.Array:
 
 
 def segments_apart(a: Polytope, b: Polytope) -> jax.Array:
-    """Distance of the cores of two capsules in space: where they cross, or from an end; no derivative."""
+    """Compute the distance of the cores of two capsules in space, at their crossing or from an end.
+
+    Derivative: none.
+    """
     a, b = jax.lax.stop_gradient((a, b))
     first, second = a.vertices[1] - a.vertices[0], b.vertices[1] - b.vertices[0]
     between = a.vertices[0] - b.vertices[0]
@@ -89,7 +96,7 @@ def segments_apart(a: Polytope, b: Polytope) -> jax.Array:
 
 
 def separate(a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology) -> tuple[jax.Array, jax.Array]:
-    """Unit direction (dim,) from b to a along which two cores are farthest apart, and that separation.
+    """Find the unit direction (dim,) from b to a with the largest separation of two cores; return both.
 
     The separation along n is s(n) = min over a of n.x - max over b of n.x. Its maximum is at a normal of the
     Minkowski difference: the normal of a face or of a pair of edges. For overlapping cores it is minus the
@@ -118,7 +125,7 @@ def _along(solid: Polytope, edges: tuple[tuple[int, int], ...], index: tuple[int
 
 
 def _common_normals(first: jax.Array, second: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Unit vectors (k, m, 3) perpendicular to each pair of edges, and whether the pair is not parallel."""
+    """Compute unit vectors (k, m, 3) perpendicular to pairs of edges, and whether a pair is not parallel."""
     common = jnp.cross(first[:, None], second[None])
     square = dot(common, common)
     scale = dot(first, first)[:, None] * dot(second, second)[None]
@@ -137,7 +144,10 @@ def _vertices(
     cores_apart: jax.Array,
     tolerance: jax.Array,
 ) -> tuple[CoreContacts, CoreContacts]:
-    """Contacts of the vertices of a with b, and of b with a; two vertices that meet make one contact, a's."""
+    """Compute the contacts of the vertices of a with b, and of b with a.
+
+    Two vertices that meet make one contact, that of a.
+    """
     points_a, points_b = a.vertices[np.array(kind_a.vertices)], b.vertices[np.array(kind_b.vertices)]
     gap_a, out_b, foot_b, valid_a = _contacts_over(b, kind_b, points_a, towards_a, cores_apart, tolerance)
     gap_b, out_a, foot_a, valid_b = _contacts_over(a, kind_a, points_b, -towards_a, cores_apart, tolerance)
@@ -163,7 +173,7 @@ def _contacts_over(
     cores_apart: jax.Array,
     tolerance: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Gap, outward normal, foot and validity of points (k, dim) that `outward` separates from a polytope."""
+    """Compute gap, outward normal, foot and validity of points (k, dim) that lie `outward` of a polytope."""
     gap, normal, foot = jax.vmap(lambda point: signed_distance(solid, kind.edges, point))(points)
     if not len(solid.normals):
         return gap, normal, foot, jnp.broadcast_to(cores_apart, gap.shape)
@@ -189,7 +199,7 @@ def _edges(
     cores_apart: jax.Array,
     tolerance: jax.Array,
 ) -> CoreContacts:
-    """Contacts of each edge of a with each edge of b; valid where the two cross."""
+    """Compute the contacts of each edge of a with each edge of b; a contact is valid if the two cross."""
     start_a = a.vertices[np.array(kind_a.edges)[np.array(kind_a.crossing), 0]][:, None]
     start_b = b.vertices[np.array(kind_b.edges)[np.array(kind_b.crossing), 0]][None]
     first, second = _along(a, kind_a.edges, kind_a.crossing), _along(b, kind_b.edges, kind_b.crossing)
@@ -214,13 +224,13 @@ def _edges(
 
 
 def _within(share: jax.Array, along: jax.Array, tolerance: jax.Array) -> jax.Array:
-    """Whether a crossing lies between the ends of an edge; at an end the vertex makes the contact."""
+    """Test whether a crossing lies between the ends of an edge; at an end the vertex makes the contact."""
     margin = tolerance / jnp.sqrt(jnp.maximum(dot(along, along), tolerance**2))
     return (share > margin) & (share < 1.0 - margin)
 
 
 def _sides(solid: Polytope, kind: Topology) -> tuple[jax.Array, jax.Array]:
-    """Normals (k, 3) of the two faces at each edge that makes contacts."""
+    """Select the normals (k, 3) of the two faces at each edge that makes contacts."""
     faces = np.array(kind.edge_faces)[np.array(kind.crossing)]
     return solid.normals[faces[:, 0]], solid.normals[faces[:, 1]]
 
@@ -228,7 +238,10 @@ def _sides(solid: Polytope, kind: Topology) -> tuple[jax.Array, jax.Array]:
 def _outward(
     a: Polytope, b: Polytope, kind_a: Topology, kind_b: Topology, from_b_to_a: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """A direction (k, m, 3) out of the edge of b into that of a; whether the faces at both form angles."""
+    """Compute directions (k, m, 3) out of edges of b into those of a.
+
+    Returns them, and whether the two faces at both edges form angles.
+    """
     outward, usable = jnp.zeros_like(from_b_to_a), jnp.asarray(True)
     level = 1.0 - max(1e-8, 4.0 * float(jnp.finfo(from_b_to_a.dtype).eps))
     for solid, kind, axis, sign in ((a, kind_a, 0, -1.0), (b, kind_b, 1, 1.0)):
@@ -240,7 +253,7 @@ def _outward(
 
 
 def _leaves(solid: Polytope, kind: Topology, normal: jax.Array, axis: int) -> jax.Array:
-    """Whether a normal (k, m, 3) points outward of the edges along `axis` of a polytope, up to `OUTWARD`."""
+    """Test whether normals (k, m, 3) point outward of the edges along `axis` of a solid, up to `OUTWARD`."""
     if not len(solid.normals):
         return jnp.asarray(True)
     first, second = (jnp.expand_dims(side, 1 - axis) for side in _sides(solid, kind))

@@ -1,10 +1,9 @@
 """Shapes: the records that describe the contact geometry of bodies.
 
-A shape belongs to a body, or to the world (`body=None`). It names its numbers and does not hold them:
-`Disc(name="foot", body="shank", radius="r")` reads `params.constants["r"]`, so a mechanism is hashable and
-every length can still be differentiated by. Positions are in body coordinates, or in world coordinates for
-`body=None`. `rotation` names the rotation from the axes of a shape to those of its body: an angle in the
-plane, a quaternion (w, x, y, z) in space.
+A shape names its numbers: `Disc(name="foot", body="shank", radius="r")` reads `params.constants["r"]`, so a
+mechanism is hashable and every length can be differentiated by. Positions are in body coordinates, or in
+world coordinates for `body=None`, the world. `rotation` names the rotation from the axes of a shape to those
+of its body: an angle in the plane, a quaternion (w, x, y, z) in space.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ class Capsule:
 class Box:
     """A box (rectangle in the plane) of side lengths `size` (dim,), with pose `at`, `rotation` in its body.
 
-    Corner k is on the positive side along axis j where bit j of k is set: in the plane 0 is lower left,
+    Corner k is on the positive side along axis j if bit j of k is set: in the plane 0 is lower left,
     1 lower right, 2 upper left, 3 upper right. Only the listed `corners`, and edges between them, make
     contacts; None lists all corners.
     """
@@ -148,12 +147,12 @@ Shape = (
 PLANAR = (Disc, Polygon)  # shapes of the plane alone
 SPATIAL = (Sphere, Cylinder, Ellipsoid, ConvexMesh)  # shapes of space alone
 NUMBERS = ("size", "at", "radius", "offset", "rotation", "ends", "half_length", "semi_axes", "vertices")
-WORLD = -1
-ON_HULL = 1e-9  # of the size; a point less deep inside a hull than this is a corner but for rounding
+WORLD = -1  # index that stands for the world in a list of body indices
+ON_HULL = 1e-9  # of the size; rounding may put a corner of a hull this deep inside it, not deeper
 
 
 def check_constants(dim: int, shapes: tuple[Shape, ...], constants: Mapping[str, Any]) -> None:
-    """Raise ValueError where a constant that a shape names is missing, or has the wrong array shape."""
+    """Raise ValueError if a constant that a shape names is missing, or has the wrong array shape."""
     for shape in shapes:
         count = getattr(shape, "count", 0)
         expected = {

@@ -2,7 +2,7 @@
 
 A capsule is two vertices and a ball, a cylinder two vertices and a disc, an ellipsoid one vertex and itself,
 a box eight vertices, a mesh its hull. `gap_along` is at most the signed distance for every direction, and
-equals it for the best one.
+equals it for the best one. Entries: `cores_in_bodies`, `support`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Core(NamedTuple):
 
 
 def num_vertices(shape: Any) -> int:
-    """Number of vertices of the core of a shape, rounded up so that many shapes share one program."""
+    """Count the vertices of the core of a shape, rounded up so that many shapes share one program."""
     if not isinstance(shape, ConvexMesh):
         return 8
     return max(8, 4 ** int(np.ceil(np.log(shape.count) / np.log(4.0) - 1e-9)))
 
 
 def _in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[Core, jax.Array]:
-    """The core of a shape in the axes of its body, and the radius of its ball."""
+    """Build the core of a shape in the axes of its body; also return the radius of its ball."""
     zero, no_ellipsoid = jnp.zeros((), dtype), jnp.zeros((3, 3), dtype)
     if isinstance(shape, ConvexMesh):
         return Core(jnp.asarray(constants[shape.vertices], dtype), no_ellipsoid), zero
@@ -58,7 +58,7 @@ def _in_body(shape: Any, constants: Mapping[str, Any], dtype: Any) -> tuple[Core
 def cores_in_bodies(
     shapes: Sequence[Any], count: int, constants: Mapping[str, Any], dtype: Any
 ) -> tuple[Core, jax.Array]:
-    """Cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
+    """Build cores of `count` vertices in the axes of their bodies, and radii; axis 0 is the shape."""
     cores, radii = [], []
     for shape in shapes:
         core, radius = _in_body(shape, constants, dtype)
@@ -69,7 +69,7 @@ def cores_in_bodies(
 
 
 def place_core(core: Core, position: jax.Array, orientation: jax.Array) -> Core:
-    """A core in the world, from the frame of its body."""
+    """Place a core in the world, from the frame of its body."""
     return Core(position[None] + core.vertices @ orientation.T, orientation @ core.ellipsoid)
 
 
@@ -82,9 +82,10 @@ class Couple(NamedTuple):
 
 
 def round_support(ellipsoids: jax.Array, direction: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Points (2, 3) of two ellipsoids farthest along `direction` (3,), and how far that is over its length.
+    """Find the points (2, 3) of two ellipsoids farthest along `direction` (3,), and their heights (2,).
 
-    For a disc and its axis, where every point is as far, both are zero.
+    A height is the product x . direction of a point x with the centre at the origin. For a disc and its
+    axis, along which all points are equally far, both are zero.
     """
     scaled = jnp.sum(ellipsoids * direction[None, :, None], axis=1)
     square = dot(scaled, scaled)
@@ -107,14 +108,14 @@ def support(couple: Couple, direction: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def gap_along(couple: Couple, direction: jax.Array) -> jax.Array:
-    """The gap between the projections of a and b on a unit direction (3,) from b to a."""
+    """Compute the gap between the projections of a and b on a unit direction (3,) from b to a."""
     nearest_a = jnp.min(dot(couple.vertices_a, direction[None]))
     farthest_b = jnp.max(dot(couple.vertices_b, direction[None]))
     return nearest_a - farthest_b - jnp.sum(round_support(couple.ellipsoids, direction)[1])
 
 
 def bound_gap(couple: Couple, axes_b: jax.Array) -> jax.Array:
-    """The largest gap of two cores along the axes of both and the line of their centres; no derivative.
+    """Compute the largest gap of two cores along the axes of both and the line of their centres.
 
     It is at most the signed distance. The couple is in the axes of a; the columns of `axes_b` are those of b.
     """

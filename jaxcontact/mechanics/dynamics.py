@@ -1,6 +1,6 @@
 """Mass matrix and bias force of a tree, by composite inertias and masked sums in world axes.
 
-M_ik = S_i . I^c_k S_k where velocity i moves the body of velocity k; I^c_k is the inertia of all bodies that
+M_ik = S_i . I^c_k S_k if velocity i moves the body of velocity k; I^c_k is the inertia of all bodies that
 velocity k moves (Featherstone, composite rigid bodies). b_k = S_k . f, with f the sum of I a + V x* I V over
 the bodies that velocity k moves (Newton-Euler). Sums along the tree are products with constant masks.
 """
@@ -18,6 +18,7 @@ from jaxcontact.mechanics.spatial import (
     add,
     add_screws,
     components,
+    cross3,
     dot3,
     force_cross,
     momentum,
@@ -32,21 +33,21 @@ from jaxcontact.mechanics.tree import Dofs, Tree, TreeParams, dofs
 
 
 def _gravity(structure: Structure, params: Params) -> Vector:
-    """Acceleration of gravity in space, of each body where the weight of some is compensated."""
+    """Return the acceleration of gravity in space; one for each body if the tree compensates weights."""
     g = params.gravity
     gravity = (g[0], g[1], g[2]) if structure.dim == 3 else (g[0], jnp.zeros_like(g[0]), g[1])
     return scale(1.0 - params.tree.gravcomp, gravity) if structure.tree.lifted else gravity
 
 
 def gravity_energy(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
-    """Potential energy of gravity, J; zero at the world's origin."""
+    """Compute the potential energy of gravity, J; zero at the world's origin."""
     own = kinematics.inertias
     moment = add(own.moment, scale(own.mass, components(kinematics.origin)))
     return -jnp.sum(dot3(moment, _gravity(structure, params)))
 
 
 def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
-    """M(q) (nv, nv)."""
+    """Compute the mass matrix M(q) (nv, nv)."""
     table, screws = dofs(structure.tree), kinematics.motions
     force = momentum(sum_along(table.moves, kinematics.inertias), screws)
     not_below = table.above + np.eye(len(table.above))
@@ -56,7 +57,7 @@ def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) ->
 
 
 def _armature(tree: Tree, numbers: TreeParams) -> jax.Array:
-    """Inertia (nv, nv) of rotors at joints, of actuators behind their gears, and of tendons."""
+    """Compute the inertia (nv, nv) of rotors at joints, of actuators through their gears, and of tendons."""
     total = jnp.diag(numbers.armature)
     if tree.rotors:
         total = total + numbers.moment.T @ (numbers.actuator_armature[:, None] * numbers.moment)
@@ -67,7 +68,7 @@ def _armature(tree: Tree, numbers: TreeParams) -> jax.Array:
 
 
 def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:
-    """Coriolis, gyroscopic and gravity force (nv,)."""
+    """Compute the Coriolis, gyroscopic and gravity force (nv,)."""
     inertias = kinematics.inertias
     velocity, acceleration = body_motions(structure.tree, kinematics, v)
     upward = acceleration[0], add(acceleration[1], scale(-1.0, _gravity(structure, params)))
@@ -76,44 +77,59 @@ def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Par
 
 
 def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
-    """W_k x S_k of each velocity, where W_k sums the motions on the path of a body except those from k down.
-
-    These are the motions that move the frame of S_k, and those of its path whose frames k does not move.
-    """
-    carries = table.moves[table.body]
-    summed = table.before + carries * (1.0 - table.before.T)
-    return motion_cross(sum_along(summed.T, jax.tree.map(lambda x: x * v, screws)), screws)
+    """Compute W_k x S_k of each velocity; W_k is the motion of the frame in which S_k is fixed."""
+    return motion_cross(sum_along(table.before.T, jax.tree.map(lambda x: x * v, screws)), screws)
 
 
-def gyroscopic_matrix(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
-    """The skew matrix A(v) (nv, nv), linear in v, with `gyroscopic` = A(v) v: (K^T - K) / 3, K = dc/dv.
+def rotor_momentum(structure: Structure, v: jax.Array, params: Params) -> jax.Array:
+    """Compute the momentum (nv,) of rotors of joints, actuators and tendons, the part of M v of no body."""
+    return _armature(structure.tree, params.tree) @ v
 
-    The Coriolis and gyroscopic force of a body is c = I a + V x* I V. It changes with a velocity k that moves
-    the body by N S_k + I (W_k x S_k), with N S = V x* I S - I (V x S) + S x* I V. The skew part of N is
-    S -> S x* I V. So with i above k and the sums I^c, h^c of inertias and momenta I V over the bodies that k
-    moves, 3 A_ki = S_i . (2 S_k x* h^c + I^c (W_k x S_k)) - (W_i x S_i) . I^c S_k.
+
+def momentum_and_pull(
+    structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params, lever: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Compute M v (nv,) without rotors, and the derivative (nv,) of kinetic minus gravity energy along q.
+
+    A tangent k turns the inertias and motions of the bodies that velocity k moves, but not the motion W_k of
+    the frame of S_k. So the derivative of the kinetic energy is h^c . (W_k x S_k), with the sum h^c of the
+    momenta I V of these bodies. If `lever` (nv, 3) is given, its product with the rates of the linear
+    momentum of the trees along the tangents is subtracted.
     """
     table = dofs(structure.tree)
     screws, inertias = kinematics.motions, kinematics.inertias
-    velocity, _ = body_motions(structure.tree, kinematics, v)
+    velocity = _body_velocities(structure.tree, kinematics, v)
+    zero = jnp.zeros_like(inertias.mass)
+    falling = (zero, zero, zero), _gravity(structure, params)
+    carried, pulled = sum_along(table.moves, (momentum(inertias, velocity), momentum(inertias, falling)))
+    swept = _swept(table, screws, v)
+    pull = power(swept, carried) + power(screws, pulled)
+    if lever is not None:
+        mass, moment = sum_along(table.moves, (inertias.mass, inertias.moment))
+        linear = add(scale(mass, swept[1]), cross3(swept[0], moment))
+        pull = pull - dot3(components(lever), add(linear, cross3(screws[0], carried[1])))
+    return power(screws, carried), pull
+
+
+def momentum_rate(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
+    """Compute the matrix P (nv, nv), where P_ik is the derivative of (M v)_i along the tangent k of q.
+
+    If k is before i in the tree, or both are of one ball, P_ik = I^c_i S_i . (W_k x S_k); if i is before k,
+    it is S_i . (S_k x* h^c_k + I^c_k (W_k x S_k)); otherwise it is zero.
+    """
+    table = dofs(structure.tree)
+    screws, inertias = kinematics.motions, kinematics.inertias
+    velocity = _body_velocities(structure.tree, kinematics, v)
     composite, carried = sum_along(table.moves, (inertias, momentum(inertias, velocity)))
-    swept, force = _swept(table, screws, v), momentum(composite, screws)
-    turned = force_cross(screws, carried)
-    rate = add_screws(add_screws(turned, turned), momentum(composite, swept))
-    below = powers((rate, force), (screws, jax.tree.map(jnp.negative, swept)))
-    return (table.above.T * below - table.above * below.T) / 3.0
+    swept = _swept(table, screws, v)
+    rate = add_screws(force_cross(screws, carried), momentum(composite, swept))
+    carries = table.moves[table.body]
+    level = carries * carries.T * (1.0 - table.before) * (1.0 - table.before.T)
+    above = powers(swept, momentum(composite, screws)).T
+    return (table.before + level) * above + table.before.T * powers(screws, rate)
 
 
-def gyroscopic(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
-    """The part (nv,) of minus the Coriolis and gyroscopic force c(v) that does no work at any v.
-
-    It is (K^T v - K v) / 3 with K = dc/dv. K v = 2 c, and (K^T v)_k = h^c . (W_k x S_k) with the sum h^c of
-    the momenta of the bodies that velocity k moves.
-    """
-    table = dofs(structure.tree)
-    screws, inertias = kinematics.motions, kinematics.inertias
-    velocity, acceleration = body_motions(structure.tree, kinematics, v)
-    own = momentum(inertias, velocity)
-    force = add_screws(momentum(inertias, acceleration), force_cross(velocity, own))
-    carried, pushed = sum_along(table.moves, (own, force))
-    return (power(_swept(table, screws, v), carried) - 2.0 * power(screws, pushed)) / 3.0
+def _body_velocities(tree: Tree, kinematics: Kinematics, v: jax.Array) -> Screw:
+    moved = jax.tree.map(lambda x: x * v, kinematics.motions)
+    velocities: Screw = sum_along(dofs(tree).moves.T, moved)
+    return velocities

@@ -1,45 +1,347 @@
-"""What moves a mechanism over a step of time beside its constraints: mass, velocity and force of the step.
+"""The step of a mechanism without its contacts: second order, and with the momentum of the midpoint rule.
 
-Owns which forces are those of the start of a step, of its middle, of its end.
+Entry: `free_step`. This module decides when springs and dampers are stiff, and which mass matrix impulses of
+constraints then meet. The equations are on docs/methods/compliant.md, "Free flight".
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from jaxcontact.mechanics.gyroscopic import turned_by_gyroscopes
-from jaxcontact.mechanics.motion_equations import bias_at
-from jaxcontact.mechanics.system import Model, State
+from jaxcontact._pytree import Record
+from jaxcontact.algebra import implicit
+from jaxcontact.mechanics import tendons
+from jaxcontact.mechanics.configuration import position_rate, retract
+from jaxcontact.mechanics.half_turns import by_spin, skew_blocks, spread, turn_back
+from jaxcontact.mechanics.mass_centres import Centres, centres_at, retract_centres
+from jaxcontact.mechanics.midpoint_search import resolution_of, search, turn_free_bodies
+from jaxcontact.mechanics.motion_equations import energies, free_masses, mass_matrix_at
+from jaxcontact.mechanics.system import Model, Params, State, System, free_poses
+from jaxcontact.mechanics.tree import dofs, of_kind, roots
+
+STIFFEST = 1e6  # largest mass that a stiff spring adds to its joint, relative to that of the joint
+
+
+class FreeStep(Record):
+    """A step without contacts, joints held by rows, and limits.
+
+    Attributes:
+        rate: (nv,) velocity that moves q: at the end q is retract(q, dt rate).
+        v: (nv,) velocity at the end.
+        M: mass matrix that impulses of constraints meet: with springs, dampers and gains of actuators.
+        push: (nv,) impulse that changes v to the velocity at which impulses of constraints start: springs and
+            dampers act as at the end of the step.
+        settled: bool, True if the equations of the step are solved.
+    """
+
+    rate: jax.Array
+    v: jax.Array
+    M: Any
+    push: jax.Array
+    settled: jax.Array
+
+
+class Springs(NamedTuple):
+    """Springs, dampers and gains of actuators of a tree, K and D, and their delay within a step.
+
+    `share` (nv, nv) is the fraction of the impulses of a step that moves q in it, one half without stiffness.
+    `late` (nv, nv) is the stiffness that acts dt w after the start instead of dt w / 2, halved.
+    """
+
+    stiffness: jax.Array
+    damping: jax.Array
+    share: jax.Array
+    late: jax.Array
+
+
+class Drive(NamedTuple):
+    """Force (nv,) of controls at the start of a step, and minus its derivatives (nv, nv) there."""
+
+    force: jax.Array
+    by_position: jax.Array
+    by_velocity: jax.Array
+
+
+class _Data(NamedTuple):
+    """The data of the equations of a step; p (nv,) is the momentum at its start."""
+
+    params: Params
+    state: State
+    drive: jax.Array | Drive
+    dt: jax.Array
+    p: jax.Array
+    centre: jax.Array | None
+    springs: Springs | None
 
 
 def free_step(
     model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any, kinematics: Any
-) -> tuple[Any, jax.Array, jax.Array]:
-    """Mass matrix M^, velocity v^ (nv,) and force f (nv,) of a step M^ (v+ - v^) = dt f + J^T lam.
+) -> FreeStep:
+    """Advance a mechanism by dt without its contacts, by the variational midpoint rule.
 
-    Gyroscopic forces turn the velocity; linear springs, dampers and gains of actuators are those of the end
-    of the step; so are forces that depend on time; all others are those of its start.
+    Forces are those of the middle of the step. A spring or damper with dt^2 k + dt c above the mass of its
+    joint acts later, a very stiff one as in backward Euler. `M` and `kinematics` are those of the start.
 
     Derivative: exact, any order, by all arguments.
     """
-    turned, gyroscopic = turned_by_gyroscopes(model, state, dt, M, kinematics)
-    if model.system.mechanics is not None:
-        M, controls = _yielding(model, state, controls, dt, M)
-    force = bias_at(model, state.replace(t=state.t + dt), kinematics)
-    return M, turned, controls - force - gyroscopic
+    system = model.system
+    if system.poses is free_poses and system.mechanics is None and system.forces is system.drive is None:
+        return _free_bodies_step(model, state, controls, dt, M)
+    structure, dense = model.structure, M if isinstance(M, jax.Array) else jnp.diag(M.values)
+    centres = centres_at(model.system, kinematics)
+    springs = _springs(model, state, controls, dt, dense, centres)
+    p, centre = dense @ state.v, None
+    if centres is not None:
+        p, centre = centres.force_at_centres(p), centres.centre
+    data = _Data(model.params, state, _drive_at(model, state, controls), dt, p, centre, springs)
+    start = state.v if centres is None else centres.velocity_of_centres(state.v)
+    w, settled = _solve(model.system, data, start)
+    _, impulse = _middle(model.system, data, w)
+    half = 0.5 * dt * w
+    momentum = by_spin(structure, turn_back, data.p, half) + impulse
+    momentum = by_spin(structure, turn_back, momentum, half)
+    q, kinematics = retract_centres(model, state.q, centre, dt * w)
+    rate = w
+    if centres is not None:
+        at_end = centres_at(model.system, kinematics)
+        assert at_end is not None
+        momentum = at_end.force_at_joints(momentum)
+        rate = _rate_of_joints(model.system, state.q, q, w, dt)
+    v = implicit.spd_solver(mass_matrix_at(model, q, kinematics))(momentum)
+    push = jnp.zeros_like(v)
+    if springs is not None:
+        late = dt * (springs.damping @ v) + dt * dt * (springs.stiffness @ v)
+        push = _spring_impulse(springs, rate, dt) - late
+        M = dense + dt * (springs.damping + dt * springs.stiffness)
+    if system.drive is not None:
+        push = push + dt * _drive_change(model, state, dt, rate)
+    return FreeStep(rate=rate, v=v, M=M, push=push, settled=settled)
 
 
-def _yielding(
-    model: Model, state: State, controls: jax.Array, dt: Any, M: jax.Array
+def _drive_change(model: Model, state: State, dt: jax.Array, rate: jax.Array) -> jax.Array:
+    """Compute the forces (nv,) of `drive` at a step's end, which constraints balance, less those midway."""
+    structure, params, drive = model.structure, model.params, model.system.drive
+    assert drive is not None
+    middle = retract(model.system, state.q, 0.5 * dt * rate)
+    end = drive(structure, state.replace(t=state.t + dt), params)
+    return end - drive(structure, State(q=middle, v=rate, t=state.t + 0.5 * dt), params)
+
+
+def _rate_of_joints(system: System, q: jax.Array, end: jax.Array, w: jax.Array, dt: jax.Array) -> jax.Array:
+    """Compute the velocity (nv,) that moves q to `end` over dt, from that of the centres of mass."""
+    tree = system.structure.tree
+    free = of_kind(tree, "free")
+    places = np.array(tree.position_starts)[free][:, None] + np.arange(3)
+    linear = np.array(tree.velocity_starts)[free][:, None] + np.arange(3)
+    return w.at[linear].set((end[places] - q[places]) / dt)
+
+
+def take_free_step(
+    system: System, free: FreeStep, v: jax.Array, touched: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Mass matrix and force with springs, dampers and linear actuators K, D at the end of the step.
+    """Choose the velocity (nv,) at the end of a step, and the one that moves q, from `v` of its constraints.
 
-    M (v+ - v) = h (f - D (v+ - v) - h K v+) is M^ (v+ - v) = h (f - h K v) with M^ = M + h D + h^2 K.
+    Parts of a mechanism in which constraints act on a velocity, `touched` (nv,), move by backward Euler; the
+    other parts move by the free step.
     """
-    assert model.system.mechanics is not None
+    parts = _parts(system)
+    if parts is None:
+        moved = jnp.broadcast_to(jnp.any(touched), touched.shape)
+    else:
+        member = jnp.asarray(parts[None] == np.unique(parts)[:, None], v.dtype)
+        moved = member.T @ (member @ touched.astype(v.dtype)) > 0
+    return jnp.where(moved, v, free.v), jnp.where(moved, v, free.rate)
+
+
+def _parts(system: System) -> np.ndarray | None:
+    """Number each velocity (nv,) by the part of the mechanism that it moves; None for a single part."""
+    structure = system.structure
+    if structure.tree is not None:
+        return (
+            None
+            if structure.tree.tendons or structure.tree.rotors
+            else roots(structure.tree)[dofs(structure.tree).body]
+        )
+    if system.poses is not free_poses or system.forces is not None or system.drive is not None:
+        return None
+    return np.repeat(np.arange(len(structure.bodies)), 3 * structure.dim - 3)
+
+
+def _free_bodies_step(model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any) -> FreeStep:
+    """Compute `free_step` of free bodies under controls and gravity, in closed form except rotations."""
+    dim, masses = model.structure.dim, free_masses(model)
+    nb = masses.shape[0]
+    v, pushed = state.v.reshape(nb, -1), controls.reshape(nb, -1)
+    fall = dt * (model.params.gravity[None] + pushed[:, :dim] / model.params.mass[:, None])
+    linear = v[:, :dim] + fall
+    settled = jnp.asarray(True)
+    if dim == 3:
+        inertia = jnp.where(model.params.inertia > 0, model.params.inertia, 1.0)
+        turning, spin, settled = turn_free_bodies(inertia, v[:, dim:], dt * pushed[:, dim:], dt)
+    else:
+        spin = v[:, dim:] + dt * pushed[:, dim:] / masses[:, dim:]
+        turning = 0.5 * (v[:, dim:] + spin)
+    rate = jnp.concatenate([v[:, :dim] + 0.5 * fall, turning], axis=1).ravel()
+    end = jnp.concatenate([linear, spin], axis=1).ravel()
+    return FreeStep(rate=rate, v=end, M=M, push=jnp.zeros_like(end), settled=settled)
+
+
+def _springs(
+    model: Model,
+    state: State,
+    controls: jax.Array,
+    dt: jax.Array,
+    M: jax.Array,
+    centres: Centres | None,
+) -> Springs | None:
+    """Choose the delay of the springs of a tree: by dt^2 k + dt c at each velocity against its mass.
+
+    With w = v+ - (M + S)^-1 dt f / 2 the step adds no energy, for every S >= 0; S = 0 is the midpoint rule.
+    """
+    if model.system.mechanics is None:
+        return None
+    stiffness, damping = model.system.mechanics.yielding(
+        model.structure, state.q, state.v, model.params, controls
+    )
+    identity, yields = jnp.eye(M.shape[0], dtype=M.dtype), dt * (damping + dt * stiffness)
+    if centres is not None:
+        M, yields = centres.matrix_at_centres(M), centres.matrix_at_centres(yields)
+    mobility = jnp.diagonal(implicit.solve_spd(M, identity))
+    ratio = jnp.diagonal(yields) * mobility
+    excess = jnp.clip(ratio - 1.0, 0.0, jnp.sqrt(STIFFEST))
+    added = jnp.diag(excess**2 / mobility)
+    share = 0.5 * (identity + added @ implicit.solve_spd(M + added, identity))
+    lateness = excess / jnp.sqrt(2.0 * (1.0 + excess**2))
+    return Springs(stiffness, damping, share, lateness[:, None] * stiffness * lateness[None])
+
+
+def _spring_impulse(springs: Springs, w: jax.Array, dt: jax.Array) -> jax.Array:
+    """Compute the impulse (nv,) that springs and dampers take from the momentum at the rate w."""
+    return dt * (springs.damping @ w + dt * (0.5 * springs.stiffness + springs.late) @ w)
+
+
+def _middle(system: System, data: _Data, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Compute the momentum M w (nv,) in the middle of a step that moves at w, and the impulse of its forces.
+
+    For free joints, w, momentum and impulse are those of the centres of mass.
+    """
+    params, state, dt = data.params, data.state, data.dt
+    q, kinematics = retract_centres(Model(system=system, params=params), state.q, data.centre, 0.5 * dt * w)
+    centres = centres_at(system, kinematics)
+    rate = w if centres is None else centres.velocity_of_joints(w)
+    model = Model(system=system, params=params)
+    momentum, force = _momentum_and_pull(model, q, kinematics, centres, rate)
+    force = force + _drive(data, rate)
+    if system.forces is not None:
+        force = force + system.forces(system.structure, q, rate, params) + _tendon_lag(system, data, q, rate)
+    if system.drive is not None:
+        middle = State(q=q, v=rate, t=state.t + 0.5 * dt)
+        force = force + system.drive(system.structure, middle, params)
+    if data.springs is not None:
+        force = force - dt * (data.springs.late @ rate)
+    if centres is not None:
+        force, momentum = centres.force_at_centres(force), centres.force_at_centres(momentum)
+        momentum = momentum.at[centres.linear].add(centres.mass[:, None] * w[centres.linear])
+    return momentum, dt * force
+
+
+def _drive_at(model: Model, state: State, controls: jax.Array) -> jax.Array | Drive:
+    """Compute the forces of controls at the start of a step; without actuators, return the controls."""
+    mechanics = model.system.mechanics
+    if mechanics is None:
+        return controls
     place = (model.structure, state.q, state.v, model.params, controls)
-    stiffness, damping = model.system.mechanics.yielding(*place)
-    force = model.system.mechanics.drive(*place) - dt * stiffness @ state.v
-    return M + dt * (damping + dt * stiffness), force
+    return Drive(mechanics.drive(*place), *mechanics.drive_slopes(*place))
+
+
+def _drive(data: _Data, w: jax.Array) -> jax.Array:
+    """Compute forces (nv,) of controls midway; those at the end of a range stay there during the step."""
+    drive = data.drive
+    if isinstance(drive, jax.Array):
+        return drive
+    return drive.force - drive.by_position @ (0.5 * data.dt * w) - drive.by_velocity @ (w - data.state.v)
+
+
+def _tendon_lag(system: System, data: _Data, q: jax.Array, w: jax.Array) -> jax.Array:
+    """Correct the forces of tendons at (q, w) to those of springs that stay slack or tight in the step."""
+    tree, numbers, start = system.structure.tree, data.params.tree, data.state
+    if tree is None or not tree.tendons:
+        return jnp.zeros_like(w)
+    changes = position_rate(system, start.q, 0.5 * data.dt * w), w - start.v
+    force, change = jax.jvp(
+        lambda q, v: tendons.passive_forces(tree, q, v, numbers), (start.q, start.v), changes
+    )
+    return force + change - tendons.passive_forces(tree, q, w, numbers)
+
+
+def _momentum_and_pull(
+    model: Model, q: jax.Array, kinematics: Any, centres: Centres | None, w: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Compute M(q) w (nv,), and the derivative (nv,) of kinetic minus gravity energy along tangents of q.
+
+    With `centres`, w is that of bodies about their centres, except for rotors.
+    """
+    structure, mechanics = model.structure, model.system.mechanics
+    if mechanics is not None:
+        rotors = mechanics.rotor_momentum(structure, w, model.params)
+        lever = None if centres is None else centres.lever(rotors)
+        still = w if centres is None else centres.velocity_about_centres(w)
+        momentum, pull = mechanics.momentum_and_pull(structure, kinematics, still, model.params, lever)
+        return momentum + rotors, pull
+
+    def action(w: jax.Array, shift: jax.Array) -> jax.Array:
+        kinetic, gravity = energies(model, retract(model.system, q, shift), w)
+        return kinetic - gravity
+
+    momentum, pull = jax.grad(action, argnums=(0, 1))(w, jnp.zeros_like(w))
+    return momentum, pull
+
+
+def _misfit(system: System, data: _Data, w: jax.Array) -> jax.Array:
+    """Compute the misfit (nv,) of the momentum midway, which is zero at the solution w."""
+    structure, half = system.structure, 0.5 * data.dt * w
+    momentum, impulse = _middle(system, data, w)
+    before = 0.5 * impulse if data.springs is None else data.springs.share @ impulse
+    momentum = by_spin(structure, spread, momentum, half, impulse)
+    return momentum - by_spin(structure, turn_back, data.p, half) - before
+
+
+def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Find the rate w (nv,) of a step, with derivatives by its equations, and whether they are solved."""
+    misfit = functools.partial(_misfit, system)
+
+    def correct(data: _Data, w: jax.Array, residual: jax.Array) -> jax.Array:
+        return implicit.positive_solver(jax.jacfwd(functools.partial(misfit, data))(w))(residual)
+
+    fixed, start = jax.lax.stop_gradient((data, start))
+    invert = implicit.positive_solver(_jacobian(system, fixed, start))
+    parts = sum(jnp.abs(part) for part in (fixed.p, *_middle(system, fixed, start)))
+    resolution = resolution_of(fixed.state.q, fixed.dt)
+    rate, settled = search(functools.partial(misfit, fixed), invert, start, parts, resolution)
+    return implicit.attach(misfit, correct, data, rate), settled
+
+
+def _jacobian(system: System, data: _Data, w: jax.Array) -> jax.Array:
+    """Compute the Jacobian (nv, nv) of `_misfit` by w, to first order in dt."""
+    if system.mechanics is None or data.springs is None:
+        return jax.jacfwd(functools.partial(_misfit, system, data))(w)
+    structure, dt, springs = system.structure, data.dt, data.springs
+    turned = by_spin(structure, turn_back, data.p, 0.5 * dt * w)
+    _, kinematics = retract_centres(
+        Model(system=system, params=data.params), data.state.q, data.centre, 0.5 * dt * w
+    )
+    centres = centres_at(system, kinematics)
+    still = w if centres is None else centres.velocity_about_centres(w)
+    rate = system.mechanics.momentum_rate(structure, kinematics, still)
+    M = system.mechanics.mass_matrix(structure, kinematics, data.params)
+    yields = dt * (springs.damping + dt * (0.5 * springs.stiffness + springs.late))
+    if centres is not None:
+        rate = centres.matrix_at_centres(rate).at[centres.linear.ravel()].set(0.0)
+        M, yields = centres.matrix_at_centres(M), centres.matrix_at_centres(yields)
+    turning = rate - rate.T - skew_blocks(structure, turned)
+    return M + 0.5 * dt * turning + springs.share @ yields

@@ -81,7 +81,7 @@ class Structure:
                 raise ValueError(f"quaternions: index {start} leaves no room for four numbers in q")
 
     def shape(self, name: str) -> Shape:
-        """The shape of that name."""
+        """Return the shape with a name."""
         return next(shape for shape in self.shapes if shape.name == name)
 
     @property
@@ -160,15 +160,17 @@ class Mechanics:
         kinematics: (structure, q, params) -> what the functions below share at one configuration.
         mass_matrix: (structure, kinematics, params) -> (nv, nv).
         bias: (structure, kinematics, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
-        gyroscopic: (structure, kinematics, v) -> the part (nv,) of -`bias` that does no work at any v.
-        gyroscopic_matrix: (structure, kinematics, v) -> skew matrix (nv, nv), linear in v; times v it is
-            `gyroscopic`.
+        momentum_and_pull: (structure, kinematics, v, params, lever) -> M v (nv,) without rotors, and the
+            derivative (nv,) of kinetic minus gravity energy along the tangents of q at constant v.
+        rotor_momentum: (structure, v, params) -> M v (nv,) of rotors.
+        momentum_rate: (structure, kinematics, v) -> derivative (nv, nv) of M v along the tangents of q.
         gravity_energy: (structure, kinematics, params) -> potential energy of gravity, J.
         motion: (structure, kinematics, v) -> `FrameMotion`, and its rate at constant v.
         point_jacobians: (structure, kinematics, bodies, points (nc, dim), axes (nc, k, dim)) -> velocities
             (nc, k, nv) of world points along axes.
         spring_energy: (structure, q, params) -> potential energy of the springs of joints, J.
         drive: (structure, q, v, params, controls (nu,)) -> generalized forces (nv,) of actuators.
+        drive_slopes: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) of `drive`.
         yielding: (structure, q, v, params, controls) -> minus the derivatives (nv, nv) by q and by v of the
             part of all springs, dampers and actuators that a step takes implicitly; positive semidefinite.
         num_controls: (structure) -> nu.
@@ -180,13 +182,15 @@ class Mechanics:
     kinematics: Callable[[Structure, jax.Array, Params], Any]
     mass_matrix: Callable[..., jax.Array]
     bias: Callable[..., jax.Array]
-    gyroscopic: Callable[..., jax.Array]
-    gyroscopic_matrix: Callable[..., jax.Array]
+    momentum_and_pull: Callable[..., tuple[jax.Array, jax.Array]]
+    rotor_momentum: Callable[..., jax.Array]
+    momentum_rate: Callable[..., jax.Array]
     gravity_energy: Callable[..., jax.Array]
     motion: Callable[..., tuple[FrameMotion, FrameMotion]]
     point_jacobians: Callable[..., jax.Array]
     spring_energy: Callable[..., jax.Array]
     drive: Callable[..., jax.Array]
+    drive_slopes: Callable[..., tuple[jax.Array, jax.Array]]
     yielding: Callable[..., tuple[jax.Array, jax.Array]]
     num_controls: Callable[[Structure], int]
     closures: Callable[..., jax.Array]
@@ -256,8 +260,8 @@ class Symmetry:
 class FixedArrays:
     """A pytree of arrays as static data: hashable, compared by value, never differentiated by.
 
-    Traced arrays have no values: they make a record that only `unfreeze` refuses, so that the params of a
-    model can be made inside of `jit`.
+    Traced arrays have no values: `unfreeze` refuses a record of them, but nothing else does, so that the
+    params of a model can be made inside of `jit`.
     """
 
     def __init__(self, arrays: Any) -> None:
@@ -298,7 +302,7 @@ class Model(Record):
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
         symmetry: mirror symmetry of the state and its impact, or None.
-        notes: what of a robot's file is ignored, left out or unusual.
+        notes: parts of a robot's file that are ignored, left out or unusual.
     """
 
     system: System | Any = static()
@@ -337,7 +341,7 @@ class Model(Record):
         return self.system.num_controls
 
     def body(self, name: str) -> Place:
-        """The index of a body, and where its own joints are in q and v.
+        """Return the index of a body, and the slices of its own joints in q and v.
 
         Raises:
             ValueError: no such body.
@@ -349,7 +353,7 @@ class Model(Record):
         return Place(index, *structure.tree.body_slices(index))
 
     def joint(self, name: str) -> Place:
-        """The index of a joint of a robot, and where its numbers are in q and v.
+        """Return the index of a joint of a robot, and the slices of its numbers in q and v.
 
         Raises:
             ValueError: no such joint.
@@ -361,7 +365,7 @@ class Model(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The index of a body or joint, and where it is in q and v."""
+    """The index of a body or joint, and its slices in q and v."""
 
     index: int
     q: slice
@@ -375,7 +379,7 @@ def _index_of(kind: str, name: str, names: tuple[str, ...]) -> int:
 
 
 def usable_numbers(params: Params, state: State) -> jax.Array:
-    """Whether no number of a mechanism is NaN, and none is infinite but in a tree, as a force range."""
+    """Tell whether no number is NaN, and none is infinite except in a tree, as a force range."""
     plain = jax.tree.leaves((params.replace(tree=None), state))
     finite = [jnp.all(jnp.isfinite(x)) for x in plain if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
     of_tree = [x for x in jax.tree.leaves(params.tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
@@ -385,7 +389,7 @@ def usable_numbers(params: Params, state: State) -> jax.Array:
 def is_inertia(inertia: jax.Array) -> jax.Array:
     """Decide whether moments (nb,), (nb, 3) or tensors (nb, 3, 3) of inertia have no negative eigenvalue.
 
-    A symmetric matrix has none where all its principal minors are at least zero; round-off is let through.
+    A symmetric matrix has none if all its principal minors are at least zero, up to round-off.
     """
     if inertia.ndim < 3:
         return jnp.all(inertia >= 0)
@@ -400,20 +404,20 @@ def is_inertia(inertia: jax.Array) -> jax.Array:
 
 
 def check_model(model: Model) -> None:
-    """Raise TypeError where `model` is no Model of a mechanism with its Params."""
+    """Raise TypeError if `model` is no Model of a mechanism with its Params."""
     check_type("model", model, Model, "; make one of a System by Model(system=..., params=...)")
     check_type("model.system", model.system, System)
     check_type("model.params", model.params, Params)
 
 
 def check_mechanism(model: Model, state: State) -> None:
-    """Raise TypeError where the arguments are no Model of a mechanism and no State, in this order."""
+    """Raise TypeError if the arguments are not a Model of a mechanism and a State, in this order."""
     check_model(model)
     check_type("state", state, State, "; expected (model, state)")
 
 
 def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Poses of bodies that move freely: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in turn.
+    """Compute the poses of free bodies: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in order.
 
     Pass it as `poses` of a `System`; in space the structure then needs the quaternions 3, 10, 17, ...
     """

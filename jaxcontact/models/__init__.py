@@ -1,4 +1,4 @@
-"""Ready mechanisms, each at the state its example starts from."""
+"""Ready mechanisms as functions that return a Model, at the state from which their example starts."""
 
 from jaxcontact.models.affine_3d import affine_3d as affine_3d
 from jaxcontact.models.billiard_break import billiard_break as billiard_break

@@ -39,10 +39,11 @@ AFFINE_3D = EventSystem(_field, _guards)
 
 
 def affine_3d() -> Model:
-    """An affine event-selected system: `system` is an EventSystem, `state` the start (3,), for t in (0, 0.5).
+    """Make an affine event-selected system with three guards, for t in (0, 0.5).
 
-    Anderson & Revzen, table 1. Guards must grow along the flow, so the third is -z where the paper has z.
-    All three are crossed, in the order y, z, x. Params are the coefficients of the eight affine fields.
+    Anderson & Revzen, table 1. `system` is an EventSystem, the initial state (3,). Guards must grow along the
+    flow, so the third is -z instead of the paper's z. All three are crossed, in the order y, z, x. Params are
+    the coefficients of the eight affine fields.
     """
     return Model(
         system=AFFINE_3D,

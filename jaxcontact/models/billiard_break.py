@@ -33,9 +33,10 @@ BILLIARD_BREAK = System(
 def billiard_break(
     theta: float, masses: Sequence[float] | None = None, radii: Sequence[float] | None = None
 ) -> Model:
-    """Balls a and b at rest, seen from the cue ball c under the angle theta; c hits both at once at 1 m/s.
+    """Make three billiard balls: the cue ball c hits balls a and b, at rest, at once at 1 m/s.
 
-    q = (x, y) of a, b and c; contacts a-c and b-c, frictionless, no rotation. c moves along the bisector.
+    From c, a and b are seen under the angle theta. q = (x, y) of a, b and c; contacts a-c and b-c,
+    frictionless, no rotation. c moves along the bisector.
 
     Args:
         theta: angle a-c-b, rad, up to pi, and so large that a and b do not overlap (equal balls: 60 degrees).

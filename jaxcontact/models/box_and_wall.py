@@ -33,7 +33,7 @@ BOX_AND_WALL = System(
 
 
 def box_and_wall() -> Model:
-    """Box of 1 m and 1 kg turned by -10 degrees, on the floor at corner A, meeting a wall at corner B.
+    """Make a box of 1 m and 1 kg turned by -10 degrees, on the floor at corner A, at a wall at corner B.
 
     Halm & Posa, Table 6. The wall fills x > 0, the floor y < 0; q = (x, y, theta) of the centre. The box
     moves at 1 m/s towards the wall. A is its lower right corner, B its upper right one;

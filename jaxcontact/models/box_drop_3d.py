@@ -34,15 +34,15 @@ def _system(corners: tuple[int, ...] | None) -> System:
 
 
 def box_drop_3d(*, all_corners: bool = False) -> Model:
-    """Box of 1 m x 0.8 m x 2 m and 1 kg, falling flat from 1 cm while it slides at 0.2 m/s; four corners.
+    """Make a box in space that lands flat on four corners after a fall of 1 cm while it slides at 0.2 m/s.
 
-    The spatial sibling of the rocking block. q = (x, y, z, qw, qx, qy, qz) of the centre, angular velocity
-    in body axes; contacts in the order of the corners (-,-), (+,-), (-,+), (+,+).
+    A box of 1 m x 0.8 m x 2 m and 1 kg, the rocking block in space. q = (x, y, z, qw, qx, qy, qz) of the
+    centre, angular velocity in body axes; contacts in the order of the corners (-,-), (+,-), (-,+), (+,+).
 
     Args:
-        all_corners: whether the upper corners are contacts, too, in the same order. The impact does without
-            them. A box that moves in time needs them, for on four corners it falls through the floor when
-            it tips over.
+        all_corners: whether the upper corners are also contacts, in the same order. The impact does not
+            need them. A box that moves in time needs them, because with four corners it falls through the
+            floor if it tips over.
     """
     size, mass = jnp.array([1.0, 0.8, 2.0]), 1.0
     square = size**2

@@ -1,4 +1,4 @@
-"""A cube on an elastic foundation, with a load that goes round on its top (Drumwright, section 5.5)."""
+"""A cube on an elastic foundation, with a load that circles on its top (Drumwright, section 5.5)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.mechanics.material import Material, foundation_stiffness
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
-SIDE, DENSITY, DEPTH, TURNING = 1.0, 8.0, 1.0, 10.0  # m, kg/m^3, m, rad/s
+SIDE, DENSITY, DEPTH, TURNING = 1.0, 8.0, 1.0, 10.0  # m, kg/m^3, m of the foundation, rad/s of the load
 
 
 def _compression(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Heights (n,) of the points of the bottom over the uncompressed elements, without friction."""
+    """Compute heights (n,) of points of the bottom over the uncompressed elements; no equality rows."""
     turn = rotations.quaternion_matrix(q[3:])
     return jnp.zeros(0, q.dtype), q[2] + params.constants["elements"] @ turn[2]
 
 
 def _load(structure: Structure, state: State, params: Params) -> jax.Array:
-    """A vertical force at s/2 (cos 10 t, sin 10 t, 1) in the axes of the cube."""
+    """Compute the force and torque of a vertical load at s/2 (cos 10 t, sin 10 t, 1) in axes of the cube."""
     angle = TURNING * state.t
     at = 0.5 * params.constants["size"] * jnp.stack([jnp.cos(angle), jnp.sin(angle), jnp.ones_like(angle)])
     force = params.constants["load"] * jnp.array([0.0, 0.0, -1.0], state.q.dtype)
@@ -49,10 +49,10 @@ BOX_ON_FOUNDATION = System(
 
 
 def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load: float = 5.0) -> Model:
-    """Cube of 1 m and 8 kg at rest on springs, under a load that goes round at 10 rad/s (Drumwright, Fig. 7).
+    """Make a cube of 1 m and 8 kg at rest on springs, under a load that circles at 10 rad/s.
 
-    q = (x, y, z, qw, qx, qy, qz). The foundation is 1 m deep and has a square number of elements, each of
-    stiffness E A / depth and damping 1 N s/m; they carry no friction.
+    Drumwright, Fig. 7. q = (x, y, z, qw, qx, qy, qz). The foundation is 1 m deep and has a square number of
+    elements, each of stiffness E A / depth and damping 1 N s/m; they carry no friction.
 
     Args:
         num_elements: 100 and 900 in the paper.
@@ -60,7 +60,8 @@ def box_on_foundation(num_elements: int = 100, youngs_modulus: float = 1e7, load
         load: 5 and 50 N in the paper; under 50 N some elements part from the cube.
 
     Raises:
-        ValueError, TypeError: the number of elements is not a square; what is no number, a negative modulus.
+        ValueError, TypeError: the number of elements is not a square; an argument that is not a number, a
+            negative modulus.
     """
     check_count("num_elements", num_elements)
     check_number("youngs_modulus", youngs_modulus, 0.0)

@@ -12,10 +12,10 @@ from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.mechanics.material import Hertz, Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
-SLOPE = math.radians(15.0)
+SLOPE = math.radians(15.0)  # rad; the box slides if mu < tan(SLOPE)
 SIZE = (0.2, 0.1, 0.05)  # m, along the slope, across, high
-NORMAL = (math.sin(SLOPE), 0.0, math.cos(SLOPE))
-TURN = (math.cos(SLOPE / 2), 0.0, math.sin(SLOPE / 2), 0.0)
+NORMAL = (math.sin(SLOPE), 0.0, math.cos(SLOPE))  # unit normal of the slope
+TURN = (math.cos(SLOPE / 2), 0.0, math.sin(SLOPE / 2), 0.0)  # quaternion that turns the box onto the slope
 
 BOX_ON_INCLINE = System(
     Structure(
@@ -34,15 +34,15 @@ BOX_ON_INCLINE = System(
 
 
 def box_on_incline(mu: float | jax.Array = 0.25) -> Model:
-    """Box of 1 kg at rest on a slope of 15 degrees, on feet at its lower corners (Drumwright, Fig. 9).
+    """Make a box of 1 kg at rest on a slope of 15 degrees, on feet at its lower corners (Drumwright, Fig. 9).
 
     q = (x, y, z, qw, qx, qy, qz); downhill is (cos 15, 0, -sin 15). Feet are spheres of radius 0.01 m on a
-    half-space of E* = 1e11 N/m^2; the paper's damper of 1 N s/m is left out, for beside a potential it would
-    act before they touch. It slides where mu < tan 15 = 0.268. The feet are all that touches: a box thrown so
-    that it tips over needs the other corners as contacts, too.
+    half-space of E* = 1e11 N/m^2; the paper's damper of 1 N s/m is left out, because with a potential it
+    would act before they touch. The box slides if mu < tan 15 = 0.268. Only the feet are contacts: a box
+    thrown so that it tips over also needs the other corners as contacts.
 
     Raises:
-        TypeError, ValueError: mu is no number, or negative.
+        TypeError, ValueError: mu is not a number, or negative.
     """
     check_number("mu", mu, 0.0)
     size, mass = jnp.array(SIZE), 1.0

@@ -26,7 +26,7 @@ COMPASS_GAIT = System(
             Point(name="leading_foot", body="leading", at="mass_to_foot"),
             Point(name="trailing_foot", body="trailing", at="mass_to_foot"),
             HalfSpace(name="floor", normal=(0.0, 1.0)),
-            # To be seen; they touch nothing.
+            # For pictures; they touch nothing.
             Capsule(name="leading_leg", body="leading", radius="leg_radius", ends="leg_ends"),
             Capsule(name="trailing_leg", body="trailing", radius="leg_radius", ends="leg_ends"),
         ),
@@ -37,10 +37,11 @@ COMPASS_GAIT = System(
 
 
 def compass_gait() -> Model:
-    """Two legs of 1 m, 156 degrees apart, 1 kg at the middle of each; A is the leading foot, B trailing.
+    """Make a compass gait walker: two legs of 1 m and 1 kg, 156 degrees apart, as the leading foot strikes.
 
-    Halm & Posa, Table 5: q = (hip x, hip y, leading pitch, trailing pitch), pitch counter-clockwise from
-    hanging. Both pitch rates are 0.25 rad/s and the trailing foot is at rest.
+    Halm & Posa, Table 5: the mass is at the middle of each leg; A is the leading foot, B the trailing one. q
+    = (hip x, hip y, leading pitch, trailing pitch), pitch counter-clockwise from hanging. Both pitch rates
+    are 0.25 rad/s and the trailing foot is at rest.
     """
     length, mass, pitch, rate = 1.0, 1.0, math.radians(78.0), 0.25
     c, s = math.cos(pitch), math.sin(pitch)

@@ -45,7 +45,7 @@ DISK_STACK = System(
 
 
 def disk_stack(mass: float = 1.0) -> Model:
-    """Three disks of radius 1 m; the top one falls at 1 m/s onto the other two: five contacts.
+    """Make three disks of radius 1 m; the top one falls at 1 m/s onto the other two: five contacts.
 
     Halm & Posa, Table 8 (1 kg; the authors' own runs used 5 kg). q = (x, y, theta) of the left, right and
     top disk; contacts: left-floor, right-floor, right-left, top-left, top-right.

@@ -9,7 +9,7 @@ from jaxcontact.geometry import HalfSpace, Point
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
-GRAVITY = 9.81
+GRAVITY = 9.81  # m/s^2
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
@@ -32,7 +32,7 @@ HOPPER_1D = System(
 
 
 def hopper_1d() -> Model:
-    """A hopper of 1 kg with a leg of 1 m and 1000 N/m, at rest 2 m above the ground; q = (z,).
+    """Make a hopper of 1 kg with a leg of 1 m and 1000 N/m, at rest 2 m above the ground; q = (z,).
 
     Anderson & Revzen, section 5.1: zddot = -g above z = L0, -g + k (L0 - z) / m below (printed as zdot). The
     spring only pushes. The paper gives neither m nor k. The foot at rest length is the contact.

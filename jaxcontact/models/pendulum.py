@@ -13,12 +13,12 @@ from jaxcontact.mechanics import joints
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
-MASS, LENGTH, RADIUS, GRAVITY = 1.0, 1.0, 0.1, 9.81
+MASS, LENGTH, RADIUS, GRAVITY = 1.0, 1.0, 0.1, 9.81  # kg, m, m, m/s^2; the paper has no mass, no length
 BOB = (Disc(name="bob", body="bob", radius="radius"),)
 
 
 def _joint(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """The hanger of the bob stays at the origin: [x y] + R(theta) u, eq (64)."""
+    """Compute the position of the bob's hanger, to stay at the origin: [x y] + R(theta) u, eq (64)."""
     bob = q[:2], rotations.planar_matrix(q[2])
     return joints.point(bob, params.constants["hanger"]), jnp.zeros(0, q.dtype)
 
@@ -51,10 +51,10 @@ def _params(law: Material, **constants: jax.Array) -> Params:
 
 
 def pendulum_joint() -> Model:
-    """Bob of 1 kg held 1 m from the origin by a joint of 1e15 N/m, let go horizontally (Drumwright, Fig. 4).
+    """Make a bob of 1 kg held 1 m from the origin by a joint of 1e15 N/m, released horizontally.
 
-    q = (x, y, theta) of the bob, theta = 0 when it hangs; K = 1e15 N/m, B = 1 N s/m. The paper gives neither
-    mass nor length; the bob is a disc of radius 0.1 m.
+    Drumwright, Fig. 4. q = (x, y, theta) of the bob, theta = 0 when it hangs; K = 1e15 N/m, B = 1 N s/m. The
+    paper gives neither mass nor length; the bob is a disc of radius 0.1 m.
     """
     return Model(
         system=PENDULUM_JOINT,
@@ -67,9 +67,10 @@ def pendulum_joint() -> Model:
 
 
 def pendulum_limit() -> Model:
-    """Pendulum of 1 m let go horizontally against a limit theta >= 0 of 1e12 N m/rad (Drumwright, Fig. 6).
+    """Make a pendulum of 1 m released horizontally, with a limit theta >= 0 of 1e12 N m/rad.
 
-    q = theta, zero when the bob hangs straight down; K = 1e12, B = 0. The bob is a disc of 1 kg and 0.1 m.
+    Drumwright, Fig. 6. q = theta, zero when the bob hangs straight down; K = 1e12, B = 0. The bob is a disc
+    of 1 kg and 0.1 m.
     """
     return Model(
         system=PENDULUM_LIMIT,

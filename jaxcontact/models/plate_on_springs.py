@@ -12,12 +12,12 @@ from jaxcontact.geometry import HalfSpace, Point
 from jaxcontact.mechanics.material import Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
-GRAVITY = 9.81
+GRAVITY = 9.81  # m/s^2
 SPAN = 4.0  # m, from the first spring to the last
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """The plate, and above each spring the massless roller on which the plate would rest."""
+    """Place the plate, and above each spring the massless roller on which the plate would rest."""
     x, z, theta = q
     places = params.constants["places"]
     rollers = jnp.stack([places, z + jnp.tan(theta) * (places - x)], axis=-1)
@@ -42,12 +42,12 @@ def _system(n: int) -> System:
 
 
 def plate_on_springs(n: int = 6) -> Model:
-    """A plate of 1 kg and 4 m above n vertical springs of 1 m, dropped from rest; q = (x, z, theta).
+    """Make a plate of 1 kg and 4 m above n vertical springs of 1 m, dropped from rest; q = (x, z, theta).
 
-    Anderson & Revzen, section 5.2: contact i closes where the plate's height above spring i,
+    Anderson & Revzen, section 5.2: contact i closes if the plate's height above spring i,
     z + tan(theta) (x_i - x), falls to the rest length; rolling without friction. The gap and its gradient are
-    those of -h_i there. Springs share a stiffness of 1000 N/m and a damping of 2 N s/m, n springs
-    together; the paper gives no numbers. Contact i is that of spring i, left to right.
+    those of the paper's -h_i. The n springs together have a stiffness of 1000 N/m and a damping of
+    2 N s/m; the paper gives no numbers. Contact i is that of spring i, left to right.
 
     Raises:
         ValueError: n is not an integer >= 1.

@@ -12,7 +12,7 @@ from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Trunk, then thigh and shank of the leading and of the trailing leg."""
+    """Place the trunk, then thigh and shank of the leading and of the trailing leg."""
     lengths = params.constants
 
     def below(origin: jax.Array, angle: jax.Array, distance: jax.Array) -> jax.Array:
@@ -46,7 +46,7 @@ RAMONE = System(
             Disc(name="leading_foot", body="leading_shank", radius="foot_radius", at="shank_to_foot"),
             Disc(name="trailing_foot", body="trailing_shank", radius="foot_radius", at="shank_to_foot"),
             HalfSpace(name="floor", normal=(0.0, 1.0)),
-            # To be seen; they touch nothing.
+            # For pictures; they touch nothing.
             *(
                 Capsule(name=f"{body}_limb", body=body, radius="limb_radius", ends=f"{limb}_ends")
                 for body, limb in LIMBS.items()
@@ -59,11 +59,11 @@ RAMONE = System(
 
 
 def ramone() -> Model:
-    """The trunk turns at 1 rad/s about the resting trailing foot B while the leading foot A strikes.
+    """Make RAMone at the strike of its leading foot: it turns at 1 rad/s about the resting trailing foot.
 
-    Inertial data of Remy (2017), posture of Halm & Posa, Table 7, friction 1e5.
-    q = (x, y, pitch) of the trunk, then hip and knee angle of the leading and of the trailing leg, all
-    relative to the parent. The trailing knee (about -92.49 degrees) is such that both feet touch.
+    A is the leading foot, B the trailing one. Inertial data of Remy (2017), posture of Halm & Posa, Table 7,
+    friction 1e5. q = (x, y, pitch) of the trunk, then hip and knee angle of the leading and of the trailing
+    leg, all relative to the parent. The trailing knee (about -92.49 degrees) is such that both feet touch.
     """
     trunk_to_hip, hip_to_thigh, thigh, shank, radius = 0.137675, 0.019399, 0.2, 0.2385, 0.0563 / 2.0
     shank_to_foot = 0.073265

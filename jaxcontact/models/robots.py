@@ -1,6 +1,7 @@
-"""Robots of our own as MJCF files of the package: two legs, one leg, a cat and an insect, a dog.
+"""Five robots as MJCF files of the package: two legs, one leg, a cat, an insect and a dog.
 
-MuJoCo reads them (the extra `mujoco`); all numbers are in `params`, as of any file.
+MuJoCo reads them (the extra `mujoco`); all numbers are in `params`, as for any file. Page:
+docs/understand/mjcf.md.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ NAMES = ("planar_walker", "hopper", "half_cheetah", "ant", "quadruped")
 
 
 def file_of(name: str) -> str:
-    """The XML text of a robot of the package."""
+    """Read the XML text of a robot of the package."""
     return (resources.files("jaxcontact.models") / "mjcf" / f"{name}.xml").read_text()
 
 
@@ -23,7 +24,7 @@ def _robot(name: str, *, keyframe: str | None = None, planar: bool = False) -> M
 
 
 def planar_walker() -> Model:
-    """A biped lands on both flat feet at once: four contacts, in the plane; six motors.
+    """Load a biped that lands on both flat feet at once: four contacts, in the plane; six motors.
 
     q = (x, height, pitch) of the trunk from upright, then hip, knee, ankle of the left and of the right leg.
     """
@@ -31,7 +32,7 @@ def planar_walker() -> Model:
 
 
 def hopper() -> Model:
-    """One leg with a foot, in the plane; three motors.
+    """Load one leg with a foot, in the plane; three motors.
 
     q = (x, height, pitch) of the trunk from upright, then hip, knee and ankle.
     """
@@ -39,7 +40,7 @@ def hopper() -> Model:
 
 
 def half_cheetah() -> Model:
-    """The half of a galloping cat, in the plane, with springs at its joints; six motors.
+    """Load half of a galloping cat, in the plane, with springs at its joints; six motors.
 
     q = (x, height, pitch) of the trunk, then hip, knee and ankle of the hind and of the fore leg.
     """
@@ -47,7 +48,7 @@ def half_cheetah() -> Model:
 
 
 def ant() -> Model:
-    """A ball on four legs of two links; eight motors.
+    """Load a ball on four legs of two links; eight motors.
 
     q = (x, y, z, qw, qx, qy, qz) of the trunk, then hip and knee of each leg.
     """
@@ -55,7 +56,7 @@ def ant() -> Model:
 
 
 def quadruped() -> Model:
-    """A dog of 12 kg standing on ball feet; twelve position servos.
+    """Load a dog of 12 kg standing on ball feet; twelve position servos.
 
     q = (x, y, z, qw, qx, qy, qz) of the trunk, then hip, thigh, calf of each leg; controls are joint angles.
     """

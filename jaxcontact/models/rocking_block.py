@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxcontact.geometry import Box, HalfSpace
 from jaxcontact.mechanics.system import Model, Params, State, Structure, Symmetry, System
 
-GRAVITY = 9.81
+GRAVITY = 9.81  # m/s^2
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
@@ -34,14 +34,14 @@ def _system(corners: tuple[int, ...] | None) -> System:
 
 
 def rocking_block(*, all_corners: bool = False) -> Model:
-    """Block of 1 m x 2 m and 1 kg, dropped from 1 cm; contacts: lower left and lower right corner.
+    """Make a block of 1 m x 2 m and 1 kg, dropped from 1 cm; contacts: lower left and lower right corner.
 
     Halm & Posa, Table 4; the drop speed 0.4429 m/s is sqrt(2 g 0.01 m). q = (x, y, theta) of the centre.
 
     Args:
-        all_corners: whether the upper corners are contacts, too: upper left and upper right. The impact
-            does without them. A block that moves in time needs them, for on two corners it falls through
-            the floor when it tips over.
+        all_corners: whether the upper corners are also contacts: upper left and upper right. The impact does
+            not need them. A block that moves in time needs them, because with two corners it falls through
+            the floor if it tips over.
     """
     width, height, mass = 1.0, 2.0, 1.0
     corners, mirrored = (None, (1, 0, 3, 2)) if all_corners else ((0, 1), (1, 0))

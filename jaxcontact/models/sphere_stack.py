@@ -1,4 +1,4 @@
-"""Spheres dropped in line, that come to rest as a stack (Drumwright, section 6.5)."""
+"""Spheres dropped in a line, which come to rest as a stack (Drumwright, section 6.5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxcontact.geometry import HalfSpace, Sphere
 from jaxcontact.mechanics.material import Hertz, Material
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System, free_poses
 
-RADIUS, MASS, SPACE = 0.1, 1.0, 0.01  # m, kg, m between one sphere and the next
+RADIUS, MASS, SPACE = 0.1, 1.0, 0.01  # m, kg, m between neighbours; the paper gives neither size nor mass
 
 
 @functools.cache
@@ -37,20 +37,21 @@ def _system(number: int, all_pairs: bool) -> System:
 
 
 def sphere_stack(n: int = 10, offset: float = 0.0, all_pairs: bool = False) -> Model:
-    """Spheres of 1 kg and 0.1 m radius, one above the other with gaps of 1 cm, at rest (Drumwright, Fig. 10).
+    """Make n spheres of 1 kg and 0.1 m radius, one above the other with gaps of 1 cm, at rest.
 
-    q = (x, y, z, qw, qx, qy, qz) of each, from the lowest up; contacts are floor and lowest, then each with
-    the one below. E* = 1e11 N/m^2; the paper gives neither size, mass nor friction (here 0.5). Its damper of
-    1 N s/m is left out: beside a potential it would brake spheres that do not touch yet.
+    Drumwright, Fig. 10. q = (x, y, z, qw, qx, qy, qz) of each, from the lowest up; contacts are floor and
+    lowest, then each with the one below. E* = 1e11 N/m^2; the paper gives neither size, mass nor friction
+    (chosen: 0.5). Its damper of 1 N s/m is left out: with a potential it would brake spheres before they
+    touch.
 
     Args:
         n: number of spheres, at least 1.
-        offset: m, how far every other sphere is moved along x.
+        offset: m, displacement of every other sphere along x.
         all_pairs: also contacts of every sphere with the floor and with every other, for a stack that falls
-            down; else each meets its neighbours only.
+            down; otherwise each meets its neighbours only.
 
     Raises:
-        ValueError, TypeError: n is no positive integer, offset no number.
+        ValueError, TypeError: n is not a positive integer, offset not a number.
     """
     check_count("n", n)
     check_number("offset", offset)

@@ -11,17 +11,17 @@ import numpy as np
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
 
-GRAVITY = 9.81
+GRAVITY = 9.81  # m/s^2
 
 
 def _legs(x: jax.Array, params: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Hips (n, 2) relative to the body, their positions, their velocities, lengths (n,) and rates of legs."""
+    """Compute hips (n, 2) relative to the body, hips, vectors from feet to hips, lengths (n,) and rates."""
     along = jnp.stack([jnp.cos(x[2]), jnp.sin(x[2])])
     arms = params["hips"][:, None] * along[None, :]
     hips = x[None, :2] + arms
     speed = x[None, 3:5] + x[5] * jnp.stack([-arms[:, 1], arms[:, 0]], axis=-1)
     feet = x[7:]
-    # A leg in the air points nowhere; its length is not used, but must stay away from zero.
+    # A leg in the air has no direction; its length is not used, but must not be zero.
     reach = jnp.stack([hips[:, 0] - feet, hips[:, 1]], axis=-1)
     length = jnp.sqrt(jnp.sum(reach**2, axis=-1) + 1e-12)
     rate = jnp.sum(reach * speed, axis=-1) / length
@@ -55,14 +55,14 @@ def _field(t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: A
 
 
 def _guards(x: jax.Array, params: Any) -> jax.Array:
-    """Touch-down, half a metre per second of leg rate, lift-off; m, m/s, m."""
+    """Compute the guards of touch-down, m, turn (the rate of the leg), m/s, and lift-off, m, of all legs."""
     _, hips, _, length, rate = _legs(x, params)
     down = params["length"] * jnp.cos(params["angle"]) - hips[:, 1]
     return jnp.concatenate([down, rate, length - params["length"]])
 
 
 def _jump(x: jax.Array, k: jax.Array, params: Any) -> jax.Array:
-    """The foot that touches down stays where its leg points; other crossings change nothing."""
+    """Set the foot that touches down at the end of its leg; other crossings change nothing."""
     _, hips, _, _, _ = _legs(x, params)
     spots = hips[:, 0] + params["length"] * jnp.sin(params["angle"])
     hit = jnp.arange(spots.shape[0]) == k
@@ -70,7 +70,7 @@ def _jump(x: jax.Array, k: jax.Array, params: Any) -> jax.Array:
 
 
 def _resets(partners: tuple[int, ...]) -> np.ndarray:
-    """Touch-down arms the leg's turn and lift-off; lift-off arms the touch-down of its partner."""
+    """Make `rearm`: touch-down arms the leg's turn and lift-off, lift-off arms its partner's touch-down."""
     n = len(partners)
     rearm = np.zeros((3 * n, 3 * n), bool)
     for leg, partner in enumerate(partners):
@@ -99,16 +99,16 @@ def _params(hips: list[float], angle: float, *, mass: float, inertia: float, sti
 
 
 def spring_legged_hexapod() -> Model:
-    """A hexapod of 8 kg running on two tripods of springy massless legs, at an apex.
+    """Make a hexapod of 8 kg running on two tripods of springy massless legs, at an apex.
 
     `system` is an EventSystem. Its state is (x, z, pitch, vx, vz, pitch rate, work, feet (6,)), SI
-    units: body, work of the actuators so far, where each foot stands. Legs 0..2 (front, middle, rear) are
-    one tripod, 3..5 the other; their hips lie on the body's axis. Guards, six each: touch-down, where a
-    foot held at `angle` (rad, forward of the vertical) reaches the ground; turn, where a loaded leg begins
-    to lengthen; lift-off at full length. Lift-off of a leg arms the touch-down of its partner three places
-    on, so the tripods alternate.
+    units: body, work of the actuators so far, position of each foot. Legs 0..2 (front, middle, rear) are
+    one tripod, 3..5 the other; their hips lie on the body's axis. Guards, six each: touch-down, when a
+    foot held at `angle` (rad, forward of the vertical) reaches the ground; turn, when a loaded leg begins
+    to lengthen; lift-off, at full length. Lift-off of a leg arms the touch-down of its partner, three places
+    further, so that the tripods alternate.
 
-    A leg is a spring, preloaded at full length, so that it pushes at once when it lands (as the robot of
+    A leg is a spring, preloaded at full length, so that it pushes from its landing on (as the robot of
     Anderson & Revzen's figure 1), a damper while it shortens, and an actuator that adds `control["thrust"]`
     (n,), N, while it lengthens. The field jumps at touch-down, and three legs at the same angle under a level
     body touch down together: a corner. Sizes are near those of RHex.
@@ -118,7 +118,7 @@ def spring_legged_hexapod() -> Model:
 
 
 def spring_legged_hopper() -> Model:
-    """A hopper of 8 kg on one springy massless leg under its centre of mass, at an apex.
+    """Make a hopper of 8 kg on one springy massless leg under its centre of mass, at an apex.
 
     As the hexapod: the spring-loaded inverted pendulum with preload, one-way damper and thrust; the state
     is (x, z, pitch, vx, vz, pitch rate, work, foot), and guards are touch-down, turn and lift-off.

@@ -1,4 +1,4 @@
-"""Newton's cradle that comes back: balls on a line, springs that pull home (Seghete & Murphey, Fig. 2)."""
+"""Newton's cradle: balls on a line, with springs that pull each back home (Seghete & Murphey, Fig. 2)."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _system(number: int) -> System:
 
 
 def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float = 1.0) -> Model:
-    """Balls of 5 cm that touch at home and swing at 1 Hz; the first is pulled 20 cm aside and let go.
+    """Make balls of 5 cm that touch at home and swing at `frequency`; the first is released 20 cm aside.
 
-    q = x of each ball; contact i is between balls i and i + 1. Whatever the masses, all balls come home at
-    the same times, so that every impact is simultaneous: the pendulums of the toy at small angles.
+    q = x of each ball; contact i is between balls i and i + 1. For any masses, all balls come home at the
+    same times, so that every impact is simultaneous: the pendulums of the toy at small angles.
     """
     if len(masses) < 2:
         raise ValueError(f"masses: expected two or more numbers > 0, got {tuple(masses)}")
@@ -72,7 +72,7 @@ def swinging_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0), frequency: float 
 
 
 def newtons_cradle(masses: Sequence[float] = (1.0, 1.0, 1.0)) -> Model:
-    """Balls of 5 cm on a line that touch; the first arrives at 1 m/s (Seghete & Murphey, Example 1)."""
+    """Make balls of 5 cm on a line that touch; the first arrives at 1 m/s (Seghete & Murphey, Example 1)."""
     model = swinging_cradle(masses)
     home = model.params.constants["home"]
     return model.replace(initial=State(q=home, v=jnp.zeros_like(home).at[0].set(1.0), t=jnp.array(0.0)))

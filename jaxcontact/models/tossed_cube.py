@@ -1,4 +1,4 @@
-"""A cube tossed onto the floor, turning as it lands: where a gradient through contact goes wrong first."""
+"""A cube tossed onto the floor, turning as it lands: a hard case for gradients through contact."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOSSED_CUBE = System(
 
 
 def tossed_cube() -> Model:
-    """Cube of 0.1 m and 0.37 kg, thrown forward and turning; all eight corners may touch the floor.
+    """Make a cube of 0.1 m and 0.37 kg, thrown forward and turning; all eight corners may touch the floor.
 
     q = (x, y, z, qw, qx, qy, qz), angular velocity in body axes.
     """

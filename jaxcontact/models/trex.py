@@ -12,13 +12,13 @@ from jaxcontact.arguments import check_number
 from jaxcontact.geometry import Capsule, Disc, HalfSpace, Point
 from jaxcontact.mechanics.system import Model, Params, State, Structure, System
 
-BODY_DENSITY = 1000.0  # kg/m^3, water
+BODY_DENSITY = 1000.0  # kg/m^3, that of water
 ROD_DENSITY = 2000.0 * 1.25e-4  # kg/m, carbon fibre of 1.25 cm^2
-DROP = 0.17  # m
+DROP = 0.17  # m, height of the fall before the strike
 
 
 def _tail(lengths: Any) -> tuple[jax.Array, jax.Array]:
-    """Distance of the two body centres, and the length of the tail from the rear one to its tip.
+    """Compute the distance of the two body centres, and the length of the tail from the rear one to its tip.
 
     The spheres touch; the tip is the apex of the cone around both.
     """
@@ -31,11 +31,11 @@ def _along(angle: jax.Array) -> jax.Array:
 
 
 def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Front and rear body, tail, then thigh and shank of the left and of the right leg."""
+    """Place front and rear body, tail, then thigh and shank of the left and of the right leg."""
     lengths = params.constants
     _, tail = _tail(lengths)
     rear = q[2] + q[7]
-    # The joint of the bodies is where the spheres touch.
+    # The joint of the bodies is the point at which the spheres touch.
     joint = q[:2] + lengths["front_radius"] * _along(q[2])
     behind = joint + lengths["rear_radius"] * _along(rear)
     positions, angles = [q[:2], behind, behind + 0.5 * tail * _along(rear)], [q[2], rear, rear]
@@ -51,7 +51,7 @@ def _poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Arra
 
 
 def _forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
-    """Springs and dashpots of the knees and of the joint between the bodies."""
+    """Compute the torques of springs and dashpots of the knees and of the joint between the bodies."""
     c = params.constants
     at = jnp.array([4, 6, 7])
     stretch = q[at] - c["rest"][at]
@@ -59,7 +59,7 @@ def _forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) ->
 
 
 def _drive(structure: Structure, state: State, params: Params) -> jax.Array:
-    """PD torques of the hips: they hold `rest` until `start`, then turn at `spin`."""
+    """Compute PD torques of the hips, which hold `rest` until `start`, then turn at `spin`."""
     c = params.constants
     late = state.t - c["start"]
     turning = late > 0
@@ -82,7 +82,7 @@ TREX = System(
             Point(name="left_foot", body="left_shank", at="half_shank"),
             Point(name="right_foot", body="right_shank", at="half_shank"),
             HalfSpace(name="floor", normal=(0.0, 1.0)),
-            # To be seen; they touch nothing.
+            # For pictures; they touch nothing.
             *(
                 Capsule(
                     name=f"{body}_rod", body=body, radius="rod_radius", ends=f"{body.split('_')[-1]}_ends"
@@ -99,11 +99,11 @@ TREX = System(
 
 
 def trex_params(constants: Any) -> Params:
-    """Params of TREX with the given constants; masses, inertias and end points follow from the lengths.
+    """Make params of TREX from constants; masses, inertias and end points follow from the lengths.
 
     Args:
         constants: front_radius, rear_radius, thigh, shank (m), and the others of `trex().params.constants`,
-            of which half_tail, half_shank and those of the rods are computed.
+            of which half_tail, half_shank, rod_radius and the ends of the rods are computed.
 
     Derivative: exact by all constants.
     """
@@ -133,7 +133,7 @@ def trex_params(constants: Any) -> Params:
 
 
 def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
-    """The stance q (8,) with legs straight and 180 degrees out of phase, tail and left foot on the floor."""
+    """Compute the stance q (8,) with straight legs, half a turn apart, tail and left foot on the floor."""
     c = params.constants
     apart, tail = _tail(c)
     y = -(apart + tail) * jnp.sin(theta)
@@ -143,9 +143,10 @@ def trex_straight(params: Params, theta: jax.Array) -> jax.Array:
 
 
 def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
-    """TREX at rest `height` above a stance q (8,) on the floor, which springs and hips hold until it lands.
+    """Make TREX at rest `height` above a stance q (8,) that springs and hips hold until it lands.
 
-    From then on the hips turn the legs. Free fall keeps the stance: what touches in q strikes together.
+    After the landing the hips turn the legs. Free fall keeps the stance: points that touch in q strike
+    together.
     """
     check_number("height", height, 0.0)
     start = jnp.sqrt(2.0 * height / -params.gravity[1])
@@ -155,15 +156,15 @@ def trex_drop(params: Params, q: jax.Array, height: float = DROP) -> Model:
 
 
 def trex() -> Model:
-    """TREX in a stance chosen by hand, as it strikes the floor with tail and left foot after a fall of 17 cm.
+    """Make TREX in a chosen stance, as it strikes the floor with tail and left foot after a fall of 17 cm.
 
     q = (x, y, theta, phi_L, gamma_L, phi_R, gamma_R, phi_T): centre and angle of the front body, hip and knee
     angle of the left and of the right leg, angle between the bodies; all relative to the parent, zero along
-    its axis, and the tail points where theta does. Contacts: tail, left foot, right foot, on the floor. The
-    first column of the paper's Table I, but for gamma_L, such that the left foot touches, and y, such that
-    the tail does.
+    its axis, and the tail points along theta. Contacts: tail, left foot, right foot, on the floor. Numbers
+    are those of the first column of the paper's Table I, except gamma_L, such that the left foot touches,
+    and y, such that the tail touches.
 
-    What the paper leaves out is chosen here: the hips are at the centre of the front body; bodies are solid
+    Numbers missing in the paper are chosen: the hips are at the centre of the front body; bodies are solid
     spheres; thighs, shanks and the tail are rods, the tail from the centre of the rear body to the apex of
     the cone around both; knees and body joint are stiff enough for the weight, 20 and 40 N m/rad, 0.1 and
     0.2 N m s/rad; the hips' PD gains are 10 N m/rad and 1 N m s/rad, the paper's 1e5 and 1e4 read in kg, cm

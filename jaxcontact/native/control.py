@@ -24,7 +24,7 @@ class Table:
 
 @dataclasses.dataclass(eq=False)
 class Fill:
-    """Writes numbers into a table, the first of them at `begin`."""
+    """A write of numbers into a table, the first of them at `begin`."""
 
     table: Table
     numbers: list[int]
@@ -33,9 +33,9 @@ class Fill:
 
 @dataclasses.dataclass(eq=False)
 class Put:
-    """Writes a number into a table at `address` + `offset`, where the bit `where` is set.
+    """A write of a number into a table at `address` + `offset`, in worlds whose bit `where` is set.
 
-    `combine` is "set", or the operation with the number that is there.
+    `combine` is "set", or the operation with the old number of the table.
     """
 
     table: Table
@@ -48,7 +48,7 @@ class Put:
 
 @dataclasses.dataclass(eq=False)
 class Largest:
-    """Writes the largest numbers of a table, in falling order, and their places."""
+    """A write of the largest numbers of a table, in falling order, and of their places."""
 
     source: Table
     values: Table
@@ -57,7 +57,7 @@ class Largest:
 
 @dataclasses.dataclass(eq=False)
 class Branch:
-    """A body that runs where the bit `where` is set in any world; `cells` are (cell, number) pairs."""
+    """A body that runs if the bit `where` is set in any world; `cells` are (cell, number) pairs."""
 
     where: int
     body: Block
@@ -92,7 +92,7 @@ class Scan:
 
 @dataclasses.dataclass(eq=False)
 class Assign:
-    """Writes numbers into cells, where the bit `where` is set; all numbers are read before any is written."""
+    """A write of numbers into cells, where the bit `where` is set; all are read before any is written."""
 
     pairs: list[tuple[int, int]]
     where: int | None
@@ -100,7 +100,7 @@ class Assign:
 
 @dataclasses.dataclass(eq=False)
 class WriteRow:
-    """Writes numbers as the row of a table at a counter."""
+    """A write of numbers as the row of a table at a counter."""
 
     table: Table
     numbers: list[int]
@@ -109,7 +109,7 @@ class WriteRow:
 
 @dataclasses.dataclass(eq=False)
 class Return:
-    """Writes a number to its place among the results."""
+    """A write of a number to its place among the results."""
 
     place: int
     number: int

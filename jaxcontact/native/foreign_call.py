@@ -60,7 +60,7 @@ def register(
 
 
 class _Writer:
-    """Writes `handler` (of a call), `worker` (of a record), `gather` and `scatter` (of a group)."""
+    """A writer of `handler` (of a call), `worker` (of a record), `gather` and `scatter` (of a group)."""
 
     def __init__(
         self, lanes: Lanes, arguments: list[Operand], results: list[Operand], memory_bytes: int, cores: int

@@ -20,7 +20,7 @@ FILLED = 256  # numbers of a table written at once; limits the size of one item
 
 
 class Interpreter:
-    """Runs a function on numbers.
+    """A run of a function on numbers.
 
     Attributes:
         ops: the operations so far.

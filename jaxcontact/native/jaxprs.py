@@ -133,7 +133,7 @@ def trace(function: Callable[..., Any], *arrays: Array) -> Function:
 
 
 class _Reader:
-    """Reads jaxprs, each once."""
+    """A reader of jaxprs, which reads each once."""
 
     def __init__(self) -> None:
         self._functions: dict[int, Function] = {}

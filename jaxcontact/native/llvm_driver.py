@@ -20,7 +20,7 @@ _FLUSHED = 0x8040  # bits of an x86's control word: numbers next to zero become 
 
 
 class DriverWriter:
-    """Writes the function `run` (arguments, results, memory, number of groups)."""
+    """A writer of the function `run` (arguments, results, memory, number of groups)."""
 
     def __init__(self, ops: Operations, storage: Storage, lanes: Lanes) -> None:
         self.ops, self.storage, self.lanes = ops, storage, lanes

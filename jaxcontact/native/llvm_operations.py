@@ -191,7 +191,7 @@ def _divided(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
 
 
 def _shifted(writer: PieceWriter, op: str, kind: str, values: list[str]) -> str:
-    """Write a shift that moves zeros in; a shift by more than the number of bits gives zero."""
+    """Write a shift that moves zeros in; a shift by the number of bits or more gives zero."""
     lanes, (a, b) = writer.lanes, values
     vector, bits, size = lanes.vector(kind), lanes.vector(BOOL), 8 * int(kind[1])
     inside = writer.emit(f"icmp ult {vector} {b}, {lanes.all(lanes.scalar(kind), size)}")

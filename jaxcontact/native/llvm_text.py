@@ -23,7 +23,7 @@ def piece_name(k: int) -> str:
 
 
 class PieceWriter:
-    """Writes the function of a piece: (memory, arguments, results)."""
+    """A writer of the function of a piece: (memory, arguments, results)."""
 
     def __init__(self, ops: Operations, storage: Storage, lanes: Lanes) -> None:
         self.ops, self.storage, self.lanes = ops, storage, lanes

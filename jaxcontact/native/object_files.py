@@ -25,9 +25,7 @@ from jaxcontact.native import llvm_worker
 
 APART = 200_000  # characters of text; compiling a longer module takes longer than starting a process
 DIGEST_BYTES = hashlib.sha256().digest_size  # bytes of the digest at the start of a file
-POLL_SECONDS = (
-    0.005  # between two looks at a process; short beside the tenth of a second that it takes to start
-)
+POLL_SECONDS = 0.005  # between two looks at a process; short beside its start, a tenth of a second
 
 
 def object_name(text: str) -> str:

@@ -29,7 +29,7 @@ class Piece:
 
 @dataclasses.dataclass
 class Call:
-    """Runs a piece."""
+    """A call of a piece."""
 
     piece: int
 

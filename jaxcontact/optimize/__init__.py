@@ -1,4 +1,4 @@
-"""Optimisation through contact: trajectories, descent at corners, periodic gaits, impacts of one outcome."""
+"""Optimisation through contact: `trajectory`, `identify`, `gait`, `impact_design`, `one_sided_descent`."""
 
 from jaxcontact.optimize import gaits as gaits
 from jaxcontact.optimize.descent import one_sided_descent as one_sided_descent

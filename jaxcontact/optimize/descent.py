@@ -1,6 +1,7 @@
-"""A direction of descent where the derivative is one-sided: piecewise linear, not linear.
+"""Directions of descent for one-sided derivatives, which are piecewise linear: entry `one_sided_descent`.
 
-Owns the search for one from values of the one-sided derivative, at a corner and elsewhere.
+Owns the search for a direction from values of the one-sided derivative, at a corner and elsewhere. Page:
+docs/understand/derivatives.md.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-MAX_PIECES = 8  # gradients kept of one corner
-CANCELLED = 1e-9  # share of a component below which it has cancelled
-ENOUGH = 0.5  # share of the predicted descent that a direction must give
+MAX_PIECES = 8  # gradients stored at one corner; then the search tries their reverses and the axes
+CANCELLED = 1e-9  # of the largest gradient component; a smaller component of the hull vector is rounding
+ENOUGH = 0.5  # minimum fraction of the predicted descent that a direction must give
 
 
 def one_sided_descent(
@@ -19,17 +20,17 @@ def one_sided_descent(
     piece: Callable[[np.ndarray], np.ndarray],
     gradient: np.ndarray,
 ) -> tuple[np.ndarray, int]:
-    """A direction d along which a one-sided derivative is negative, or zero where none was found.
+    """Find a direction d along which a one-sided derivative is negative; return zero if none was found.
 
-    The shortest vector of the convex hull of the gradients known so far is tried, reversed; where the
-    derivative falls short of it, the gradient of the piece met there joins them (a bundle method on one
-    point). Where the pieces are not convex the reversed gradients and the axes are tried as well. With one
-    smooth piece d = -gradient after a single evaluation.
+    The search tries the reversed shortest vector of the convex hull of the gradients found so far; if the
+    derivative falls short of the prediction, the gradient of the piece along that vector joins them (a bundle
+    method on one point). If the pieces are not convex, the reversed gradients and the axes are tried as well.
+    With one smooth piece d = -gradient after a single evaluation.
 
     Args:
         rate: d (n,) -> one-sided derivative along d, positively homogeneous.
         piece: d (n,) -> gradient (n,) of the linear piece that d lies in.
-        gradient: (n,) of any piece, e.g. what automatic differentiation gives.
+        gradient: (n,) of any piece, e.g. the one from automatic differentiation.
 
     Returns:
         d (n,) with rate(d) about -|d|^2, and the number of evaluations. d = 0 means that no direction tried
@@ -66,12 +67,12 @@ def one_sided_descent(
 
 def shortest_in_hull(points: np.ndarray) -> np.ndarray:
     """Return the shortest vector of the convex hull of points (k, n)."""
-    from scipy.optimize import nnls  # here, as its import takes long
+    from scipy.optimize import nnls  # inside the function, because the import takes long
 
     scale = max(float(np.max(np.abs(points))), 1e-300)
     heavy = 1e4  # weight of sum(w) = 1; the sum is normalised afterwards
     a = np.concatenate([points.T / scale, np.full((1, points.shape[0]), heavy)])
     w, _ = nnls(a, np.concatenate([np.zeros(points.shape[1]), [heavy]]))
     nearest = (w / np.sum(w)) @ points
-    # What is left of components that cancel is rounding; methods that scale each component would blow it up.
+    # The remainder of components that cancel is rounding; methods that scale each component would amplify it.
     return np.where(np.abs(nearest) <= CANCELLED * np.max(np.abs(points), axis=0), 0.0, nearest)

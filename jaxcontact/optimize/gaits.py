@@ -1,6 +1,7 @@
-"""Strides of the spring-legged models as gait problems: what is free, what it costs, what must repeat.
+"""Strides of the spring-legged models as gait problems: entry functions `hexapod`, `hopper`.
 
-Owns the two problems of `jaxcontact gait`: hexapod and hopper.
+Owns the free numbers, cost and residuals of the two problems of `jaxcontact gait`. Page:
+docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jaxcontact.mechanics.system import Model
 from jaxcontact.optimize.periodic_gait import GaitProblem, Launch
 
 HEAT = 2e-3  # W/N^2, loss of an actuator that thrusts or holds a preload
-LEG_INERTIA = 0.01  # kg m^2, of a leg that swings, which the massless legs of the motion leave out
+LEG_INERTIA = 0.01  # kg m^2, of a leg that swings; the massless legs of the motion have none
 REST = 1e-6  # m; bands of the guards of length, and 10 of them per second for guards of rate
 
 
@@ -25,7 +26,7 @@ def _tripods(values: jax.Array, legs: int) -> jax.Array:
 
 
 def _launch(free: Any, params: Any) -> Launch:
-    """An apex at x = 0; both tripods are alike, so that half a stride is a period."""
+    """Launch half a stride from an apex at x = 0; both tripods are alike, so that it is a period."""
     legs = params["hips"].shape[0]
     angle = _tripods(free["angle"], legs)
     numbers = {**params, "angle": angle, "preload": _tripods(free["preload"], legs)}
@@ -44,7 +45,7 @@ def _launch(free: Any, params: Any) -> Launch:
 
 
 def _measure(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.Array]:
-    """Cost of transport of half a stride, and the errors of its period and speed."""
+    """Compute the cost of transport of half a stride, and the errors of its period and speed."""
     params, x0, duration, control = launch
     legs = min(params["hips"].shape[0], 3)
     held = jnp.sum(control["thrust"][:legs] ** 2 + params["preload"][:legs] ** 2)
@@ -55,9 +56,10 @@ def _measure(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.
 
 
 def _measure_hopper(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Array, jax.Array]:
-    """As `_measure`, without pitch, which a leg at the centre of mass cannot change.
+    """Compute the same as `_measure`, without pitch, which a leg at the centre of mass cannot change.
 
-    The leg that swings must land again, so it swings within the flight, twice the fall from the apex.
+    The leg that swings must land again, so it swings within the flight, which takes twice the fall from the
+    apex.
     """
     params, x0, duration, _ = launch
     cost, residuals = _measure(launch, x1, speed)
@@ -69,7 +71,7 @@ def _measure_hopper(launch: Launch, x1: jax.Array, speed: Any) -> tuple[jax.Arra
 
 
 def _swing(angles: jax.Array, squared_time: jax.Array) -> jax.Array:
-    """Work, J, to swing legs through twice their angles in a time, given by its square."""
+    """Compute the work, J, to swing legs through twice their angles in a time, given by its square, s^2."""
     return jnp.sum(0.5 * LEG_INERTIA * (2.0 * angles) ** 2 / squared_time)
 
 
@@ -86,17 +88,17 @@ def _problem(model: Model, legs: int, measure: Any) -> GaitProblem:
 
 
 def hexapod(*, together: bool = True) -> tuple[GaitProblem, Any, Any]:
-    """Problem, params and free numbers of `models.spring_legged_hexapod` at a start that is not periodic.
+    """Make problem, params and free numbers of `models.spring_legged_hexapod`, at a non-periodic start.
 
     Free are, at an apex, height (m) and forward rate (m/s), the angle of the legs (rad), the duration of
     half a stride (s), and the thrusts and preloads (3,) of front, middle and rear legs (N). The cost of
-    transport is work of the actuators, heat of what they hold, and swinging of the legs, over weight times
-    distance. At 1 m/s the start is wrong by 0.3 m/s.
+    transport is work of the actuators, their heat under thrust and preload, and swinging of the legs, over
+    weight times distance. At 1 m/s the start is wrong by 0.3 m/s.
 
     Args:
         together: the three feet of a tripod always land together, at a corner. Otherwise angles are
-            free (3,), and so are pitch (rad) and its rate (rad/s) at the apex; the start lands together
-            all the same.
+            free (3,), and so are pitch (rad) and its rate (rad/s) at the apex; the feet of the start
+            still land together.
     """
     model = models.spring_legged_hexapod()
     free: dict[str, jax.Array] = {
@@ -113,7 +115,7 @@ def hexapod(*, together: bool = True) -> tuple[GaitProblem, Any, Any]:
 
 
 def hopper() -> tuple[GaitProblem, Any, Any]:
-    """Problem, params and free numbers of `models.spring_legged_hopper`, as `hexapod` with one leg."""
+    """Make problem, params and free numbers of `models.spring_legged_hopper`, as `hexapod` with one leg."""
     model = models.spring_legged_hopper()
     free = {
         "height": jnp.array(0.205),

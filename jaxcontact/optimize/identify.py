@@ -1,7 +1,7 @@
-"""The numbers of a mechanism from measured motions, by gradient, with how well they are known.
+"""Parameters of a mechanism from measured motions, by gradient, with their covariance: entry `identify`.
 
-Owns the search for the parameters of least mean score, and the covariance of what it finds. What is measured,
-how it is predicted and how the two are compared is in the user's score.
+Owns the search for the parameters of minimum mean score, and their covariance. The user's score holds the
+measurement, the prediction and their comparison. Page: docs/start/which-call.md.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from jaxcontact.optimize import quasi_newton
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
-NORMAL_95 = 1.959964  # standard deviations on either side that hold 95 %
-MAX_ROUNDS = 4  # of the search; each but the first starts with the curvature found at the end of the last
-SHRUNK = 1e-9  # of the start: below it the steps of differences are measured by the start, not by the result
-ROUGHNESS = 0.5  # relative change of a curvature with the step of differences; a smooth score has under 0.1
-MIN_EIGENVALUE = 1e-10  # of the second derivative with unit diagonal; less is the noise of its differences
+NORMAL_95 = 1.959964  # standard deviations on either side of the mean that hold 95 % of a normal distribution
+MAX_ROUNDS = 4  # of the search; a later round starts with the curvature at the end of the round before
+SHRUNK = 1e-9  # of the start; for a smaller result, steps of differences scale with the start
+ROUGHNESS = 0.5  # relative change of a curvature with the step of differences; a smooth score has < 0.1
+MIN_EIGENVALUE = 1e-10  # of the second derivative with unit diagonal; smaller ones are noise
 
 
 class IdentifyInfo(Record):
-    """How well parameters are known; pytrees are those of the parameters, flat arrays in their order.
+    """Accuracy of parameters; pytrees are those of the parameters, flat arrays in their order.
 
     Attributes:
         score: weighted mean of the scores at the result.
         start: the same at the start.
         lower, upper: ends of the 95 % intervals, cut at the bounds.
-        covariance: (p, p) of the flat parameters; NaN where the scores do not tell.
+        covariance: (p, p) of the flat parameters; NaN if the scores do not determine them.
         slope: largest derivative of the mean score by a parameter times the larger of its sizes at start and
-            result, beyond what rounding of the parameters makes; without those that a bound holds.
+            result, beyond the effect of rounding of the parameters; without parameters that a bound holds.
         num_iters: steps of the search.
         evaluations: calls of the score with its derivatives.
-        at_bound: (p,) bool, whether the result lies on a bound; its interval is then one of the others held.
-        status: 0 where `slope` and the gain that Newton's next step promises are at most tol |score|; KINK, a
-            note, where the result is a minimum at which the derivative jumps, or where a third or three times
-            `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS where the
-            search ran out of steps, STALLED where it stopped elsewhere; SINGULAR where the covariance is NaN.
+        at_bound: (p,) bool, whether the result lies on a bound; its variance is then 0, and the intervals of
+            the others hold with this parameter fixed.
+        status: 0 if `slope` and the gain predicted for Newton's next step are at most tol |score|; KINK, a
+            note, if the result is a minimum at which the derivative jumps, or if a third or three times
+            `curvature_step` gives another curvature, so that intervals depend on it; MAX_ITERS if the search
+            ran out of steps, STALLED if it stopped elsewhere; SINGULAR if the covariance is NaN.
     """
 
     score: float
@@ -71,31 +72,32 @@ def identify(
     tol: float = 1e-6,
     curvature_step: float = 1e-4,
 ) -> tuple[Any, IdentifyInfo]:
-    """Parameters of least mean score, sum_i w_i score(params, data)_i / sum_i w_i, and their covariance.
+    """Find the parameters of minimum mean score, and their covariance, from measured motions.
 
-    A proper score, such as minus a log likelihood or the energy score, is least in the mean at the truth. The
-    covariance is that of an M-estimator (Huber 1967), H^-1 (sum_g s_g s_g^T) H^-1, with s_g the derivative of
-    the scores of one group and H the second derivative of all: right for any score, and for motions of one
-    group that are alike. A host driver; the score is compiled.
+    The mean score is sum_i w_i score(params, data)_i / sum_i w_i. The mean of a proper score, such as minus a
+    log likelihood or the energy score, is minimal at the truth. The covariance is that of an M-estimator
+    (Huber 1967), H^-1 (sum_g s_g s_g^T) H^-1, with s_g the derivative of the scores of one group and H the
+    second derivative of all: right for any score, and for motions of one group that are alike. A host driver;
+    the score is compiled.
 
     Args:
         score: (params, data) -> (m,), of each measured motion, differentiable by params and traceable. A
             module-level function compiles once, a fresh closure each time.
         params0: pytree of floats to start from, such as {"friction": 0.2, "side": 0.1}.
-        data: pytree of arrays, handed to `score`.
-        bounds: pytree as params0 with pairs (least, most) for leaves, or None.
-        groups: (m,) integers; scores of one group depend on one another. None: each is its own.
-        weights: (m,) >= 0, of the scores; 0 leaves one out without compiling again. None: ones.
-        max_steps: of the search (BFGS within bounds; a point where the score is not finite is too far).
-        tol: largest slope of the mean score, as a share of it per size of a parameter, at a minimum.
-        curvature_step: of the central differences of gradients that give H, in sizes of the parameters. Where
-            contacts change, a score has kinks, whose share of H is seen only across many of them: 1e-2.
+        data: pytree of arrays, passed to `score`.
+        bounds: pytree as params0 with pairs (minimum, maximum) for leaves, or None.
+        groups: (m,) integers; scores of one group depend on one another. None: every score is a group.
+        weights: (m,) >= 0, of the scores; 0 leaves a score out without compiling again. None: ones.
+        max_steps: of the search (BFGS within bounds; a step to a score that is not finite is shortened).
+        tol: largest slope at a minimum, as a fraction of the mean score per size of a parameter.
+        curvature_step: of the central differences of gradients that give H, in sizes of the parameters. If
+            contacts change, a score has kinks, which contribute to H only across many of them: use 1e-2.
 
     Returns:
         Parameters and `IdentifyInfo`.
 
     Raises:
-        TypeError: a score that is no function.
+        TypeError: a score that is not a function.
         ValueError: scores of another shape than (m,); they or their derivative not finite at the start;
             bounds of another shape, in the wrong order or without the start; groups or weights of the wrong
             shape, weights below 0 or all 0; no parameters.
@@ -150,7 +152,7 @@ def identify(
 
 @functools.partial(jit, static_argnums=0)
 def _scores(score: Callable[[Any, Any], jax.Array], params: Any, data: Any) -> tuple[jax.Array, Any]:
-    """Scores (m,) and their derivatives by each leaf of the parameters, forward."""
+    """Compute scores (m,) and their derivatives by each leaf of the parameters, forward."""
 
     def twice(params: Any) -> tuple[jax.Array, jax.Array]:
         found = score(params, data)
@@ -187,7 +189,7 @@ class _Run:
         return float(mean), rates.sum(axis=0), rates
 
     def search(self, max_steps: int, tol: float, curvature_step: float) -> tuple[np.ndarray, int]:
-        """Minimise in rounds, each with the curvature found at the end of the last; x and status bits."""
+        """Minimise in rounds, each with the curvature from the end of the last; return x and status bits."""
         size, bounds = self._size, (self._bounds[0] / self._size, self._bounds[1] / self._size)
 
         def cost(z: np.ndarray) -> tuple[float, np.ndarray]:
@@ -227,7 +229,7 @@ class _Run:
         return x, int(Status.MAX_ITERS if point.num_iters >= max_steps else Status.STALLED)
 
     def local_account(self, x: np.ndarray, curvature_step: float) -> tuple[np.ndarray, float, float]:
-        """Return the second derivative (p, p), the slope, and the gain that a Newton step promises.
+        """Return the second derivative (p, p), the slope, and the gain predicted for a Newton step.
 
         Rows of parameters that a bound holds are those of the identity.
         """
@@ -247,12 +249,12 @@ class _Run:
         return hessian, slope, gain
 
     def is_rough(self, x: np.ndarray, hessian: np.ndarray, curvature_step: float) -> bool:
-        """Whether the curvature across a third or three times the step is another one, as between kinks."""
+        """Return whether a third or three times the step gives another curvature, as between kinks."""
         others = [np.diag(self.local_account(x, factor * curvature_step)[0]) for factor in (1 / 3, 3.0)]
         return not np.allclose(others, np.diag(hessian), rtol=ROUGHNESS, atol=0.0)
 
     def _hessian(self, x: np.ndarray, free: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Return central differences of gradients, rows of the identity where not free."""
+        """Return central differences of gradients, with rows of the identity for parameters not free."""
         hessian = np.eye(x.size)
         for i in np.flatnonzero(free):
             ends = np.tile(x, (2, 1))
@@ -263,7 +265,7 @@ class _Run:
 
 
 def _is_definite(matrix: np.ndarray) -> bool:
-    """Whether a symmetric matrix is finite and positive definite beyond rounding, rows scaled."""
+    """Return whether a symmetric matrix is finite and positive definite beyond rounding, rows scaled."""
     diagonal = np.diag(matrix)
     if not (np.all(np.isfinite(matrix)) and np.all(diagonal > 0)):
         return False
@@ -272,7 +274,7 @@ def _is_definite(matrix: np.ndarray) -> bool:
 
 
 def _sandwich(hessian: np.ndarray, rates: np.ndarray, members: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return Huber's covariance (p, p) of the free parameters, 0 for others; NaN where H has no inverse."""
+    """Return Huber's covariance (p, p) of the free parameters, 0 for others; NaN if H has no inverse."""
     total = np.zeros_like(hessian)
     if not free.any():
         return total

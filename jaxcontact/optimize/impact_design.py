@@ -1,7 +1,8 @@
-"""Mechanisms and stances whose simultaneous impact has one outcome.
+"""Mechanisms and stances whose simultaneous impact has one outcome: entry function `impact_design`.
 
 Owns the design problem: the nearest constants and configuration at which two contacts touch and their normals
-meet at an angle that makes the order of single impacts irrelevant. The angle's meaning is in `impact/`.
+meet at an angle that makes the order of single impacts irrelevant. `impact/` explains the angle. Page:
+docs/methods/propagative.md.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 
-# rebuild(constants) -> Params, where masses and shapes follow from the constants
+# rebuild(constants) -> Params, if masses and shapes follow from the constants
 Rebuild = Callable[[Mapping[str, Any]], Params]
-POLISH = 20
+POLISH = 20  # largest number of Newton iterations onto the equations; they stop if the residual does not fall
 
 
 class DesignReport(Record):
-    """How a design was found.
+    """Numbers and status of the search for a design.
 
     Attributes:
         cosine_before, cosine: <u, v>_g / (|u|_g |v|_g) of the two normals at the start and of the result.
-        target: what it should be, -cos(pi / stages).
+        target: value of `cosine` to reach, -cos(pi / stages).
         gaps: (nc,) of the result, m.
         distance: length of the change, relative to the size of each number.
         iterations: of the search for the nearest design.
         evaluations: of the equations or their Jacobian.
-        status: UNTERMINATED where the equations are not met within 1e-12; PENETRATION where another contact
-            comes closer than `clearance`.
+        status: UNTERMINATED if the equations are not met within 1e-12; PENETRATION if another contact comes
+            closer than `clearance`.
     """
 
     cosine_before: float
@@ -65,20 +66,20 @@ def impact_design(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     clearance: float = 0.0,
 ) -> tuple[Params, State, DesignReport]:
-    """The nearest mechanism and stance whose impact at two contacts has one outcome (Seghete & Murphey, VII).
+    """Find the nearest mechanism and stance whose impact at two contacts has one outcome.
 
-    Seeks numbers z near z_0 with phi_i = phi_j = 0 and <u_i, u_j>_g = -cos(pi / n) |u_i|_g |u_j|_g: for
-    n = 2 orthogonal normals, Theorem 2, for n = 3 Theorem 3. Minimises |(z - z_0) / s|^2, s = |z_0| (1 where
-    zero), by sequential quadratic programming with derivatives by automatic differentiation, then Newton's
-    method of least change onto the equations. A host driver.
+    Seghete & Murphey, VII. Seeks numbers z near z_0 with phi_i = phi_j = 0 and <u_i, u_j>_g = -cos(pi / n)
+    |u_i|_g |u_j|_g: for n = 2 orthogonal normals, Theorem 2, for n = 3 Theorem 3. Minimises |(z - z_0) /
+    s|^2, s = |z_0| (1 if zero), by sequential quadratic programming with derivatives by automatic
+    differentiation, then Newton's method with the smallest change onto the equations. A host driver.
 
     Args:
         model: the mechanism and its numbers.
         state: stance to start from; the contacts need not touch yet.
         contacts: the two contacts i, j.
         stages: n >= 2, number of single impacts.
-        design: names of `params.constants` that may change; each is scalar or an array.
-        rebuild: constants -> Params, where other numbers follow from them; default: they replace
+        design: names of `params.constants` that may change; each is a scalar or an array.
+        rebuild: constants -> Params, if other numbers follow from them; default: they replace
             `params.constants`.
         hold: indices of v whose directions keep their coordinates; the others may change.
         bounds: of constants, by name.
@@ -89,7 +90,7 @@ def impact_design(
 
     Raises:
         TypeError, ValueError: arguments in another order; contacts, stages or `hold` out of range, a name
-            that is not in `params.constants`, bounds that leave nothing, a clearance that is not finite.
+            that is not in `params.constants`, empty bounds, a clearance that is not finite.
 
     Status: see DesignReport.
     """
@@ -150,23 +151,23 @@ class DesignEquations:
         self.evaluations = 0
 
     def values(self, z: np.ndarray) -> np.ndarray:
-        """(2 + nc,): the cosine, then the gaps of the two contacts, then those of the others."""
+        """Compute (1 + nc,): the cosine, the gaps of the two contacts, then the gaps of the others."""
         self.evaluations += 1
         return np.asarray(_measures(*self._static, self.model, self.state, jnp.asarray(z * self.size)))
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
-        """The derivative of `values` by automatic differentiation."""
+        """Compute the derivative of `values` by automatic differentiation."""
         self.evaluations += 1
         slope = _slopes(*self._static, self.model, self.state, jnp.asarray(z * self.size))
         return np.asarray(slope) * self.size
 
     def residual(self, z: np.ndarray) -> np.ndarray:
-        """(3,) to be zero: cosine less its target, two gaps in m."""
+        """Compute (3,) to be zero: cosine minus its target, two gaps in m."""
         return self.values(z)[:3] - np.array([self.target, 0.0, 0.0])
 
     def nearest(self, *, differences: bool = False) -> Any:
-        """SciPy's result of the search; by finite differences of the equations where asked for."""
-        from scipy.optimize import minimize  # here, as its import takes long
+        """Search by SciPy and return its result; `differences` asks for finite differences as Jacobian."""
+        from scipy.optimize import minimize  # inside the function, because the import takes long
 
         rows = [
             {"type": "eq", "fun": self.residual, "jac": lambda z: self.jacobian(z)[:3]},
@@ -186,7 +187,7 @@ class DesignEquations:
         )  # fmt: skip
 
     def _polished(self, z: np.ndarray) -> np.ndarray:
-        """By Newton's method of least change, as far as it comes nearer to the equations."""
+        """Apply Newton's method with the smallest change, as long as it reduces the residual."""
         for _ in range(POLISH):
             r, slope = self.residual(z), self.jacobian(z)[:3]
             if np.max(np.abs(r)) <= 1e-15 or not np.all(np.isfinite(slope)):
@@ -198,7 +199,7 @@ class DesignEquations:
         return z
 
     def solve(self) -> tuple[Params, State, DesignReport]:
-        """The nearest design, with the equations met to round-off."""
+        """Find the nearest design, with the equations met to round-off."""
         before = self.values(self.start)
         minimum = self.nearest()
         z = self._polished(minimum.x if np.all(np.isfinite(minimum.x)) else self.start)
@@ -207,7 +208,7 @@ class DesignEquations:
         gaps = np.empty(len(self.others) + 2)
         gaps[[*self._static[0], *self.others]] = after[1:]
         worst = float(np.max(np.abs(self.residual(z))))
-        status = 0 if worst <= 1e-12 else int(Status.UNTERMINATED)  # NaN is not either
+        status = 0 if worst <= 1e-12 else int(Status.UNTERMINATED)  # NaN is UNTERMINATED
         if self.others and np.min(after[3:]) < self.clearance - 1e-9:
             status |= int(Status.PENETRATION)
         report = DesignReport(
@@ -222,7 +223,7 @@ def _placed(
     design: tuple[str, ...], rebuild: Rebuild | None, free: tuple[int, ...], model: Model,
     state: State, flat: jax.Array,
 ) -> tuple[Params, State]:  # fmt: skip
-    """Params and state of the numbers (n,): constants by name, then changes of the free coordinates."""
+    """Make params and state of numbers (n,): constants by name, then changes of the free coordinates."""
     constants, at = dict(model.params.constants), 0
     for name in design:
         old = jnp.asarray(constants[name])

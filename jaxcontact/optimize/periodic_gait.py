@@ -1,7 +1,7 @@
-"""Periodic gaits of least cost at a fixed speed, by the flow of an event-selected system.
+"""Periodic gaits of minimum cost at a fixed speed, by the flow of an event-selected system: entry `gait`.
 
-Owns what makes a gait an optimisation: one stride, from free numbers to its cost and to what must vanish
-for it to repeat. The loop is `trajectory`'s.
+Owns the stride as an optimisation: from free numbers to its cost and to residuals that vanish if it repeats.
+`trajectory` has the loop. Page: docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Launch(NamedTuple):
-    """What a stride starts with: numbers of the system, state (n,), duration (s), control."""
+    """Start of a stride: numbers of the system, state (n,), duration (s), control."""
 
     params: Any
     x0: jax.Array
@@ -41,8 +41,8 @@ class GaitProblem:
     Attributes:
         es: the system.
         launch: (free, params) -> Launch, the start of a stride for a pytree of free numbers.
-        measure: (launch, x1, speed) -> (cost (), residuals (k,)): cost of the stride, and what vanishes for a
-            periodic stride at the wanted speed, x1 being its end.
+        measure: (launch, x1, speed) -> (cost (), residuals (k,)): cost of the stride, and residuals that
+            vanish for a periodic stride at the wanted speed, x1 being its end.
         eps: (m,) half widths of the guards' bands.
         crossed0: (m,) guards that count as crossed at the start.
         max_steps: bound on the integrator's steps in a stride.
@@ -58,7 +58,7 @@ class GaitProblem:
     max_events: int = 24
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of `ess.flow` and `ess.b_derivative`."""
+        """Make the keyword arguments of `ess.flow` and `ess.b_derivative`."""
         return {
             "eps": jnp.array(self.eps),
             "crossed0": jnp.array(self.crossed0),
@@ -69,7 +69,7 @@ class GaitProblem:
 
 
 def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tuple[jax.Array, jax.Array]:
-    """Cost () and residuals (k,) of one stride; NaN cost where the motion failed.
+    """Compute cost () and residuals (k,) of one stride; the cost is NaN if the motion failed.
 
     Derivative: that of `ess.flow`, by free, params and speed.
     """
@@ -91,7 +91,9 @@ def gait_outcome(problem: GaitProblem, params: Any, free: Any, speed: Any) -> tu
 def gait_outcome_rate(
     problem: GaitProblem, params: Any, free: Any, direction: Any, speed: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """One-sided derivative of `gait_outcome` along a direction of `free`, exact where feet land together.
+    """Compute the one-sided derivative of `gait_outcome` along a direction of `free`.
+
+    It is exact even if feet land together.
 
     Derivative: by `direction`, that of the linear piece it lies in, forward only.
     """
@@ -117,7 +119,7 @@ def gait(
     key: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Any, TrajectoryInfo]:
-    """Find a periodic gait of least cost at a fixed speed, from a stride that need not be periodic.
+    """Find a periodic gait of minimum cost at a fixed speed, from a stride that need not be periodic.
 
     Args:
         problem: the stride.
@@ -132,7 +134,7 @@ def gait(
         The free numbers, TrajectoryInfo; `residual` is the largest error of period and speed.
 
     Raises:
-        ValueError, TypeError, FloatingPointError: as `trajectory`; a speed that is no finite number.
+        ValueError, TypeError, FloatingPointError: as `trajectory`; a speed that is not a finite number.
 
     Derivative: none; a host driver. Its steps use the derivative of `ess.flow`, which is exact along
     directions that leave feet landing together, as those of `jaxcontact.optimize.gaits.hexapod` do.
@@ -140,7 +142,7 @@ def gait(
     check_number("speed", speed)
     about: dict[str, Any] = {"key": key, "speed": float(speed), "params": fingerprint.of_numbers(params)}
     if optimizer is None:
-        import optax  # here, as its import takes long
+        import optax  # inside the function, because the import takes long
 
         about["num_steps"] = num_steps
         optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))

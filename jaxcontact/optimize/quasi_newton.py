@@ -1,6 +1,6 @@
 """Minimise a function of few numbers within bounds, on the host: BFGS with a line search that brackets.
 
-Entry `minimise`; `shortest_nearby` tells a minimum at a kink from a point where the search merely stopped.
+Entry `minimise`; `shortest_nearby` tells a minimum at a kink from a point at which the search stopped.
 Lewis & Overton, Nonsmooth optimization via quasi-Newton methods (2013); Hager & Zhang (2005) for rounding.
 """
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from jaxcontact.optimize.descent import shortest_in_hull
 
-ARMIJO = 1e-4  # part of the descent promised by the slope that a step must give
-WOLFE = 0.9  # part of the slope that may remain after a step
+ARMIJO = 1e-4  # minimum fraction of the descent predicted by the slope that a step must give
+WOLFE = 0.9  # maximum fraction of the slope that may remain after a step
 MAX_HALVINGS = 60  # of a bracket; 2^-60 of a step is below rounding
 MAX_RESTARTS = 2  # of the curvature after a line search without a step
-KINK_RADII = (1e-6, 1e-7)  # in sizes of the variables; at a kink gradients differ as much in the smaller one
-KINK_JUMP = 0.5  # part of the difference over the larger radius that the smaller one must keep
+KINK_RADII = (1e-6, 1e-7)  # in sizes of the variables; at a kink gradients differ as much within the smaller
+KINK_JUMP = 0.5  # minimum fraction of the difference over the larger radius that remains over the smaller
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]  # x -> value, gradient
 
@@ -35,7 +35,7 @@ class Point:
 
 
 def free_components(x: np.ndarray, gradient: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return which components no bound holds against minus the gradient."""
+    """Return a mask (n,) of the components that no bound stops from moving along minus the gradient."""
     return ~(((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0)))
 
 
@@ -48,10 +48,10 @@ def minimise(
     max_iters: int,
     rounding: float,
 ) -> Point:
-    """Search from `start` until `is_minimum`, `max_iters`, or no step descends.
+    """Minimise a function from `start` until `is_minimum`, `max_iters`, or no step descends.
 
-    A point whose value or gradient is not finite counts as too far. `rounding` is the relative error of
-    values: within it the slope decides alone whether a step descends.
+    A step to a value or gradient that is not finite is shortened. `rounding` is the relative error of values:
+    within it the slope alone decides whether a step descends.
     """
     point, restarts, lower, upper = start, 0, *bounds
     while point.num_iters < start.num_iters + max_iters and not is_minimum(point):
@@ -90,7 +90,7 @@ def _line_search(
     evaluate: Evaluate, point: Point, direction: np.ndarray, longest: float,
     bounds: tuple[np.ndarray, np.ndarray], rounding: float,
 ) -> Point | None:  # fmt: skip
-    """Find a step with the weak Wolfe conditions by doubling and halving; None where no step descends."""
+    """Find a step with the weak Wolfe conditions by doubling and halving; return None if no step descends."""
     slope = float(point.gradient @ direction)
     if not slope < 0:
         return None
@@ -116,7 +116,7 @@ def _line_search(
 
 
 def _updated_curvature(old: Point, new: Point) -> np.ndarray:
-    """Return the BFGS update of B; the first one scales B by the curvature seen."""
+    """Return the BFGS update of B; the first update also scales B by the measured curvature."""
     s, y, b = new.x - old.x, new.gradient - old.gradient, old.curvature
     seen = float(s @ y)
     if not seen > 1e-14 * float(np.linalg.norm(s) * np.linalg.norm(y)):
@@ -128,9 +128,9 @@ def _updated_curvature(old: Point, new: Point) -> np.ndarray:
 
 
 def shortest_nearby(evaluate: Evaluate, point: Point, bounds: tuple[np.ndarray, np.ndarray]) -> float | None:
-    """Return the length of the shortest vector of the hull of gradients near a kink; None where none is near.
+    """Return the length of the shortest vector of the hull of gradients near a kink; None without a kink.
 
-    Zero means that the point is stationary in Clarke's sense.
+    The length is by the largest component. Zero means that the point is stationary in Clarke's sense.
     """
     gradients = []
     for radius in KINK_RADII:

@@ -1,6 +1,7 @@
-"""The state of an optimisation on disk: one file, replaced whole, so that a killed run goes on.
+"""The state of an optimisation on disk, from which a killed run resumes: entry functions `save`, `load`.
 
-Owns the file's contents and the check that it belongs to the run at hand.
+Owns the contents of the one file, which is replaced as a unit, and the check that it belongs to the current
+run. Page: docs/understand/long-runs.md.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Steps:
     doubtful: bool
 
     def until(self, num_steps: int) -> Steps:
-        """The run as it was after `num_steps` steps, for one that takes no more of them."""
+        """Cut the run to its state after `num_steps` steps, for a run with no more steps."""
         kept = slice(num_steps + 1)
         return dataclasses.replace(
             self, costs=self.costs[kept], residuals=self.residuals[kept], visited=self.visited[kept]
@@ -46,17 +47,17 @@ class Steps:
 
 
 def save(path: Path, about: Mapping[str, Any], run: Steps) -> None:
-    """Write all that a run needs to resume."""
+    """Write the steps of a run to a file, from which it can resume."""
     arrays = {f"state_{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(run.state))}
     arrays |= {name: np.array(getattr(run, name)) for name in ("costs", "residuals", "visited", "doubtful")}
     save_state(path, about, arrays)
 
 
 def load(path: Path, about: Mapping[str, Any], state: Any) -> Steps | None:
-    """Read what `save` wrote, or None where there is no file.
+    """Read the steps that `save` wrote; return None if there is no file.
 
     Args:
-        about: what determines the run at hand; see `fingerprint`.
+        about: properties that determine the current run; see `fingerprint`.
         state: of its optimizer at the start.
 
     Raises:

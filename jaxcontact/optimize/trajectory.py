@@ -1,7 +1,8 @@
 """Optimisation of controls through a motion: optax along the constraints, Newton's method onto them.
 
-Owns the loop: derivatives, steps, recovery from failed motions, a checkpoint to resume from, the account of
-what was reached. The motion is in the user's functions.
+Owns the loop: derivatives, steps, recovery from failed motions, a checkpoint to resume from, the report of
+the result. The motion is in the user's functions. Entry function `trajectory`; page of long runs and
+checkpoints: docs/understand/long-runs.md.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from jaxcontact.optimize.descent import one_sided_descent
 from jaxcontact.precision import jit
 from jaxcontact.status import Status
 
-if TYPE_CHECKING:  # a caller who has an optimizer has imported it
+if TYPE_CHECKING:  # callers with an optimizer have imported optax
     import optax
 
 # progress(done, total, cost, largest residual)
 Progress = Callable[[int, int, float, float], None]
 REACH = 0.2  # length of the longest step back to the constraints, in sizes of the controls
-NEWTON_STEPS = 20
-FORWARD = 64  # up to so many controls derivatives are taken forward
+NEWTON_STEPS = 20  # largest number of steps onto the constraints at the end
+FORWARD = 64  # largest number of controls with forward derivatives; for more they are taken in reverse
 
 
 class TrajectoryInfo(Record):
-    """How an optimisation went.
+    """History and result of an optimisation.
 
     Attributes:
         cost: of the result.
@@ -49,8 +50,8 @@ class TrajectoryInfo(Record):
         residuals: (steps + 1,) largest violation at the same times.
         path: (steps + 1, n) controls at the same times, flat in the order of their pytree.
         evaluations: motions computed, with their derivatives.
-        corners: steps at which the gradient did not descend as it should, so another direction was sought.
-        status: 0; UNTERMINATED where the constraints are not met within `tol`.
+        corners: steps at which the gradient did not descend as predicted, so another direction was searched.
+        status: 0; UNTERMINATED if the constraints are not met within `tol`.
         best_step: number of the step whose controls were returned, 0 for the start.
     """
 
@@ -78,34 +79,33 @@ def trajectory(
     key: str | None = None,
     run: Run = DEFAULT_RUN,
 ) -> tuple[Any, TrajectoryInfo]:
-    """Find controls of least cost, objective(controls) -> min subject to constraints(controls) = 0.
+    """Find controls of minimum cost, objective(controls) -> min subject to constraints(controls) = 0.
 
-    Every step moves along the constraints' tangent space by what `optimizer` makes of the gradient there,
-    and back towards the constraints by a Newton step of least length. The result is the best point visited:
-    the one of least cost + sum |lambda| max |constraints|, lambda the multipliers at the last point. From
-    there Newton's method goes on until the constraints hold within `tol`; if they hold from the last point
-    only, or the cost is lower there, that is the result. Controls are measured in units of |controls0| (1
-    where zero).
-    A host driver; the functions are compiled.
+    Every step moves along the tangent space of the constraints by the update of `optimizer` for the gradient,
+    and back towards the constraints by a Newton step of minimum length. The result is the best point visited:
+    the one of minimum cost + sum |lambda| max |constraints|, lambda the multipliers at the last point. From
+    that point Newton's method continues until the constraints hold within `tol`; if they hold only from the
+    last point, or the cost is lower from it, the last point gives the result. Controls are measured in units
+    of |controls0| (1 if zero). A host driver; the functions are compiled.
 
     Args:
-        objective: controls -> cost (), NaN where the motion failed. Motions such as `ess.flow` go here.
+        objective: controls -> cost (), NaN if the motion failed; calls motions such as `ess.flow`.
         controls0: pytree of floats to start from, no integers; constraints need not hold.
         optimizer: an optax transformation, e.g. optax.adam(1e-2).
         constraints: controls -> (k,), to be zero; k less than the number of controls.
         directional: (controls, direction) -> one-sided derivative of the objective, such as
-            `ess.b_derivative` gives; where it is not linear, a direction of descent is searched for in place
-            of the gradient. As it costs a motion, it is asked at the start, after a step that needed it, and
-            after one that raised the cost where the gradient promised less. Not together with
-            constraints: penalise them in the objective.
+            `ess.b_derivative` gives; if it is not linear, a direction of descent replaces the gradient. As it
+            costs a motion, it is called at the start, after a step that needed it, and after a step that
+            raised the cost although the gradient predicted descent. Not together with constraints: penalise
+            them in the objective.
         num_steps: steps of the optimizer.
         tol: bound on every constraint at the end.
-        key: a name for what the programs do not show, such as the data that a host callback reads.
-        run: checkpoint, progress. The checkpoint is a file; written after every tenth step, continued from
-            where it exists. It names what determines the run: versions, `controls0`, the programs of
-            objective, constraints, `directional` and optimizer with all numbers that they close over, and
-            `key`. A call with more `num_steps` resumes; one with fewer returns what it would have found
-            without the file. `progress(done, num_steps, cost, residual)` is called after every step.
+        key: a name for data that the programs do not contain, such as data that a host callback reads.
+        run: checkpoint, progress. The checkpoint is a file, written after every tenth step and the last; an
+            existing file is continued. It stores versions, `controls0`, the programs of objective,
+            constraints, `directional` and optimizer with all numbers that they close over, and `key`: these
+            determine the run. A call with more `num_steps` resumes; one with fewer returns the same result
+            as without the file. `progress(done, num_steps, cost, residual)` is called after every step.
 
     Returns:
         controls, TrajectoryInfo.
@@ -113,7 +113,7 @@ def trajectory(
     Raises:
         ValueError: no motion at the start (cost or derivatives not finite), both `constraints` and
             `directional`; a `checkpoint` of another run, with the names of what differs, or a damaged one.
-        TypeError: a `key` that is no text; a leaf of `controls0` that is not of floats.
+        TypeError: a `key` that is not a string; a leaf of `controls0` that is not of floats.
         FloatingPointError: steps lead to failed motions however short they are.
     """
     if constraints is not None and directional is not None:
@@ -140,7 +140,7 @@ def optimise(
     about: Mapping[str, Any],
     run: Run,
 ) -> tuple[Any, TrajectoryInfo]:
-    """Optimise as `trajectory` a cost and constraints out of one motion; `about` names what determines it."""
+    """Optimise as `trajectory` a cost and constraints from one motion; `about` stores what determines it."""
     check_run(run, unused=("chunk", "devices", "about"))
     path = None if run.checkpoint is None else Path(run.checkpoint)
     with open_state(path):
@@ -194,7 +194,7 @@ def _optimise(
         residuals.append(_largest(r))
     for i in range(len(costs) - 1, num_steps):
         gradient = jacobian[0]
-        if directional is not None and steps.doubtful:  # whether the gradient may not descend
+        if directional is not None and steps.doubtful:  # the gradient may not descend
             gradient, steps.doubtful = run.descent(s, gradient)
         step, steps.state = run.step(s, steps.state, gradient, r, jacobian[1:])
         old, (s, (cost, r, jacobian)) = s, run.moved(s, step)
@@ -262,7 +262,7 @@ class _Run:
             self._piece = jit(jax.jacfwd(rate, argnums=1))
 
     def about(self, controls0: Any, s: jax.Array, state: Any) -> dict[str, Any]:
-        """What determines the run, by name; `state` is the optimizer's at the start."""
+        """Collect by name the properties that determine the run; `state` is the optimizer's at the start."""
         motion = self._derivative.trace(s, self._scale)
         jacobian, (_, r) = motion.out_info
         gradient, a = (jax.ShapeDtypeStruct(n, jacobian.dtype) for n in (s.shape, (r.size, s.size)))
@@ -286,7 +286,7 @@ class _Run:
         return all(bool(np.all(np.isfinite(np.asarray(a)))) for a in (cost, r, jacobian))
 
     def descent(self, s: jax.Array, gradient: jax.Array) -> tuple[jax.Array, bool]:
-        """Minus a direction of descent at s, and whether it is another than the gradient's."""
+        """Find minus a direction of descent at s; return it and whether it took more than one evaluation."""
         d, calls = one_sided_descent(
             lambda d: float(self._rate(s, jnp.asarray(d), self._scale)),
             lambda d: np.asarray(self._piece(s, jnp.asarray(d), self._scale)),
@@ -302,7 +302,11 @@ class _Run:
         return self._update(s, state, gradient, r, a)
 
     def moved(self, s: jax.Array, step: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        """The controls after a step, shortened while the motion fails, and what comes of them."""
+        """Take a step, halved while the motion fails; return the controls and their outcome.
+
+        Raises:
+            FloatingPointError: the motion fails for the step and eleven halvings of it.
+        """
         for _ in range(12):
             new = s + step
             outcome = self.evaluate(new)
@@ -314,7 +318,7 @@ class _Run:
     def restore(
         self, s: jax.Array, outcome: tuple[jax.Array, ...], tol: float
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        """Take Newton steps from s onto the constraints, as far as the motion's own accuracy allows."""
+        """Take Newton steps from s onto the constraints, as far as the accuracy of the motion allows."""
         for _ in range(NEWTON_STEPS):
             if _largest(outcome[1]) <= 0.1 * tol:
                 break
@@ -326,14 +330,14 @@ class _Run:
 
 
 def _best_step(costs: list[float], residuals: list[float], jacobian: jax.Array) -> int:
-    """Return the number of the step with the least exact penalty function; the last of those that tie."""
+    """Return the number of the step with the smallest exact penalty function; the last one of a tie."""
     multipliers = np.linalg.lstsq(np.asarray(jacobian[1:]).T, np.asarray(jacobian[0]), rcond=None)[0]
     merit = np.asarray(costs) + np.sum(np.abs(multipliers)) * np.asarray(residuals)
     return len(merit) - 1 - int(np.argmin(merit[::-1]))
 
 
 def _rank(outcome: tuple[jax.Array, ...], tol: float) -> tuple[float, float]:
-    """Return what orders two results: the violation of constraints beyond `tol`, then the cost."""
+    """Return a key that orders results: the violation of constraints beyond `tol`, then the cost."""
     violation = _largest(outcome[1])
     return (violation if violation > tol else 0.0), float(outcome[0])
 
@@ -346,20 +350,20 @@ def _update(
     r: jax.Array,
     a: jax.Array,
 ) -> tuple[jax.Array, Any]:
-    """A step along the constraints r = 0 with Jacobian a (k, n), and one back to them."""
+    """Compute a step along the constraints r = 0 with Jacobian a (k, n), plus one back to them."""
     updates, state = optimizer.update(gradient - _normal(gradient, a), state, s)
     return updates - _normal(updates, a) + _back(r, a), state
 
 
 def _normal(vector: jax.Array, a: jax.Array) -> jax.Array:
-    """The part of a vector (n,) across the constraints."""
+    """Compute the part of a vector (n,) normal to the constraints."""
     if a.shape[0] == 0:
         return jnp.zeros_like(vector)
     return a.T @ jnp.linalg.lstsq(a.T, vector)[0]
 
 
 def _back(r: jax.Array, a: jax.Array) -> jax.Array:
-    """The Newton step of least length to r = 0, no longer than REACH."""
+    """Compute the Newton step of minimum length to r = 0, no longer than REACH."""
     if a.shape[0] == 0:
         return jnp.zeros(a.shape[1], a.dtype)
     d = -jnp.linalg.lstsq(a, r)[0]

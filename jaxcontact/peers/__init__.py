@@ -1,3 +1,3 @@
-"""Other simulators on the same mechanisms, for comparison; each needs its own package installed."""
+"""Other simulators on the same mechanisms, for comparison: entry `mujoco_outcome`; each needs its package."""
 
 from jaxcontact.peers.mujoco import mujoco_outcome as mujoco_outcome

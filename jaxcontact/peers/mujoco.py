@@ -1,7 +1,7 @@
-"""What MuJoCo makes of the impacts of our models: one outcome where we give a set.
+"""Impacts of the models by MuJoCo, one outcome instead of a set: `mujoco_outcome`, `outcome_of_file`.
 
-Owns the translation of our models to MJCF. The x-y plane of planar ones becomes MuJoCo's x-z plane; slides
-and hinges are such that qpos and qvel are our q and v. All numbers come from the `Model`.
+Owns the translation of models to MJCF. The x-y plane of planar models becomes MuJoCo's x-z plane; slides and
+hinges are such that qpos and qvel are q and v of the model. All numbers come from the `Model`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from jaxcontact.io.mjcf_source import compile_source
 from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
 
-MAX_STEPS = 20_000
+MAX_STEPS = 20_000  # of MuJoCo in one impact; contacts that still approach after them are an error
 MARGIN = 1e-9  # m; gaps below it count as closed in MuJoCo
 SMALL = 1e-5  # m; radius of the spheres that stand for points and corners
-LIGHT = 1e-9  # kg, kg m^2; what MuJoCo wants instead of zero
+LIGHT = 1e-9  # kg, kg m^2; replaces zero mass and inertia in MuJoCo
 
 
 def mujoco_outcome(
@@ -37,9 +37,9 @@ def mujoco_outcome(
     friction: float | np.ndarray | None = None,
     tolerance: float = 1e-6,
 ) -> np.ndarray | None:
-    """The one post-impact velocity that MuJoCo finds for the impact of a model, or None without MuJoCo.
+    """Compute the one post-impact velocity by MuJoCo for the impact of a model; return None without MuJoCo.
 
-    MuJoCo has no impacts: contacts are stiff and damped, and the impact takes some time. It starts at the
+    MuJoCo has no impacts: contacts are stiff and damped, and the impact takes time. It starts at the
     model's state with all contacts touching, with gravity, and runs until no touching contact
     approaches faster than `tolerance`. Contacts are allowed only between the pairs of the model. Points
     and corners are spheres of 0.01 mm, so that each is one contact.
@@ -51,8 +51,8 @@ def mujoco_outcome(
         timeconst: time constant of contacts (first number of solref), s; default 100 timestep = 0.1 ms.
             MuJoCo's own 0.02 s would give gravity time to act during the impact.
         dampratio: damping ratio of contacts (second number of solref); MuJoCo's default. It returns up to
-            e^-2 = 14 % of the approach speed where another contact outlasts the compression. solimp is
-            MuJoCo's default too.
+            e^-2 = 14 % of the approach speed if another contact outlasts the compression. solimp is
+            also MuJoCo's default.
         impratio: ratio of frictional to normal impedance; MuJoCo's default.
         cone: friction cone, "elliptic" or "pyramidal".
         friction: coefficient of all contacts; default the model's.
@@ -106,13 +106,13 @@ def outcome_of_file(
     dampratio: float = 1.0,
     tolerance: float = 1e-6,
 ) -> np.ndarray | None:
-    """The one post-impact velocity that MuJoCo finds for a robot of a file, or None without MuJoCo.
+    """Compute the one post-impact velocity by MuJoCo for a robot of a file; return None without MuJoCo.
 
-    As `mujoco_outcome`, with all contacts as stiff as timeconst says, and without actuators.
+    The same as `mujoco_outcome`, with the stiffness of all contacts by `timeconst`, and without actuators.
 
     Args:
-        source: what `load_mjcf` was given: a path, XML text or a `mujoco.MjModel`.
-        model: what `load_mjcf` made of it, in the state before the impact.
+        source: the argument of `load_mjcf`: a path, XML text or a `mujoco.MjModel`.
+        model: the result of `load_mjcf`, in the state before the impact.
         timestep, timeconst, dampratio, tolerance: as `mujoco_outcome`.
 
     Returns:
@@ -142,7 +142,7 @@ def outcome_of_file(
 
 
 def with_stiff_contacts(source: Any, timestep: float, timeconst: float, dampratio: float = 1.0) -> Any:
-    """The mujoco.MjModel of a source, its contacts so stiff and damped, without actuators."""
+    """Compile a source to a mujoco.MjModel with contacts of this time constant and damping, no actuators."""
     import mujoco
 
     compiled = copy.deepcopy(compile_source(source).mj)
@@ -162,7 +162,11 @@ def run_impact(
     approaches: Callable[[np.ndarray, np.ndarray], bool],
     name: str,
 ) -> np.ndarray:
-    """The velocity after as many steps as it takes until no contact approaches."""
+    """Step until no contact approaches; return the velocity.
+
+    Raises:
+        RuntimeError: contacts still approach after MAX_STEPS steps.
+    """
     import mujoco
 
     data = mujoco.MjData(compiled)
@@ -187,7 +191,7 @@ def mjcf(
     cone: str = "elliptic",
     friction: float | np.ndarray | None = None,
 ) -> str:
-    """The MJCF text of a model; arguments as `mujoco_outcome`."""
+    """Write the MJCF text of a model; arguments as `mujoco_outcome`."""
     model: Model = getattr(models, model_name)()
     structure, params = model.structure, model.params
     gravity = np.asarray(params.gravity)
@@ -224,7 +228,7 @@ def mjcf(
 
 
 def _vector(plane: Any) -> str:
-    """(x, y) of our plane as MuJoCo's (x, 0, z); (x, y, z) as it is."""
+    """Write (x, y) of the plane as MuJoCo's (x, 0, z), and (x, y, z) unchanged."""
     first, *between, last = (float(value) for value in plane)
     return " ".join(f"{value:.17g}" for value in (first, *(between or (0.0,)), last))
 
@@ -234,7 +238,7 @@ def _slides() -> str:
 
 
 def _hinge() -> str:
-    """Counter-clockwise in the plane x to the right, z up."""
+    """Write a hinge that turns counter-clockwise in the plane, x to the right, z up."""
     return '<joint type="hinge" axis="0 -1 0"/>'
 
 
@@ -253,13 +257,13 @@ def _ball(name: str, at: Any, radius: float) -> str:
 
 
 def _lifted(at: Any, normal: tuple[float, float], angle: float) -> np.ndarray:
-    """Centre, in body axes, of a small sphere that touches a plane just where the point `at` does."""
+    """Compute the centre, in body axes, of a small sphere that touches a plane at the point `at`."""
     c, s = np.cos(angle), np.sin(angle)
     return np.asarray(at) + SMALL * np.array([[c, s], [-s, c]]) @ np.asarray(normal)
 
 
 def _contact_geoms(model: Model) -> list[tuple[str, str]]:
-    """Names of the two geoms of every contact, in the order of our contacts."""
+    """List the names of the two geoms of every contact, in the order of the model's contacts."""
     structure = model.structure
     geoms = []
     for a, b in structure.pairs:
@@ -272,7 +276,7 @@ def _contact_geoms(model: Model) -> list[tuple[str, str]]:
 
 
 def _box(model: Model) -> str:
-    """A single box that meets planes at some corners."""
+    """Write a single box that meets planes at some corners."""
     structure, angle = model.structure, float(model.initial_state().q[2])
     half = np.asarray(model.params.constants["size"]) / 2.0
     balls = []
@@ -287,7 +291,7 @@ def _box(model: Model) -> str:
 
 
 def _box_in_space(model: Model) -> str:
-    """A single level box that meets the floor at some corners."""
+    """Write a single level box that meets the floor at some corners."""
     half = np.asarray(model.params.constants["size"]) / 2.0
     balls = []
     for a, _ in model.structure.pairs:
@@ -300,7 +304,7 @@ def _box_in_space(model: Model) -> str:
 
 
 def _compass_gait(model: Model) -> str:
-    """The hip slides without turning, so that both pitch angles are absolute."""
+    """Write the compass gait; the hip slides without turning, so that both pitch angles are absolute."""
     constants, q = model.params.constants, np.asarray(model.initial_state().q)
     centre = np.array([0.0, -float(constants["hip_to_mass"])])
     legs = []

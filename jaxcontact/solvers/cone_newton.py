@@ -28,6 +28,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
     Response,
+    gated,
     hessian,
     residuals,
     respond,
@@ -77,6 +78,9 @@ class ConeSolution(Record):
 def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProgram:
     """The same program with slopes of at most `level` times the inverse mobility of their row."""
     share = jnp.minimum(1.0, level * ease)
+    if program.stop is not None:
+        ne = program.num_equalities
+        program = program.replace(stop=share[ne : ne + program.stop.shape[0]] * program.stop)
     return program.replace(
         offset=share * program.offset, slope=share * program.slope, keep=1.0 - share * (1.0 - program.keep)
     )
@@ -153,7 +157,7 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     z = staged.keep * p + staged.offset - staged.slope * u
     momentum = multiply(program.M, x - program.v) - program.push
     size = fixed.size + x @ multiply(program.M, x)
-    base = jnp.where(choosing, now.base, z)
+    base = jnp.where(choosing & ~gated(program), now.base, z)
     law = respond(staged, base, u)
     tangent = _tangent(staged, law, z - base)
     gradient = momentum - apply_columns(program.columns, tangent.p)

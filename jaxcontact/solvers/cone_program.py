@@ -47,6 +47,9 @@ class ConeProgram(Record):
             impulse; None for a cone.
         potential: convex energy of the depth of every limit and contact (nu,), beside their springs; a
             callable pytree or None. It adds the impulse dt potential'(depth - dt u).
+        touch: (nu,) rate at which the gap of each limit and contact closes within the step; its spring has no
+            impulse above, and less of it at this rate. inf where the gap is closed; None for all closed.
+        stop: (nu,) loss of impulse per velocity at that rate, at least `slope`.
         most: (ne,) largest impulse of each equality row, inf where there is none; None for no bounds at all.
         depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
         num_equalities, num_limits: number of such rows (static).
@@ -65,6 +68,8 @@ class ConeProgram(Record):
     keep: jax.Array
     mu: jax.Array
     bound: jax.Array | None = None
+    touch: jax.Array | None = None
+    stop: jax.Array | None = None
     most: jax.Array | None = None
     potential: Any = None
     depth: jax.Array | None = None
@@ -100,7 +105,9 @@ def _elastic(program: ConeProgram, u: jax.Array) -> tuple[jax.Array, jax.Array]:
     return program.dt * pushed, program.dt * program.dt * stiffness
 
 
-def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _linearise(
+    program: ConeProgram, z: jax.Array, u: jax.Array, slope: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Z and slope (nr,) with the potential replaced by its tangent at the rates where it acts.
 
     That is at u_n on a limit or a sticking contact; the impulse of a sliding one answers to
@@ -108,7 +115,7 @@ def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Ar
     """
     ne, singles, nc = program.num_equalities, program.num_equalities + program.num_limits, program.mu.shape[0]
     heads = slice(ne, singles + nc)
-    slope = jnp.broadcast_to(program.slope, z.shape)
+    slope = jnp.broadcast_to(slope, z.shape)
     rate, linear, stiff = u[heads], z[heads], slope[heads]
     at = rate
     if nc and program.bound is None and not program.coulomb:
@@ -131,12 +138,49 @@ def _linearise(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Ar
     return z, slope.at[heads].add(stiffness)
 
 
+def gated(program: ConeProgram) -> jax.Array:
+    """Rows (nr,) whose gap is open at the start of the step."""
+    if program.touch is None:
+        return jnp.zeros(program.offset.shape, bool)
+    heads = _heads(program)
+    return jnp.zeros(program.offset.shape, bool).at[heads].set(jnp.isfinite(program.touch))
+
+
+def _heads(program: ConeProgram) -> slice:
+    """The rows of limits and normals."""
+    ne = program.num_equalities
+    return slice(ne, ne + program.num_limits + program.mu.shape[0])
+
+
+def _gate(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Z and slope (nr,) of springs and dampers that push only where the gap closes within the step.
+
+    The impulse is the smaller one of the law's and of stop (touch - u): a step that ends at the gap zero has
+    any impulse up to that of the law.
+    """
+    slope = jnp.broadcast_to(program.slope, z.shape)
+    assert program.touch is not None and program.stop is not None
+    heads = _heads(program)
+    opens = jnp.isfinite(program.touch)
+    line = program.stop * (jnp.where(opens, program.touch, 0.0) - u[heads])
+    excess = line - program.offset[heads] + slope[heads] * u[heads]
+    held = opens & (excess < 0) & (z[heads] > 0)
+    stopped, steep = z[heads] + excess, program.stop
+    if program.potential is not None:  # whose push a gate must not take away
+        steep = jnp.where(stopped > 0, steep, 0.0)
+        stopped = jnp.maximum(stopped, 0.0)
+    z = z.at[heads].set(jnp.where(held, stopped, z[heads]))
+    return z, slope.at[heads].set(jnp.where(held, steep, slope[heads]))
+
+
 def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
     """Projects z (nr,), taken at the rates u (nr,), on what each row can exert."""
     equalities, singles = program.num_equalities, program.num_equalities + program.num_limits
     slope = program.slope
+    if program.touch is not None:
+        z, slope = _gate(program, z, u)
     if program.potential is not None:
-        z, slope = _linearise(program, z, u)
+        z, slope = _linearise(program, z, u, slope)
     held, give, pushes = z[:equalities], slope[:equalities], z[equalities:singles] > 0
     if program.most is not None:
         give = jnp.where(jnp.abs(held) < program.most, give, 0.0)

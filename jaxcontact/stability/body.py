@@ -82,7 +82,7 @@ Body = PlanarBiped | LocalTerms
 
 
 def as_terms(body: Body) -> LocalTerms:
-    """Write a body as zero-order dynamics; check its shapes, and its numbers where they can be seen.
+    """Write a body as zero-order dynamics; check its shapes, and its numbers if they are not traced.
 
     For a biped J_n = (-sin phi, cos phi, L cos phi - h sin phi), J_t = (cos phi, sin phi, h cos phi +
     L sin phi) and force = (F sin alpha, -F cos alpha, T). The paper's (22), (46) have the last entry of J_t
@@ -91,7 +91,7 @@ def as_terms(body: Body) -> LocalTerms:
     Raises:
         TypeError: neither a PlanarBiped nor LocalTerms.
         ValueError: negative friction, restitution outside [0, 1), coincident feet or contacts, numbers that
-            are not finite, M that is not symmetric positive definite, where the numbers can be seen; shapes
+            are not finite, M that is not symmetric positive definite, if the numbers are not traced; shapes
             that do not fit, more than three contacts or none.
 
     Derivative: exact by every number of the body.
@@ -168,7 +168,7 @@ def _seen(*arrays: Any) -> bool:
 
 
 def _check_terms(terms: LocalTerms, mu_names: tuple[str, ...] = (), e_names: tuple[str, ...] = ()) -> None:
-    """Check shapes always, and numbers where they can be seen; raise ValueError."""
+    """Check shapes, and numbers that are not traced; raise ValueError."""
     nv, nc = jnp.shape(terms.force)[-1], jnp.shape(terms.mu)[-1]
     if not 1 <= nc <= MAX_CONTACTS:
         raise ValueError(f"body: expected 1 to {MAX_CONTACTS} contacts, got {nc}")

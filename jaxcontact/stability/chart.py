@@ -27,7 +27,7 @@ from jaxcontact.stability.falsify import check_starts, run_many
 from jaxcontact.stability.motion import DIVERGED
 
 FORMAT = "jaxcontact stability chart, 2"
-THREADS = 2  # rows at a time: certificates of one beside the motions of another
+THREADS = 2  # rows at a time, so that certificates of one row and motions of another overlap
 
 
 class Region(enum.IntEnum):

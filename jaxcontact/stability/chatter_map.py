@@ -38,7 +38,7 @@ class Stance:
 
 @dataclasses.dataclass(frozen=True)
 class Landing:
-    """One kind of impact of a foot: sign of its slip after, map of (w, s), and where the map holds.
+    """One kind of impact of a foot: sign of its slip after, map of (w, s), and domain of the map.
 
     `matrix` gives the rate at which the other foot lifts and the slip of the landed one; rows of `valid`
     must not be negative.

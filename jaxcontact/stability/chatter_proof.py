@@ -47,10 +47,10 @@ class Graph:
 
 
 def find(body: Exact) -> np.ndarray | None:
-    """Search U of every cell; return None if none is found.
+    """Find U of every cell; return None if the search fails for all numbers of cells.
 
     Raises:
-        Unprovable: a body outside of what the return map covers.
+        Unprovable: a body that the return map does not cover.
     """
     chatter = chatter_map(body)
     for cells in CELLS:
@@ -175,7 +175,7 @@ class _Plan:
         return 2 * self.cells + (sign < 0)
 
     def node(self, foot: int, cell: np.ndarray) -> np.ndarray:
-        """Return the node of a cell; if joint sliding has landings, the cells at its end share its node."""
+        """Return the node of a cell; if joint sliding has landings, the cells at its end have its node."""
         node = foot * self.cells + cell
         for sign, end in self.ends.items():
             last = self.cells - 1 if sign * self.chatter.signs[foot] > 0 else 0

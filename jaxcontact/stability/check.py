@@ -105,7 +105,7 @@ def check(certificate: Certificate) -> bool:
     """
     try:
         return _proved(certificate)
-    except Exception:  # damaged in whatever way: not a proof
+    except Exception:  # a damaged certificate proves nothing
         return False
 
 

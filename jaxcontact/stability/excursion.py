@@ -26,7 +26,7 @@ class ExcursionBounds(Record):
     """Bounds on motions near a certified equilibrium, in x = (q, v) with |x| its Euclidean length.
 
     Attributes:
-        landing: (modes,) gradient of a gap over its deceleration, of each mode that can move; else inf.
+        landing: (modes,) gradient of a gap over its deceleration, by mode that can move; inf if none closes.
         stopping: (modes,) the same of a slip.
         acceleration: the largest |dv/dt| of a mode.
         falling: `landing` and `acceleration` of free flight.

@@ -43,7 +43,7 @@ class Falsification(Record):
     Attributes:
         found: whether some motion diverges: it grows by 1e6, returns to the same state at a larger size, or
             leaves in one mode for ever.
-        growth: logarithm of the size where the fastest diverging motion stopped; -inf if none.
+        growth: logarithm of the size at which the fastest diverging motion stopped; -inf if none.
         start: that motion's start, of size one; every multiple (s v, s^2 gaps) does the same.
         share: (4,) fractions of motions still under way, at rest, diverged, without a consistent mode.
     """
@@ -152,7 +152,7 @@ def _returned(motion: Motion, seen: Motion) -> Motion:
 
 
 def starts(dynamics: ZeroOrderDynamics, number: int, key: jax.Array) -> Motion:
-    """Make starts along the acceleration of each mode, then random ones, each of size one."""
+    """Make starts along the acceleration of each mode, then random ones, all of about size one."""
     terms = dynamics.terms
     nc, nv = terms.J_n.shape
     words = np.array([[LETTERS.index(c) for c in word] for word in mode_words(nc)])

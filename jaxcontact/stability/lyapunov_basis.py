@@ -239,7 +239,7 @@ class Reduced:
     Attributes:
         space: basis of the coefficients.
         order: of the columns in its elimination.
-        taken: `ConditionFamily.rows` that are equalities because their opposites are conditions too.
+        taken: `ConditionFamily.rows` that are equalities because their opposites are also conditions.
         linear: rows that must be <= 0.
         forms: rows that are the entries of forms (k, k); minus each form must be copositive.
     """

@@ -77,7 +77,7 @@ def _solve(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
 
 
 def _mode_forces(metric: _Metric, word: jax.Array, loaded: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Compute forces (nc, 2) of a mode and the residual of its equations, with contacts idle by `loaded`."""
+    """Compute forces (nc, 2) of a mode and the residual of its equations; others than `loaded` are idle."""
     nc = metric.mu.shape[0]
     delassus, drift = metric.rows @ metric.rows.T, metric.rows @ metric.pull
     active = word > 0
@@ -160,7 +160,7 @@ def _kinematics(metric: _Metric, word: jax.Array, tolerance: float) -> jax.Array
     sliding = word >= 2
     length = jnp.sqrt(jnp.sum(slips**2, axis=1))
     unit = slips / jnp.where(length > tolerance, length, 1.0)[:, None]
-    apart = jnp.sum((unit[:, None] + unit[None]) ** 2, axis=2)  # zero where two slips exclude each other
+    apart = jnp.sum((unit[:, None] + unit[None]) ** 2, axis=2)  # zero if two slips exclude each other
     both = sliding[:, None] & sliding[None]
     return jnp.all(~sliding | (length > tolerance)) & jnp.all(~both | (apart > tolerance**2))
 
@@ -179,7 +179,7 @@ def contact_modes(body: Body) -> ModeTable:
         ModeTable with 4^nc rows.
 
     Raises:
-        ValueError: bad numbers in the body, where they can be seen.
+        ValueError: bad numbers in the body, if they are not traced.
 
     Derivative: of forces and accelerations, exact away from changes of feasibility and singular modes.
     """

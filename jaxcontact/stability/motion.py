@@ -268,7 +268,7 @@ def _next_events(
     rate = dynamics.terms.J_n @ motion.v
     root = jnp.sqrt(jnp.maximum(rate**2 - 2.0 * lift * motion.gaps, 0.0))
     falls = lift < -CLOSED
-    # The later root of gap + rate t + lift t^2 / 2 where it falls, in the form that does not cancel.
+    # The later root of gap + rate t + lift t^2 / 2 for lift < 0, in the form that does not cancel.
     down = jnp.where(
         rate > 0,
         -(rate + root) / jnp.where(falls, lift, 1.0),

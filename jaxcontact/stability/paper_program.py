@@ -138,8 +138,8 @@ def paper_function(body: Exact, space: Ints, degree: int, solver: Solver, *, pri
     in every mode and V_2 not rising over any impact, with restitution from any time of the flight before it;
     each within the unit ball and by multipliers for the inequalities of the state. Method "printed" is that,
     with its equations corrected. Method "full" weakens two conditions; otherwise the program fails at half of
-    the points where it need not. With multipliers of products of two inequalities a form is copositive on a
-    cone of velocities by a sum of squares and products, as in `check.py`; the paper's single ones allow it
+    the points at which it need not. With multipliers of products of two inequalities a form is copositive on
+    a cone of velocities by a sum of squares and products, as in `check.py`; the paper's single ones allow it
     only in the limit of a high degree. And (54) is asked of s V_0 + V_2, with the s at which x cancels: that
     also makes the larger of V_0 and V_2 positive.
 

@@ -1,4 +1,4 @@
-"""`animate`: a motion as one page for a browser, as a GIF or as a film."""
+"""`animate`: writes a motion as one page for a browser, as a GIF or as a film."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ def animate(
     view: spatial.View | None = None,
     width: float = 4.8,
 ) -> Path:
-    """Write a motion as an animation: bodies, ground, contacts, their impulses as arrows, ghosts.
+    """Write a motion as an animation of bodies, ground, contacts with impulses as arrows, and ghosts.
 
-    The kind of file is that of its name. An `.html` is one page that loads nothing else: it plays, has a
-    slider, turns and zooms, in a browser, a notebook or these docs. A `.gif` and an `.mp4` are for papers.
-    An arrow is the impulse on a contact since the picture before.
+    The ending of the name decides the kind of file. An `.html` is one page that loads nothing else: it plays,
+    has a slider, turns and zooms, in a browser, a notebook or these docs. A `.gif` and an `.mp4` are for
+    papers. An arrow is the impulse on a contact since the previous picture.
 
     Args:
         trajectory: a motion; or an ensemble with worlds as its first axis, whose first world is drawn solid
             and all worlds as ghosts.
         model: the mechanism and its numbers.
         path: file to write; its ending is .html, .gif or .mp4.
-        ghosts: worlds (worlds, T + 1, ...) to draw faintly, coloured by where they end.
+        ghosts: worlds (worlds, T + 1, ...) to draw faintly, coloured by their end states.
         fps: pictures per second of the animation.
-        slower: how many times slower than life.
-        title: above it.
-        view: where from, `look(azimuth, elevation)`; of a spatial mechanism in a .gif or .mp4.
+        slower: factor by which the animation is slower than the motion.
+        title: of the animation.
+        view: direction to look from, `look(azimuth, elevation)`; for a spatial mechanism in a .gif or .mp4.
         width: of a .gif or .mp4, in units of 100 pixels.
 
     Returns:
-        The path.
+        The path of the file.
 
     Raises:
-        TypeError: `trajectory` or `ghosts` is none.
-        ValueError: another ending, numbers out of range, states of another mechanism or not finite.
-        ImportError: a .mp4 without the program ffmpeg; a .gif without the package pillow.
-        OSError: the file cannot be written.
+        TypeError: if `trajectory` or `ghosts` is no trajectory.
+        ValueError: for another ending, numbers out of range, states of another mechanism or not finite.
+        ImportError: for a .mp4 without the program ffmpeg, or a .gif without the package pillow.
+        OSError: if the file cannot be written.
     """
     target = Path(path)
     if target.suffix.lower() not in KINDS:
@@ -106,7 +106,7 @@ def _write_pictures(
 
     draw(0)
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the room of the first picture is that of all
+    figure.set_layout_engine("none")  # all pictures use the layout of the first
     target.parent.mkdir(parents=True, exist_ok=True)
     with writer.saving(figure, target, dpi=100):
         for i in range(len(film.t)):
@@ -115,10 +115,10 @@ def _write_pictures(
 
 
 def _writer(target: Path, fps: Any) -> Any:
-    """What writes the pictures.
+    """Make the writer of the pictures.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: if its program or package is not installed.
     """
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
@@ -134,7 +134,7 @@ def _writer(target: Path, fps: Any) -> Any:
 
 
 def _room(film: Film, view: spatial.View) -> np.ndarray:
-    """Width and height of what is seen, m."""
+    """Return width and height of the visible part, m."""
     if film.scene.dim == 2:
         return film.high - film.low + 2.0 * planar.margin_of(film.low, film.high)
     low, high = spatial.limits(view, film.low, film.high)
@@ -165,7 +165,7 @@ def _draw_spatial(axes: Axes, film: Film, i: int, view: spatial.View) -> None:
 
 
 def _ghosts_at(film: Film, i: int) -> list[tuple[Any, str, float]]:
-    """Frames, colour and strength of every ghost at one picture."""
+    """List frames, colour and opacity of every ghost at one picture."""
     if film.ghosts is None:
         return []
     count = sum(len(group.worlds) for group in film.ghosts.groups)
@@ -178,7 +178,7 @@ def _ghosts_at(film: Film, i: int) -> list[tuple[Any, str, float]]:
 
 
 def _arrows(film: Film, i: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Places of the contacts that touch, and their arrows, m; at most of twice the full length."""
+    """List the places of touching contacts and their arrows, m, at most twice the full length long."""
     arrows = []
     for contact in np.flatnonzero(film.touching[i]):
         push = film.impulse[i, contact]

@@ -1,4 +1,4 @@
-"""Pictures of compliant motion: the pressure under a cube, curves over time, spheres in line."""
+"""Pictures of compliant motion: the pressure under a body, and curves by label."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plot_pressure(
     load_at: Any = None,
     title: str | None = None,
 ) -> Figure:
-    """A body on an elastic foundation and the pressure below it, after Drumwright, Fig. 7.
+    """Plot a body on an elastic foundation and the pressure below it, after Drumwright, Fig. 7.
 
     Args:
         model: a mechanism of one body and its numbers.
@@ -41,7 +41,7 @@ def plot_pressure(
         A matplotlib figure: the body from the side, and its footprint from above.
 
     Raises:
-        ValueError: not one force per element.
+        ValueError: if there is not one force per element.
     """
     from matplotlib.figure import Figure
 
@@ -96,7 +96,7 @@ def plot_curves(
     yscale: str = "linear",
     markers: bool = False,
 ) -> Figure:
-    """Curves (x, y) by label in one pair of axes, as in Drumwright's Figs. 1 to 4, 6, 9 and 10.
+    """Plot curves (x, y) by label in one pair of axes, as in Drumwright's Figs. 1 to 4, 6, 9 and 10.
 
     Args:
         curves: (x (n,), y (n,)) by label.

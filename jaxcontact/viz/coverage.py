@@ -1,4 +1,4 @@
-"""Picture of how good a sampled set is: shares of outcomes far from it, and how they fall with its size."""
+"""Picture of the quality of a sampled set: fractions of outcomes far from it, against its size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxcontact.impact import Coverage
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
 SHADES = ("#c6dbef", "#6baed6", "#2171b5", "#08306b")  # from small sets to the largest
@@ -18,14 +18,14 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def plot_coverage(found: Coverage, *, title: str | None = None, width: float = 7.2) -> Figure:
-    """Upper confidence bounds on the share of outcomes farther than r from a sampled set.
+    """Plot upper confidence bounds on the fraction of outcomes farther than r from a sampled set.
 
     Left: the bounds against r, for sets of a few sizes; for the largest also the bound that holds for all r
-    at once. Right: the distance beyond which at most a given share of the outcomes lies, against the
-    size of the set. Distances of zero, where a set has atoms, fall off the logarithmic axes.
+    at once. Right: the distance beyond which at most a given fraction of the outcomes lies, against the size
+    of the set. Distances of zero, if a set has atoms, fall off the logarithmic axes.
 
     Args:
-        found: by `impact.coverage`.
+        found: result of `impact.coverage`.
         title: of the figure.
         width: of the figure, inches.
 
@@ -33,7 +33,7 @@ def plot_coverage(found: Coverage, *, title: str | None = None, width: float = 7
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ImportError: matplotlib is not installed.
+        ImportError: if matplotlib is not installed.
     """
     from matplotlib.figure import Figure
 

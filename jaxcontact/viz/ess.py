@@ -12,16 +12,16 @@ import numpy as np
 from jaxcontact.ess import EventTrajectory, integrate
 from jaxcontact.mechanics.event_system import EventSystem
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito's colours, which the common kinds of colour blindness keep apart.
+# Okabe & Ito's colours, distinguishable with the common kinds of colour blindness.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 INK, PALE = "#4d4d4d", "#b5b5b5"
 DASHES = ("-", "--", "-.", ":")
-GRID = 160  # points along an axis of the picture of a corner
-MAX_LABELS = 12  # guards named in a legend
+GRID = 160  # points along an axis of the picture of a corner; limits the evaluations of the guards
+MAX_LABELS = 12  # guards named in a legend; limits its height
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -45,9 +45,9 @@ def plot_trajectory(
     title: str | None = None,
     width: float = 7.2,
 ) -> Figure:
-    """States over time, a panel each, with a mark at every crossing and the steps as ticks below.
+    """Plot states over time, a panel each, with a mark at every crossing and the steps as ticks below.
 
-    Steps are joined by straight lines: bound them by `DormandPrince(longest=...)` where they are long.
+    Steps are joined by straight lines; if they are long, bound them by `DormandPrince(longest=...)`.
 
     Args:
         trajectory: one run of `integrate`.
@@ -61,7 +61,7 @@ def plot_trajectory(
         A matplotlib figure that belongs to no window.
 
     Raises:
-        ValueError: the trajectory has batch axes, a component does not exist, too few names.
+        ValueError: if the trajectory has batch axes, a component does not exist, or there are too few names.
     """
     if np.ndim(trajectory.x) != 2:
         raise ValueError(f"trajectory: expected x (N, n) of one run, got {np.shape(trajectory.x)}")
@@ -89,7 +89,7 @@ def plot_trajectory(
         axes.set_ylabel(label, fontsize=9)
         _clean(axes)
     panels[-1].set_xlabel("time, s", fontsize=9)
-    # Steps at the foot of the lowest panel.
+    # The steps are ticks at the foot of the lowest panel.
     low, high = panels[-1].get_ylim()
     panels[-1].set_ylim(low - 0.12 * (high - low), high)
     panels[-1].plot(t, np.full(rows, low - 0.06 * (high - low)), "|", color=PALE, ms=6, mew=0.7)
@@ -127,7 +127,7 @@ def plot_corner(
     title: str | None = None,
     width: float = 5.0,
 ) -> Figure:
-    """A corner of guards in the plane, with trajectories coloured by their order of crossing.
+    """Plot a corner of guards in the plane, with trajectories coloured by their order of crossing.
 
     After Fig. 2 of Anderson & Revzen: guards and their bands; each colour is one linear piece of the
     B-derivative. Dots are the ends of steps, thick lines the steps inside the bands.
@@ -135,7 +135,7 @@ def plot_corner(
     Args:
         es: a system with two states.
         params: its numbers.
-        x_corner: (2,) where the guards meet.
+        x_corner: (2,) point at which the guards meet.
         eps: half width of the bands, one number or (m,).
         radius: half width of the picture.
         duration: of each trajectory; it is at the corner's height after half of that.
@@ -145,7 +145,7 @@ def plot_corner(
         width: of the figure, inches.
 
     Raises:
-        ValueError: the state is not two numbers.
+        ValueError: if the state is not two numbers.
     """
     if jnp.shape(x_corner) != (2,):
         raise ValueError(f"x_corner: expected shape (2,), got {jnp.shape(x_corner)}")
@@ -200,7 +200,7 @@ def plot_order(
     widths: Any, errors: Any, *, fit: tuple[float, float] | None = None, title: str | None = None,
     width: float = 4.6,
 ) -> Figure:  # fmt: skip
-    """Error over 1 / eps, both logarithmic, with the fitted order, after Fig. 3 of Anderson & Revzen.
+    """Plot error over 1 / eps, both logarithmic, with the fitted order, after Fig. 3 of Anderson & Revzen.
 
     Args:
         widths: (k,) values of eps.
@@ -210,7 +210,7 @@ def plot_order(
         width: of the figure, inches.
 
     Raises:
-        ValueError: fewer than two points to fit, or numbers that are not positive.
+        ValueError: for fewer than two points to fit, or numbers that are not positive.
     """
     eps, error = np.asarray(widths, float), np.asarray(errors, float)
     if eps.shape != error.shape or not (np.all(eps > 0) and np.all(error > 0)):

@@ -1,6 +1,7 @@
-"""A motion as a sequence of pictures: which times are shown, where all is, what the contacts push.
+"""A motion as a sequence of pictures: the times shown, the places of all bodies, the contact impulses.
 
-Owns the choice of pictures from the steps of a trajectory, and the groups of worlds that end alike.
+Owns the choice of pictures from the steps of a trajectory, and the groups of worlds that end alike. The entry
+function is `film_of`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from jaxcontact.simulate import Trajectory
 from jaxcontact.viz.palette import OUTCOMES
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 
-ALIKE = 0.05  # of the size of the mechanism: worlds that end nearer have one outcome
-FULL = 95  # percentile of the impulses whose arrow has full length
+ALIKE = 0.05  # of the size of the mechanism; worlds whose ends are nearer have one outcome
+FULL = 95  # percentile of the impulses; its arrow has full length, larger ones at most twice that
 
 
 class Group(NamedTuple):
@@ -32,18 +33,18 @@ class Ghosts(NamedTuple):
 
     frames: Frames  # (worlds, pictures, ...), without contacts
     groups: tuple[Group, ...]
-    num_failed: int  # worlds left out, for they hold numbers that are not finite
+    num_failed: int  # worlds left out because they hold numbers that are not finite
 
 
 class Film(NamedTuple):
-    """What an animation shows; axis 0 of the arrays is the picture."""
+    """The content of an animation; axis 0 of the arrays is the picture."""
 
     scene: Scene
     t: np.ndarray  # s
     frames: Frames
     touching: np.ndarray  # (n, nc) bool
     impulse: np.ndarray  # (n, nc, dim) on the first body since the last picture, in the world, N s
-    full: float  # N s of an arrow of full length, 0 where nothing pushes
+    full: float  # N s of an arrow of full length, 0 without impulses
     ghosts: Ghosts | None
     low: np.ndarray  # of all that moves, at any time
     high: np.ndarray
@@ -51,11 +52,11 @@ class Film(NamedTuple):
 
 
 def film_of(trajectory: Trajectory, model: Model, ghosts: Trajectory | None, rate: float) -> Film:
-    """The film of a motion with `rate` pictures per second of it.
+    """Make the film of a motion, with `rate` pictures per second of the motion.
 
     Raises:
-        TypeError: no trajectories.
-        ValueError: states of another mechanism, of no world, or not finite.
+        TypeError: if an argument is no trajectory.
+        ValueError: for states of another mechanism, of no world, or not finite.
     """
     q, t = _states("trajectory", trajectory, model.system)
     if q.ndim == 3:
@@ -87,7 +88,7 @@ def film_of(trajectory: Trajectory, model: Model, ghosts: Trajectory | None, rat
 
 
 def _states(name: str, trajectory: Any, system: System) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (T + 1, nq) or (worlds, T + 1, nq) and their times."""
+    """Check a trajectory; return positions (T + 1, nq) or (worlds, T + 1, nq) and their times."""
     if not isinstance(trajectory, Trajectory):
         raise TypeError(f"{name}: expected a jc.simulate.Trajectory, got {type(trajectory).__name__}")
     q, t = np.asarray(trajectory.states.q), np.asarray(trajectory.states.t)
@@ -108,9 +109,9 @@ def _world(trajectory: Trajectory, index: int) -> Trajectory:
 
 
 def _impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Scene) -> np.ndarray:
-    """(pictures, nc, dim) impulses since the picture before, along n, t1[, t2]: of steps and of impacts."""
+    """Sum impulses (pictures, nc, dim) since the last picture, along n, t1[, t2], of steps and impacts."""
     total = np.zeros((len(rows), scene.num_contacts, scene.dim))
-    picture = np.searchsorted(rows, np.arange(1, len(t)))  # of each step, the one that it leads to
+    picture = np.searchsorted(rows, np.arange(1, len(t)))  # for each step, the picture that it leads to
     if trajectory.impulse is not None:
         np.add.at(total, picture, np.nan_to_num(np.asarray(trajectory.impulse, float)))
     if trajectory.impacts is not None:
@@ -122,7 +123,7 @@ def _impulses(trajectory: Trajectory, t: np.ndarray, rows: np.ndarray, scene: Sc
 
 
 def _ghosts(ghosts: Trajectory, model: Model, t: np.ndarray, size: float) -> Ghosts:
-    """The worlds that are finite, at the times of the pictures, in groups that end alike."""
+    """Select the finite worlds at the times of the pictures, in groups that end alike."""
     q, times = _states("ghosts", ghosts, model.system)
     if q.ndim == 2:
         q, times = q[None], times[None]
@@ -136,7 +137,7 @@ def _ghosts(ghosts: Trajectory, model: Model, t: np.ndarray, size: float) -> Gho
 
 
 def _groups(ends: np.ndarray, size: float) -> tuple[Group, ...]:
-    """Groups of rows (worlds, n): the centre of a new one is the row farthest from those of the others."""
+    """Group rows (worlds, n) by nearest centre; each new centre is the row farthest from all centres."""
     centres = [0]
     distance = np.linalg.norm(ends - ends[0], axis=1)
     while len(centres) < len(OUTCOMES) and distance.max() > ALIKE * size:

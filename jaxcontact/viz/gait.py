@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxcontact.ess import EventTrajectory
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -17,7 +17,7 @@ COLOURS = ("tab:blue", "tab:orange")
 
 
 def contact_intervals(trajectory: EventTrajectory) -> list[list[tuple[float, float]]]:
-    """Per leg the intervals of ground contact, s, of a `spring_legged` model's trajectory."""
+    """List per leg the intervals of ground contact, s, of a `spring_legged` model's trajectory."""
     t, _, down = _used(trajectory)
     intervals: list[list[tuple[float, float]]] = []
     for leg in np.moveaxis(down, 1, 0):
@@ -28,11 +28,11 @@ def contact_intervals(trajectory: EventTrajectory) -> list[list[tuple[float, flo
 
 
 def plot_gait(trajectories: dict[str, EventTrajectory], *, title: str | None = None) -> Figure:
-    """Strips of ground contact per leg, with height and forward speed of the body, one column per run.
+    """Plot strips of ground contact per leg, with height and forward speed of the body, one column per run.
 
     Args:
         trajectories: label -> trajectory of a `spring_legged` model, such as before and after.
-        title: above it all.
+        title: of the figure.
     """
     from matplotlib.figure import Figure
 
@@ -74,8 +74,8 @@ def animate_gait(
         trajectory: the run.
         params: the model's numbers: hips, angle, length.
         path: file to write.
-        frames: pictures in all.
-        slower: how many times slower than life.
+        frames: number of pictures.
+        slower: factor by which the animation is slower than the motion.
     """
     from matplotlib.animation import FuncAnimation, PillowWriter
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -114,7 +114,7 @@ def animate_gait(
 
 
 def _used(trajectory: EventTrajectory) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times, states and which legs stand (k, n), without the rows that repeat the end."""
+    """Return times, states and the standing legs (k, n), without the rows that repeat the end."""
     k = int(trajectory.num_rows)
     crossed = np.asarray(trajectory.crossed)[:k]
     legs = crossed.shape[1] // 3

@@ -1,6 +1,7 @@
-"""What a picture of an impact shows, in contact velocities: samples, and the outcomes of other laws.
+"""The content of a picture of an impact, in contact velocities: samples, and the outcomes of other laws.
 
-Owns the step from samples and outcomes in generalized velocities to curves of the contacts' velocities.
+Owns the step from samples and outcomes in generalized velocities to curves of the contacts' velocities. The
+entry function is `contact_curves`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from jaxcontact.impact.laws.contact_space import colliding
 from jaxcontact.solvers.contact_modes import MAX_ENUMERATED
 from jaxcontact.terms import ContactTerms
 
-MAX_IMPACTS = 50  # single impacts drawn of a sequence
+MAX_IMPACTS = 50  # single impacts drawn of a sequence; limits sequences that do not end
 
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """What to draw, in contact velocities (..., nc, 2): normal, and tangential."""
+    """The curves to draw, in contact velocities (..., nc, 2): normal, and tangential."""
 
     before: np.ndarray  # (nc, 2)
     ends: np.ndarray  # (n, nc, 2)
@@ -33,13 +34,13 @@ class Curves:
     other: np.ndarray  # (0 or 1, nc, 2)
 
     def everything(self) -> np.ndarray:
-        """All points of all curves, (k, nc, 2)."""
+        """Join all points of all curves, (k, nc, 2)."""
         nc = self.before.shape[0]
         flat = [self.before[None], self.paths.reshape(-1, nc, 2), *self.sequences.values()]
         return np.concatenate([*flat, self.outcomes()])
 
     def outcomes(self) -> np.ndarray:
-        """Where all of them end, (k, nc, 2)."""
+        """Join the end points of all curves, (k, nc, 2)."""
         last = [path[-1:] for path in self.sequences.values()]
         return np.concatenate([self.ends, self.simultaneous, *last])
 
@@ -54,14 +55,14 @@ def contact_curves(
     labels: tuple[str, ...],
     max_paths: int,
 ) -> Curves:
-    """The curves of a picture; arguments as of `plot_impact_set`.
+    """Compute the curves of a picture; arguments as of `plot_impact_set`.
 
     Args:
-        shown: indices of the contacts drawn.
+        shown: indices of the contacts drawn; the curves have all contacts.
         labels: of all contacts.
 
     Raises:
-        ValueError: velocities that are not finite or do not fit the terms, no sample without failure.
+        ValueError: for velocities that are not finite or do not fit the terms, or no sample without failure.
     """
     nv = np.shape(terms.M)[0]
     good = np.flatnonzero(np.asarray(samples.status) == 0)
@@ -73,7 +74,7 @@ def contact_curves(
         sequences = sequences_of_two(terms, samples.v_minus, labels)
 
     def contact_velocities(name: str, values: Any) -> np.ndarray:
-        """(k, nv) to (k, nc, 2)."""
+        """Convert (k, nv) to (k, nc, 2)."""
         values = np.asarray(values, float)
         if values.size == 0:
             return np.zeros((0, np.shape(terms.phi)[0], 2))
@@ -104,7 +105,7 @@ def contact_curves(
 
 
 def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
-    """(k, nv) outcomes of the simultaneous law: all where they can be enumerated, else one."""
+    """Compute outcomes (k, nv) of the simultaneous law: all if they can be enumerated, else at most one."""
     if _enumerable(terms):
         few = np.shape(terms.phi)[0] <= MAX_ENUMERATED
         touching = terms if few else terms.take(np.flatnonzero(np.asarray(terms.active)))
@@ -115,9 +116,10 @@ def simultaneous_outcomes(terms: ContactTerms, v: Any) -> np.ndarray:
 
 
 def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict[str, np.ndarray]:
-    """Velocities through single impacts one at a time, as `impact.sequential`, for either contact first.
+    """Compute velocities through single impacts one at a time, for either of two contacts first.
 
-    None unless just two contacts are active. In single steps, because the velocities in between are wanted.
+    The impacts are those of `impact.sequential`, in single steps, because the picture shows the velocities in
+    between. The result is empty unless exactly two contacts are active.
     """
     active = [int(i) for i in np.flatnonzero(np.asarray(terms.active))]
     paths: dict[str, np.ndarray] = {}
@@ -138,9 +140,10 @@ def sequences_of_two(terms: ContactTerms, v: Any, labels: Sequence[str]) -> dict
 
 
 def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
-    """The velocity after the impact of one contact alone, by the program that solves for all of them.
+    """Compute the velocity after the impact of one contact alone, by the program that solves for all of them.
 
     In the plane a single contact has one outcome: lam_t / lam_n in [-mu, mu] fixes the slip, which grows with
+    it if lam_n > 0.
     it wherever lam_n > 0.
     """
     alone = terms.replace(active=np.arange(terms.active.shape[0]) == contact)
@@ -149,7 +152,7 @@ def _after_one(terms: ContactTerms, contact: int, v: Any) -> np.ndarray:
     return np.asarray(anitescu_potra(alone, v)[0])
 
 
-# A picture asks a few times at most: compiling is all of the time, three fifths of it without optimisation.
+# A picture calls this a few times: compiling takes all the time, three fifths of it without optimisation.
 @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 def _every_outcome(terms: ContactTerms, v: Any) -> tuple[jax.Array, jax.Array]:
     return outcomes(terms, v, AnitescuPotra())[0]

@@ -16,13 +16,13 @@ from jaxcontact.viz.impact_curves import Curves
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe & Ito's colours, which the common kinds of colour blindness keep apart; shapes differ too.
+# Okabe & Ito's colours, distinguishable with the common kinds of colour blindness; shapes also differ.
 PATH, END, BEFORE = "#b5b5b5", "#4d4d4d", "#000000"
 SIMULTANEOUS, OTHER = "#0072b2", "#cc79a7"
 SEQUENCES = ("#d55e00", "#f0b400", "#009e73", "#56b4e9")
 MARKERS = ("^", "v", "s", "D")
 INK = 0.6  # line width of spines, ticks and marker edges, pt
-CELLS = 240  # one end point is drawn per cell of a panel of this many cells either way
+CELLS = 240  # cells of a panel along an axis; one end point is drawn per cell, to limit their number
 # A coordinate: contact, and 0 for its normal or 1 for its tangential velocity.
 Coordinate = tuple[int, int]
 
@@ -35,7 +35,7 @@ class Panel(NamedTuple):
 
 
 def frame(axes: Axes, panel: Panel, window: np.ndarray, labels: tuple[str, ...], nt: int) -> None:
-    """Limits, labels, thin spines and the lines of zero velocity."""
+    """Set limits, labels, thin spines and the lines of zero velocity."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlim(*window[0])
@@ -74,7 +74,7 @@ def frame(axes: Axes, panel: Panel, window: np.ndarray, labels: tuple[str, ...],
 
 
 def _in_powers(power: int) -> Callable[[float, float], str]:
-    """Tick labels in units of 10^power, with a proper minus sign."""
+    """Make a formatter of tick labels in units of 10^power, with a proper minus sign."""
 
     def text(value: float, _: float) -> str:
         return f"{round(value / 10.0**power, 6):g}".replace("-", "\u2212")
@@ -83,18 +83,18 @@ def _in_powers(power: int) -> Callable[[float, float], str]:
 
 
 def _thin(x: np.ndarray, y: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Indices of one point per occupied cell of the window: no point stands more than a cell aside."""
+    """Select the indices of points to draw: one per occupied cell of the window."""
     low, size = window[:, 0], np.ptp(window, axis=1) / CELLS
     column = np.floor((x - low[0]) / size[0]).astype(np.int64)
     row = np.floor((y - low[1]) / size[1]).astype(np.int64)
     inside = np.flatnonzero((column >= 0) & (column < CELLS) & (row >= 0) & (row < CELLS))
     first = np.full(CELLS * CELLS, -1)
-    first[(column[inside] * CELLS + row[inside])[::-1]] = inside[::-1]  # the last to be written stays
+    first[(column[inside] * CELLS + row[inside])[::-1]] = inside[::-1]  # the last one written stays
     return first[first >= 0]
 
 
 def draw(axes: Axes, panel: Panel, window: np.ndarray, curves: Curves) -> None:
-    """All curves into one panel, of the samples' ends one per cell of its window."""
+    """Draw all curves into one panel; of the samples' ends, one per cell of its window."""
     from matplotlib.collections import LineCollection
 
     def pick(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,11 +118,11 @@ def draw(axes: Axes, panel: Panel, window: np.ndarray, curves: Curves) -> None:
     for k, path in enumerate(curves.sequences.values()):
         x, y = pick(path)
         style = _sequence_style(k)
-        # The later ones thinner, so that all show where they coincide.
+        # Later lines are thinner, so that all show if they coincide.
         axes.plot(x, y, color=style["color"], linewidth=_line_width(k), zorder=4)
         axes.plot(x[1:-1], y[1:-1], linestyle="none", zorder=5, **{**style, "markersize": 3.5})
         axes.plot(x[-1:], y[-1:], linestyle="none", zorder=6, clip_on=False, **style)
-    # Rings and a star: what coincides with them stays visible.
+    # Rings and a star leave coinciding marks visible.
     axes.plot(*pick(curves.simultaneous), linestyle="none", zorder=7, **_ring_style())
     axes.plot(*pick(curves.other), linestyle="none", zorder=8, **_star_style())
     axes.plot(*start, linestyle="none", zorder=9, **_before_style())
@@ -174,7 +174,7 @@ def _before_style() -> dict[str, Any]:
 
 
 def legend_entries(curves: Curves) -> list[Any]:
-    """An entry for every kind of curve there is."""
+    """List a legend entry for every kind of curve that is drawn."""
     from matplotlib.lines import Line2D
 
     def entry(label: str, **style: Any) -> Line2D:

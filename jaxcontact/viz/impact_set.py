@@ -1,7 +1,7 @@
-"""Pictures of the set of post-impact velocities, in the velocities of the contacts.
+"""Pictures of the set of post-impact velocities, in the velocities of the contacts: `plot_impact_set`.
 
-Owns what Figs. 9 to 11, 13 and 14 of Halm & Posa show: samples through the impact and at its end, beside
-the single outcomes that other laws predict; which panels there are, and how much each shows.
+Owns the content of Figs. 9 to 11, 13 and 14 of Halm & Posa: samples through the impact and at its end,
+beside the single outcomes that other laws predict; the choice of panels, and the limits of each.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_curves import contact_curves
 from jaxcontact.viz.impact_panel import Panel, draw, frame, legend_entries
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
-SCALES = 20.0  # spans that differ by more than this are drawn to different scales
+SCALES = 20.0  # ratio of spans; axes whose spans differ more have different scales
 
 
 def plot_impact_set(
@@ -37,7 +37,7 @@ def plot_impact_set(
     max_paths: int = 250,
     width: float = 7.2,
 ) -> Figure:
-    """Sampled outcomes of an impact, normal against tangential velocity of the contacts.
+    """Plot sampled outcomes of an impact, normal against tangential velocity of the contacts.
 
     After Figs. 9 to 11, 13 and 14 of Halm & Posa. Two touching contacts make three panels: normal
     velocity of B against A, then each contact's normal against its tangential velocity; one contact makes
@@ -55,7 +55,7 @@ def plot_impact_set(
         mujoco: (nv,) one outcome of a simulator, drawn as a star.
         names: of the nc contacts; default A, B, C, ...
         title: of the figure.
-        zoom: whether to repeat the panels below, with limits close about the outcomes.
+        zoom: whether to repeat the panels below, with limits close around the outcomes.
         max_paths: largest number of trajectories drawn.
         width: of the figure, inches.
 
@@ -63,8 +63,8 @@ def plot_impact_set(
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ValueError: shapes that do not fit the terms, too few names, no sample without failure.
-        ImportError: matplotlib is not installed.
+        ValueError: for shapes that do not fit the terms, too few names, or no sample without failure.
+        ImportError: if matplotlib is not installed.
     """
     labels = _labels(samples, terms, names)
     if max_paths < 0:
@@ -92,7 +92,7 @@ def plot_impact_set(
 
 
 def _labels(samples: ImpactSamples, terms: ContactTerms, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the contacts; samples and names fit the terms, else ValueError."""
+    """Return names of the contacts; raise ValueError if samples or names do not fit the terms."""
     nc, _, nv = np.shape(terms.J_t)
     if np.ndim(samples.v_plus) != 2 or np.shape(samples.v_plus)[1] != nv:
         raise ValueError(f"samples: expected v_plus (n, {nv}) as in terms, got {np.shape(samples.v_plus)}")
@@ -105,14 +105,14 @@ def _labels(samples: ImpactSamples, terms: ContactTerms, names: Sequence[str] | 
 def _empty_figure(
     count: int, views: int, handles: list[Any], title: str | None, width: float
 ) -> tuple[Figure, list[list[Any]]]:
-    """A figure with its heading and legend, and the places of `count` panels in each of its views."""
+    """Make a figure with heading and legend; return it and the places of `count` panels in each view."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     columns = count if count <= 3 else 4
     rows = math.ceil(count / columns)
     legend_columns = 4 if columns > 1 else 1
-    # Panels are square: the height follows from the width, inches.
+    # Panels are square: the height follows from the width, in inches.
     side = width / max(columns, 3) - 0.6
     heading = 0.22 * (views - 1) * views + (0.3 if title else 0.0)
     height = rows * views * (side + 0.42) + heading + 0.2 * math.ceil(len(handles) / legend_columns)
@@ -146,9 +146,9 @@ def _panels(shown: list[int]) -> list[Panel]:
 
 
 def _windows(points: np.ndarray, other: np.ndarray, panels: list[Panel]) -> list[np.ndarray]:
-    """Limits [[x0, x1], [y0, y1]] of each panel about points (k, nc, 2) and others (j, nc, 2).
+    """Compute limits [[x0, x1], [y0, y1]] of each panel around points (k, nc, 2) and others (j, nc, 2).
 
-    Squares to equal scales, unless the spans of the points, small noise of others aside, differ much.
+    They are squares to equal scales, unless the spans of the points differ much and none of them is noise.
     """
     size = float(np.max(np.ptp(points, axis=0)))
     noise = 1e-6 * size

@@ -1,7 +1,7 @@
-"""Pictures of the set of post-impact velocities of spatial contacts, where they go in the tangential plane.
+"""Pictures of the set of post-impact velocities of spatial contacts: `plot_spatial_impact`.
 
-Owns what `impact_set` leaves out in space: both tangential velocities of each contact, and how often each
-combination of contact modes comes out.
+Owns the parts that `impact_set` leaves out in space: both tangential velocities of each contact, and the
+frequency of each combination of contact modes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from jaxcontact.impact.sampling.outcomes import contact_velocities, named_shares
 from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_panel import END, INK, OTHER, SIMULTANEOUS
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.gridspec import GridSpec
 
-MOST_SHARES = 10  # combinations of modes that have a bar of their own
-MOST_CONTACTS = 6
-LEAST = 0.02  # of the fastest contact before, half a window at least
+MOST_SHARES = 10  # combinations of modes with a bar of their own; the others share one
+MOST_CONTACTS = 6  # columns of a figure; limits its width
+LEAST = 0.02  # of the fastest contact before; minimum half width of a window, so that round-off stays small
 COLUMN, NARROWEST = 2.1, 5.6  # width of a panel and of the figure, inches
 
 
@@ -35,7 +35,7 @@ def plot_spatial_impact(
     names: Sequence[str] | None = None,
     title: str | None = None,
 ) -> Figure:
-    """Sampled outcomes of spatial contacts: a column per contact, and shares of the combinations of modes.
+    """Plot sampled outcomes of spatial contacts: a column per contact, and fractions of mode combinations.
 
     Above, normal velocity against tangential speed; below, the tangential plane about the outcomes, with a
     dotted line from rest to the velocity before. A row has one scale. Last, how often contacts stick, slide
@@ -52,9 +52,9 @@ def plot_spatial_impact(
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ValueError: planar terms, more than six active contacts, shapes that do not fit, no sample without
-            failure.
-        ImportError: matplotlib is not installed.
+        ValueError: for planar terms, more than six active contacts, shapes that do not fit, or no sample
+            without failure.
+        ImportError: if matplotlib is not installed.
     """
     nc, nt, nv = np.shape(terms.J_t)
     shown = np.flatnonzero(np.asarray(terms.active))
@@ -84,7 +84,7 @@ def plot_spatial_impact(
     axes = _draw_contacts(figure, grid, samples, terms, mujoco, labels, good)
     _draw_shares(figure.add_subplot(grid[2, :]), named_shares(outcome_counts(samples, terms), terms, labels))
     marks = {str(line.get_label()): line for line in axes.lines if not str(line.get_label()).startswith("_")}
-    cloud = Line2D([], [], marker="o", color=END, linewidth=0, markersize=3.5)  # points are too small there
+    cloud = Line2D([], [], marker="o", color=END, linewidth=0, markersize=3.5)  # larger than the points drawn
     figure.legend(
         handles=[cloud, *marks.values()], labels=["outcomes", *marks], loc="outside lower center",
         ncols=1 + len(marks), frameon=False, fontsize=8,
@@ -101,14 +101,14 @@ def _draw_contacts(
     labels: Sequence[str],
     good: np.ndarray,
 ) -> Axes:
-    """A column of two panels per active contact; returns the last one."""
+    """Draw a column of two panels per active contact; return the last axes."""
     shown = np.flatnonzero(np.asarray(terms.active))
     normal, sliding = (values[good] for values in contact_velocities(samples, terms))
     before = _velocities(terms, samples.v_minus)
     after = np.concatenate([normal[..., None], sliding], axis=2)
     if mujoco is not None:
         after = np.concatenate([after, _velocities(terms, mujoco)[None]])
-    last = None if mujoco is None else -1  # the outcome of the simulator is the last one
+    last = None if mujoco is None else -1  # the simulator's outcome is the last one
     speed = np.stack([np.linalg.norm(after[..., 1:], axis=2), after[..., 0]], axis=2)
     fastest = float(np.abs(before).max())
     of_speeds, of_planes = (
@@ -128,7 +128,7 @@ def _draw_contacts(
 
 
 def _window(values: np.ndarray, fastest: float, square: bool) -> np.ndarray:
-    """Limits [[x0, x1], [y0, y1]] about values (n, nc, 2) and rest; round-off stays small."""
+    """Compute limits [[x0, x1], [y0, y1]] around values (n, nc, 2) and rest; round-off stays small."""
     low = np.minimum(values.min(axis=(0, 1)), 0.0)
     high = np.maximum(values.max(axis=(0, 1)), 0.0)
     half = np.maximum(0.55 * (high - low), LEAST * fastest)
@@ -139,7 +139,7 @@ def _window(values: np.ndarray, fastest: float, square: bool) -> np.ndarray:
 
 
 def _velocities(terms: ContactTerms, v: Any) -> np.ndarray:
-    """(nc, 3) contact velocities (n, t1, t2)."""
+    """Compute contact velocities (nc, 3), along n, t1, t2."""
     rows = np.concatenate([np.asarray(terms.J_n)[:, None], np.asarray(terms.J_t)], axis=1)
     velocities: np.ndarray = rows @ np.asarray(v, float)
     return velocities
@@ -148,11 +148,11 @@ def _velocities(terms: ContactTerms, v: Any) -> np.ndarray:
 def _draw(
     axes: Axes, points: np.ndarray, before: Any, star: Any, labels: tuple[str, str], window: np.ndarray
 ) -> None:
-    """Points (n, 2) of one panel, the velocity before and that of a simulator."""
+    """Draw points (n, 2) of one panel, the velocity before and that of a simulator."""
     axes.axhline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
     axes.axvline(0.0, color="#cccccc", linewidth=INK, zorder=0.5)
     axes.scatter(points[:, 0], points[:, 1], s=2.0, c=END, linewidths=0, alpha=0.5, rasterized=True, zorder=2)
-    if before is not None:  # clipped where it is far from the outcomes
+    if before is not None:  # clipped if it is far from the outcomes
         axes.plot(
             (before[0], 0.0), (before[1], 0.0), "X:", color="black", markersize=5.5, markeredgecolor="white",
             linewidth=2 * INK, markevery=[0], scalex=False, scaley=False, zorder=1, label="before",
@@ -171,7 +171,7 @@ def _draw(
 
 
 def _draw_shares(axes: Axes, shares: list[tuple[str, float]]) -> None:
-    """A bar per combination of modes, the rare ones together."""
+    """Draw a bar per combination of modes, and one for the rare ones together."""
     kept = shares[:MOST_SHARES]
     left = sum(share for _, share in shares[MOST_SHARES:])
     if left > 0:

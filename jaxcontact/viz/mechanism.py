@@ -1,6 +1,7 @@
-"""Pictures of a mechanism: its bodies, joints, ground and contacts, and how fast the contacts move.
+"""Pictures of a mechanism: its bodies, joints, ground and contacts, and the velocities of the contacts.
 
-Drawings need no description of their own: all comes from the system and its numbers.
+The entry functions are `plot_mechanism` and `draw_mechanism`. Drawings need no description of their own: the
+system and its numbers determine them.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from jaxcontact.viz.planar import draw_planar, draw_planar_contacts, draw_scale,
 from jaxcontact.viz.scene import Frames, Scene, extent, frames_of, scene_of
 from jaxcontact.viz.spatial import draw_spatial, draw_spatial_contacts, look
 
-MOST_NAMED = 26  # contacts in space, beyond which names would hide the mechanism
+MOST_NAMED = 26  # contacts in space; more names would hide the mechanism
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -37,7 +38,7 @@ def plot_mechanism(
     title: str | None = None,
     width: float = 7.2,
 ) -> Figure:
-    """A mechanism and its contact velocities, one panel before the impact and one per outcome.
+    """Plot a mechanism and its contact velocities, one panel before the impact and one per outcome.
 
     After Figs. 1, 4, 5 and 14 of Halm & Posa. Arrows are velocities of contacts, of the first body relative
     to the second; the arrow above a panel is its scale, the same for all panels after the impact. A spatial
@@ -55,8 +56,8 @@ def plot_mechanism(
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ValueError: velocities of the wrong length, too few names.
-        ImportError: matplotlib is not installed.
+        ValueError: for velocities of the wrong length, or too few names.
+        ImportError: if matplotlib is not installed.
     """
     structure = model.structure
     outcomes = outcomes_of(v, structure.num_velocities)
@@ -158,7 +159,7 @@ def draw_mechanism(
             mechanism.
 
     Raises:
-        ValueError: a spatial mechanism, a velocity of the wrong length, too few names.
+        ValueError: for a spatial mechanism, a velocity of the wrong length, or too few names.
     """
     if model.structure.dim != 2:
         raise ValueError("system: only planar mechanisms (dim = 2); draw_bodies draws spatial ones")
@@ -187,7 +188,7 @@ def _draw(
 
 
 def _extent(scene: Scene, frame: Frames) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest coordinates of bodies and, in the plane, contacts."""
+    """Return minimum and maximum coordinates of bodies and, in the plane, contacts."""
     low, high = extent(scene, frame)
     if scene.dim == 2 and scene.num_contacts:
         low, high = (
@@ -201,7 +202,7 @@ _contact_velocities = jax.jit(contact_velocities)
 
 
 def _world_velocities(model: Model, state: State, frame: Frames, v: np.ndarray) -> np.ndarray:
-    """(nc, dim) relative velocities of the contacts in the world."""
+    """Compute the relative velocities (nc, dim) of the contacts, in world axes."""
     if not len(frame.contacts):
         return np.zeros_like(frame.contacts)
     u = np.asarray(_contact_velocities(model, state.q, jnp.asarray(v, state.v.dtype)))
@@ -209,19 +210,19 @@ def _world_velocities(model: Model, state: State, frame: Frames, v: np.ndarray) 
 
 
 def _arrow_scale(low: np.ndarray, high: np.ndarray, *velocities: np.ndarray) -> float:
-    """Length of arrows, m per m/s; 0 where nothing moves."""
+    """Return the length of arrows, m per m/s; 0 if nothing moves."""
     fastest = max((float(np.max(np.linalg.norm(u, axis=1), initial=0.0)) for u in velocities), default=0.0)
     return ARROW * float(np.max(high - low)) / fastest if fastest > STILL else 0.0
 
 
 def _columns(count: int, aspect: float) -> int:
-    """Panels side by side: few rows, no row with one panel left over where that can be helped."""
+    """Choose the number of panels side by side: few rows, and if possible no row with a single panel."""
     most = 4 if aspect < 1.1 else 3 if aspect < 1.6 else 2
     return 2 if most == 3 and count == 4 else min(count, most)
 
 
 def _labels(scene: Scene, names: Sequence[str] | None) -> tuple[str, ...]:
-    """A name per contact; none in space where there are more contacts than letters."""
+    """Return a name per contact; empty names in space if there are more contacts than letters."""
     if names is None and scene.dim == 3 and scene.num_contacts > MOST_NAMED:
         return ("",) * scene.num_contacts
     labels = tuple(contact_names(scene.num_contacts) if names is None else names)

@@ -1,4 +1,4 @@
-"""Pictures of motions with impacts: what engines do to the energy, how far two orders lead apart."""
+"""Pictures of motions with impacts: the energy in several engines, the distance between two orders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def plot_cradle_energy(
     *,
     title: str | None = None,
 ) -> Figure:
-    """Energy of a Newton's cradle in several engines, after Seghete & Murphey, Fig. 2b.
+    """Plot the energy of a Newton's cradle in several engines, after Seghete & Murphey, Fig. 2b.
 
     Args:
         single: by engine, speeds (n,) in m/s of the first ball and energy after the impact over before
@@ -78,12 +78,12 @@ def plot_cradle_energy(
 def plot_order_difference(
     curves: Mapping[str, tuple[Any, Any]], *, floor: float = 1e-17, title: str | None = None
 ) -> Figure:
-    """How far apart two orders of single impacts lead, over time, after Seghete & Murphey, Fig. 8.
+    """Plot the distance between the motions of two orders of single impacts, after Seghete & Murphey, Fig. 8.
 
     Args:
-        curves: by label, times (T + 1,) in s and relative differences of momentum (T + 1,), such as
-            `simulate.momentum_difference` gives.
-        floor: smaller differences are drawn there.
+        curves: by label, times (T + 1,) in s and relative differences of momentum (T + 1,), for example from
+            `simulate.momentum_difference`.
+        floor: value at which smaller differences are drawn.
         title: of the figure.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What the pictures of mechanisms share: colours, arrows, and the velocities they are asked to show."""
+"""The common parts of pictures of mechanisms: colours, arrows, and the velocities to show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 BODIES = ("#e8c872", "#9fc5e0", "#a9d6c0", "#e3b3cc", "#c9c3e6")  # fills, by body
 OUTLINE, GROUND, HATCH, CENTRE = "#333333", "#e6e6e6", "#9a9a9a", "#777777"
 BEFORE, AFTER = "#000000", "#0072b2"  # arrows
-# Groups of worlds; Okabe and Ito's colours, which the common kinds of colour blindness keep apart.
+# Groups of worlds; Okabe and Ito's colours, distinguishable with the common kinds of colour blindness.
 OUTCOMES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 PUSH = "#c1121f"  # impulses
 STILL = 1e-6  # m/s; slower contacts get no arrow
@@ -21,10 +21,10 @@ ARROW = 0.22  # length of the longest arrow relative to the size of the mechanis
 
 
 def outcomes_of(v: Any, nv: int) -> dict[str, np.ndarray]:
-    """Velocities (nv,) by label, from None, one of them or several by label.
+    """Return velocities (nv,) by label, from None, one of them or several by label.
 
     Raises:
-        ValueError: one is not finite or has another length.
+        ValueError: if one is not finite or has another length.
     """
     given = {} if v is None else dict(v) if isinstance(v, Mapping) else {"after": v}
     velocities = {}
@@ -37,7 +37,7 @@ def outcomes_of(v: Any, nv: int) -> dict[str, np.ndarray]:
 
 
 def arrow(axes: Axes, start: np.ndarray, along: np.ndarray, colour: str) -> None:
-    """An arrow in the plane of the axes, with a head of fixed size."""
+    """Draw an arrow in the plane of the axes, with a head of fixed size."""
     end = start + along
     axes.annotate(
         "",

@@ -1,4 +1,4 @@
-"""A planar scene drawn into axes: ground, bodies, joints, contacts and the arrows of what they are given."""
+"""A planar scene drawn into axes: ground, bodies, joints, contacts and arrows. The entry is `draw_planar`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def draw_planar(axes: Axes, scene: Scene, frame: Frames, low: np.ndarray, high: np.ndarray) -> None:
-    """Ground, bodies and joints, with limits about the box from `low` to `high`, and labels of the axes."""
+    """Draw ground, bodies and joints; set the labels, and limits around the box from `low` to `high`."""
     size, margin = float(np.max(high - low)), margin_of(low, high)
     axes.set_xlim(low[0] - margin, high[0] + margin)
     axes.set_ylim(low[1] - margin, high[1] + margin)
@@ -33,12 +33,12 @@ def draw_planar(axes: Axes, scene: Scene, frame: Frames, low: np.ndarray, high: 
 
 
 def margin_of(low: np.ndarray, high: np.ndarray) -> float:
-    """Room for arrows about all that moves, m."""
+    """Return the margin for arrows around all that moves, m."""
     return (ARROW + 0.06) * float(np.max(high - low))
 
 
 def _draw_ground(axes: Axes, scene: Scene, middle: np.ndarray, depth: float, length: float) -> None:
-    """A hatched band inside every half-plane, cut off where it is deep inside another."""
+    """Draw a hatched band inside every half-plane, cut off if it is deep inside another."""
     from matplotlib.patches import Polygon
 
     for normal, offset in scene.planes:
@@ -47,11 +47,11 @@ def _draw_ground(axes: Axes, scene: Scene, middle: np.ndarray, depth: float, len
         ends = [-length, length]
         for other, beyond in scene.planes:
             slope = float(other @ along)
-            if abs(slope) > 1e-9:  # origin + t along is no deeper than `depth` on one side of t
+            if abs(slope) > 1e-9:  # on one side of t, origin + t along is no deeper than `depth`
                 t = float(beyond - depth - other @ origin) / slope
                 ends = [max(ends[0], t), ends[1]] if slope > 0 else [ends[0], min(ends[1], t)]
         top = np.stack([origin + t * along for t in ends])
-        # The edge lies below all fills, so that it ends where another half-plane begins.
+        # The edge is drawn below all fills, so that it ends where another half-plane begins.
         axes.plot(*top.T, color=OUTLINE, linewidth=1.6, solid_capstyle="butt", zorder=1)
         corners = np.concatenate([top, top[::-1] - depth * normal])
         axes.add_patch(
@@ -62,7 +62,7 @@ def _draw_ground(axes: Axes, scene: Scene, middle: np.ndarray, depth: float, len
 def draw_planar_bodies(
     axes: Axes, scene: Scene, frame: Frames, *, colour: str | None = None, alpha: float = 1.0
 ) -> None:
-    """Solids, joints and centres of mass; all in one colour as a ghost, where one is given."""
+    """Draw solids, joints and centres of mass; given a colour, only solids, in that colour as a ghost."""
     from matplotlib.patches import Polygon
 
     ghost = colour is not None
@@ -74,7 +74,7 @@ def draw_planar_bodies(
         line = 0.0 if ghost else 0.8
         style: dict[str, Any] = {"alpha": alpha, "zorder": 2.0 if ghost else 3.0 - 0.1 * is_link}
         axes.add_patch(Polygon(edge, facecolor=fill, edgecolor=OUTLINE, linewidth=line, **style))
-        if len(solid.points) == 1 and not ghost:  # how it has turned
+        if len(solid.points) == 1 and not ghost:  # a spoke shows the rotation
             rim = frame.placed(body, solid.points + solid.radius * np.array([[0.0, 1.0]]))
             spoke = np.concatenate([frame.placed(body, solid.points), rim])
             axes.plot(*spoke.T, color=OUTLINE, linewidth=0.8, zorder=3.3)
@@ -95,7 +95,7 @@ def draw_planar_contacts(
     metres: float,
     colour: str,
 ) -> None:
-    """Contacts that have a name, and arrows of `metres` per m/s."""
+    """Draw contacts that have a name, and arrows of `metres` per m/s."""
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.5, foreground="white")]
@@ -107,7 +107,7 @@ def draw_planar_contacts(
         axes.plot(
             *place, "o", markersize=4.0, color=colour, markeredgecolor="white", markeredgewidth=0.6, zorder=8
         )
-        # Into the second body, and aside of an arrow that goes there too.
+        # The label is in the second body, and beside an arrow that also points there.
         away = -normal
         if metres > 0.0 and np.linalg.norm(u) > STILL and -(u @ normal) > 0.5 * np.linalg.norm(u):
             away = tangent - 0.6 * normal
@@ -128,7 +128,7 @@ def draw_planar_contacts(
 
 
 def draw_scale(axes: Axes, low: np.ndarray, high: np.ndarray, metres: float, colour: str) -> None:
-    """An arrow of a round speed, above the mechanism on the left."""
+    """Draw an arrow of a round speed, above the mechanism on the left."""
     margin = margin_of(low, high)
     longest = ARROW * float(np.max(high - low)) / metres
     power = 10.0 ** math.floor(math.log10(longest))

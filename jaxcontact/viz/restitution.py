@@ -1,4 +1,4 @@
-"""Picture of how the set of outcomes moves with the coefficient of restitution."""
+"""Picture of the dependence of the set of outcomes on the coefficient of restitution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxcontact.impact import ImpactSamples
 from jaxcontact.terms import ContactTerms
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
 COLORS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9")  # Okabe & Ito
@@ -25,7 +25,7 @@ def plot_restitution_sets(
     title: str | None = None,
     width: float = 4.6,
 ) -> Figure:
-    """Sampled outcomes for several restitutions: normal velocity of one contact against that of another.
+    """Plot sampled outcomes for several restitutions: normal velocity of one contact against another's.
 
     Args:
         sets: samples by e, as from `impact.sample(..., restitution=e)`; those that failed are left out.
@@ -38,8 +38,8 @@ def plot_restitution_sets(
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ValueError: a contact out of range, more than six sets.
-        ImportError: matplotlib is not installed.
+        ValueError: for a contact out of range, or more than six sets.
+        ImportError: if matplotlib is not installed.
     """
     from matplotlib.figure import Figure
 

@@ -1,8 +1,8 @@
-"""What there is to draw of a mechanism: solids on bodies, joints, ground; and where they are over time.
+"""The drawable parts of a mechanism: solids on bodies, joints, ground; and their places over time.
 
-Owns the one reading of mechanisms for pictures. Bodies are drawn by their shapes, those that touch nothing
-included. A body whose centre of mass is in none of its shapes is drawn by a link between its shapes, its
-joint and those of its children, where a tree tells them.
+Owns the one reading of mechanisms for pictures; the entries are `scene_of` and `frames_of`. Bodies are drawn
+by their shapes, including bodies that touch nothing. A body whose centre of mass is in none of its shapes is
+drawn by a link between its shapes, its joint and those of its children, if the mechanism has a tree.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxcontact.mechanics.tree import WORLD
 from jaxcontact.viz.solids import Plane, Solid, of_body, quaternion_matrix, solids_of
 
 THIN, THICK = 0.05, 0.11  # radius of a link between two places, or among more, relative to the longest link
-APART = 1e-6  # of the size of a link: nearer places of it are one
+APART = 1e-6  # of the size of a link; places of it that are nearer count as one
 
 
 class Part(NamedTuple):
@@ -41,7 +41,7 @@ class JointMark(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What a mechanism looks like, whatever its configuration."""
+    """The look of a mechanism, independent of its configuration."""
 
     dim: int
     bodies: tuple[str, ...]
@@ -52,7 +52,7 @@ class Scene(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """Where it all is; leading axes (...) are times, or worlds and times."""
+    """The places of all parts; leading axes (...) are times, or worlds and times."""
 
     positions: np.ndarray  # (..., nb, dim) of the frames of bodies
     rotations: np.ndarray  # (..., nb, dim, dim)
@@ -61,21 +61,21 @@ class Frames(NamedTuple):
     axes: np.ndarray  # (..., nc, dim, dim) normal, then tangents, as rows
 
     def at(self, index: Any) -> Frames:
-        """The frames at an index of the leading axes."""
+        """Select the frames at an index of the leading axes."""
         return Frames(*(field[index] for field in self))
 
     def placed(self, body: int, points: np.ndarray) -> np.ndarray:
-        """Points (k, dim) in the axes of a body, in the world; of one time."""
+        """Transform points (k, dim) from the axes of a body to the world, at one time."""
         if body == WORLD:
             return points
         return np.asarray(self.positions[body] + points @ self.rotations[body].T)
 
 
 def scene_of(model: Model) -> Scene:
-    """The scene of a mechanism.
+    """Make the scene of a mechanism.
 
     Raises:
-        TypeError: a shape that has no picture.
+        TypeError: for a shape that has no picture.
     """
     structure, constants = model.structure, model.params.constants
     parts, planes = [], []
@@ -93,7 +93,7 @@ def scene_of(model: Model) -> Scene:
 
 
 def frames_of(model: Model, q: Any, *, contacts: bool = True) -> Frames:
-    """Frames at configurations q (..., nq), by one vmap of the kinematics; with `contacts` or without."""
+    """Compute frames at configurations q (..., nq), by one vmap of the kinematics, optionally of contacts."""
     shape = np.shape(q)[:-1]
     flat = _places(model, contacts, np.reshape(np.asarray(q), (-1, np.shape(q)[-1])))
     return Frames(*(np.asarray(x).reshape(*shape, *x.shape[1:]) for x in flat))
@@ -121,7 +121,7 @@ def _places(model: Model, contacts: bool, q: jax.Array) -> tuple[jax.Array, ...]
 
 
 def _flat(structure: Structure, points: Any) -> Any:
-    """Points (..., 3) of a tree in the axes of its pictures; the plane of a tree is x and z."""
+    """Project points (..., 3) of a tree to the axes of its pictures; the plane of a tree is x and z."""
     return points[..., ::2] if structure.dim == 2 else points
 
 
@@ -140,12 +140,12 @@ def _kinds_by_body(tree: Any) -> list[set[str]]:
 
 
 def _hangs(tree: Any, kinds: list[set[str]], body: int) -> bool:
-    """Whether a body is fastened at a place: not where it may move away from the world."""
+    """Return whether a body is fastened at a place: false if it may move away from the world."""
     return tree.parents[body] != WORLD or not kinds[body] & {"free", "slide"}
 
 
 def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
-    """Per body the places of its joints, in its axes: its own, and those of its children; of a tree."""
+    """List the places of joints per body, in its axes: its own and its children's; empty without a tree."""
     tree, numbers = structure.tree, params.tree
     hubs: list[list[np.ndarray]] = [[] for _ in structure.bodies]
     if tree is None:
@@ -163,7 +163,7 @@ def _hubs(structure: Structure, params: Params) -> list[list[np.ndarray]]:
 
 
 def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part]:
-    """Links of the bodies whose centres of mass are in none of their shapes."""
+    """Make the links of the bodies whose centres of mass are in none of their shapes."""
     hubs = _hubs(structure, params)
     coms = np.zeros((len(hubs), structure.dim))
     if structure.tree is not None:
@@ -175,7 +175,7 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
             hubs[body].append(solid.points.mean(axis=0))
     places = {body: _distinct(hub, coms[body]) for body, hub in enumerate(hubs) if not covered[body]}
     longest = max((float(np.max(np.ptp(hub, axis=0))) for hub in places.values()), default=0.0)
-    return [  # no two surfaces coincide where links meet
+    return [  # radii differ, so that no two surfaces coincide at a joint
         Part(body, Solid(hub, (1.0 - 0.01 * (body % 5)) * longest * (THIN if len(hub) == 2 else THICK)), True)
         for body, hub in places.items()
         if len(hub) > 1
@@ -183,7 +183,7 @@ def _links(structure: Structure, params: Params, parts: list[Part]) -> list[Part
 
 
 def _distinct(hubs: list[np.ndarray], com: np.ndarray) -> np.ndarray:
-    """Places (k, dim) of a link that differ; the centre of mass where they are less than two."""
+    """Select the distinct places (k, dim) of a link; add the centre of mass if there are fewer than two."""
     kept: list[np.ndarray] = []
     apart = APART * max(float(np.linalg.norm(place)) for place in [*hubs, com])
     for place in hubs:
@@ -195,7 +195,7 @@ def _distinct(hubs: list[np.ndarray], com: np.ndarray) -> np.ndarray:
 
 
 def extent(scene: Scene, frames: Frames) -> tuple[np.ndarray, np.ndarray]:
-    """Least and greatest coordinates (dim,) of all that moves, at all times."""
+    """Compute minimum and maximum coordinates (dim,) of all that moves, at all times."""
     points = [frames.centres.reshape(-1, scene.dim)]
     for body, solid, _ in scene.parts:
         if body == WORLD:

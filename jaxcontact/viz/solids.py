@@ -1,6 +1,6 @@
-"""Shapes as pictures see them: hulls of points, rounded by a radius, in the axes of their body.
+"""Shapes for pictures: hulls of points, rounded by a radius, in the axes of their body.
 
-Owns the one place that looks at the class of a shape; a new shape registers with `solids_of`.
+Owns the only place that looks at the class of a shape; a new shape registers with `solids_of`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from jaxcontact.geometry import (
     Sphere,
 )
 
-ROUND = 48  # points of a circle
-CREASE = 0.8  # cosine between neighbouring faces, below which their edge is seen
-FLAT = 1e-9  # relative thickness of points that lie in a line or a plane
+ROUND = 48  # points of a drawn circle
+CREASE = 0.8  # cosine between normals of neighbouring faces; below it their edge is visible
+FLAT = 1e-9  # relative thickness; points with less count as a line or a plane
 
 
 class Solid(NamedTuple):
-    """All within `radius` of the hull of points (k, dim), m."""
+    """All points within `radius` of the hull of points (k, dim), m."""
 
     points: np.ndarray
     radius: float
 
     def contains(self, point: np.ndarray) -> bool:
-        """Whether a point (dim,) is inside, by the support in many directions."""
+        """Return whether a point (dim,) is inside, by the support in many directions."""
         directions = ball_points(self.points.shape[1], 24)
         reach = np.max(directions @ self.points.T, axis=1) + self.radius
         return bool(np.all(directions @ point <= reach + 1e-9 * (1.0 + np.abs(reach))))
@@ -63,17 +63,17 @@ class Mesh(NamedTuple):
 
 @functools.singledispatch
 def solids_of(shape: Any, dim: int, constants: Mapping[str, Any]) -> list[Solid | Plane]:
-    """What there is to draw of a shape, in the axes of its body.
+    """List the solids and planes that draw a shape, in the axes of its body.
 
     Raises:
-        TypeError: a shape that nobody has registered.
+        TypeError: for a shape that is not registered.
     """
     kind = type(shape).__name__
     raise TypeError(f"shape: a {kind} has no picture; register one by solids_of.register({kind})")
 
 
 def of_body(shape: Shape) -> str | None:
-    """The name of the body of a shape, None for the world."""
+    """Return the name of the body of a shape, None for the world."""
     return getattr(shape, "body", None)
 
 
@@ -132,7 +132,7 @@ planar_matrix, quaternion_matrix = jax.jit(rotations.planar_matrix), jax.jit(rot
 
 
 def _posed(shape: Any, dim: int, constants: Mapping[str, Any], points: np.ndarray) -> list[Solid | Plane]:
-    """The hull of points in the axes of a shape with `at` and `rotation`."""
+    """Make the hull of points in the axes of a shape with `at` and `rotation`."""
     turn = np.eye(dim)
     if shape.rotation is not None:
         number = constants[shape.rotation]
@@ -142,7 +142,7 @@ def _posed(shape: Any, dim: int, constants: Mapping[str, Any], points: np.ndarra
 
 @functools.cache
 def ball_points(dim: int, around: int = ROUND) -> np.ndarray:
-    """Points of the unit circle, or of the unit sphere in rings of latitude."""
+    """Compute points of the unit circle, or of the unit sphere in rings of latitude."""
     angle = 2.0 * np.pi * np.arange(around) / around
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     if dim == 2:
@@ -159,20 +159,20 @@ def ball_points(dim: int, around: int = ROUND) -> np.ndarray:
 
 
 def outline(points: np.ndarray, radius: float = 0.0) -> np.ndarray:
-    """The edge (m, 2) of the hull of points (k, 2) rounded by a radius, counter-clockwise."""
+    """Compute the edge (m, 2) of the hull of points (k, 2) rounded by a radius, counter-clockwise."""
     if radius > 0.0:
         points = (points[:, None] + radius * ball_points(2)[None]).reshape(-1, 2)
     low, high = _thickness(points)
-    if low <= FLAT * high:  # seen edge-on
+    if low <= FLAT * high:  # seen from its edge
         along = points @ (points[np.argmax(np.linalg.norm(points - points[0], axis=1))] - points[0])
         return points[[np.argmin(along), np.argmax(along)]]
     return points[_corners(points, FLAT * high**2)]
 
 
 def _corners(points: np.ndarray, flat: float) -> list[int]:
-    """The corners of the hull of points (k, 2), counter-clockwise, by the monotone chain.
+    """Find the corners of the hull of points (k, 2), counter-clockwise, by the monotone chain.
 
-    A point is none where twice the area of its triangle with its neighbours is at most `flat`.
+    A point is no corner if twice the area of its triangle with its neighbours is at most `flat`.
     """
     order = np.lexsort(points.T[::-1])
     chains: list[list[int]] = []
@@ -187,12 +187,12 @@ def _corners(points: np.ndarray, flat: float) -> list[int]:
 
 
 def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
-    """Twice the area of the triangle a, b, c, positive counter-clockwise."""
+    """Compute twice the area of the triangle a, b, c, positive counter-clockwise."""
     return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
 
 def mesh_of(solid: Solid, around: int = 16) -> Mesh | None:
-    """The surface of a solid in space; None for a point, and for what has no thickness."""
+    """Compute the surface of a solid in space; None for a point or a solid without thickness."""
     from scipy.spatial import ConvexHull
 
     points = solid.points
@@ -220,6 +220,6 @@ def mesh_of(solid: Solid, around: int = 16) -> Mesh | None:
 
 
 def _thickness(points: np.ndarray) -> tuple[float, float]:
-    """Least and greatest spread of points along their principal axes."""
+    """Return the minimum and maximum spread of points along their principal axes."""
     spread = np.linalg.svd(points - points.mean(axis=0), compute_uv=False)
     return (float(spread[-1]) if len(spread) == points.shape[1] else 0.0), float(spread[0])

@@ -1,4 +1,4 @@
-"""Spatial mechanisms in parallel projection, far ones first."""
+"""Spatial mechanisms in parallel projection, far ones first. The entry function is `draw_bodies`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jaxcontact.viz.solids import Solid, mesh_of, outline
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LIGHT = np.array([0.35, -0.5, 0.79])
-MARGIN = 0.12  # of the size, around a mechanism
-MANY_FACES = 32  # with more, a surface is round and its edges are not drawn
+LIGHT = np.array([0.35, -0.5, 0.79])  # direction to the light in world axes, about unit length
+MARGIN = 0.12  # of the size of a mechanism, left free around it
+MANY_FACES = 32  # faces; a surface with more counts as round and is drawn without edges
 
 
 class View(NamedTuple):
@@ -26,16 +26,16 @@ class View(NamedTuple):
     axes: np.ndarray
 
     def flat(self, points: np.ndarray) -> np.ndarray:
-        """Points (..., 3) in the plane of the picture (..., 2)."""
+        """Project points (..., 3) to the plane of the picture (..., 2)."""
         return points @ self.axes[:2].T
 
     def near(self, points: np.ndarray) -> np.ndarray:
-        """Nearness to the eye (...,)."""
+        """Compute the nearness to the eye (...,), m."""
         return points @ self.axes[2]
 
 
 def look(azimuth: float = -60.0, elevation: float = 18.0) -> View:
-    """The view from a direction, in degrees; azimuth -90, elevation 0 has x to the right and z up."""
+    """Make the view from a direction, in degrees; azimuth -90, elevation 0 has x to the right and z up."""
     a, e = math.radians(azimuth), math.radians(elevation)
     eye = np.array([math.cos(e) * math.cos(a), math.cos(e) * math.sin(a), math.sin(e)])
     right = np.array([-math.sin(a), math.cos(a), 0.0])
@@ -56,11 +56,11 @@ def draw_bodies(
         axes: matplotlib axes; limits and aspect are set, the frame is hidden.
         model: a spatial mechanism and its numbers.
         state: its configuration.
-        view: where from, `look(azimuth, elevation)`.
+        view: direction to look from, `look(azimuth, elevation)`.
         ground: also draw half-spaces.
 
     Raises:
-        ValueError: a planar mechanism.
+        ValueError: for a planar mechanism.
     """
     if model.structure.dim != 3:
         raise ValueError("system: expected a spatial mechanism (dim = 3), got a planar one")
@@ -73,7 +73,7 @@ def draw_bodies(
 def draw_spatial(
     axes: Axes, scene: Scene, frame: Frames, view: View, low: np.ndarray, high: np.ndarray
 ) -> None:
-    """Ground and bodies of a scene, with limits about the box from `low` to `high`."""
+    """Draw ground and bodies of a scene, with limits around the box from `low` to `high`."""
     size = float(np.max(high - low))
     for normal, offset in scene.planes:
         _draw_plane(axes, view, normal, offset, (low + high) / 2, 0.8 * size)
@@ -84,7 +84,7 @@ def draw_spatial(
 def draw_spatial_bodies(
     axes: Axes, scene: Scene, frame: Frames, view: View, *, colour: str | None = None, alpha: float = 1.0
 ) -> None:
-    """The solids of a scene; all in one colour as ghosts, where one is given."""
+    """Draw the solids of a scene; given a colour, all in that colour as ghosts."""
     from matplotlib.patches import Polygon
 
     for body, solid, _ in scene.parts:
@@ -111,7 +111,7 @@ def draw_spatial_contacts(
     metres: float,
     colour: str,
 ) -> None:
-    """Named contacts and arrows of `metres` per m/s."""
+    """Draw contacts, their names and arrows of `metres` per m/s."""
     for place, label, u in zip(frame.contacts, labels, velocities, strict=False):
         flat = view.flat(place)
         axes.plot(*flat, "o", markersize=3.5, color=colour, markeredgecolor="white", zorder=8)
@@ -136,7 +136,7 @@ def _shade(fill: str, brightness: float) -> tuple[float, float, float]:
 
 
 def _draw_solid(axes: Axes, view: View, solid: Solid, fill: str) -> None:
-    """Faces that look at the eye, brighter the more they look at the light; of what is round, its outline."""
+    """Draw the faces that look at the eye, brighter towards the light; of a round solid, its outline."""
     from matplotlib.patches import Polygon
 
     depth = 3.0 + 1e-3 * float(view.near(solid.points.mean(axis=0)))
@@ -153,7 +153,7 @@ def _draw_solid(axes: Axes, view: View, solid: Solid, fill: str) -> None:
 
 
 def _draw_ball(axes: Axes, view: View, place: np.ndarray, radius: float, turn: np.ndarray, fill: str) -> None:
-    """A disc with the visible half of two great circles, which show how it has turned."""
+    """Draw a disc with the visible half of two great circles, which show the rotation."""
     from matplotlib.patches import Circle
 
     flat, depth = view.flat(place), 3.0 + 1e-3 * float(view.near(place))
@@ -173,7 +173,7 @@ def _draw_ball(axes: Axes, view: View, place: np.ndarray, radius: float, turn: n
 def _draw_plane(
     axes: Axes, view: View, normal: np.ndarray, offset: float, middle: np.ndarray, half: float
 ) -> None:
-    """A square piece of a plane below the mechanism, with a few lines."""
+    """Draw a square piece of a plane below the mechanism, with a few lines."""
     from matplotlib.patches import Polygon
 
     along = np.cross(normal, [0.0, 1.0, 0.0] if abs(normal[1]) < 0.9 else [1.0, 0.0, 0.0])
@@ -190,7 +190,7 @@ def _draw_plane(
 
 
 def limits(view: View, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lower left and upper right of the picture of a box, m."""
+    """Return lower left and upper right of the picture of a box, m."""
     corners = view.flat(np.array([np.where([k >> i & 1 for i in range(3)], high, low) for k in range(8)]))
     margin = MARGIN * float(np.max(high - low))
     return corners.min(axis=0) - 2 * margin, corners.max(axis=0) + margin * np.array([2.0, 1.0])

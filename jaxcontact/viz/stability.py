@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxcontact.stability import Chart, Region
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.figure import Figure
 
 COLOURS = {
@@ -22,10 +22,10 @@ DOTS = "#1b7837"
 
 
 def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float = 5.6) -> Figure:
-    """Every point of a chart as a cell coloured by what is known; dots grow with the margin.
+    """Plot every point of a chart as a cell coloured by its region; dots grow with the margin.
 
     Args:
-        chart: by `stability.chart`.
+        chart: result of `stability.chart`.
         title: of the figure.
         width: of the figure, inches.
 
@@ -33,7 +33,7 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
         A matplotlib figure that belongs to no window; save it by `savefig`.
 
     Raises:
-        ImportError: matplotlib is not installed.
+        ImportError: if matplotlib is not installed.
     """
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.figure import Figure
@@ -68,7 +68,7 @@ def plot_stability_chart(chart: Chart, *, title: str | None = None, width: float
 
 
 def _edges(values: np.ndarray) -> np.ndarray:
-    """Borders of cells around the values."""
+    """Compute the borders of cells around the values."""
     if values.size == 1:
         return np.array([values[0] - 0.5, values[0] + 0.5])
     inner = 0.5 * (values[1:] + values[:-1])

@@ -11,12 +11,12 @@ from jaxcontact.impact import Paradox
 from jaxcontact.simulate import AugmentedPath, PieceKind
 from jaxcontact.viz.compliant import LINES
 
-if TYPE_CHECKING:  # matplotlib is imported when a picture is asked for
+if TYPE_CHECKING:  # matplotlib is imported when a picture is made
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Gap = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]  # (q, v) -> gaps and their rates
-FROZEN = "#e3d9ef"  # impacts, in which time stands still
+FROZEN = "#e3d9ef"  # impacts, during which time does not advance
 REGIONS = {
     Paradox.NONE: ("#ffffff", "one solution"),
     Paradox.INDETERMINATE: ("#9fc5e0", "indeterminate: several solutions"),
@@ -25,12 +25,12 @@ REGIONS = {
 
 
 def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: str | None = None) -> Figure:
-    """One coordinate and its velocity over t and over s, and the rates of t and impulses, after Fig. 8.
+    """Plot one coordinate and its velocity over t and s, and the rates of t and impulses, after Fig. 8.
 
-    Shaded are impacts: jumps over t, stretches over s.
+    Impacts are shaded: they are jumps over t and intervals of s.
 
     Args:
-        path: by `simulate.time_augmented`.
+        path: result of `simulate.time_augmented`.
         coordinate: index in q and v.
         name: of the coordinate.
         title: of the figure.
@@ -69,7 +69,7 @@ def plot_path(path: AugmentedPath, coordinate: int, *, name: str = "q", title: s
 
 
 def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None = None) -> Figure:
-    """Gap against its velocity: impacts go straight up where the gap is zero, after Fig. 6.
+    """Plot a gap against its velocity: impacts go straight up at gap zero, after Fig. 6.
 
     Args:
         paths: by label.
@@ -99,10 +99,10 @@ def plot_phase(paths: dict[str, AugmentedPath], gap: Gap, *, title: str | None =
 def plot_snapshots(
     path: AugmentedPath, outline: np.ndarray, rows: Any, *, title: str | None = None
 ) -> Figure:
-    """A planar body at some nodes of a path with the velocity of its centre, after Fig. 7.
+    """Plot a planar body at some nodes of a path with the velocity of its centre, after Fig. 7.
 
     Args:
-        path: by `simulate.time_augmented`, of one free body (x, y, theta).
+        path: result of `simulate.time_augmented`, of one free body (x, y, theta).
         outline: (n, 2) corners in body coordinates.
         rows: labels and indices of nodes.
         title: of the figure.
@@ -143,7 +143,7 @@ def plot_paradox(
     x: np.ndarray, y: np.ndarray, kind: np.ndarray, *, names: tuple[str, str] = ("", ""),
     boundaries: dict[str, tuple[Any, Any]] | None = None, title: str | None = None,
 ) -> Figure:  # fmt: skip
-    """A chart of `impact.paradox`: one solution, indeterminate, inconsistent.
+    """Plot a chart of `impact.paradox`: one solution, indeterminate, inconsistent.
 
     Args:
         x: (n,) values along the first axis.
@@ -191,5 +191,5 @@ def _axes_of(axes: Axes, xlabel: str, ylabel: str) -> None:
 
 
 def _in_use(path: AugmentedPath) -> slice:
-    """The nodes of a path up to its end."""
+    """Return the nodes of a path up to its end."""
     return slice(0, int(np.sum(np.asarray(path.kind) != PieceKind.UNUSED)) + 1)

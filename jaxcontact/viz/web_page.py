@@ -1,6 +1,7 @@
 """A film as one page for a browser: numbers rounded to 16 bits, in the text of `templates/viewer.html`.
 
-Owns the encoding that the page reads. What is planar becomes slabs that stand upright, seen from the front.
+Owns the encoding that the page reads; the entry is `web_page`. Planar parts become upright slabs, seen from
+the front.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from jaxcontact.viz.palette import ARROW, BODIES, GROUND, PUSH
 from jaxcontact.viz.scene import Frames, Part
 from jaxcontact.viz.solids import CREASE, Mesh, Plane, Solid, mesh_of, outline
 
-SLAB = 0.06  # thickness of what is planar, relative to the mechanism
+SLAB = 0.06  # thickness of planar parts, relative to the size of the mechanism
 FRONT, CORNER = (-90.0, 4.0), (-55.0, 16.0)  # azimuth and elevation at the start, degrees
-DATA = '"$DATA"'  # what the data stand for in the template
+DATA = '"$DATA"'  # placeholder of the data in the template
 
 
 def web_page(film: Film, *, title: str, slower: float) -> str:
-    """The text of the page."""
+    """Write the text of the page."""
     template = (resources.files("jaxcontact.viz") / "templates" / "viewer.html").read_text("utf-8")
     data = json.dumps(_data(film, slower), separators=(",", ":"))
     return template.replace("$TITLE", html.escape(title)).replace(DATA, data)
@@ -36,7 +37,7 @@ def _data(film: Film, slower: float) -> dict[str, Any]:
     low, high = _upright(film.low), _upright(film.high)
     reach = max(float(np.max(np.abs(film.impulse), initial=0.0)), 1e-300)
     span = np.stack([low - 0.1 * film.size, high + 0.1 * film.size])
-    # Where bodies and contacts are is within twice the box of all that moves.
+    # Places of bodies and contacts are within twice the box of all that moves.
     origin, step = span[0] - (span[1] - span[0]), 3.0 * (span[1] - span[0]).max() / 65535.0
     return {
         "t": np.round(film.t - film.t[0], 6).tolist(),
@@ -80,14 +81,14 @@ def _ghosts(film: Film, origin: np.ndarray, step: float) -> dict[str, Any]:
 
 
 def _upright(vectors: np.ndarray) -> np.ndarray:
-    """Vectors (..., 3) in space; those of the plane stand upright, (x, y) as (x, 0, y)."""
+    """Convert vectors to space (..., 3); those of the plane stand upright, (x, y) as (x, 0, y)."""
     if vectors.shape[-1] == 3:
         return np.asarray(vectors, float)
     return np.stack([vectors[..., 0], np.zeros(vectors.shape[:-1]), vectors[..., 1]], axis=-1)
 
 
 def _poses(frames: Frames, origin: np.ndarray, step: float) -> str:
-    """Places (..., nb, 3) and quaternions x, y, z, w (..., nb, 4) of bodies, in 14 bytes each."""
+    """Encode places (..., nb, 3) and quaternions x, y, z, w (..., nb, 4) of bodies, in 14 bytes each."""
     places = _rounded(_upright(frames.positions), origin, step).view("<i2")
     turns = np.round(_quaternions(frames.rotations) * 32767.0).astype("<i2")
     return _base64(np.concatenate([places, turns], axis=-1))
@@ -104,7 +105,7 @@ def _quaternions(turns: np.ndarray) -> np.ndarray:
 
 
 def _rounded(points: np.ndarray, origin: np.ndarray, step: float) -> np.ndarray:
-    """Multiples of `step` from the origin; what is beyond, such as a far contact, is held at the edge."""
+    """Round to multiples of `step` from the origin; points beyond, such as a far contact, go to the edge."""
     return np.clip(np.round((points - origin) / step), 0, 65535).astype("<u2")
 
 
@@ -113,7 +114,7 @@ def _base64(array: np.ndarray) -> str:
 
 
 def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, Any]]:
-    """The triangles of a part; none of a point."""
+    """Make the triangles of a part; none of a point."""
     solid = part.solid if film.scene.dim == 3 else _slab(film, part, index)
     mesh = None if solid is None else mesh_of(solid)
     if mesh is None:
@@ -123,7 +124,7 @@ def _surfaces(film: Film, part: Part, index: int) -> list[dict[str, Any]]:
 
 
 def _ground(film: Film, plane: Plane) -> dict[str, Any]:
-    """A half-plane as an upright slab below its edge, deeper than wide so that bodies stand on its middle."""
+    """Make a half-plane an upright slab below its edge, wide enough that bodies stand on its middle."""
     along, middle = np.array([plane.normal[1], -plane.normal[0]]), (film.low + film.high) / 2.0
     foot = middle + (plane.offset - plane.normal @ middle) * plane.normal
     reach = 4.0 * film.size + float(np.max(film.high - film.low))
@@ -144,7 +145,7 @@ def _encoded(mesh: Mesh) -> dict[str, str]:
 
 
 def _slab(film: Film, part: Part, index: int) -> Solid | None:
-    """A planar solid as an upright slab, each a little before the one before it; None of a point."""
+    """Make a planar solid an upright slab, slightly before the slab of the previous one; None for a point."""
     points, radius, thickness = part.solid.points, part.solid.radius, SLAB * film.size
     if len(points) == 1 and radius == 0.0:
         return None
@@ -155,7 +156,7 @@ def _slab(film: Film, part: Part, index: int) -> Solid | None:
 
 
 def _triangles(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
-    """Corners (k, 3, 3) of triangles and the normals there, smooth across edges that are no creases."""
+    """List corners (k, 3, 3) of triangles and the normals there, smooth across edges that are no creases."""
     around: dict[int, list[int]] = {}
     for k, face in enumerate(mesh.faces):
         for corner in face:

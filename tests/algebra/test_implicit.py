@@ -270,10 +270,10 @@ def test_systems_with_a_positive_symmetric_part_are_solved_in_batches_both_ways(
     mass = A @ A.transpose(0, 2, 1) + np.eye(7)
     matrix = jnp.asarray((mass + 3.0 * (A - A.transpose(0, 2, 1))) * scale[:, None] * scale)
     rhs = jnp.asarray(rng.normal(size=(5, 7)) * scale)
-    found, pull_back = jax.vjp(jax.vmap(implicit.solve_positive), matrix, rhs)
+    found, pull_back = jax.vjp(jax.vmap(lambda a, b: implicit.positive_solver(a)(b)), matrix, rhs)
     cotangent = rng.normal(size=(5, 7)) / scale
     by_matrix, by_rhs = (np.asarray(part) for part in pull_back(jnp.asarray(cotangent)))
-    x, alone = np.asarray(found), implicit.solve_positive(matrix[0], rhs[0])
+    x, alone = np.asarray(found), implicit.positive_solver(matrix[0])(rhs[0])
     expected = np.linalg.solve(np.asarray(matrix), np.asarray(rhs)[..., None])[..., 0]
     np.testing.assert_allclose(x * scale, expected * scale, atol=1e-11)
     backward = np.linalg.solve(np.swapaxes(np.asarray(matrix), 1, 2), cotangent[..., None])[..., 0]

@@ -58,23 +58,24 @@ def spin(poses, dt, speed=1.0, unit=1.0):
 @pytest.mark.slow_cases("free_poses", "placed")
 @pytest.mark.float32
 @pytest.mark.parametrize("poses", [jc.free_poses, placed, pytest.param(swung, marks=pytest.mark.slow)])
-def test_a_spinning_body_gains_no_energy(poses, tolerance):
-    """Free, by poses of one's own, or about a fixed point; its momentum is that of the step's order."""
-    lost = []
+def test_a_spinning_body_keeps_its_momentum_and_its_energy_to_second_order(poses, tolerance):
+    """Free, by poses of one's own, or about a fixed point."""
+    errors = []
     for dt in (4e-3, 2e-3):
         momentum, kinetic = spin(poses, dt)
-        np.testing.assert_allclose(kinetic, 1.0, rtol=0, atol=tolerance(1e-13, 1e-4))
-        lost.append(momentum)
-    assert lost[0] < 4e-3
+        assert momentum < tolerance(1e-12, 1e-4)
+        errors.append(np.max(np.abs(kinetic - 1.0)))
+    assert errors[0] < tolerance(1e-6, 1e-4)
     if tolerance(True, False):
-        assert 1.8 < lost[0] / lost[1] < 2.2
+        assert 3.9 < errors[0] / errors[1] < 4.1
 
 
 @pytest.mark.float32
-def test_a_body_that_turns_by_half_a_radian_in_a_step_gains_no_energy(tolerance):
+def test_a_body_that_turns_by_half_a_radian_in_a_step_keeps_its_momentum(tolerance):
     for unit in (1.0, 1e-6):
-        _, kinetic = spin(jc.free_poses, 4e-3, speed=40.0, unit=unit)
-        np.testing.assert_allclose(kinetic, 1.0, rtol=0, atol=tolerance(1e-12, 1e-3))
+        momentum, kinetic = spin(jc.free_poses, 4e-3, speed=40.0, unit=unit)
+        assert momentum < tolerance(1e-11, 1e-3)
+        np.testing.assert_allclose(kinetic, 1.0, rtol=0, atol=1e-2)
 
 
 @pytest.mark.slow

@@ -30,9 +30,8 @@ def one_step(text, q, v, u, dt):
     return float(after.q[0]), float(after.v[0])
 
 
-@pytest.mark.parametrize("dt", [1e-3, 10.0])
 @pytest.mark.parametrize(
-    ("text", "force"),  # at the end of the step: of position, velocity and control
+    ("text", "force"),  # of position, velocity and control
     [
         (hinge(joint='damping="3"'), lambda q, v, u: u - 3.0 * v),
         (hinge(joint='stiffness="40" springref="0.2"'), lambda q, v, u: u - 40.0 * (q - 0.2)),
@@ -43,18 +42,19 @@ def one_step(text, q, v, u, dt):
         (hinge(actuator='<velocity joint="hinge" kv="50"/>'), lambda q, v, u: 50.0 * (u - v)),
     ],
 )
-def test_linear_forces_act_at_the_end_of_a_step(text, force, dt):
-    """Implicit Euler of 0.5 vdot = force(q, v, u), solved for v+ as what it is: linear."""
+def test_linear_forces_act_in_the_middle_of_a_step_and_stiff_ones_at_its_end(text, force):
+    """0.5 (v+ - v) = dt force(q + a dt w, w, u), w = v + a (v+ - v), solved as what it is: linear."""
     q, v, u = 0.3, -1.2, 0.7
+    for dt, late in ((1e-4, 0.5), (1e3, 1.0)):
 
-    def miss(w):
-        return 0.5 * (w - v) - dt * force(q + dt * w, w, u)
+        def miss(end, late=late, dt=dt):
+            w = v + late * (end - v)
+            return 0.5 * (end - v) - dt * force(q + late * dt * w, w, u)
 
-    slope = miss(1.0) - miss(0.0)
-    expected = -miss(0.0) / slope
-    np.testing.assert_allclose(
-        one_step(text, q, v, u, dt), (q + dt * expected, expected), rtol=1e-9, atol=1e-12
-    )
+        end = -miss(0.0) / (miss(1.0) - miss(0.0))
+        expected = q + dt * (v + late * (end - v)), end
+        tolerance = 1e-9 if late == 0.5 else 1e-5 + 1e-2 / abs(force(dt, 1.0, 0.0) - force(0.0, 0.0, 0.0))
+        np.testing.assert_allclose(one_step(text, q, v, u, dt), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_an_actuator_at_the_end_of_its_range_pushes_with_all_its_force():
@@ -158,13 +158,12 @@ def test_a_tree_in_free_flight(rng):
     print("energy, linear, angular momentum:", drifts)
     coarse, fine = np.array(drifts)
     assert np.all(coarse < 0.1)
-    assert np.all(fine < 0.6 * coarse)
+    assert np.all(fine < np.maximum(0.3 * coarse, 1e-12))
 
 
 def test_energy_changes_by_what_dampers_take(rng):
     """dE/dt = -v D v in flight: kinetic, potential and spring energy, bias and forces of joints fit together."""
     model = jc.models.half_cheetah()
-    model = (model,)
     v = jnp.asarray(rng.normal(size=9))
     state = model.initial_state().replace(q=model.initial_state().q + 0.4 * v, v=v)
 

@@ -85,7 +85,7 @@ def test_other_numbers_do_not_compile_again():
     jc.simulate.rollout(*ARGS, CONTROLS, stepper=stepper, dt=DT)
     once = len(traced)
     other = PARAMS.replace(mu=jnp.array(0.5), mass=jnp.array([3.0]))
-    jc.simulate.rollout(ARGS[0], other, STATE, CONTROLS + 1.0, stepper=stepper, dt=2 * DT)
+    jc.simulate.rollout(ARGS[0].replace(params=other), STATE, CONTROLS + 1.0, stepper=stepper, dt=2 * DT)
     assert len(traced) == once > 0
 
 

@@ -18,8 +18,8 @@ from jaxcontact.arguments import is_concrete
 from jaxcontact.impact.laws.callable_laws import AnitescuPotra, law_as_pytree, pressing_law
 from jaxcontact.impact.laws.contact_space import collision_tolerance, mass_norm
 from jaxcontact.mechanics.configuration import retract
-from jaxcontact.mechanics.free_step import free_step
-from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix
+from jaxcontact.mechanics.free_step import FreeStep, free_step, take_free_step
+from jaxcontact.mechanics.motion_equations import kinematics_of, mass_matrix_at
 from jaxcontact.mechanics.system import Model, State, check_mechanism
 from jaxcontact.mechanics.tree_constraints import check_no_held_joints
 from jaxcontact.precision import all_digits
@@ -54,11 +54,11 @@ class _Answer(NamedTuple):
 class TimeStepping(Record):
     """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
 
-    v^ = v + dt M^-1 (tau - bias); the law makes v+ of v^ with J_n v+ >= -gap / dt, so that a contact may
-    close within the step but not gain a depth; q+ is q retracted by dt v+, and the depth that its curvature
-    leaves, of the order of dt^2, is removed in q alone as by `jc.project`. First order in dt. Kinetic plus
-    potential energy of a mechanism with constant M in constant gravity rises only by the work of that
-    projection.
+    v^ is the velocity of the free step, which is that of `jc.compliant`, of second order; the law makes v+ of
+    v^ with J_n v+ >= -gap / dt, so that a contact may close within the step but not gain a depth; if one
+    pushes, q+ is q retracted by dt v+, and the depth that its curvature leaves, of the order of dt^2, is
+    removed in q alone as by `jc.project`. First order in dt with contacts. Kinetic plus potential energy of a
+    mechanism with constant M in constant gravity rises only by the work of that projection.
 
     A law is inelastic with friction, and gets every step, or else only strikes: contacts that close within
     the step and approach faster than the forces of one step make them. They and the ones that touch (gap <=
@@ -77,7 +77,8 @@ class TimeStepping(Record):
         TypeError: a law that is no callable.
 
     Status: the bits of the laws and of `jc.project`; UNTIMED, a note, for a strike; PENETRATION for a step
-        that starts deeper than 1e-6 m; NONFINITE for a state that is none.
+        that starts deeper than 1e-6 m; MAX_ITERS if the free step does not settle; NONFINITE for an end that
+        is not finite.
 
     Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law,
         forward and reverse. A strike comes at the start of the step in which its gap closes, up to dt early,
@@ -130,11 +131,13 @@ class TimeStepping(Record):
     ) -> tuple[State, SteppingMemory, StepperInfo]:
         """Make one step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
         key = None if memory.key is None else jax.random.fold_in(memory.key, memory.number)
-        update, deep = self._velocity(model, state, tau, key, jnp.asarray(dt, state.q.dtype))
-        q, removed = nearest_configuration(model, retract(model.system, state.q, dt * update.v))
-        then = State(q=q, v=update.v, t=state.t + dt)
-        finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(update.v))
+        update, free, touched, deep = self._velocity(model, state, tau, key, jnp.asarray(dt, state.q.dtype))
+        v, rate = take_free_step(model.system, free, update.v, touched)
+        q, removed = nearest_configuration(model, retract(model.system, state.q, dt * rate))
+        then = State(q=q, v=v, t=state.t + dt)
+        finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(v))
         own = flag(deep, Status.PENETRATION) | flag(~finite, Status.NONFINITE)
+        own = own | flag(~free.settled, Status.MAX_ITERS)
         impulse = update.impulse[: model.structure.num_contacts]
         info = StepperInfo(
             status=update.status | removed.status | own,
@@ -148,42 +151,50 @@ class TimeStepping(Record):
 
     def _velocity(
         self, model: Model, state: State, tau: jax.Array, key: Any, dt: jax.Array
-    ) -> tuple[_Answer, jax.Array]:
-        """Compute the velocity at the end of the step, and whether the step starts too deep."""
+    ) -> tuple[_Answer, FreeStep, jax.Array, jax.Array]:
+        """Compute the velocity at the end of the step, and whether a contact starts too deep.
+
+        Returns:
+            The answer of the laws, the free step, a mask (nv,) of the velocities that pushing contacts move,
+            and whether a contact starts too deep.
+        """
         if not constraint_values(model, state.q)[1].shape[0]:
-            _, v = _free_velocity(model, state, tau, dt, mass_matrix(model, state.q))
-            return _no_answer(v, jnp.zeros((0, model.structure.dim), v.dtype)), jnp.array(False)
-        terms = unilateral_terms(model, state)
+            kinematics = kinematics_of(model, state.q)
+            M = mass_matrix_at(model, state.q, kinematics)
+            free = free_step(model, state, tau, dt, M, kinematics)
+            none = jnp.zeros((0, model.structure.dim), free.v.dtype)
+            return _no_answer(free.v, none), free, jnp.zeros(free.v.shape, bool), jnp.array(False)
+        terms, kinematics = unilateral_terms(model, state), kinematics_of(model, state.q)
         deep = jnp.any(terms.phi < -least_penetration(state.q))
         terms = terms.replace(phi=jnp.maximum(terms.phi, 0.0))
         presses = pressing_law(self.impact)
         struck = _no_answer(state.v, jnp.zeros((terms.phi.shape[0], model.structure.dim), dt.dtype))
         if presses is not self.impact:
-            _, ahead = _free_velocity(model, state, tau, dt, terms.M)
+            ahead = _start_of_constraints(free_step(model, state, tau, dt, terms.M, kinematics))
             struck = _struck(self.impact, terms, state.v, ahead, key, dt)
-        mass, free = _free_velocity(model, state.replace(v=struck.v), tau, dt, terms.M)
-        terms = terms.replace(M=mass, active=_within_reach(terms.replace(M=mass), free, dt))
-        v, info = presses(terms, free, key, clearance=terms.phi / dt)
+        free = free_step(model, state.replace(v=struck.v), tau, dt, terms.M, kinematics)
+        ahead = _start_of_constraints(free)
+        terms = terms.replace(M=free.M)
+        terms = terms.replace(active=_within_reach(terms, ahead, dt))
+        v, info = presses(terms, ahead, key, clearance=terms.phi / dt)
+        impulse = struck.impulse + info.impulse
+        touched = jnp.any((impulse[:, :1] > 0) & (terms.J_n != 0), axis=0)
         return _Answer(
             v,
-            struck.impulse + info.impulse,
+            impulse,
             struck.status | info.status,
             jnp.maximum(struck.residual, info.residual),
             struck.num_solves + info.num_solves,
-        ), deep
+        ), free, touched, deep  # fmt: skip
 
 
 def _no_answer(v: jax.Array, impulse: jax.Array) -> _Answer:
     return _Answer(v, impulse, jnp.uint32(0), jnp.zeros((), v.dtype), jnp.int32(0))
 
 
-def _free_velocity(
-    model: Model, state: State, tau: jax.Array, dt: jax.Array, M: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Compute the mass matrix of the step, and the velocity at its end without contacts."""
-    kinematics = kinematics_of(model, state.q)
-    mass, v, force = free_step(model, state, tau, dt, M, kinematics)
-    return mass, v + dt * implicit.solve_spd(mass, force[:, None])[:, 0]
+def _start_of_constraints(free: FreeStep) -> jax.Array:
+    """Compute the velocity (nv,) that impulses of contacts and limits start from."""
+    return free.v + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
 
 
 def _within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:

@@ -367,7 +367,7 @@ def test_status_of_an_impact_cut_short(options, bits):
     ],
 )
 def test_status_of_forces_that_fail(room, bits):
-    model = bouncer(explosive), make_params(2, room=room)
+    model = jc.Model(system=bouncer(explosive), params=make_params(2, room=room))
     _, info = kelvin_voigt(model, make_state([0.0], [-0.4]), 1e6, 5.0)
     assert int(info.status) == int(bits)
 
@@ -403,14 +403,16 @@ def test_float32_inputs_are_computed_in_float64():
         ({"state": make_state([np.nan], [0.0])}, r"state\.q: expected finite"),
         ({"state": make_state([-1e-3], [-0.4])}, "contact 0 penetrates by 0.001 m"),
         ({"state": make_state([0.0, 1.0], [-0.4])}, r"state\.q: expected shape \(1,\)"),
-        ({"params": make_params(2, mu=-0.5)}, "friction must be >= 0"),
-        ({"params": make_params(2, mass=np.inf)}, "params: expected finite"),
+        ({"model": jc.Model(system=bouncer(), params=make_params(2, mu=-0.5))}, "friction must be >= 0"),
+        (
+            {"model": jc.Model(system=bouncer(), params=make_params(2, mass=np.inf))},
+            "params: expected finite",
+        ),
     ],
 )
 def test_mistakes_are_named(change, message):
     good = {
-        "system": bouncer(),
-        "params": make_params(2),
+        "model": jc.Model(system=bouncer(), params=make_params(2)),
         "state": make_state([0.0], [-0.4]),
         "stiffness": 1e6,
         "damping_ratio": 5.0,

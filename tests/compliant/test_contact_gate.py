@@ -1,0 +1,77 @@
+"""Limits and staggered contacts push where they touch: no force across a gap that stays open in the step."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxcontact as jc
+
+pytest.importorskip("mujoco")
+
+BALL = """<mujoco><worldbody><geom type='plane' size='5 5 1'/><body pos='0 0 .3'><freejoint/>
+<geom type='sphere' size='.1' mass='1'/></body></worldbody></mujoco>"""
+HINGE = """<mujoco><compiler angle='radian'/><option gravity='0 0 0'/><worldbody><body>
+<joint axis='0 1 0' range='-1 1'/><inertial pos='0 0 0' mass='1' diaginertia='1 1 1'/></body></worldbody></mujoco>"""
+STIFF, DAMPER = 1000.0, 50.0  # N/m, N s/m: the damper alone would push from 0.1 m at 2 m/s
+
+
+@pytest.fixture(scope="module")
+def ball():
+    model = jc.load_mjcf(BALL)
+    law = jc.compliant.Material(stiffness=jnp.asarray(STIFF), damping=jnp.asarray(DAMPER))
+    return model.replace(params=model.params.replace(law=law))
+
+
+def fall(model, speed, dt, time=0.2, law=None):
+    """Gaps and speeds after each step, and forces in each."""
+    params = model.params if law is None else model.params.replace(law=law)
+    state = model.initial_state().replace(v=model.initial_state().v.at[2].set(-speed))
+    controls = jnp.zeros((round(time / dt), 6))
+    states, info = jc.compliant.rollout(
+        model.replace(params=params), state, controls, dt=dt, cone="staggered"
+    )
+    assert not np.any(info.status)
+    start = np.concatenate([[0.2], np.asarray(states.q[:-1, 2]) - 0.1])
+    return start, np.asarray(states.q[:, 2]) - 0.1, np.asarray(states.v[:, 2]), np.asarray(info.lam[:, 0])
+
+
+@pytest.mark.parametrize("dt", [0.01, 0.001])
+def test_a_ball_is_first_pushed_where_it_touches(ball, dt):
+    before, after, v, force = fall(ball, 2.0, dt)
+    first = int(np.argmax(force > 0))
+    np.testing.assert_allclose(v[:first], -2.0 - 9.81 * dt * np.arange(1, first + 1), rtol=1e-12)
+    assert 0.0 < before[first] <= (2.0 + 9.81 * 0.2) * dt
+    assert np.all(force[before > 0.0] * (after[before > 0.0] > 1e-7) == 0.0)
+    # Where the step ends at the gap zero the impulse is at most the damper's; deeper it is the law's.
+    touch = force[first], max(0.0, STIFF * -after[first] - DAMPER * v[first])
+    assert touch[0] <= touch[1] * (1 + 1e-5)
+    if after[first] < -1e-7:
+        np.testing.assert_allclose(*touch, rtol=1e-5)
+
+
+def test_stiffness_of_any_size_stops_a_ball_in_two_steps(ball):
+    law = jc.compliant.Material(stiffness=jnp.asarray(1e12), damping=jnp.asarray(0.0))
+    before, _, v, force = fall(ball, 2.0, 0.01, law=law)
+    first = int(np.argmax(force > 0))
+    assert np.abs(v[first + 1 :]).max() < 2e-6 and before[first] < 0.04
+
+
+def test_a_joint_is_braked_at_its_limit_alone():
+    model = jc.load_mjcf(HINGE)
+    law = jc.compliant.Material(stiffness=jnp.asarray(1e4), damping=jnp.asarray(200.0))
+    state = model.initial_state().replace(v=jnp.array([10.0]))
+    states, info = jc.compliant.rollout(
+        model.replace(params=model.params.replace(law=law)), state, jnp.zeros((30, 1)), dt=0.005
+    )
+    assert not np.any(info.status)
+    before = np.concatenate([[0.0], np.asarray(states.q[:-1, 0])])
+    first = int(np.argmax(np.asarray(states.v[:, 0]) < 10.0 - 1e-9))
+    assert 1.0 - before[first] <= 10.0 * 0.005 + 1e-12
+
+
+def test_a_smooth_contact_keeps_no_damping_of_the_file(ball):
+    smooth = jc.compliant.Smooth(stiffness=jnp.asarray(1e4), kappa=jnp.asarray(1e-8))
+    law = ball.params.law.replace(stiffness=jnp.asarray(0.0), potential=smooth)
+    before, _, v, _ = fall(ball, 2.0, 0.002, time=0.06, law=law)
+    np.testing.assert_allclose(v, -2.0 - 9.81 * 0.002 * np.arange(1, 31), rtol=1e-6)
+    assert before.min() > 0.05
