@@ -138,7 +138,7 @@ class ConstraintTerms(Record):
         mu: (nc,) friction coefficient of each contact.
         kind: (nr,) the `Kind` of each row (static).
         dry: (nd,) largest force of dry friction of each row `DRY`, N or N m; None without such rows.
-        apart: True where every limit moves one velocity alone, as those of hinges and slides do (static).
+        apart: True if every limit moves one velocity alone, as those of hinges and slides do (static).
     """
 
     G: Any
