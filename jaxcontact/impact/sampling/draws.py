@@ -227,7 +227,7 @@ def _integer(name: str, value: Any, least: int) -> int:
 
 
 def _checked(index: Any, start: Any, count: Any, dtype: Any) -> tuple[Any, Any, int, np.dtype]:
-    dtype = jax.dtypes.canonicalize_dtype(dtype)  # float64 means float32 where x64 is off
+    dtype = jax.dtypes.canonicalize_dtype(dtype)  # float64 means float32 if x64 is off
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype: expected a floating dtype, got {dtype}")
     index = jnp.asarray(index)
