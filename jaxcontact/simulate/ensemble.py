@@ -279,7 +279,7 @@ def _stored(folder: Path, blocks: _Blocks, about: Mapping[str, str] | None) -> I
 
 
 def _named(part: Ensemble) -> dict[str, np.ndarray]:
-    """Name the arrays by their fields, in the order of the leaves."""
+    """Label the arrays with the names of their fields, in the order of the leaves."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
         for path, leaf in jax.tree.leaves_with_path(part)
