@@ -1,4 +1,4 @@
-"""The command `jaxcontact`: one file per sub-command, and what the sub-commands share."""
+"""The command `jaxcontact`: one file per sub-command, and functions that the sub-commands share."""
 
 from jaxcontact.cli.main import main as main
 from jaxcontact.cli.main import process as process

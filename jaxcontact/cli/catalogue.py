@@ -1,7 +1,7 @@
 """Tables of the models and choices that the command line offers, without loading JAX.
 
 Loading JAX takes a second, and making a model compiles programs. So these tables decide whether a command can
-run, before anything is loaded. A test compares the tables with the models and modules themselves.
+run before anything is loaded. A test compares the tables with the models and modules.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ CHARTS = ("fig2", "fig3")  # of `jaxcontact.stability.chart`
 
 
 def find_kind(name: str) -> ModelKind:
-    """The kind of the model of this name.
+    """Return the kind of the model with a name.
 
     Raises:
         UsageError: there is no such model; the message names a similar one.
@@ -79,5 +79,5 @@ def find_kind(name: str) -> ModelKind:
 
 
 def with_impacts() -> str:
-    """A list, for error messages, of the models that are set up for an impact."""
+    """List the models that are set up for an impact, as text for error messages."""
     return f"models of impacts: {', '.join(name for name, kind in KINDS.items() if kind.has_impact)}"

@@ -113,7 +113,7 @@ def add_impact(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_impact(options: argparse.Namespace) -> None:
-    """Raise UsageError where the options of `impact` cannot work; sets `options.name`, of its files."""
+    """Raise UsageError if the options of `impact` cannot work; set `options.name`, which names its files."""
     options.name = Path(options.model).stem
     if not is_file(options.model):
         _check_ready_model(options)
@@ -137,7 +137,7 @@ def check_impact(options: argparse.Namespace) -> None:
 
 
 def _check_ready_model(options: argparse.Namespace) -> None:
-    """Raise UsageError where the model of this name has no impact with these options."""
+    """Raise UsageError if the model of that name has no impact with these options."""
     name, kind = options.model, find_kind(options.model)
     if not kind.dim:
         raise UsageError(f"{name} is not a mechanism: it has no impact; {with_impacts()}")
@@ -192,7 +192,7 @@ def add_simulate(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_simulate(options: argparse.Namespace) -> None:
-    """Raise UsageError where this cannot be simulated."""
+    """Raise UsageError if the options of `simulate` cannot work."""
     name = options.model
     if not is_file(name) and not find_kind(name).dim:
         raise UsageError(f"{name} is not a mechanism; see `jaxcontact models`")
@@ -226,7 +226,7 @@ def add_gait(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_gait(options: argparse.Namespace) -> None:
-    """Raise UsageError where the options of `gait` cannot work."""
+    """Raise UsageError if the options of `gait` cannot work."""
     _check_numbers("speed", [options.speed], "a finite number")
     _check_numbers("steps", [options.steps], "an integer >= 0", 0)
     _check_folder("out", options.out)
@@ -244,7 +244,7 @@ def add_inspect(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_inspect(options: argparse.Namespace) -> None:
-    """Raise UsageError where the file does not exist, or a number is wrong."""
+    """Raise UsageError if the file does not exist, or a number is wrong."""
     if not Path(options.file).is_file():
         raise UsageError(f"FILE: no file {options.file!r}")
     check_file_options("FILE", options.file, options)
@@ -270,7 +270,7 @@ def add_view(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_view(options: argparse.Namespace) -> None:
-    """Raise UsageError where there is no such mechanism or file, or a motion without its mechanism."""
+    """Raise UsageError if there is no such mechanism or file, or a motion has no model; set `options.out`."""
     what = options.what
     if what.endswith(".npz"):
         if not Path(what).is_file():
@@ -311,7 +311,7 @@ def add_stability(commands: Any) -> argparse.ArgumentParser:
 
 
 def check_stability(options: argparse.Namespace) -> None:
-    """Raise UsageError where the options of `stability` cannot work."""
+    """Raise UsageError if the options of `stability` cannot work."""
     if options.points < 2 or options.samples < 1:
         raise UsageError("--points: expected at least 2, --samples at least 1")
     if options.chart:
@@ -332,7 +332,7 @@ def _add_out(run: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    """A positive whole number from its text, which may be a power such as 2^14."""
+    """Parse a positive whole number, which may be a power such as 2^14."""
     try:
         base, _, power = text.replace("**", "^").partition("^")
         value = int(base) ** int(power) if power else int(base)

@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxcontact.cli.catalogue import UsageError
 
-# Options of `load_mjcf`, and their values where a command does not name them.
+# Options of `load_mjcf`, and their values if a command does not name them.
 DEFAULTS: dict[str, Any] = {
     "keyframe": None,
     "planar": False,
@@ -57,12 +57,12 @@ def add_file_options(run: argparse.ArgumentParser) -> None:
 
 
 def is_file(model: str) -> bool:
-    """Whether a MODEL|FILE names a file."""
+    """Tell whether a MODEL|FILE names a file."""
     return bool(Path(model).suffix) or os.sep in model
 
 
 def check_file_options(name: str, source: str, options: argparse.Namespace) -> None:
-    """Raise UsageError where there is no such file, an option is only of files, or a number is wrong."""
+    """Raise UsageError if there is no such file, an option is only for files, or a number is wrong."""
     if options.fall is not None and not 0.0 < options.fall < math.inf:
         raise UsageError(f"--fall: expected a speed > 0, m/s, got {options.fall:g}")
     if options.floor is not None and not math.isfinite(options.floor):
@@ -77,7 +77,7 @@ def check_file_options(name: str, source: str, options: argparse.Namespace) -> N
 
 
 def _contacts(text: str) -> str | list[tuple[str, ...]]:
-    """The value of `contacts` from its text."""
+    """Parse the value of `contacts`: all, world, or pairs of names."""
     if text in ("all", "world"):
         return text
     pairs = [tuple(pair.split(":")) for pair in text.split(",")]

@@ -19,11 +19,11 @@ from jaxcontact.optimize import GaitProblem, gaits
 from jaxcontact.status import Status
 
 MODELS = {"hexapod": gaits.hexapod, "hopper": gaits.hopper}
-STRIDES = 4  # number of periods that are drawn and checked
+STRIDES = 4  # number of periods that are drawn, and whose status is checked
 
 
 def command(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 for a periodic gait at the given speed, 1 for none, 2 for wrong usage."""
+    """Run the command; return 0 for a periodic gait at the speed asked for, 1 for none, 2 for wrong usage."""
     try:
         return _find(options)
     except (ValueError, OSError, FloatingPointError) as error:
@@ -75,7 +75,7 @@ def _find(options: argparse.Namespace) -> int:
 
 
 def run_strides(problem: GaitProblem, params: Any, free: Any, strides: int) -> ess.EventTrajectory:
-    """The motion over several periods, from the free numbers of one period."""
+    """Integrate the motion over several periods, from the free numbers of one period."""
     launch = problem.launch(free, params)
     settings = problem.settings() | {
         "max_steps": 256 * strides,

@@ -26,15 +26,15 @@ from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms, contact_terms
 
 SHOWN = 2**18  # number of samples of a checkpoint that its picture shows
-SIDES = 4  # of the friction cone of spatial contacts whose modes are enumerated
-STEPS_PER_CONTACT = 16  # of a robot file
-FEW_SAMPLES = 2**14  # runs of up to so many samples also keep the velocities through the impact
+SIDES = 4  # of the friction cone of spatial contacts; modes of all sides are enumerated
+STEPS_PER_CONTACT = 16  # largest number of steps per touching contact, for models without their own
+FEW_SAMPLES = 2**14  # largest number of samples of a run that also keeps velocities through the impact
 
 Parts = tuple[Tally, list[impact.ImpactSamples]]
 
 
 def _propagative(options: argparse.Namespace) -> int:
-    """Run the propagative law and print all outcomes; returns 1 if outcomes may be missing, else 0."""
+    """Run the propagative law and print all outcomes; return 0 for success, else 1."""
     model, terms = _mechanism(options)
     summary = propagative.summarise(options.name, terms, model.initial_state().v)
     print(json.dumps(summary, indent=2) if options.json else propagative.as_text(summary))
@@ -42,9 +42,10 @@ def _propagative(options: argparse.Namespace) -> int:
 
 
 def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
-    """The mechanism where it lands, with the friction of the option --mu, and its terms.
+    """Load the mechanism where it lands, with the friction of the option --mu; return it and its terms.
 
-    Of a file they are those of the contacts that touch, whose numbers among all are `options.drawn`.
+    The terms of a file, or of a model with --fall, are those of the contacts that touch. `options.drawn` gets
+    their numbers among all contacts.
 
     Raises:
         UsageError: it cannot be loaded, has another number of contacts, or nothing collides.
@@ -71,7 +72,7 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
             "one does, or let the robot --fall"
         )
     options.drawn = np.arange(count)
-    # A robot has many more candidates than touch, and they take no part.
+    # Most candidates of a robot do not touch, and they take no part.
     if is_file(options.model) or options.fall is not None:
         options.drawn, terms = touches, terms.take(touches)
         if options.restitution is not None and len(options.restitution) > 1:
@@ -80,12 +81,12 @@ def _mechanism(options: argparse.Namespace) -> tuple[Model, ContactTerms]:
 
 
 def _approach(terms: ContactTerms, model: Model) -> np.ndarray:
-    """Speeds (nc,) at which contacts close, m/s."""
+    """Compute the speeds (nc,) at which contacts close, m/s."""
     return -np.asarray(terms.J_n) @ np.asarray(model.initial_state().v)
 
 
 def command(options: argparse.Namespace) -> int:
-    """Run the command with options that `check_impact` accepted; returns 0, or 1 if samples failed.
+    """Run the command with options that `check_impact` accepted; return 0, or 1 if samples failed.
 
     Raises:
         UsageError: settings or files that cannot be used.
@@ -136,7 +137,7 @@ def _sampled(
     stored: int,
     laps: Laps,
 ) -> tuple[impact.ImpactSamples, Tally]:
-    """The samples and the statistics of all samples; of a checkpoint only the first samples are returned."""
+    """Draw the samples; return them, of a checkpoint only the first, and the statistics of all."""
     draw: Any = functools.partial(
         impact.sample, terms, model.initial_state().v, law_of(settings), seed=options.seed
     )
@@ -160,7 +161,7 @@ def _sampled(
 
 
 def _impulse_step(options: argparse.Namespace, model: Model, terms: ContactTerms) -> float:
-    """The step given, the model's, or what would stop the fastest of its contacts alone, N s."""
+    """Choose the option's step, the model's, or the largest impulse that stops one contact alone, N s."""
     impulse_step = model.impulse_step if options.impulse_step is None else options.impulse_step
     if impulse_step is not None:
         return float(impulse_step)
@@ -198,7 +199,7 @@ def _coverage(
 
 
 def _add_chunk(terms: ContactTerms, earlier: Parts | None, samples: impact.ImpactSamples) -> Parts:
-    """The statistics of a long run up to a chunk, and its first samples, which the picture shows."""
+    """Add a chunk to the statistics of a long run and to its first samples, which the picture shows."""
     chunk_tally = tally(samples, terms)
     if earlier is None:
         return chunk_tally, [samples]
@@ -213,7 +214,7 @@ def _join_chunks(chunks: list[impact.ImpactSamples]) -> impact.ImpactSamples:
 
 
 def _exit_status(tally: Tally) -> int:
-    """0; or 1 and a line on standard error, if a sample failed otherwise than at the limit of steps."""
+    """Return 0; or 1 after a line on standard error, if a sample failed other than by the limit of steps."""
     if tally.first_failed is None:
         return 0
     number, step = tally.first_failed

@@ -1,4 +1,7 @@
-"""The files of `jaxcontact impact`: pictures of the set, the mechanism and the coverage, and the samples."""
+"""The files of `jaxcontact impact`: pictures of the set, the mechanism and the coverage, and the samples.
+
+The entry function is `write`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from jaxcontact.terms import ContactTerms
 from jaxcontact.viz.impact_curves import sequences_of_two, simultaneous_outcomes
 from jaxcontact.viz.impact_space import MOST_CONTACTS
 
-MANY_MODES = 4  # from this number of contacts on, samples over all modes (7^4) are expensive
+MANY_MODES = 4  # smallest number of contacts for which samples over all modes (7^4) are expensive
 
 
 def write(
@@ -34,7 +37,7 @@ def write(
     settings: dict[str, Any],
     covered: impact.Coverage | None,
 ) -> list[Path]:
-    """Write pictures, and the samples unless a checkpoint has them; returns the paths.
+    """Write pictures, and the samples unless a checkpoint has them; return the paths.
 
     Raises:
         UsageError: the folder cannot be written to.
@@ -108,7 +111,7 @@ def _set_picture(
 
 
 def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.ndarray | None:
-    """MuJoCo's outcome, of models that it knows; its contacts have no coefficient of restitution."""
+    """Compute MuJoCo's outcome, or None for a model or an option that it lacks, such as restitution."""
     if np.any(options.restitution or 0.0):
         return None
     if options.name in MUJOCO_MODELS and not is_file(options.model):
@@ -127,7 +130,7 @@ def _peer(options: argparse.Namespace, model: Model, terms: ContactTerms) -> np.
 
 
 def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
-    """Velocities through the impact for a few samples."""
+    """Sample the velocities through the impact, for a few samples."""
     num_paths = 256 if touching(terms) < MANY_MODES else 64
     selection = "all" if settings["selection"] == "visited" else settings["selection"]
     law = law_of(settings | {"selection": selection})
@@ -136,7 +139,7 @@ def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
 
 
 def law_of(settings: dict[str, Any]) -> impact.Routh:
-    """The law with these settings, of which `seed` is none."""
+    """Make the law with these settings; it has no `seed`."""
     numbers = {name: value for name, value in settings.items() if name != "seed"}
     if "restitution" in numbers:
         numbers["restitution"] = np.asarray(numbers["restitution"], float)
@@ -144,12 +147,12 @@ def law_of(settings: dict[str, Any]) -> impact.Routh:
 
 
 def touching(terms: ContactTerms) -> int:
-    """Number of contacts that touch, of all candidates."""
+    """Count the contacts that touch, of all candidates."""
     return int(np.count_nonzero(terms.active))
 
 
 def _ends(simultaneous: np.ndarray, sequences: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outcomes of other laws by short labels: "simultaneous 1", "A first"."""
+    """Collect the outcomes of other laws by short labels: "simultaneous 1", "A first"."""
     numbers = [f" {i + 1}" for i in range(len(simultaneous))] if len(simultaneous) > 1 else [""]
     ends = {f"simultaneous{number}": outcome for number, outcome in zip(numbers, simultaneous)}
     return ends | {label.rpartition(", ")[2]: path[-1] for label, path in sequences.items()}

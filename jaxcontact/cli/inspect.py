@@ -16,7 +16,7 @@ from jaxcontact.mechanics.tree import dofs
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a description of the robot and of the ignored settings.
+    """Print a description of the robot and of the ignored settings; return 0.
 
     Raises:
         UsageError: the file cannot be loaded.
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def describe(model: Model) -> Iterator[str]:
-    """Lines about a robot: its tree, its shapes and pairs, its actuators."""
+    """Yield lines about a robot: its tree, its shapes and pairs, its actuators, its notes."""
     structure, params = model.structure, model.params
     tree = structure.tree
     limited = sum(joint.limited for joint in tree.joints)
@@ -69,7 +69,7 @@ def describe(model: Model) -> Iterator[str]:
 
 
 def describe_controls(model: Model) -> Iterator[str]:
-    """What the control of each actuator sets, its unit and its range."""
+    """Yield a line for the control of each actuator: the quantity that it sets, its unit and its range."""
     tree, numbers = model.structure.tree, model.params.tree
     owners = [tree.joints[j] for j in dofs(tree).joint]
     for row, name in enumerate(tree.actuators):

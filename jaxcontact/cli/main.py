@@ -1,7 +1,7 @@
 """The command line: `impact`, `simulate`, `gait`, `stability`, `inspect`, `view` and `models`.
 
 This module owns the start and the end of a command: mistakes are reported before JAX is loaded, and an
-interrupt ends the process.
+interrupt ends the process. Entry functions: `process` for a shell, `main` for a Python program.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     import argparse
     from typing import Any, NoReturn
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # exit status of an interrupt, 128 + SIGINT as in shells
 
 
 def process() -> NoReturn:
-    """Run the command line as a process of its own, and end the process with the exit status of `run`.
+    """Run the command line as a process, and end the process with the exit status of `run`.
 
     The command runs on a second thread, and the first thread only waits. XLA crashes if a signal raises an
     exception while XLA compiles. So an interrupt raises no exception in the command; it ends the process at
@@ -41,10 +41,10 @@ def process() -> NoReturn:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line within a Python program, on the calling thread; returns the exit status.
+    """Run the command line within a Python program, on the calling thread; return the exit status.
 
-    The status is 0 for success, 1 for failed samples, 2 for wrong usage or unusable files, 130 for an
-    interrupt.
+    The status is 0 for success, 1 for a failed result such as a failed sample, 2 for wrong usage or unusable
+    files, 130 for an interrupt.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the options, then load what the command needs and run it; returns the exit status."""
+    """Check the options, then run their command, which loads its modules; return the exit status."""
     from jaxcontact.cli.catalogue import UsageError
 
     options.begin = time.perf_counter()

@@ -14,7 +14,7 @@ def _show(text: str, last: bool) -> None:
 
 
 def bar(describe: Callable[..., str] | None = None) -> Callable[..., None]:
-    """A function (num_done, total, *values) that prints a bar; `describe` turns the values into text."""
+    """Make a function (num_done, total, *values) that prints a bar; `describe` turns values into text."""
     start = time.perf_counter()
 
     def report(num_done: int, total: int, *values: float) -> None:
@@ -27,9 +27,9 @@ def bar(describe: Callable[..., str] | None = None) -> Callable[..., None]:
 
 
 def rate_of_samples(stored: int, wait: float = 2.0, every: float = 1.0) -> Callable[[int, int], None]:
-    """A function (num_done, total) that prints the samples done, their rate and the time left.
+    """Make a function (num_done, total) that prints the samples done, their rate and the time left.
 
-    It prints once a run takes longer than `wait` seconds, and then every `every` seconds. Rate and time left
+    It prints if a run takes longer than `wait` seconds, and then every `every` seconds. Rate and time left
     exclude the `stored` samples and the first chunk after them, which compiles.
     """
     begin = shown = time.perf_counter()

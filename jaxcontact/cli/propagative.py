@@ -16,12 +16,12 @@ from jaxcontact.impact.sampling.outcomes import contact_names
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
-MAX_OUTCOMES, MAX_REFLECTIONS = 64, 64
-SAME_OUTCOME = 1e-9  # relative to |v|_M
+MAX_OUTCOMES, MAX_REFLECTIONS = 64, 64  # largest numbers of outcomes, and of single impacts in an order
+SAME_OUTCOME = 1e-9  # relative to |v|_M; largest difference of two outcomes that count as equal
 
 
 def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
-    """Outcomes and orders of `propagate_all`, xi, the theorem that guarantees one outcome; ready for JSON."""
+    """Compute outcomes and orders of `propagate_all`, xi, and the theorem of a unique outcome, for JSON."""
     velocities, sequences, valid = impact.propagate_all(
         terms, v, max_outcomes=MAX_OUTCOMES, max_reflections=MAX_REFLECTIONS
     )
@@ -53,7 +53,7 @@ def summarise(name: str, terms: ContactTerms, v: jax.Array) -> dict[str, Any]:
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary as text for a reader."""
+    """Format the summary as text for a reader."""
     outcomes = summary["outcomes"]
     num_outcomes = "1 outcome" if len(outcomes) == 1 else f"{len(outcomes)} outcomes"
     lines = [f"{summary['model']}: {num_outcomes} of single elastic impacts in every order, without friction"]

@@ -1,4 +1,4 @@
-"""The report on a run of the sampler: a summary that is ready for JSON, and its text."""
+"""The report on a run of the sampler: a summary ready for JSON (`summarise`), and its text (`as_text`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Laps(dict[str, float]):
         self._last = begin
 
     def end(self, part: str) -> None:
-        """End a part; it began when the part before ended."""
+        """End a part and store its duration; it began when the part before ended."""
         time_now = time.perf_counter()
         self[part], self._last = time_now - self._last, time_now
 
@@ -43,7 +43,7 @@ def summarise(
     laps: Laps,
     stored: int,
 ) -> dict[str, Any]:
-    """The numbers of a run, ready for JSON.
+    """Collect the numbers of a run, ready for JSON.
 
     Args:
         name: of the mechanism.
@@ -80,7 +80,7 @@ def summarise(
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary as text for a reader; the summary must also have `files` and `seconds_spent`."""
+    """Format the summary as text for a reader; it must also have `files` and `seconds_spent`."""
     exhaustive = (
         "every solution of every step" if summary["complete"] else NOT_EXHAUSTIVE[summary["selection"]]
     )
@@ -117,7 +117,7 @@ def as_text(summary: dict[str, Any]) -> str:
 
 
 def _times(summary: dict[str, Any]) -> str:
-    """The durations of the parts of the command, as text."""
+    """Format the durations of the parts of the command as text."""
     laps_text = []
     for part, seconds in summary["seconds_spent"].items():
         if part != "sample":
@@ -130,7 +130,7 @@ def _times(summary: dict[str, Any]) -> str:
 
 
 def coverage_summary(coverage: Coverage) -> dict[str, Any]:
-    """The coverage statement about the largest set; distances in kg^(1/2) m/s."""
+    """Collect the coverage statement about the largest set; distances in kg^(1/2) m/s."""
     return {
         "samples": int(coverage.num_set[-1]),
         "confidence": coverage.confidence,
@@ -154,5 +154,5 @@ def _coverage_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def _tidy(value: float) -> float:
-    """The value, or 0 where it would print as -0."""
+    """Return the value, or 0 if it would print as -0."""
     return 0.0 if abs(value) < 5e-5 else value

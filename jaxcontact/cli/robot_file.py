@@ -1,4 +1,4 @@
-"""Robots of files for the commands: loaded, and placed where they land."""
+"""Robots of files for the commands: loaded, and placed where they land; the entry function is `ready`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
 from jaxcontact.terms.contacts import motion
 
-LOWERINGS = 50  # a robot over a plane needs one or two; one over other shapes comes nearer each time
-TOUCHES = 1e-9  # m, gap at which it has come down
+LOWERINGS = 50  # iterations; a robot over a plane needs one or two, over other shapes each comes nearer
+TOUCHES = 1e-9  # m, largest distance left to fall at which the robot touches
 FLAGS = {
     "unsupported='skip'": "--unsupported skip",
     "contacts='world'": "--contacts world",
@@ -30,9 +30,9 @@ FLAGS = {
 
 
 def ready(source: str, options: argparse.Namespace) -> Model:
-    """The ready model of a name, or the robot of a file, with the options of files; one that falls if asked.
+    """Load the ready model of a name, or the robot of a file with the options of files; let it fall if asked.
 
-    What is left out of a file or unusual in it is told on standard error.
+    Notes on parts of a file that are left out or unusual go to standard error.
 
     Raises:
         UsageError: it cannot be loaded, or cannot fall.
@@ -48,21 +48,21 @@ def ready(source: str, options: argparse.Namespace) -> Model:
 
 
 def load(source: str, options: argparse.Namespace) -> Model:
-    """The robot of a file, with errors as in `load_mjcf`; its notes are in `notes` alone."""
+    """Load the robot of a file, with the errors of `load_mjcf` but no warning; its `notes` have all notes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IgnoredOptionWarning)
         return load_mjcf(source, **{name: getattr(options, name) for name in DEFAULTS})
 
 
 def as_flags(message: str) -> str:
-    """A message that names options of `load_mjcf`, with the flags of a command for them."""
+    """Replace options of `load_mjcf` in a message by the flags of a command; return the message."""
     for text, flag in FLAGS.items():
         message = message.replace(text, flag)
     return message
 
 
 def fallen(model: Model, speed: float) -> Model:
-    """The robot moved along gravity to where it first touches, with all of it falling at `speed`.
+    """Move a robot along gravity to its first touch, with all of it falling at `speed`; return the model.
 
     Raises:
         UsageError: there is no gravity, something holds the robot, or nothing is below it.

@@ -19,13 +19,13 @@ from jaxcontact.mechanics.motion_equations import body_frames
 from jaxcontact.mechanics.system import Model
 from jaxcontact.status import Status
 
-MOST_CURVES = 5  # bodies drawn of a single motion
-MOST_GHOSTS = 24  # worlds in an animation of many
-QUANTILES = (0.05, 0.5, 0.95)  # drawn of many
+MOST_CURVES = 5  # largest number of bodies whose heights are drawn for a single motion
+MOST_GHOSTS = 24  # largest number of worlds in an animation
+QUANTILES = (0.05, 0.5, 0.95)  # of the height over many worlds, drawn as curves
 
 
 def command(options: argparse.Namespace) -> int:
-    """Run it; 0 where every world is good, 1 where one failed, 2 wrong usage."""
+    """Run the command; return 0 if every world is good, 1 if one failed, 2 for wrong usage."""
     try:
         return _simulate(options)
     except (ValueError, OSError, ImportError) as error:
@@ -34,7 +34,7 @@ def command(options: argparse.Namespace) -> int:
 
 
 def stepper_of(options: argparse.Namespace, model: Model) -> Any:
-    """The stepper of these options.
+    """Make the stepper of the options.
 
     Raises:
         ValueError: `routh` for a model without the settings of an impact.
@@ -114,7 +114,7 @@ def _simulate(options: argparse.Namespace) -> int:
 
 
 def _some_worlds(worlds: simulate.Ensemble) -> simulate.Trajectory | None:
-    """The first worlds that can be drawn, as the motions that `viz.animate` takes; None if there is none."""
+    """Select the first worlds that can be drawn, as motions for `viz.animate`; None if there is none."""
     good = np.flatnonzero(np.all(np.isfinite(worlds.path.q), axis=(1, 2)))[:MOST_GHOSTS]
     if not good.size:
         return None
@@ -123,7 +123,7 @@ def _some_worlds(worlds: simulate.Ensemble) -> simulate.Trajectory | None:
 
 
 def _positions(model: Model, q: Any) -> np.ndarray:
-    """Heights (..., nb) of the frames of the bodies."""
+    """Compute the heights (..., nb) of the frames of the bodies."""
 
     def heights(q: jax.Array) -> jax.Array:
         return body_frames(model, q)[0][:, -1]
@@ -133,14 +133,14 @@ def _positions(model: Model, q: Any) -> np.ndarray:
 
 
 def _heights(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
-    """By body, of one motion."""
+    """Return curves (time, height) of one motion by body, for the first bodies."""
     high = _positions(model, states.q)
     names = model.structure.bodies[:MOST_CURVES]
     return {name: (states.t, high[:, k]) for k, name in enumerate(names)}
 
 
 def _spread(model: Model, states: Any) -> dict[str, tuple[Any, Any]]:
-    """Quantiles of the height of the first body over the worlds that can be drawn."""
+    """Compute quantiles of the height of the first body over the worlds that can be drawn, as curves."""
     high = _positions(model, states.q)[..., 0]
     good = np.all(np.isfinite(high), axis=1)
     if not np.any(good):

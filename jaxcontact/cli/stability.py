@@ -23,7 +23,7 @@ TITLES = {
 
 
 def command(options: argparse.Namespace) -> int:
-    """Run the command; returns 0, or 1 for a contradiction, 2 for wrong usage."""
+    """Run the command; return 0, or 1 for a contradiction, 2 for wrong usage."""
     try:
         return _chart(options) if options.chart else _point(options)
     except (ValueError, ImportError, OSError) as error:

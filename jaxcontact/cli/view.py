@@ -15,7 +15,7 @@ from jaxcontact.viz.animation import animate
 
 
 def command(options: argparse.Namespace) -> int:
-    """Write the page and tell where it is.
+    """Write the page and print its path; return 0.
 
     Raises:
         UsageError: it cannot be loaded, drawn or written.
@@ -35,7 +35,7 @@ def command(options: argparse.Namespace) -> int:
 
 
 def at_rest(model: Model) -> Trajectory:
-    """A model in its state, as a motion of one row."""
+    """Return a model in its initial state, as a motion of one row."""
     row = State(
         q=model.initial_state().q[None],
         v=model.initial_state().v[None],

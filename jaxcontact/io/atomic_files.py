@@ -12,9 +12,9 @@ from typing import IO, BinaryIO
 
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]) -> None:
-    """Write a temporary file beside `path`, and rename it to `path` once it is on the disk.
+    """Write a temporary file beside `path`, and rename it to `path` after it is on the disk.
 
-    A reader sees the old file or the new one, at whatever moment the process ends.
+    A reader sees the old file or the new one, even if the process ends at any moment.
 
     Args:
         path: of the file; a missing folder is created.
@@ -35,7 +35,7 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(target.parent, os.O_RDONLY)  # puts the new name on the disk, too
+    folder = os.open(target.parent, os.O_RDONLY)  # puts also the new name on the disk
     try:
         os.fsync(folder)
     finally:
@@ -43,12 +43,12 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[BinaryIO], None]
 
 
 def is_temporary_of(path: Path, name: str) -> bool:
-    """Whether a file of this name holds, or held when its process was killed, new contents of `path`."""
+    """Tell whether `name` is that of a temporary file of `path`, of a live process or of a killed one."""
     return re.fullmatch(re.escape(path.name) + r"\.\d+\.tmp", name) is not None
 
 
 def open_itself(path: Path, mode: str) -> IO[bytes]:
-    """Open a file, without a buffer; a link in its place is an OSError."""
+    """Open a file without a buffer; a link in its place is an OSError."""
     return open(path, mode, buffering=0, opener=lambda name, flags: os.open(name, flags | NO_FOLLOW, 0o666))
 
 
@@ -74,11 +74,11 @@ def only_process(path: Path, what: str | os.PathLike[str]) -> Iterator[IO[bytes]
         yield file
 
 
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a flag of open: a link is an error; 0 on systems without it
 
 
 def _new_file(path: Path) -> BinaryIO:
-    """Create a file that did not exist, after a file of that name from a killed thread is gone."""
+    """Create and open a new file, after removing a file of that name that a killed thread left."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_FOLLOW
     try:
         number = os.open(path, flags, 0o666)

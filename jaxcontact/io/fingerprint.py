@@ -1,7 +1,7 @@
 """Fingerprints of a run: hashes of its numbers and of its program, and the versions that computed it.
 
 A checkpoint stores the fingerprint, and so refuses to continue another run. `differences` names the items
-that differ.
+that differ, for the message.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import numpy as np
 
-SHORT = 100  # a message shows two values that have together fewer characters
+SHORT = 100  # characters; a message shows two values that together have fewer
 
 
 def of_numbers(tree: Any) -> str:
-    """A hash of a pytree of arrays: its names, shapes, dtypes and bits."""
+    """Hash a pytree of arrays: its names, shapes, dtypes and bits."""
     digest = hashlib.sha256()
     for path, leaf in jax.tree.leaves_with_path(tree):
         array = np.asarray(leaf)
@@ -29,7 +29,7 @@ def of_numbers(tree: Any) -> str:
 
 
 def of_program(traced: Any) -> str:
-    """A hash of `jax.jit(f).trace(...)`: of all that f computes, with the numbers that f closes over.
+    """Hash `jax.jit(f).trace(...)`: all operations of f, with the numbers that f closes over.
 
     The hash does not see the code of a host callback, nor data that f reads while it runs.
     """
@@ -37,13 +37,13 @@ def of_program(traced: Any) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of this package and of JAX; another version of either may give other bits."""
+    """Return the versions of this package and of JAX; another version of either may give other bits."""
     package = sys.modules[__name__.partition(".")[0]]
     return {"version": package.__version__, "jax version": jax.__version__}
 
 
 def differences(stored: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
-    """The items that differ, by name, with both values where they are short."""
+    """List the items that differ, by name, with both values if they are short."""
     items = []
     for name in dict.fromkeys((*current, *stored)):
         stored_text, current_text = (json.dumps(record.get(name)) for record in (stored, current))

@@ -16,7 +16,7 @@ import numpy as np
 from jaxcontact.io.atomic_files import replace_file
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
-DENSE, BLOCKS, SPARSE = range(3)  # Siconos' kinds of a matrix
+DENSE, BLOCKS, SPARSE = range(3)  # storage types of a matrix in Siconos
 
 
 class FrictionProblem(NamedTuple):
@@ -63,7 +63,7 @@ def load_friction_problem(path: str | os.PathLike[str]) -> FrictionProblem:
 def save_friction_problem(
     path: str | os.PathLike[str], W: Any, q: Any, mu: Any, *, dim: int = 3, title: str = ""
 ) -> None:
-    """Write a friction problem, as Siconos and FCLIB read it; a file is written whole or not at all.
+    """Write a friction problem as Siconos and FCLIB read it; the file is complete or not written at all.
 
     Args:
         path: of the file; its suffix decides on the format, see `load_friction_problem`.
@@ -144,7 +144,7 @@ def _parse_text(tokens: list[str]) -> FrictionProblem:
 
 
 def _parse_matrix(words: Iterator[str]) -> np.ndarray:
-    """Read a NumericsMatrix."""
+    """Read a NumericsMatrix of any storage type; return it dense (m, n)."""
     kind, m, n = (int(next(words)) for _ in range(3))
     if kind == DENSE:
         m, n = int(next(words)), int(next(words))
@@ -176,7 +176,7 @@ def _parse_blocks(words: Iterator[str], m: int, n: int) -> np.ndarray:
 
 
 def _parse_sparse(words: Iterator[str], m: int, n: int) -> np.ndarray:
-    """Read what CSparse prints, by columns or as triplets."""
+    """Read a matrix that CSparse printed, by columns or as triplets."""
     matrix = np.zeros((m, n))
     next(words)  # how it is stored
     before = ""

@@ -1,4 +1,4 @@
-"""Robots from MJCF or URDF files: MuJoCo compiles a file, `load_mjcf` makes a tree of bodies of it."""
+"""Robots from MJCF or URDF files: MuJoCo compiles a file, `load_mjcf` makes a tree of bodies from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jaxcontact.mechanics.system import Model, Params, State, Structure
 
 
 class IgnoredOptionWarning(UserWarning):
-    """Warns, once for a file, of settings that are ignored, of what is left out, and of its start."""
+    """One warning for a file about ignored settings, elements left out, and an unusual start or shape."""
 
 
 def load_mjcf(
@@ -40,40 +40,40 @@ def load_mjcf(
     """Make a `Model` of a robot: mechanics of its tree, actuators, joint limits, contacts between its geoms.
 
     MuJoCo reads the file; positions, velocities and controls have the order of MuJoCo. `model.body(name)` and
-    `model.joint(name)` tell the indices of a body or joint in q and v. `model.params` holds all numbers, and
-    each is differentiable: masses, inertia tensors (nb, 3, 3) in body axes, friction of every candidate
+    `model.joint(name)` return the indices of a body or joint in q and v. `model.params` holds all numbers,
+    and each is differentiable: masses, inertia tensors (nb, 3, 3) in body axes, friction of every candidate
     contact, and in `params.tree` frames, axes, springs, limits, actuators. The default material is so stiff
-    that one contact carries the weight of the robot at a depth of 1 mm. `model.notes` says what of the file
-    is ignored or left out.
+    that one contact carries the weight of the robot at a depth of 1 mm. `model.notes` lists the parts of the
+    file that are ignored or left out.
 
     Args:
         source: path of an MJCF or URDF file, XML text, a mujoco.MjSpec or a mujoco.MjModel. Meshes
             "package://name/rest" are looked for in a folder `name` above the file or beside one above it.
-            Meshes that are only seen may be missing.
+            Visual meshes may be missing.
         keyframe: name or number of the keyframe that gives the state; None is the reference, at rest.
         planar: make a planar mechanism of a robot that moves in x and z only. q and v stay the same, and x-z
             becomes x-y; a contact in the plane has fewer rows.
-        contacts: "all" that the file lets touch; "world", those with the floor and what stands on it; or
-            pairs of names of geoms or bodies, such as [("left_foot", "floor")].
-        unsupported: "error" refuses a file with something that moves or touches and that the package lacks;
+        contacts: "all" pairs that the file lets touch; "world", those with the floor and geoms fixed to the
+            world; or pairs of names of geoms or bodies, such as [("left_foot", "floor")].
+        unsupported: "error" refuses a file with an element that moves or touches and that the package lacks;
             "skip" leaves this out. An actuator left out keeps its control, without effect; one with a filter
             acts at once.
         floating: True puts a free joint under the base of every robot that stands on the world without one,
             False takes it away; None leaves the base as it is in the file. The root of a URDF is fixed.
         floor: height in m of a plane to add, with MuJoCo's default friction.
-        max_hull_vertices: largest number of corners of the hull of a mesh, at least 4. `model.notes` says by
-            how much the surface moved.
+        max_hull_vertices: largest number of corners of the hull of a mesh, at least 4. `model.notes` has the
+            displacement of the surface.
 
     Raises:
         ImportError: the package mujoco is not installed.
         FileNotFoundError: no such file.
         TypeError: an argument of another type.
-        ValueError: MuJoCo cannot read the source; a number is NaN, infinite, or negative where none may be;
+        ValueError: MuJoCo cannot read the source; a number is NaN, infinite, or negative but must not be;
             the robot has an element or a pair of shapes that the package lacks (the message names it); no
             such keyframe; with `planar`, a part that moves out of the plane.
 
     Warns:
-        IgnoredOptionWarning: lists, once, what `model.notes` has.
+        IgnoredOptionWarning: lists the lines of `model.notes`, once.
     """
     if unsupported not in ("error", "skip"):
         raise ValueError(f"unsupported: expected 'error' or 'skip', got {unsupported!r}")
@@ -132,7 +132,7 @@ def load_mjcf(
 
 
 class _Notes(NamedTuple):
-    """What of a file is ignored, left out or unusual."""
+    """Parts of a file that are ignored, left out or unusual."""
 
     ignored: list[str]
     left_out: list[str]
@@ -146,13 +146,13 @@ class _Notes(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What follows the name `load_mjcf` in a warning."""
+        """The text after the name `load_mjcf` in a warning."""
         verbs = {"ignores": self.ignored, "leaves out": self.left_out, "notes": self.unusual}
         return ". It ".join(f"{verb} {'; '.join(texts)}" for verb, texts in verbs.items() if texts)
 
 
 def _check_file(mj: Any) -> None:
-    """Raise ValueError where nothing moves, or a number is infinite, or negative where none may be."""
+    """Raise ValueError if nothing moves, or a number is infinite or negative but must not be."""
     bad = bad_numbers(mj)
     if bad:
         raise ValueError(f"source: {'; '.join(bad)}")
@@ -161,13 +161,13 @@ def _check_file(mj: Any) -> None:
 
 
 def _refusal(left_out: list[str], contacts_too: bool) -> str:
-    """The message that names what is not supported, and the options that leave it out."""
+    """Return a message that names the unsupported elements, and the options that leave them out."""
     options = ["unsupported='skip'", *(["contacts='world'", "contacts=[pairs]"] if contacts_too else [])]
     return f"source: not supported: {'; '.join(left_out)}; {' or '.join(options)} leaves this out"
 
 
 def _check_numbers(params: Params, state: State) -> None:
-    """Raise ValueError that names the numbers that are NaN, of which MuJoCo warns at most."""
+    """Raise ValueError if numbers are NaN, and name them; MuJoCo only warns of them, if at all."""
     numbers = jax.tree_util.tree_leaves_with_path({"params": params, "state": state})
     bad = [jax.tree_util.keystr(path) for path, leaf in numbers if np.any(np.isnan(leaf))]
     if bad:
@@ -175,7 +175,7 @@ def _check_numbers(params: Params, state: State) -> None:
 
 
 def _reference_frames(mj: Any, planar: bool) -> Frames:
-    """Frames of the world and all bodies at the reference."""
+    """Compute the frames of the world and all bodies at the reference."""
     mujoco = mujoco_package("load_mjcf")
     data = mujoco.MjData(mj)
     data.qpos[:] = mj.qpos0
@@ -207,7 +207,7 @@ def _state(mj: Any, keyframe: str | int | None) -> State:
 
 
 def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
-    """The numbers of the robot in the plane; at the reference its body axes are parallel to the world's."""
+    """Return the numbers of the planar robot, with body axes parallel to the world's at the reference."""
     numbers = params.tree
     owners = [joint.body for joint in tree.joints]
     axis = np.einsum("jab,jb->ja", turns[owners], numbers.axis)
@@ -243,7 +243,7 @@ def _in_plane(tree: Any, params: Params, turns: np.ndarray) -> Params:
 
 
 def _anchors_in_plane(tree: Any, numbers: Any, turns: np.ndarray) -> Any:
-    """The points that loops make coincide, in the body axes of the planar robot."""
+    """Return the points that loops make coincide, in the body axes of the planar robot."""
     anchors = np.array(numbers.loop_anchor)
     for k, loop in enumerate(tree.loops):
         for side, body in enumerate((loop.first, loop.second)):

@@ -18,12 +18,12 @@ LAGS = ("filter", "filterexact")  # of dyntype; without them the control acts at
 
 
 def word_of(kind: str, value: Any) -> str:
-    """MuJoCo's word for a value of one of its enumerations."""
+    """Return MuJoCo's word for a value of one of its enumerations."""
     return _as_word(getattr(mujoco_package("load_mjcf"), f"mjt{kind}")(int(value)))
 
 
 def words(kind: str) -> list[str]:
-    """All of MuJoCo's words for the values of one of its enumerations."""
+    """List all of MuJoCo's words for the values of one of its enumerations."""
     members = getattr(mujoco_package("load_mjcf"), f"mjt{kind}").__members__.values()
     return [_as_word(member) for member in members]
 
@@ -33,7 +33,7 @@ def _as_word(member: Any) -> str:
 
 
 def unsupported_reasons(mj: Any, actuator: int) -> Iterator[str]:
-    """What of an actuator the mechanics lacks."""
+    """Yield the features of an actuator that the mechanics lacks."""
     transmission = word_of("Trn", mj.actuator_trntype[actuator])
     target = int(mj.actuator_trnid[actuator, 0])
     if transmission not in TRANSMISSIONS:
@@ -53,14 +53,14 @@ def unsupported_reasons(mj: Any, actuator: int) -> Iterator[str]:
 
 
 def supported_actuators(mj: Any) -> np.ndarray:
-    """Whether each actuator pushes here; one with a lag does, without it."""
+    """Tell for each actuator whether the mechanics applies its force; one with a lag acts without it."""
     lags = {f"dyntype {word!r}" for word in LAGS}
     count = len(mj.actuator_trntype)
     return np.array([set(unsupported_reasons(mj, a)) <= lags for a in range(count)], bool)
 
 
 def control_names(mj: Any) -> tuple[str, ...]:
-    """The name of the actuator of each control; the controls of one with several are numbered from 0."""
+    """Return a name for each control, that of its actuator; several controls of one are numbered from 0."""
     names = [mj.actuator(a).name or f"actuator_{a}" for a in range(len(mj.actuator_trntype))]
     owners = control_owners(mj).tolist()
     return tuple(
@@ -69,12 +69,12 @@ def control_names(mj: Any) -> tuple[str, ...]:
 
 
 def control_owners(mj: Any) -> np.ndarray:
-    """The actuator (nu,) of each control; since MuJoCo 4 an actuator may have several."""
+    """Return the actuator (nu,) of each control; since MuJoCo 4 an actuator may have several."""
     return np.repeat(np.arange(len(mj.actuator_trntype)), getattr(mj, "actuator_ctrlnum", 1))
 
 
 def actuator_numbers(mj: Any) -> dict[str, np.ndarray]:
-    """Numbers of the actuators, a row for each control; zero where `mjcf_support` refuses the actuator."""
+    """Return the numbers of the actuators, a row per control; zero if `mjcf_support` refuses the actuator."""
     owners = control_owners(mj)
     active = slice(0, 0 if is_disabled(mj, "actuation") else mj.nu)
     control = ranges_of(mj.actuator_ctrllimited, mj.actuator_ctrlrange)
@@ -94,12 +94,12 @@ def actuator_numbers(mj: Any) -> dict[str, np.ndarray]:
 
 
 def actuator_armature(mj: Any) -> np.ndarray:
-    """Inertia of every actuator before its gears; an older MuJoCo has none."""
+    """Return the inertia of every actuator before its gears; an older MuJoCo has none."""
     return np.asarray(getattr(mj, "actuator_armature", np.zeros(len(mj.actuator_trntype))))
 
 
 def transmission(mj: Any) -> np.ndarray:
-    """Generalized force (nu, nv) of each control's actuator at unit force; joints and fixed tendons."""
+    """Return the generalized force (nu, nv) of each control's actuator at unit force, by joint or tendon."""
     row_of_tendon = dict(zip(fixed_tendons(mj), tendon_moments(mj), strict=True))
     moment, supported = np.zeros((mj.nu, mj.nv)), supported_actuators(mj)
     for row, a in enumerate(control_owners(mj)):
@@ -116,12 +116,12 @@ def transmission(mj: Any) -> np.ndarray:
 
 
 def _in_use(mj: Any) -> np.ndarray:
-    """Whether each actuator (nu,) is in a group that `option actuatorgroupdisable` leaves enabled."""
+    """Tell for each actuator whether `option actuatorgroupdisable` leaves its group enabled."""
     disabled_groups = [group for group in range(31) if mj.opt.disableactuator >> group & 1]
     return ~np.isin(mj.actuator_group, disabled_groups)
 
 
 def ranges_of(limited: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """Bounds (n, 2), infinite where there are none."""
+    """Return bounds (n, 2), infinite for rows without limits."""
     unlimited = np.array([-np.inf, np.inf])
     return np.where(np.asarray(limited, bool)[:, None], ranges, unlimited)

@@ -1,7 +1,7 @@
 """Convex hulls of meshes, and hulls with fewer corners.
 
 A hull is thinned by the order in which quickhull would find its corners: the next corner is the one farthest
-outside the hull of those chosen so far.
+outside the hull of those chosen so far. The entry function is `hull_of`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-FEWEST_CORNERS = 4  # of a solid
-CHUNK = 4096  # points whose distances to all faces are computed at once
+FEWEST_CORNERS = 4  # smallest number of corners of a solid, a tetrahedron
+CHUNK = 4096  # points whose distances to all faces are computed at once; limits memory
 
 
 class Hull(NamedTuple):
-    """The corners (n, 3) of a convex hull, and how far the surface is from that of the whole mesh, m."""
+    """The corners (n, 3) of a convex hull, and the distance of its surface from that of the whole mesh, m."""
 
     corners: np.ndarray
     displacement: float
 
 
 def hull_of(points: np.ndarray, max_vertices: int | None = None) -> Hull:
-    """The convex hull of points (n, 3), with at most `max_vertices` corners.
+    """Compute the convex hull of points (n, 3), with at most `max_vertices` corners.
 
     Raises:
         ValueError: the points lie in a plane.
@@ -36,7 +36,7 @@ def hull_of(points: np.ndarray, max_vertices: int | None = None) -> Hull:
 
 
 def _corners(points: np.ndarray) -> np.ndarray:
-    """The points that are corners of their hull, chosen again until rounding drops no nearly equal point."""
+    """Select the points that are corners of their hull, again until rounding drops no nearly equal point."""
     from scipy.spatial import ConvexHull, QhullError
 
     try:
@@ -50,7 +50,7 @@ def _corners(points: np.ndarray) -> np.ndarray:
 
 
 def _farthest_first(corners: np.ndarray, count: int) -> np.ndarray:
-    """The `count` corners whose hull is near that of all: each the farthest from the hull of those before."""
+    """Choose `count` corners with a hull near that of all: each is the farthest from the hull before it."""
     from scipy.spatial import ConvexHull
 
     chosen = _spread_corners(corners)
@@ -68,7 +68,7 @@ def _farthest_first(corners: np.ndarray, count: int) -> np.ndarray:
 
 
 def _spread_corners(corners: np.ndarray) -> list[int]:
-    """Four corners of a tetrahedron as large as a few farthest points make it."""
+    """Choose four corners of a large tetrahedron; all but the first are farthest from those before."""
     chosen = [int(np.argmax(np.linalg.norm(corners - corners.mean(axis=0), axis=1)))]
     residual = corners - corners[chosen[0]]
     for _ in range(FEWEST_CORNERS - 1):
@@ -80,7 +80,7 @@ def _spread_corners(corners: np.ndarray) -> list[int]:
 
 
 def displacement(corners: np.ndarray, thin: np.ndarray) -> float:
-    """The largest distance of `corners` from the hull of `thin`, which lies within theirs, m."""
+    """Compute the largest distance of `corners` from the hull of `thin`, which lies within theirs, m."""
     from scipy.spatial import ConvexHull
 
     triangles = thin[ConvexHull(thin).simplices]
@@ -90,7 +90,7 @@ def displacement(corners: np.ndarray, thin: np.ndarray) -> float:
 
 
 def _distances(points: np.ndarray, triangles: np.ndarray) -> Any:
-    """Distance (n,) of each point to the nearest of the triangles (m, 3, 3)."""
+    """Compute the distance (n,) of each point to the nearest of the triangles (m, 3, 3)."""
     a = triangles[None, :, 0]
     edges = triangles - np.roll(triangles, 1, axis=1)  # (m, 3, 3): each corner less the one before it
     nearest = np.full((len(points), len(triangles)), np.inf)

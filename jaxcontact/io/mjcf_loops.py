@@ -16,31 +16,31 @@ LOOPS = ("connect", "weld", "joint", "tendon")
 
 
 def file_kind(mj: Any, equality: int) -> str:
-    """MuJoCo's word for the kind of an equality."""
+    """Return MuJoCo's word for the kind of an equality."""
     kinds = mujoco_package("load_mjcf").mjtEq
     return kinds(int(mj.eq_type[equality])).name.removeprefix("mjEQ_").lower()
 
 
 def loop_kind(mj: Any, equality: int) -> str:
-    """The kind of an equality; a weld whose torques have no scale holds a point alone, so it is a connect."""
+    """Return the kind of loop of an equality; a weld with torque scale 0 holds a point only, as connect."""
     kind = file_kind(mj, equality)
     return "connect" if kind == "weld" and mj.eq_data[equality, 10] == 0.0 else kind
 
 
 def active_loops(mj: Any) -> list[int]:
-    """Indices of the equalities that are active when the model starts."""
+    """List the indices of the equalities that are active when the model starts."""
     if is_disabled(mj, "equality", "constraint"):
         return []
     return [e for e in range(mj.neq) if mj.eq_active0[e]]
 
 
 def supported_loops(mj: Any) -> list[int]:
-    """Indices of the active equalities that become loops."""
+    """List the indices of the active equalities that become loops."""
     return [e for e in active_loops(mj) if file_kind(mj, e) in LOOPS and not on_spatial_tendon(mj, e)]
 
 
 def on_spatial_tendon(mj: Any, equality: int) -> bool:
-    """Whether an equality couples a tendon that is not fixed."""
+    """Tell whether an equality couples a tendon that is not fixed."""
     ends = {int(mj.eq_obj1id[equality]), int(mj.eq_obj2id[equality])}
     return file_kind(mj, equality) == "tendon" and not ends <= {*fixed_tendons(mj), WORLD}
 
@@ -50,7 +50,7 @@ def _of_sites(mj: Any, equality: int) -> bool:
 
 
 def loops_of(mj: Any) -> tuple[Loop, ...]:
-    """The loops, in the order of the file; body indices do not count the world."""
+    """Return the loops, in the order of the file; body indices do not count the world."""
     loops = []
     tendon_at = {tendon: index for index, tendon in enumerate(fixed_tendons(mj))}
     for e in supported_loops(mj):
@@ -66,7 +66,7 @@ def loops_of(mj: Any) -> tuple[Loop, ...]:
 
 
 def loop_numbers(mj: Any) -> dict[str, np.ndarray]:
-    """Anchors, turns and polynomials of the loops."""
+    """Return the anchors, turns and polynomials of the loops."""
     equalities = supported_loops(mj)
     anchors, turns = np.zeros((len(equalities), 2, 3)), np.tile([1.0, 0.0, 0.0, 0.0], (len(equalities), 1))
     polynomials = np.zeros((len(equalities), 5))
@@ -86,7 +86,7 @@ def loop_numbers(mj: Any) -> dict[str, np.ndarray]:
 
 
 def _relative_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Quaternion of the second body in the axes of the first when two frames on them coincide."""
+    """Compute the quaternion of the second body in the axes of the first if two frames on them coincide."""
     mujoco = mujoco_package("load_mjcf")
     back, turn = np.zeros(4), np.zeros(4)
     mujoco.mju_negQuat(back, np.array(second, float))
@@ -95,7 +95,7 @@ def _relative_turn(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def dry_frictions(mj: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Largest dry friction of every velocity (nv,) and of every fixed tendon (nt,)."""
+    """Return the largest dry friction of every velocity (nv,) and of every fixed tendon (nt,)."""
     factor = 0.0 if is_disabled(mj, "frictionloss", "constraint") else 1.0
     return factor * np.array(mj.dof_frictionloss), factor * np.array(mj.tendon_frictionloss)[
         fixed_tendons(mj)
@@ -103,7 +103,7 @@ def dry_frictions(mj: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fixed_tendons(mj: Any) -> list[int]:
-    """Indices of the tendons whose length is a sum of joint positions."""
+    """List the indices of the tendons whose length is a sum of joint positions."""
     joint = int(mujoco_package("load_mjcf").mjtWrap.mjWRAP_JOINT)
     starts, counts = np.asarray(mj.tendon_adr), np.asarray(mj.tendon_num)
     return [
@@ -114,7 +114,7 @@ def fixed_tendons(mj: Any) -> list[int]:
 
 
 def tendons_of(mj: Any) -> tuple[Tendon, ...]:
-    """The fixed tendons, in the order of the file."""
+    """Return the fixed tendons, in the order of the file."""
     limits_off = is_disabled(mj, "limit", "constraint")
     rubbing, heavy = dry_frictions(mj)[1], tendon_armature(mj)
     return tuple(
@@ -129,12 +129,12 @@ def tendons_of(mj: Any) -> tuple[Tendon, ...]:
 
 
 def tendon_armature(mj: Any) -> np.ndarray:
-    """Inertia (nt,) of the fixed tendons; an older MuJoCo has none."""
+    """Return the inertia (nt,) of the fixed tendons; an older MuJoCo has none."""
     return np.asarray(getattr(mj, "tendon_armature", np.zeros(mj.ntendon)))[fixed_tendons(mj)]
 
 
 def tendon_moments(mj: Any) -> np.ndarray:
-    """Length (nt, nv) of each fixed tendon per position of each joint."""
+    """Return the length (nt, nv) of each fixed tendon per position of each joint."""
     tendons = fixed_tendons(mj)
     moment = np.zeros((len(tendons), mj.nv))
     for row, t in enumerate(tendons):
@@ -145,7 +145,7 @@ def tendon_moments(mj: Any) -> np.ndarray:
 
 
 def tendon_numbers(mj: Any, springs: float, dampers: float) -> dict[str, np.ndarray]:
-    """The numbers of the fixed tendons; `springs` and `dampers` are 0 if the file disables them, else 1."""
+    """Return the numbers of fixed tendons; `springs`, `dampers` are 0 if the file disables them, else 1."""
     tendons = fixed_tendons(mj)
     inward = np.asarray(mj.tendon_margin)[tendons, None] * np.array([1.0, -1.0])
     return {

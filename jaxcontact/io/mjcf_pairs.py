@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxcontact.io.mujoco_package import is_disabled, is_enabled, mujoco_package
 
-MAX_NAMES = 12  # names that a message lists
+MAX_NAMES = 12  # largest number of names that a message lists
 
 
 class Pair(NamedTuple):
@@ -22,7 +22,7 @@ class Pair(NamedTuple):
 
 
 def candidate_pairs(mj: Any) -> list[Pair]:
-    """The pairs of geoms that MuJoCo lets touch: explicit pairs, then the pairs that pass its filters.
+    """List the pairs of geoms that MuJoCo lets touch: explicit pairs, then the pairs that pass its filters.
 
     The filters are contype and conaffinity, excluded bodies, and geoms of one body or of parent and child.
     Bodies welded together count as one body; the world does not count as a parent. The friction of a pair is
@@ -49,7 +49,7 @@ def candidate_pairs(mj: Any) -> list[Pair]:
 
 
 def chosen_pairs(mj: Any, pairs: list[Pair], contacts: Any) -> list[Pair]:
-    """The pairs that the argument `contacts` of `load_mjcf` chooses.
+    """Select the pairs that the argument `contacts` of `load_mjcf` chooses.
 
     Raises:
         TypeError: `contacts` is neither a word nor pairs of names.
@@ -83,7 +83,7 @@ def _pairs_of_names(contacts: Any) -> list[tuple[str, str]]:
 
 
 def _geoms_of(mj: Any, name: str) -> set[int]:
-    """The geom of a name, or the geoms of the body of that name."""
+    """Return the geom with a name, and the geoms of the body with that name."""
     geoms = {geom for geom in range(mj.ngeom) if geom_name(mj, geom) == name}
     bodies = {body for body in range(mj.nbody) if (mj.body(body).name or f"body_{body}") == name}
     if not geoms and not bodies:
@@ -113,7 +113,7 @@ def _may_touch(mj: Any, a: int, b: int, filter_parents: bool, excluded: set[tupl
 
 
 def _contact_numbers(mj: Any, a: int, b: int) -> tuple[float, float]:
-    """Friction and margin of a pair of geoms."""
+    """Compute the friction and margin of a pair of geoms."""
     order = int(mj.geom_priority[a]) - int(mj.geom_priority[b])
     geoms = [a, b] if order == 0 else [a if order > 0 else b]
     dim = max(int(mj.geom_condim[geom]) for geom in geoms)
@@ -127,18 +127,18 @@ def _contact_numbers(mj: Any, a: int, b: int) -> tuple[float, float]:
 
 
 def _overridden(mj: Any, friction: float, dim: int, margin: float) -> tuple[float, float]:
-    """Friction and margin of a pair, or those of the option `override`; contacts of condim 1 slide freely."""
+    """Return friction and margin of a pair, or those of option `override`; the friction of condim 1 is 0."""
     if is_enabled(mj, "override"):
         friction, margin = float(mj.opt.o_friction[0]), float(mj.opt.o_margin)
     return (friction if dim > 1 else 0.0), margin
 
 
-ADDED_GAP = ("sum", "max")  # rules by which the gap of a geom adds to where contacts are found
+ADDED_GAP = ("sum", "max")  # rules in which the margin at which contacts push excludes the gap
 
 
 @functools.cache
 def _margin_rule() -> str:
-    """How this MuJoCo combines the margins and gaps of two geoms: the rule has changed between versions."""
+    """Find how this MuJoCo combines margins and gaps of two geoms: the rule has changed between versions."""
     mujoco = mujoco_package("load_mjcf")
     mj = mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><geom size="1" margin="0.2" gap="0.01"/>'
@@ -152,11 +152,11 @@ def _margin_rule() -> str:
 
 
 def kind_of(mj: Any, geom: int) -> str:
-    """MuJoCo's word for the shape of a geom."""
+    """Return MuJoCo's word for the shape of a geom."""
     kinds = mujoco_package("load_mjcf").mjtGeom
     return kinds(int(mj.geom_type[geom])).name.removeprefix("mjGEOM_").lower()
 
 
 def geom_name(mj: Any, geom: int) -> str:
-    """The name of a geom, or its number where the file names none."""
+    """Return the name of a geom, or `geom_` and its number if it has no name in the file."""
     return mj.geom(geom).name or f"geom_{geom}"

@@ -32,13 +32,13 @@ from jaxcontact.io.mjcf_tree import body_names, rotation
 from jaxcontact.io.mujoco_package import mujoco_package
 
 ACROSS = np.array([0.0, 1.0, 0.0])  # a planar robot does not move along this axis
-EXACT = 1e-9
+EXACT = 1e-9  # largest component of a unit vector that counts as zero in a planar robot, for round-off
 
 
 class Geometry(NamedTuple):
     """Shapes of a model, names of the pairs that may touch, and of every candidate friction and margin.
 
-    `constants` are numbers by name, `left_out` and `notes` say what is missing and what differs.
+    `constants` are numbers by name; `left_out` names missing shapes and pairs, `notes` thinned hulls.
     """
 
     shapes: tuple[Shape, ...]
@@ -51,7 +51,7 @@ class Geometry(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """Where the bodies of a file are at the reference.
+    """The frames of the bodies of a file at the reference.
 
     `orientations` (nbody, 3, 3) and `positions` (nbody, 3) are in the world. A `planar` model has the shapes
     of the x-z plane, and frames that are parallel to the world's.
@@ -72,7 +72,7 @@ class Frames(NamedTuple):
 def geometry_of(
     mj: Any, frames: Frames, contacts: Any = "all", max_hull_vertices: int | None = None
 ) -> Geometry:
-    """The shapes that may touch, with their pairs, friction and numbers.
+    """Make the shapes that may touch, with their pairs, friction and numbers.
 
     Pairs and shapes that the package lacks are not among them, and are named in `left_out`.
     """
@@ -117,7 +117,7 @@ def geometry_of(
 def shape_of(
     mj: Any, geom: int, frames: Frames, constants: dict[str, Any], max_hull_vertices: int | None = None
 ) -> tuple[Shape, float]:
-    """A geom as a shape, and the distance in m by which a hull is thinner; adds its numbers to `constants`.
+    """Make a shape of a geom; return it and the displacement of its hull, m. Its numbers go to `constants`.
 
     Raises:
         ValueError: the package has no shape for the geom.
@@ -137,7 +137,7 @@ def shape_of(
 
 
 def _pose(mj: Any, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, str | None]:
-    """Axes (3, 3) and centre (3,) of a geom in the frame of its body, and the body, None for the world."""
+    """Return axes (3, 3) and centre (3,) of a geom in its body's frame, and the body, None for the world."""
     body = int(mj.geom_bodyid[geom])
     fixed_to_world = int(mj.body_weldid[body]) == 0
     turn = (frames.orientations if fixed_to_world else frames.turns)[body]
@@ -148,7 +148,7 @@ def _pose(mj: Any, geom: int, frames: Frames) -> tuple[np.ndarray, np.ndarray, s
 
 
 def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any]) -> Shape | None:
-    """A geom that is no mesh as a shape; None for a mesh."""
+    """Make a shape of a geom that is no mesh; return None for a mesh."""
     name, kind, size, planar = geom_name(mj, geom), kind_of(mj, geom), mj.geom_size[geom], frames.planar
     axes, centre, owner = _pose(mj, geom, frames)
     flat = slice(None, None, 2) if planar else slice(None)
@@ -204,7 +204,7 @@ def _simple_shape(mj: Any, geom: int, frames: Frames, constants: dict[str, Any])
 
 
 def _hull(mj: Any, geom: int, max_vertices: int | None) -> Hull:
-    """The convex hull of a mesh, in the axes of its geom."""
+    """Compute the convex hull of a mesh, in the axes of its geom."""
     mesh = int(mj.geom_dataid[geom])
     start, number = int(mj.mesh_vertadr[mesh]), int(mj.mesh_vertnum[mesh])
     try:
@@ -214,7 +214,7 @@ def _hull(mj: Any, geom: int, max_vertices: int | None) -> Hull:
 
 
 def _silhouette(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The four corners (4, 2), counter-clockwise, of a box with one axis perpendicular to the plane."""
+    """Return the four corners (4, 2), counter-clockwise, of a box with one axis normal to the plane."""
     across = np.abs(axes[1])
     if not np.any(np.abs(across - 1.0) < EXACT):
         raise ValueError(f"geom {name!r}: the box leans out of the plane of planar=True")
@@ -225,7 +225,7 @@ def _silhouette(name: str, axes: np.ndarray, centre: np.ndarray, size: np.ndarra
 
 
 def _oriented(mj: Any, pairs: list[Pair]) -> list[Pair]:
-    """The pairs, with the plane second in each."""
+    """Return the pairs, with the plane second in each."""
     return [
         pair._replace(first=pair.second, second=pair.first) if kind_of(mj, pair.first) == "plane" else pair
         for pair in pairs
@@ -237,7 +237,7 @@ def _kinds(mj: Any, pair: Pair) -> tuple[str, str]:
 
 
 def _missing_pairs(mj: Any, pairs: list[Pair], shapes: dict[int, Shape]) -> dict[tuple[str, str], str]:
-    """Words for the kinds of pairs without contacts here, by kinds."""
+    """Describe the kinds of pairs for which the package has no contacts, by kinds."""
     missing: dict[tuple[str, str], str] = {}
     for pair in pairs:
         try:

@@ -1,4 +1,4 @@
-"""Sources of robots: a file, XML text, MjSpec or MjModel becomes a compiled mujoco.MjModel."""
+"""Sources of robots: `compile_source` turns a file, XML text, MjSpec or MjModel into a mujoco.MjModel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxcontact.io.mujoco_package import mujoco_package
 
 
 class Compiled(NamedTuple):
-    """A mujoco.MjModel, and what was changed or left out to make it."""
+    """A mujoco.MjModel, and notes on parts that were changed or left out to make it."""
 
     mj: Any
     notes: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def compile_source(source: Any, floating: bool | None = None, floor: float | Non
 
 
 def _parse(source: Any) -> tuple[Any, str]:
-    """A source as a MjSpec of its own, and how a message names the source."""
+    """Parse a source; return a new MjSpec, and the name of the source for messages."""
     mujoco = mujoco_package("load_mjcf")
     if isinstance(source, mujoco.MjSpec):
         return source.copy(), "the MjSpec"
@@ -79,7 +79,7 @@ def _compile(spec: Any) -> Any:
 
 
 def _warnings_in_one_line(call: Callable[[], Any]) -> Any:
-    """The result of a call of MuJoCo, whose warnings become warnings of `load_mjcf` in one line each."""
+    """Call MuJoCo and return its result; its warnings become warnings of `load_mjcf` in one line each."""
     with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         result = call()
@@ -98,7 +98,7 @@ def _unreadable(origin: str, error: Exception) -> ValueError:
 
 
 def _in_its_package(file: str, start: Path) -> str:
-    """The path of "package://name/rest", as in URDF files, in a folder `name` above `start` or beside one.
+    """Return the path of a URDF's "package://name/rest" in a folder `name` above `start` or beside one.
 
     Any other name, and one that is not found, stays as it is.
     """
@@ -114,7 +114,7 @@ def _in_its_package(file: str, start: Path) -> str:
 
 
 def _set_floating(spec: Any, floating: bool) -> bool:
-    """Free the bases of robots, or fix them to the world; True where this drops keyframes.
+    """Free the bases of robots, or fix them to the world; return whether this drops keyframes.
 
     A base is a body on the world, with joints on it or on bodies that it carries. If there are no joints at
     all, every body on the world is a base.
@@ -163,9 +163,9 @@ def _add_floor(spec: Any, height: float) -> None:
 
 
 def _without_visuals(spec: Any) -> tuple[Any, list[str]]:
-    """A copy without what is only seen, and the names of the geoms left out.
+    """Copy a spec without its purely visual elements; return the copy and the names of the geoms left out.
 
-    A geom that touches nothing is left out where its body has an inertia of its own.
+    A mesh that touches nothing is left out if its body has an inertia of its own, or the geom has no mass.
     """
     mujoco = mujoco_package("load_mjcf")
     spec = spec.copy()

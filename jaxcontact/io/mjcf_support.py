@@ -1,4 +1,4 @@
-"""Which elements of a MuJoCo model are supported, ignored with a warning, or refused by name."""
+"""Elements of a MuJoCo model that are refused by name (`refused`) or ignored with a warning (`ignored`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ABSENT = (
     ("tendon_actfrclimited", "tendon", "actuatorfrcrange"),
     ("tendon_plasticadr", "tendon", "plasticity"),
 )
-# What makes a spatial tendon pull; one without any of these only measures, and is not missed.
+# Numbers that make a spatial tendon pull; one without any of these only measures, and is left out silently.
 PULLS = (
     "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_limited", "tendon_armature",
     "tendon_stiffnesspoly", "tendon_dampingpoly",
@@ -75,12 +75,12 @@ OWNERS = {"jnt": "joints", "eq": "equalities"}
 
 
 def refused(mj: Any) -> list[str]:
-    """Names of the elements of a compiled model that the mechanics does not support."""
+    """List the elements of a compiled model that the mechanics does not support, by name."""
     return [*_whole_elements(mj), *_attributes(mj), *_tendons(mj), *_loops(mj), *_actuators(mj)]
 
 
 def bad_numbers(mj: Any) -> list[str]:
-    """Names of the elements with an infinite number, or a negative one where none may be."""
+    """List the elements with an infinite number, or with a negative number that must not be negative."""
     table = [(*row, True) for row in NOT_NEGATIVE] + [(*row, False) for row in FINITE]
     lines = []
     for field, element, attribute, from_zero in table:
@@ -113,7 +113,7 @@ def _whole_elements(mj: Any) -> Iterator[str]:
 
 
 def _attributes(mj: Any) -> Iterator[str]:
-    """Elements in which a number of unsupported physics is set."""
+    """Yield the elements in which a number of unsupported physics is set."""
     for field, element, attribute in ABSENT:
         values = np.asarray(getattr(mj, field, np.zeros(0)))
         nothing = -1 if field.endswith("adr") else 0
@@ -154,7 +154,7 @@ def _actuators(mj: Any) -> Iterator[str]:
 
 
 def ignored(mj: Any) -> list[str]:
-    """Settings of MuJoCo's own contacts and solver that a compiled model sets and this package ignores."""
+    """List the settings of MuJoCo's contacts and solver that a model changes and this package ignores."""
     mujoco = mujoco_package("load_mjcf")
     default_options, left_out = mujoco.MjOption(), []
     changed = [
@@ -184,7 +184,7 @@ def ignored(mj: Any) -> list[str]:
 
 
 def out_of_range(mj: Any, q: np.ndarray) -> list[str]:
-    """The joints whose position at q is out of their range, with both."""
+    """List the joints whose position at q is out of their range, with position and range."""
     lines = []
     for j in np.flatnonzero(np.asarray(mj.jnt_limited, bool)):
         if is_disabled(mj, "limit", "constraint") or KINDS[int(mj.jnt_type[j])] not in ("hinge", "slide"):
@@ -203,7 +203,7 @@ def _name(mj: Any, element: str, index: int) -> str:
 
 
 def default_law(mj: Any) -> tuple[float, float]:
-    """Stiffness (N/m) and damping (N s/m) of the default material.
+    """Compute the stiffness (N/m) and damping (N s/m) of the default material.
 
     One contact carries the whole weight at a depth of 1 mm. The damping is critical for the whole mass on one
     contact.

@@ -1,4 +1,4 @@
-"""The tree of bodies of a compiled MuJoCo model: its topology and its numbers."""
+"""The tree of bodies of a compiled MuJoCo model: topology (`tree_of`) and numbers (`tree_numbers`)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from jaxcontact.mechanics.tree import Joint, Tree, TreeParams
 
 
 def names_of(mj: Any, count: int, element: Any, kind: str) -> tuple[str, ...]:
-    """The name of each element; element i without a name in the file is called `kind`_i."""
+    """Return the name of each element; element i without a name in the file is called `kind`_i."""
     return tuple(element(i).name or f"{kind}_{i}" for i in range(count))
 
 
 def body_names(mj: Any) -> tuple[str, ...]:
-    """Names of all bodies except the world."""
+    """Return the names of all bodies except the world."""
     return names_of(mj, mj.nbody, mj.body, "body")[1:]
 
 
 def tree_of(mj: Any) -> Tree:
-    """The topology of a model; body 0 of MuJoCo is the world."""
+    """Make the topology of a model; body 0 of MuJoCo is the world."""
     limits_off = is_disabled(mj, "limit", "constraint")
     joints = names_of(mj, mj.njnt, mj.joint, "joint")
     kinds = [KINDS[int(kind)] for kind in mj.jnt_type]
@@ -63,7 +63,7 @@ def tree_of(mj: Any) -> Tree:
 
 
 def tree_numbers(mj: Any) -> TreeParams:
-    """Frames, joints and actuators of a model."""
+    """Collect the numbers of frames, joints, actuators, loops and tendons of a model."""
     springs, dampers = (0.0 if is_disabled(mj, word) else 1.0 for word in ("spring", "damper"))
     of_dof, inward = mj.dof_jntid, np.asarray(mj.jnt_margin)[:, None] * np.array([1.0, -1.0])
     numbers = {
@@ -89,13 +89,13 @@ def tree_numbers(mj: Any) -> TreeParams:
 
 
 def inertia_tensors(mj: Any) -> np.ndarray:
-    """Inertias (nb, 3, 3) about centres of mass, in body axes."""
+    """Compute the inertias (nb, 3, 3) about centres of mass, in body axes."""
     axes = np.stack([rotation(quaternion) for quaternion in mj.body_iquat[1:]])
     return np.einsum("bij,bj,bkj->bik", axes, mj.body_inertia[1:], axes)
 
 
 def rotation(quaternion: np.ndarray) -> np.ndarray:
-    """Rotation matrix (3, 3) of a unit quaternion (4,)."""
+    """Compute the rotation matrix (3, 3) of a unit quaternion (4,)."""
     import mujoco
 
     matrix = np.zeros(9)

@@ -15,7 +15,7 @@ from jaxcontact.terms import ContactTerms
 
 
 def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple[ContactTerms, jax.Array]:
-    """Mass matrix, and Jacobians of the contacts that MuJoCo finds, at the configuration of its data.
+    """Return the mass matrix and the contacts that MuJoCo finds at the configuration of its data.
 
     MuJoCo detects contacts up to the gap `touching` on a copy of the data; all its shapes are allowed. Its
     normal points from the first to the second geom, so the second geom is body a of this package. Velocities
@@ -76,7 +76,7 @@ def from_mujoco(mj_model: Any, mj_data: Any, *, touching: float = 1e-3) -> tuple
 
 
 def to_mujoco(v_plus: jax.Array) -> np.ndarray:
-    """MuJoCo's qvel (nv,) for the velocity v+ (nv,) after an impact; assign it to `mj_data.qvel[:]`.
+    """Convert the velocity v+ (nv,) after an impact to MuJoCo's qvel (nv,), for `mj_data.qvel[:]`.
 
     Both packages use the same conventions, so this function only copies v+ to the host, in double precision.
     """
@@ -84,7 +84,7 @@ def to_mujoco(v_plus: jax.Array) -> np.ndarray:
 
 
 def _rows(mujoco: Any, model: Any, data: Any, pair: np.ndarray, point: Any, frame: np.ndarray) -> np.ndarray:
-    """Velocity rows (3, nv) of the second geom's material point relative to the first's, along n, t1, t2."""
+    """Compute velocity rows (3, nv) of the second geom's point relative to the first's, along n, t1, t2."""
     ends = np.zeros((2, 3, model.nv))
     for jacobian, geom in zip(ends, pair, strict=True):
         mujoco.mj_jac(model, data, jacobian, None, point, model.geom_bodyid[geom])

@@ -1,4 +1,4 @@
-"""The optional package mujoco, imported only where a function needs it, and the flags of its models."""
+"""The optional package mujoco, imported only if a function needs it, and the flags of its models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def mujoco_package(caller: str) -> ModuleType:
-    """Import the module mujoco.
+    """Import and return the module mujoco.
 
     Raises:
         ImportError: the package is not installed.
@@ -20,13 +20,13 @@ def mujoco_package(caller: str) -> ModuleType:
 
 
 def is_disabled(mj: Any, *words: str) -> bool:
-    """Whether the file disables one of these flags, such as "contact"; an older MuJoCo may lack a flag."""
+    """Tell whether the file disables one of the flags `words`; an older MuJoCo may lack a flag."""
     flags = mujoco_package("load_mjcf").mjtDisableBit
     return any(mj.opt.disableflags & int(getattr(flags, f"mjDSBL_{word.upper()}", 0)) for word in words)
 
 
 def is_enabled(mj: Any, word: str) -> bool:
-    """Whether the file enables a flag, such as "override"."""
+    """Tell whether the file enables a flag, such as "override"."""
     return bool(
         mj.opt.enableflags & int(getattr(mujoco_package("load_mjcf").mjtEnableBit, f"mjENBL_{word.upper()}"))
     )

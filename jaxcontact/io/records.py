@@ -1,4 +1,4 @@
-"""Records of arrays in one `.npz` file, by the dotted names of their fields; loading restores the classes."""
+"""Records of arrays in one `.npz` file, by the dotted names of their fields: `save_record`, `load_record`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def save_record(path: str | os.PathLike[str], record: Record) -> None:
 
 
 def load_record(path: str | os.PathLike[str], expected: type[Record]) -> Any:
-    """Read the record that `save_record` wrote.
+    """Read the record that `save_record` wrote; return it and its nested records in their classes.
 
     Raises:
         ValueError: the file is not as it was written, or holds another kind of record.

@@ -1,4 +1,4 @@
-"""Results of a long run on disk as they come: a run killed at any moment resumes and ends with the same bits.
+"""Results of a long run on disk, block by block: a run killed at any moment resumes and ends with equal bits.
 
 Owns `Store`, a folder that blocks of rows are appended to, made by `open_store`; and, for a file that is
 replaced, `open_state`, `save_state` and `load_state`. docs/understand/long-runs.md has the files.
@@ -68,7 +68,7 @@ class Store:
         return self.entries[-1].end if self.entries else 0
 
     def read(self, entry: Entry) -> dict[str, np.ndarray]:
-        """Read the rows of one block, verified, in memory of their own: mapped pages would add up."""
+        """Read and verify the rows of one block, into new memory: mapped pages would add up."""
         rows = {}
         for name, layout in self.arrays.items():
             width = int(np.prod(layout.shape[1:]))
@@ -87,7 +87,7 @@ class Store:
         return rows
 
     def check_files(self) -> None:
-        """Raise ValueError for files that have not the header and the size that they were made with."""
+        """Raise ValueError if a file does not have the header and the size that it was made with."""
         for name, layout in self.arrays.items():
             try:
                 with open_itself(self.folder / f"{name}.npy", "rb") as file:
@@ -98,7 +98,7 @@ class Store:
                 raise damage(self.folder, f"{name}.npy is not of the header and the size it was made with")
 
     def start(self) -> None:
-        """Drop what a kill left of a block, and make the files where no block is finished.
+        """Drop the partial line that a kill left in the journal, and make the files if no block is finished.
 
         Raises:
             OSError: the disk has no room for all rows; no file is left then.
@@ -133,7 +133,7 @@ class Store:
             os.fsync(self._journal.fileno())
 
     def mapped(self) -> dict[str, np.ndarray]:
-        """All finished rows as memory-mapped arrays, each row compared with its digest."""
+        """Return all finished rows as memory-mapped arrays, each block compared with its digests."""
         self.check_files()
         for entry in self.entries:
             self.read(entry)
@@ -148,7 +148,7 @@ class Store:
         return mapped
 
     def _make_files(self) -> None:
-        """Empty arrays of the full size, all or none; the space is claimed."""
+        """Make empty arrays of the full size, all or none; the space is claimed."""
         paths = []
         try:
             for name, layout in self.arrays.items():
@@ -160,7 +160,7 @@ class Store:
             raise
 
     def _parsed(self, text: bytes) -> tuple[list[Entry], int]:
-        """The lines of the journal, and the length of the text up to a line that a kill cut short."""
+        """Parse the journal; return its entries, and the length of the text before an unfinished line."""
         length = text.rfind(b"\n") + 1
         entries: list[Entry] = []
         lines = text[:length].split(b"\n")[:-1]
@@ -175,7 +175,7 @@ class Store:
         return entries, length
 
     def _entry(self, line: bytes, begin: int) -> Entry | None:
-        """The entry of a line, or None for a line that is not as it was written at this place."""
+        """Parse the entry of a line; return None for a line that is not as it was written at this place."""
         try:
             fields = json.loads(line)
             if fields.pop("line") != self._line_digest(fields) or fields["begin"] != begin:
@@ -185,12 +185,12 @@ class Store:
             return None
 
     def _line_digest(self, fields: Mapping[str, Any]) -> str:
-        """Digest of a block: of its run, its place and its arrays."""
+        """Compute the digest of a block: of its run, its place and its arrays."""
         return hashlib.sha256((self._run + json.dumps(fields)).encode()).hexdigest()
 
     @contextlib.contextmanager
     def _reported(self, done: int) -> Iterator[None]:
-        """Let an OSError say how much is stored."""
+        """Add to an OSError the number of stored rows."""
         with _explained(self.folder, f"{done} of {self.total} {self.unit}"):
             yield
 
@@ -199,14 +199,14 @@ class Store:
 def open_store(
     folder: Path, described: Mapping[str, Any], template: Rows, total: int, unit: str
 ) -> Iterator[Store]:
-    """Open the store of a run, made where there is none yet, and keep other processes out.
+    """Open the store of a run, made if there is none yet, and keep other processes out.
 
     Args:
         folder: of the files.
-        described: what determines the run, ready for JSON; see `fingerprint`.
+        described: the items that determine the run, ready for JSON; see `fingerprint`.
         template: arrays by name, of no rows.
         total: number of rows of the whole run.
-        unit: what a row is, for messages: "samples".
+        unit: the word for rows in messages, such as "samples".
 
     Raises:
         ValueError: a store that is damaged, of another run, or in use by another process; other files.
@@ -251,7 +251,7 @@ def load_store(folder: Path, unit: str) -> tuple[dict[str, Any], Store]:
 
 
 def num_finished(folder: str | os.PathLike[str]) -> int:
-    """How many rows a store lists as finished, unverified; 0 where there is no good list."""
+    """Count the rows that a store lists as finished, unverified; 0 if there is no good list."""
     try:
         return load_store(Path(folder), "rows")[1].num_finished
     except (OSError, ValueError):
@@ -260,7 +260,7 @@ def num_finished(folder: str | os.PathLike[str]) -> int:
 
 @contextlib.contextmanager
 def open_state(path: Path | None) -> Iterator[None]:
-    """Keep other processes from a file that is replaced again and again; nothing to keep for None.
+    """Keep other processes from a file that is replaced again and again; do nothing for None.
 
     Raises:
         ValueError: another process is writing to it.
@@ -278,7 +278,7 @@ def open_state(path: Path | None) -> Iterator[None]:
 
 
 def save_state(path: Path, about: Mapping[str, Any], arrays: Rows) -> None:
-    """Write all that a run needs to resume, with what determines the run.
+    """Write all arrays that a run needs to resume, with the items `about` that determine the run.
 
     Raises:
         OSError: the file cannot be written; the old one stays.
@@ -287,7 +287,7 @@ def save_state(path: Path, about: Mapping[str, Any], arrays: Rows) -> None:
 
 
 def load_state(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray] | None:
-    """Read what `save_state` wrote, or None where there is no file.
+    """Read the arrays that `save_state` wrote; return None if there is no file.
 
     Raises:
         ValueError: the file is damaged, or of another run.
@@ -307,18 +307,18 @@ def load_state(path: Path, about: Mapping[str, Any]) -> dict[str, np.ndarray] | 
 
 
 def damage(folder: Path, what: str) -> ValueError:
-    """The error of a checkpoint that no run can resume from."""
+    """Make the error of a checkpoint that no run can resume from."""
     return ValueError(f"checkpoint: {folder} is damaged and was left as it is: {what}")
 
 
 def write_all(file: IO[bytes] | BinaryIO, data: memoryview) -> None:
-    """Write all bytes, however many the system takes at once."""
+    """Write all bytes, in as many calls as the system needs."""
     while len(data):
         data = data[file.write(data) :]
 
 
 def _read_all(file: Any, size: int) -> bytearray:
-    """Read `size` bytes, or up to the end."""
+    """Read and return `size` bytes, or all bytes up to the end if there are fewer."""
     data, done = bytearray(size), 0
     while done < size and (count := file.readinto(memoryview(data)[done:])):
         done += count
@@ -326,7 +326,7 @@ def _read_all(file: Any, size: int) -> bytearray:
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest, verified."""
+    """Read and verify the manifest of a store."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         good = manifest["digest"] == _manifest_digest(manifest)
@@ -345,7 +345,7 @@ def _manifest_digest(manifest: Mapping[str, Any]) -> str:
 
 
 def _check_run(what: str, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
-    """Raise ValueError, naming what differs, unless both are of one run."""
+    """Raise ValueError, naming the items that differ, unless both are of one run."""
     hidden = {"digest"} if stored.get("arrays") == current.get("arrays") else {"digest", "arrays"}
     shown = [{k: v for k, v in each.items() if k not in hidden} for each in (stored, current)]
     differences = fingerprint.differences(*shown) or (["arrays"] if "arrays" in hidden else [])
@@ -364,7 +364,7 @@ def _layouts(arrays: Mapping[str, Any]) -> dict[str, Layout]:
 
 
 def _size(layout: Layout) -> int:
-    """Bytes of the whole file."""
+    """Compute the size of the whole file, bytes."""
     return len(layout.header) + int(np.prod(layout.shape)) * layout.dtype.itemsize
 
 
@@ -384,7 +384,7 @@ def _write_empty(path: Path, layout: Layout) -> None:
 
 @contextlib.contextmanager
 def _explained(folder: Path, stored: str) -> Iterator[None]:
-    """Let an OSError say what it means for the run."""
+    """Add to an OSError its consequence for the run."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Named arrays in one `.npz` file with a digest: what another program or a worn disk changed is refused.
+"""Named arrays in one `.npz` file with a digest: a file that a program or a worn disk changed is refused.
 
 The SHA-256 of all bytes before it stands at the end of the file, as the comment of the zip archive that an
-`.npz` file is; `numpy.load` reads the file all the same.
+`.npz` file is; `numpy.load` also reads the file. Entry functions: `write_arrays` and `read_arrays`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from jaxcontact.io.atomic_files import replace_file
 
-MARK = b"sha256:"
+MARK = b"sha256:"  # begins the comment
 LENGTH = len(MARK) + 64  # bytes of the comment
-PIECE = 2**20  # bytes read at a time
+PIECE = 2**20  # bytes read at a time, which limits memory
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the file, whole or not at all.
+    """Write named arrays and their digest to a file, completely or not at all.
 
     Raises:
         OSError: the file cannot be written.
@@ -41,7 +41,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray])
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Read what `write_arrays` wrote.
+    """Read the arrays that `write_arrays` wrote, after checking their digest.
 
     Raises:
         ValueError: the file is not as it was written.
@@ -63,7 +63,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def _digest(file: IO[bytes], size: int) -> str:
-    """Hash the next `size` bytes."""
+    """Hash the next `size` bytes of a file; return the digest in hexadecimal."""
     hashed = hashlib.sha256()
     while size > 0 and (piece := file.read(min(PIECE, size))):
         hashed.update(piece)

@@ -1,4 +1,4 @@
-"""Write the page of what is read, ignored or refused of a file, from the tables that the loader uses.
+"""The page of all elements that are read, ignored or refused in a file, from the tables of the loader.
 
 python -m jaxcontact.io.support_page > docs/understand/mjcf.md
 """
@@ -31,7 +31,7 @@ AXES = (("slide", "1 0 0"), ("slide", "0 0 1"), ("hinge", "0 1 0"))
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -112,7 +112,7 @@ def _lines() -> Iterator[str]:
 
 
 def _candidates(first: str, second: str, planar: bool) -> int:
-    """Number of candidate contacts of a geom of the world with a geom of a moving body; 0 if refused."""
+    """Count the candidate contacts of a geom of the world with one of a moving body; 0 if refused."""
     joints = "".join(f'<joint type="{kind}" axis="{axis}"/>' for kind, axis in AXES)
     text = (
         f"<mujoco><asset>{ASSETS}</asset><worldbody><geom {GEOMS[first]}/><body>{joints}"

@@ -1,6 +1,6 @@
 """Mechanics of a tree of bodies, and the functions that users call on any mechanism.
 
-Kinematics, dynamics and actuators of a robot are here; so are Jacobians, energies and accelerations.
+This package owns kinematics, dynamics and actuators of a robot, and Jacobians, energies and accelerations.
 """
 
 from jaxcontact.mechanics import joints as joints

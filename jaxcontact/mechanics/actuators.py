@@ -1,9 +1,8 @@
 """Forces at the joints of a tree: springs, dampers, tendons, actuators.
 
-An actuator pushes with the force gain u + b_0 + b_1 length + b_2 velocity along its gears. Its length is the
-sum of gear times joint position. These are MuJoCo's motor, position, velocity, and general actuators with
-fixed gain and affine bias. Controls, actuator forces, and the sum of the forces at a joint are clipped to
-their ranges.
+An actuator pushes with the force gain u + b_0 + b_1 length + b_2 velocity along its gears (MuJoCo's motor,
+position, velocity and general actuators with fixed gain and affine bias). Its length is the sum of gear times
+joint position. Controls, actuator forces and the sum of forces at a joint are clipped to their ranges.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from jaxcontact.mechanics.tree import VELOCITIES, Tree, TreeParams, dofs, of_kin
 
 
 def turns_from(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarray) -> jax.Array:
-    """Rotation vectors (k, 3) of ball and free joints from their orientation at `reference`, in body axes."""
+    """Return the rotation vectors (k, 3) of ball and free joints from `reference` to q, in body axes."""
     shift = {"free": 3, "ball": 0}
     starts = [tree.position_starts[j] + shift[tree.joints[j].kind] for j in joints]
     index = np.array(starts)[:, None] + np.arange(4)
@@ -32,7 +31,7 @@ def turns_from(tree: Tree, q: jax.Array, reference: jax.Array, joints: np.ndarra
 
 
 def extensions(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
-    """Extension (nv,) of the spring along each velocity from its relaxed position, rad or m."""
+    """Compute the extension (nv,) of the spring along each velocity from its relaxed position, rad or m."""
     _, at_q, at_v = scalar_places(tree)
     extension = jnp.zeros(tree.num_velocities, q.dtype).at[at_v].set(q[at_q] - numbers.rest[at_q])
     if not tree.springs:
@@ -50,7 +49,7 @@ def extensions(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
 
 
 def passive_forces(structure: Structure, q: jax.Array, v: jax.Array, params: Params) -> jax.Array:
-    """Generalized forces (nv,) of the springs and dampers of joints and tendons."""
+    """Compute the generalized forces (nv,) of the springs and dampers of joints and tendons."""
     tree, numbers = structure.tree, params.tree
     stiffness = numbers.stiffness[dofs(tree).joint]
     force = -stiffness * extensions(tree, q, numbers) - numbers.damping * v
@@ -58,7 +57,7 @@ def passive_forces(structure: Structure, q: jax.Array, v: jax.Array, params: Par
 
 
 def spring_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Array:
-    """Potential energy of the springs of joints and tendons, J."""
+    """Compute the potential energy of the springs of joints and tendons, J."""
     tree, numbers = structure.tree, params.tree
     energy = 0.5 * jnp.sum(numbers.stiffness[dofs(tree).joint] * extensions(tree, q, numbers) ** 2)
     return energy + tendons.spring_energy(tree, q, numbers) if tree.tendons else energy
@@ -67,9 +66,10 @@ def spring_energy(structure: Structure, q: jax.Array, params: Params) -> jax.Arr
 def _actuator_forces(
     tree: Tree, q: jax.Array, v: jax.Array, numbers: TreeParams, controls: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Unclipped force (nu,) of each actuator, and the generalized forces (nv,) before the joints' ranges.
+    """Compute the unclipped force (nu,) of each actuator, and the generalized forces (nv,) of all actuators.
 
-    The generalized forces are those of the actuator forces after clipping to the actuators' ranges.
+    The generalized forces are those of the actuator forces after clipping to the actuators' ranges; the
+    ranges of joints do not yet clip them.
     """
     _, at_q, at_v = scalar_places(tree)
     ranges = numbers.control_range
@@ -82,7 +82,7 @@ def _actuator_forces(
 
 
 def drive(structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array) -> jax.Array:
-    """Generalized forces (nv,) of the actuators under controls (nu,); without actuators, the controls."""
+    """Compute the generalized forces (nv,) of actuators under controls (nu,); without any, the controls."""
     if not structure.tree.actuators:
         return controls
     numbers = params.tree
@@ -93,10 +93,10 @@ def drive(structure: Structure, q: jax.Array, v: jax.Array, params: Params, cont
 def yielding(
     structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Stiffness and damping matrices (nv, nv) of springs, dampers and actuators at a state.
+    """Compute the stiffness and damping matrices (nv, nv) of springs, dampers and actuators at a state.
 
     Both matrices are positive semidefinite. An actuator at the end of its range pushes with a constant force,
-    so it adds nothing. A gain that feeds energy into the motion adds nothing either: a step takes it
+    so it adds nothing. A gain that feeds energy into the motion adds nothing either: a step treats it
     explicitly.
     """
     tree, numbers = structure.tree, params.tree
@@ -114,7 +114,7 @@ def yielding(
 def drive_slopes(
     structure: Structure, q: jax.Array, v: jax.Array, params: Params, controls: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Minus the derivatives (nv, nv) of `drive` by position and velocity, zero at the end of a range."""
+    """Compute minus the derivatives (nv, nv) of `drive` by position and velocity, zero at a range's end."""
     if not structure.tree.actuators:
         return jnp.zeros((v.size, v.size), v.dtype), jnp.zeros((v.size, v.size), v.dtype)
     return _slopes(structure.tree, q, v, params.tree, controls, -params.tree.bias[:, 1:])
@@ -123,7 +123,7 @@ def drive_slopes(
 def _slopes(
     tree: Tree, q: jax.Array, v: jax.Array, numbers: TreeParams, controls: jax.Array, gains: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Stiffness and damping (nv, nv) of actuators in their ranges by gains (nu, 2) per length and velocity.
+    """Compute stiffness and damping (nv, nv) of actuators in range from gains (nu, 2) per length and speed.
 
     The derivative of a clipped number would compare it with itself, which compilers compute twice.
     """

@@ -14,7 +14,7 @@ from jaxcontact.mechanics.system import Structure, System
 
 
 def velocity_map(system: System, q: jax.Array) -> jax.Array:
-    """N(q) (nq, nv) with qdot = N(q) v."""
+    """Return N(q) (nq, nv) with qdot = N(q) v."""
     structure = system.structure
     blocks, index = [], 0
     while index < structure.num_positions:
@@ -28,18 +28,18 @@ def velocity_map(system: System, q: jax.Array) -> jax.Array:
 
 
 def position_rate(system: System, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Qdot = N(q) v (nq,), without forming N."""
+    """Return qdot = N(q) v (nq,) without forming N."""
     return _by_quaternion(
         system.structure, q, v, lambda _, speed: speed, lambda x, w: rotations.quaternion_rate_map(x) @ w
     )
 
 
 def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
-    """The configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
+    """Return the configuration (nq,) reached from q along the tangent step `delta` = v dt (nv,).
 
     Quaternions may have any length; the result has unit quaternions. A quaternion of length zero is no pose
     and gives NaN, because this function returns no status. A quaternion whose squares leave the range of
-    floats gives NaN, too.
+    floats also gives NaN.
 
     Raises:
         TypeError, ValueError: arrays of another shape or dtype; outside of jit, a quaternion of length zero.
@@ -57,7 +57,7 @@ def retract(system: System, q: jax.Array, delta: jax.Array) -> jax.Array:
 
 
 def difference(system: System, q: jax.Array, other: jax.Array) -> jax.Array:
-    """The tangent step (nv,) from q to another configuration (nq,), the inverse of `retract`.
+    """Return the tangent step (nv,) from q to another configuration (nq,), the inverse of `retract`.
 
     Rotations are at most pi. Both configurations have quaternions of any length but zero.
 
@@ -89,7 +89,7 @@ def _by_quaternion(
     other_rule: Callable[[jax.Array, jax.Array], jax.Array],
     quaternion_rule: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
-    """(nq,): `quaternion_rule`(quaternion (4,), delta (3,)) on quaternions, else `other_rule`(q, delta)."""
+    """Apply one rule to each quaternion (4,) and its delta (3,), another to the rest; return both (nq,)."""
     starts = sorted(structure.quaternions)
     if not starts:
         return other_rule(q, delta)
@@ -109,7 +109,7 @@ def _by_quaternion(
 
 
 def tangent_jacobian(system: System, function: Callable[[jax.Array], jax.Array], q: jax.Array) -> jax.Array:
-    """(df/dq) N(q): derivatives of `function(q)` along the tangent directions, the last axis (nv,)."""
+    """Compute (df/dq) N(q), derivatives of `function(q)` along the tangent directions, last axis (nv,)."""
 
     def along(v: jax.Array) -> jax.Array:
         return jax.jvp(function, (q,), (position_rate(system, q, v),))[1]

@@ -1,6 +1,6 @@
 """Mass matrix and bias force of a tree, by composite inertias and masked sums in world axes.
 
-M_ik = S_i . I^c_k S_k where velocity i moves the body of velocity k; I^c_k is the inertia of all bodies that
+M_ik = S_i . I^c_k S_k if velocity i moves the body of velocity k; I^c_k is the inertia of all bodies that
 velocity k moves (Featherstone, composite rigid bodies). b_k = S_k . f, with f the sum of I a + V x* I V over
 the bodies that velocity k moves (Newton-Euler). Sums along the tree are products with constant masks.
 """
@@ -33,21 +33,21 @@ from jaxcontact.mechanics.tree import Dofs, Tree, TreeParams, dofs
 
 
 def _gravity(structure: Structure, params: Params) -> Vector:
-    """Acceleration of gravity in space, of each body where the weight of some is compensated."""
+    """Return the acceleration of gravity in space; one for each body if the tree compensates weights."""
     g = params.gravity
     gravity = (g[0], g[1], g[2]) if structure.dim == 3 else (g[0], jnp.zeros_like(g[0]), g[1])
     return scale(1.0 - params.tree.gravcomp, gravity) if structure.tree.lifted else gravity
 
 
 def gravity_energy(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
-    """Potential energy of gravity, J; zero at the world's origin."""
+    """Compute the potential energy of gravity, J; zero at the world's origin."""
     own = kinematics.inertias
     moment = add(own.moment, scale(own.mass, components(kinematics.origin)))
     return -jnp.sum(dot3(moment, _gravity(structure, params)))
 
 
 def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) -> jax.Array:
-    """M(q) (nv, nv)."""
+    """Compute the mass matrix M(q) (nv, nv)."""
     table, screws = dofs(structure.tree), kinematics.motions
     force = momentum(sum_along(table.moves, kinematics.inertias), screws)
     not_below = table.above + np.eye(len(table.above))
@@ -57,7 +57,7 @@ def mass_matrix(structure: Structure, kinematics: Kinematics, params: Params) ->
 
 
 def _armature(tree: Tree, numbers: TreeParams) -> jax.Array:
-    """Inertia (nv, nv) of rotors at joints, of actuators behind their gears, and of tendons."""
+    """Compute the inertia (nv, nv) of rotors at joints, of actuators through their gears, and of tendons."""
     total = jnp.diag(numbers.armature)
     if tree.rotors:
         total = total + numbers.moment.T @ (numbers.actuator_armature[:, None] * numbers.moment)
@@ -68,7 +68,7 @@ def _armature(tree: Tree, numbers: TreeParams) -> jax.Array:
 
 
 def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params) -> jax.Array:
-    """Coriolis, gyroscopic and gravity force (nv,)."""
+    """Compute the Coriolis, gyroscopic and gravity force (nv,)."""
     inertias = kinematics.inertias
     velocity, acceleration = body_motions(structure.tree, kinematics, v)
     upward = acceleration[0], add(acceleration[1], scale(-1.0, _gravity(structure, params)))
@@ -77,24 +77,24 @@ def bias(structure: Structure, kinematics: Kinematics, v: jax.Array, params: Par
 
 
 def _swept(table: Dofs, screws: Screw, v: jax.Array) -> Screw:
-    """W_k x S_k of each velocity, where W_k is the motion of the frame in which S_k is fixed."""
+    """Compute W_k x S_k of each velocity; W_k is the motion of the frame in which S_k is fixed."""
     return motion_cross(sum_along(table.before.T, jax.tree.map(lambda x: x * v, screws)), screws)
 
 
 def rotor_momentum(structure: Structure, v: jax.Array, params: Params) -> jax.Array:
-    """Momentum (nv,) of the rotors of joints, actuators and tendons: the part of M v that is no body's."""
+    """Compute the momentum (nv,) of rotors of joints, actuators and tendons, the part of M v of no body."""
     return _armature(structure.tree, params.tree) @ v
 
 
 def momentum_and_pull(
     structure: Structure, kinematics: Kinematics, v: jax.Array, params: Params, lever: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Momentum M v (nv,) without rotors, and the derivative (nv,) of kinetic minus gravity energy along q.
+    """Compute M v (nv,) without rotors, and the derivative (nv,) of kinetic minus gravity energy along q.
 
     A tangent k turns the inertias and motions of the bodies that velocity k moves, but not the motion W_k of
     the frame of S_k. So the derivative of the kinetic energy is h^c . (W_k x S_k), with the sum h^c of the
-    momenta I V of these bodies. `lever` (nv, 3) takes away its product with the rates of the linear momentum
-    of the trees along the tangents.
+    momenta I V of these bodies. If `lever` (nv, 3) is given, its product with the rates of the linear
+    momentum of the trees along the tangents is subtracted.
     """
     table = dofs(structure.tree)
     screws, inertias = kinematics.motions, kinematics.inertias
@@ -112,10 +112,10 @@ def momentum_and_pull(
 
 
 def momentum_rate(structure: Structure, kinematics: Kinematics, v: jax.Array) -> jax.Array:
-    """The matrix P (nv, nv), where P_ik is the derivative of (M v)_i along the tangent k of q.
+    """Compute the matrix P (nv, nv), where P_ik is the derivative of (M v)_i along the tangent k of q.
 
-    With k before i in the tree, or both of one ball, P_ik = I^c_i S_i . (W_k x S_k); with i before k it is
-    S_i . (S_k x* h^c_k + I^c_k (W_k x S_k)), otherwise zero.
+    If k is before i in the tree, or both are of one ball, P_ik = I^c_i S_i . (W_k x S_k); if i is before k,
+    it is S_i . (S_k x* h^c_k + I^c_k (W_k x S_k)); otherwise it is zero.
     """
     table = dofs(structure.tree)
     screws, inertias = kinematics.motions, kinematics.inertias

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# field(t, x, signs, control, params) -> xdot (n,); signs (m,) is +1 where a guard is crossed, else -1
+# field(t, x, signs, control, params) -> xdot (n,); signs (m,) is +1 for a crossed guard, else -1
 Field = Callable[[jax.Array, jax.Array, jax.Array, Any, Any], jax.Array]
 # guards(x, params) -> h (m,); an armed guard is crossed when it grows through zero
 Guards = Callable[[jax.Array, Any], jax.Array]
@@ -30,7 +30,7 @@ class EventSystem:
     The mask is part of the state of an integration. It is never read from the sign of h, which is noise on a
     guard. A guard k is armed or crossed. An armed guard is crossed when h_k grows through zero, and the
     crossing of k arms the guards j with rearm[k][j] again. A re-armed guard may sit on its own zero set
-    (lift-off at touch-down); it counts again once it has left its band, or has come back to zero from below.
+    (lift-off at touch-down); it counts again after it has left its band, or has come back to zero from below.
 
     An `EventSystem` is hashable and static. Write its functions at module level: two systems of the same
     functions are equal and compile once, but a fresh closure compiles again at every call. All numbers go
@@ -76,26 +76,26 @@ class EventSystem:
         object.__setattr__(self, "rearm", tuple(tuple(bool(b) for b in row) for row in matrix))
 
     def rearm_matrix(self, num_guards: int) -> np.ndarray:
-        """The guard reset matrix (m, m), all False where none was given."""
+        """Return the guard reset matrix (m, m), all False if the system has none."""
         if self.rearm is None:
             return np.zeros((num_guards, num_guards), bool)
         return np.array(self.rearm)
 
     def xdot(self, t: jax.Array, x: jax.Array, crossed: jax.Array, control: Any, params: Any) -> jax.Array:
-        """The field (n,) at (t, x) with the mask `crossed` (m,) bool."""
+        """Evaluate the field (n,) at (t, x) with the mask `crossed` (m,) bool."""
         signs = jnp.where(crossed, 1.0, -1.0).astype(x.dtype)
         return self.field(t, x, signs, control, params)
 
     def guard_rates(self, x: jax.Array, xdot: jax.Array, params: Any) -> tuple[jax.Array, jax.Array]:
-        """Guard values h (m,) and their rates Dh xdot (m,) along a velocity."""
+        """Compute guard values h (m,) and their rates Dh xdot (m,) along a velocity."""
         return jax.jvp(lambda y: self.guards(y, params), (x,), (xdot,))
 
     def cross(self, crossed: jax.Array, k: jax.Array) -> jax.Array:
-        """The mask (m,) after the crossing of guard k."""
+        """Return the mask (m,) after the crossing of guard k."""
         m = crossed.shape[0]
         hit = jnp.arange(m) == k
         return (crossed | hit) & ~jnp.asarray(self.rearm_matrix(m))[k]
 
     def after(self, x: jax.Array, k: jax.Array, params: Any) -> jax.Array:
-        """The state (n,) after the crossing of guard k at x."""
+        """Return the state (n,) after the crossing of guard k at x."""
         return x if self.jump is None else self.jump(x, k, params)

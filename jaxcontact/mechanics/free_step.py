@@ -1,7 +1,7 @@
 """The step of a mechanism without its contacts: second order, and with the momentum of the midpoint rule.
 
-Entry: `free_step`. Owns when springs and dampers are stiff, and what impulses of constraints then meet. The
-equations are on docs/method-compliant.md, "Free flight".
+Entry: `free_step`. This module decides when springs and dampers are stiff, and which mass matrix impulses of
+constraints then meet. The equations are on docs/methods/compliant.md, "Free flight".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jaxcontact.mechanics.motion_equations import energies, free_masses, mass_ma
 from jaxcontact.mechanics.system import Model, Params, State, System, free_poses
 from jaxcontact.mechanics.tree import dofs, of_kind, roots
 
-STIFFEST = 1e6  # mass that a stiff spring adds to its joint at most, by that of the joint
+STIFFEST = 1e6  # largest mass that a stiff spring adds to its joint, relative to that of the joint
 
 
 class FreeStep(Record):
@@ -34,9 +34,9 @@ class FreeStep(Record):
         rate: (nv,) velocity that moves q: at the end q is retract(q, dt rate).
         v: (nv,) velocity at the end.
         M: mass matrix that impulses of constraints meet: with springs, dampers and gains of actuators.
-        push: (nv,) impulse that takes v to where impulses of constraints start: springs and dampers act as at
-            the end of the step.
-        settled: bool, the equations of the step are solved.
+        push: (nv,) impulse that changes v to the velocity at which impulses of constraints start: springs and
+            dampers act as at the end of the step.
+        settled: bool, True if the equations of the step are solved.
     """
 
     rate: jax.Array
@@ -47,9 +47,9 @@ class FreeStep(Record):
 
 
 class Springs(NamedTuple):
-    """Springs, dampers and gains of actuators of a tree, K and D, and how late they act.
+    """Springs, dampers and gains of actuators of a tree, K and D, and their delay within a step.
 
-    `share` (nv, nv) is how much of the impulses of a step moves q in it, one half where nothing is stiff.
+    `share` (nv, nv) is the fraction of the impulses of a step that moves q in it, one half without stiffness.
     `late` (nv, nv) is the stiffness that acts dt w after the start instead of dt w / 2, halved.
     """
 
@@ -68,7 +68,7 @@ class Drive(NamedTuple):
 
 
 class _Data(NamedTuple):
-    """What the equations of a step read; p (nv,) is the momentum at its start."""
+    """The data of the equations of a step; p (nv,) is the momentum at its start."""
 
     params: Params
     state: State
@@ -124,7 +124,7 @@ def free_step(
 
 
 def _drive_change(model: Model, state: State, dt: jax.Array, rate: jax.Array) -> jax.Array:
-    """Forces (nv,) of `drive` at the end of a step, which constraints balance, less those of its middle."""
+    """Compute the forces (nv,) of `drive` at a step's end, which constraints balance, less those midway."""
     structure, params, drive = model.structure, model.params, model.system.drive
     assert drive is not None
     middle = retract(model.system, state.q, 0.5 * dt * rate)
@@ -133,7 +133,7 @@ def _drive_change(model: Model, state: State, dt: jax.Array, rate: jax.Array) ->
 
 
 def _rate_of_joints(system: System, q: jax.Array, end: jax.Array, w: jax.Array, dt: jax.Array) -> jax.Array:
-    """The velocity (nv,) that moves q to `end` over dt, from that of the centres of mass."""
+    """Compute the velocity (nv,) that moves q to `end` over dt, from that of the centres of mass."""
     tree = system.structure.tree
     free = of_kind(tree, "free")
     places = np.array(tree.position_starts)[free][:, None] + np.arange(3)
@@ -147,7 +147,7 @@ def take_free_step(
     """Choose the velocity (nv,) at the end of a step, and the one that moves q, from `v` of its constraints.
 
     Parts of a mechanism in which constraints act on a velocity, `touched` (nv,), move by backward Euler; the
-    others take the free step.
+    other parts move by the free step.
     """
     parts = _parts(system)
     if parts is None:
@@ -159,7 +159,7 @@ def take_free_step(
 
 
 def _parts(system: System) -> np.ndarray | None:
-    """Number each velocity (nv,) by the part of the mechanism that it moves; None for a single part."""
+    """Label each velocity (nv,) by the part of the mechanism that it moves; return None for a single part."""
     structure = system.structure
     if structure.tree is not None:
         return (
@@ -173,7 +173,7 @@ def _parts(system: System) -> np.ndarray | None:
 
 
 def _free_bodies_step(model: Model, state: State, controls: jax.Array, dt: jax.Array, M: Any) -> FreeStep:
-    """`free_step` of free bodies under controls and gravity: in closed form but for how they turn."""
+    """Compute `free_step` of free bodies under controls and gravity, in closed form except rotations."""
     dim, masses = model.structure.dim, free_masses(model)
     nb = masses.shape[0]
     v, pushed = state.v.reshape(nb, -1), controls.reshape(nb, -1)
@@ -199,9 +199,9 @@ def _springs(
     M: jax.Array,
     centres: Centres | None,
 ) -> Springs | None:
-    """Choose how late the springs of a tree act: by dt^2 k + dt c at each velocity against its mass.
+    """Choose the delay of the springs of a tree: by dt^2 k + dt c at each velocity against its mass.
 
-    With w = v+ - (M + S)^-1 dt f / 2 the step adds no energy, whatever S >= 0; S = 0 is the midpoint rule.
+    With w = v+ - (M + S)^-1 dt f / 2 the step adds no energy, for every S >= 0; S = 0 is the midpoint rule.
     """
     if model.system.mechanics is None:
         return None
@@ -221,14 +221,14 @@ def _springs(
 
 
 def _spring_impulse(springs: Springs, w: jax.Array, dt: jax.Array) -> jax.Array:
-    """What springs and dampers take from the momentum (nv,) for they yield at the rate w."""
+    """Compute the impulse (nv,) that springs and dampers take from the momentum at the rate w."""
     return dt * (springs.damping @ w + dt * (0.5 * springs.stiffness + springs.late) @ w)
 
 
 def _middle(system: System, data: _Data, w: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The momentum M w (nv,) in the middle of a step that moves at the rate w, and the impulse of its forces.
+    """Compute the momentum M w (nv,) in the middle of a step that moves at w, and the impulse of its forces.
 
-    Of free joints w, momentum and impulse are those of the centres of mass.
+    For free joints, w, momentum and impulse are those of the centres of mass.
     """
     params, state, dt = data.params, data.state, data.dt
     q, kinematics = retract_centres(Model(system=system, params=params), state.q, data.centre, 0.5 * dt * w)
@@ -251,7 +251,7 @@ def _middle(system: System, data: _Data, w: jax.Array) -> tuple[jax.Array, jax.A
 
 
 def _drive_at(model: Model, state: State, controls: jax.Array) -> jax.Array | Drive:
-    """The forces of controls at the start of a step: the controls of a mechanism without actuators."""
+    """Compute the forces of controls at the start of a step; without actuators, return the controls."""
     mechanics = model.system.mechanics
     if mechanics is None:
         return controls
@@ -260,7 +260,7 @@ def _drive_at(model: Model, state: State, controls: jax.Array) -> jax.Array | Dr
 
 
 def _drive(data: _Data, w: jax.Array) -> jax.Array:
-    """Forces (nv,) of controls in the middle; those at the end of a range stay there during the step."""
+    """Compute forces (nv,) of controls midway; those at the end of a range stay there during the step."""
     drive = data.drive
     if isinstance(drive, jax.Array):
         return drive
@@ -282,9 +282,9 @@ def _tendon_lag(system: System, data: _Data, q: jax.Array, w: jax.Array) -> jax.
 def _momentum_and_pull(
     model: Model, q: jax.Array, kinematics: Any, centres: Centres | None, w: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """M(q) w (nv,), and the derivative (nv,) of kinetic minus gravity energy along the tangents of q.
+    """Compute M(q) w (nv,), and the derivative (nv,) of kinetic minus gravity energy along tangents of q.
 
-    With `centres` w is that of bodies about their centres, but for rotors.
+    With `centres`, w is that of bodies about their centres, except for rotors.
     """
     structure, mechanics = model.structure, model.system.mechanics
     if mechanics is not None:
@@ -303,7 +303,7 @@ def _momentum_and_pull(
 
 
 def _misfit(system: System, data: _Data, w: jax.Array) -> jax.Array:
-    """Misfit (nv,) of the momentum in the middle, which w is chosen to make zero."""
+    """Compute the misfit (nv,) of the momentum midway, which is zero at the solution w."""
     structure, half = system.structure, 0.5 * data.dt * w
     momentum, impulse = _middle(system, data, w)
     before = 0.5 * impulse if data.springs is None else data.springs.share @ impulse
@@ -312,7 +312,7 @@ def _misfit(system: System, data: _Data, w: jax.Array) -> jax.Array:
 
 
 def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The rate w (nv,) of a step, with the derivatives of its equations, and whether they are solved."""
+    """Find the rate w (nv,) of a step, with derivatives by its equations, and whether they are solved."""
     misfit = functools.partial(_misfit, system)
 
     def correct(data: _Data, w: jax.Array, residual: jax.Array) -> jax.Array:
@@ -327,7 +327,7 @@ def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, ja
 
 
 def _jacobian(system: System, data: _Data, w: jax.Array) -> jax.Array:
-    """The Jacobian (nv, nv) of `_misfit` by w, to first order in dt."""
+    """Compute the Jacobian (nv, nv) of `_misfit` by w, to first order in dt."""
     if system.mechanics is None or data.springs is None:
         return jax.jacfwd(functools.partial(_misfit, system, data))(w)
     structure, dt, springs = system.structure, data.dt, data.springs

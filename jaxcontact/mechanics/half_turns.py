@@ -1,6 +1,6 @@
 """Momenta and forces of quaternions in the middle of a step that turns them by twice a half turn.
 
-Owns the terms that rotations add to the midpoint rule of `free_step`; docs/method-compliant.md derives them.
+Owns the terms that rotations add to the midpoint rule of `free_step`; docs/methods/compliant.md derives them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxcontact.mechanics.system import Structure
 
-SMALL_SQUARE = 1e-4  # rad^2; below it series have fewer errors than quotients
+SMALL_SQUARE = 1e-4  # rad^2; below it series have smaller errors than quotients
 
 
 def _coefficients(half: jax.Array) -> tuple[jax.Array, ...]:

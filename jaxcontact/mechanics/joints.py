@@ -1,4 +1,4 @@
-"""Joints as deviations that are zero where the joint holds, for the `constraints` function of a `System`.
+"""Joints as deviations that are zero if the joint holds, for the `constraints` function of a `System`.
 
 Each function takes the poses (position (dim,), rotation (dim, dim)) of two bodies, and points or axes in
 their body coordinates. The pose of the world is zeros and the identity. Concatenate the returned deviations.
@@ -16,18 +16,20 @@ Pose = tuple[jax.Array, jax.Array]
 
 
 def point(pose: Pose, at: jax.Array) -> jax.Array:
-    """World coordinates (dim,) of a point `at` in body coordinates, m."""
+    """Return the world coordinates (dim,) of a point `at` in body coordinates, m."""
     position, rotation = pose
     return position + rotation @ at
 
 
 def ball(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
-    """Two points coincide: (dim,) distances in m along the world axes; a pin joint in the plane."""
+    """Return the distances (dim,) of two points along the world axes, m; a pin joint in the plane."""
     return point(a, at_a) - point(b, at_b)
 
 
 def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Array) -> jax.Array:
-    """A massless rod of `length` > 0 between two points: (1,) in m. Its negative, as a limit, is a rope.
+    """Return the deviation (1,) of a massless rod of `length` > 0 between two points, m.
+
+    Its negative, as a limit, is a rope.
 
     The deviation is (d^2 - l^2) / (2 l) at distance d. It equals d - l to first order and is smooth at d = 0.
     """
@@ -38,13 +40,13 @@ def distance(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array, length: jax.Arr
 def hinge(
     a: Pose, at_a: jax.Array, axis_a: jax.Array, b: Pose, at_b: jax.Array, axis_b: jax.Array
 ) -> jax.Array:
-    """A pin joint in space: points coincide (3,), unit axes are parallel (2,), as sines of angles."""
+    """Return the deviation (5,) of a pin joint in space: distances (3,), m, then sines (2,) between axes."""
     across = tangent_frame(axis_b) @ b[1].T @ a[1] @ axis_a
     return jnp.concatenate([ball(a, at_a, b, at_b), across])
 
 
 def weld(a: Pose, at_a: jax.Array, b: Pose, at_b: jax.Array) -> jax.Array:
-    """Points coincide and body axes are parallel: (3,) in the plane, (6,) in space; small angles in rad."""
+    """Return the distances of two points, m, and the small angles of two bodies, rad: (3,), in space (6,)."""
     relative = b[1].T @ a[1]
     skew = 0.5 * (relative - relative.T)
     angles = skew[1:, 0] if skew.shape[0] == 2 else jnp.stack([skew[2, 1], skew[0, 2], skew[1, 0]])

@@ -1,9 +1,9 @@
 """Kinematics of a tree: poses of its bodies, their motion under each velocity, Jacobians of points on them.
 
-A pose is the composition of the frames from the world down to a body. Each round of composition doubles the
-number of frames that every pose has covered, so a chain of 64 links takes seven rounds. All other quantities
-are products with a constant mask: the motion of body b is sum_j moves[b, j] S_j v_j, with the screw S_j in
-world axes about the origin of its tree.
+A pose composes the frames from the world down to a body. Each round of composition doubles the number of
+frames in every pose, so a chain of 64 links takes seven rounds. All other quantities are products with a
+constant mask: the motion of body b is sum_j moves[b, j] S_j v_j, with the screw S_j in world axes about the
+origin of its tree. The entry function is `solve`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Kinematics(NamedTuple):
 
 
 def scalar_positions(tree: Tree, q: jax.Array) -> jax.Array:
-    """Angle or length (nj,) of each hinge and slide, 0 for the other joints."""
+    """Return the angle or length (nj,) of each hinge and slide, 0 for the other joints."""
     joints, at_q, _ = scalar_places(tree)
     values = pick(q, at_q)
     if len(joints) == len(tree.joints):
@@ -80,7 +80,7 @@ def scalar_positions(tree: Tree, q: jax.Array) -> jax.Array:
 
 
 def _joint_placements(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) -> jax.Array:
-    """Placement (nj, 3, 4) that each joint adds to its body, in body axes."""
+    """Compute the placement (nj, 3, 4) that each joint adds to its body, in body axes."""
     kinds = np.array([joint.kind for joint in tree.joints])
     displacement = scalar_positions(tree, q - numbers.reference)[:, None]
     half = jnp.asarray(0.5 * (kinds == "hinge")[:, None], q.dtype) * displacement
@@ -98,7 +98,7 @@ def _joint_placements(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.A
 
 
 def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) -> jax.Array:
-    """Frames (n, 3, 4) of all nodes of a tree at q (nq,), in the world."""
+    """Compute the frames (n, 3, 4) of all nodes of a tree at q (nq,), in the world."""
     table = nodes(tree)
     identity = jnp.asarray(np.eye(3, 4)[None], q.dtype)
     joint_placements = jnp.concatenate([_joint_placements(tree, numbers, axis, q), identity])
@@ -116,13 +116,13 @@ def place_nodes(tree: Tree, numbers: TreeParams, axis: jax.Array, q: jax.Array) 
 
 
 def _chosen(frames: jax.Array, index: np.ndarray) -> jax.Array:
-    """frames[index] (m, 3, 4), as a product: the compiler would compose a frame again wherever it is used."""
+    """Return frames[index] (m, 3, 4), as a product: the compiler would compose a frame again for each use."""
     choice = jnp.asarray(np.arange(frames.shape[0]) == index[:, None], frames.dtype)
     return (choice @ frames.reshape(-1, 12)).reshape(-1, 3, 4)
 
 
 def solve(structure: Structure, q: jax.Array, params: Params) -> Kinematics:
-    """The tree of a structure at a configuration q (nq,).
+    """Compute the kinematics of the tree of a structure at a configuration q (nq,).
 
     Screws are about the origin of the first body of their tree. This point moves with the tree, so numbers
     stay small far from the world's origin. No result depends on the point, and derivatives hold it fixed.
@@ -160,7 +160,7 @@ def _solve(tree: Tree, numbers: TreeParams, mass: jax.Array, inertia: jax.Array,
 def _inertias(
     bodies: jax.Array, origin: jax.Array, numbers: TreeParams, mass: jax.Array, inertia: jax.Array
 ) -> Inertia:
-    """Spatial inertia of each body about the origin of its tree, from the placements (nb, 3, 4)."""
+    """Compute the inertia of each body about the origin of its tree, from placements (nb, 3, 4)."""
     if inertia.ndim == 1:  # in the plane: about the axis across it
         across = jnp.zeros((3, 3), inertia.dtype).at[1, 1].set(1.0)
         inertia = inertia[:, None, None] * across[None]
@@ -170,7 +170,7 @@ def _inertias(
 
 
 def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Screw, Screw]:
-    """Motions of the bodies, and their rates at constant v.
+    """Compute the motions of the bodies, and the rates of these motions at constant v.
 
     A screw is fixed in a frame and moves with it: dS/dt = V x S, with V the motion of that frame.
     """
@@ -182,7 +182,7 @@ def body_motions(tree: Tree, kinematics: Kinematics, v: jax.Array) -> tuple[Scre
 
 
 def motion(structure: Structure, kinematics: Kinematics, v: jax.Array) -> tuple[FrameMotion, FrameMotion]:
-    """Frames of the bodies with their rates, and the rates of both at constant v."""
+    """Compute the frames of the bodies with their rates, and the rates of both at constant v."""
     (spin, linear), (spin_rate, linear_rate) = body_motions(structure.tree, kinematics, v)
     arm = components(kinematics.position - kinematics.origin)
     velocity = add(linear, cross3(spin, arm))
@@ -211,9 +211,9 @@ def point_jacobians(
     points: jax.Array,
     axes: jax.Array,
 ) -> jax.Array:
-    """Velocities (nc, k, nv) along `axes` (nc, k, dim) of points (nc, dim) fixed to `bodies`.
+    """Compute velocities (nc, k, nv) along `axes` (nc, k, dim) of points (nc, dim) fixed to `bodies`.
 
-    One unit of each velocity; zero for the world. That is the power of a unit force along the axis.
+    Each is for one unit of one velocity, hence the power of a unit force along the axis; zero for the world.
     """
     table, dtype = dofs(structure.tree), points.dtype
     if structure.dim == 2:
@@ -233,17 +233,17 @@ def point_jacobians(
 
 
 def _numbers(x: jax.Array) -> Vector:
-    """The three numbers of vectors (..., 3)."""
+    """Split vectors (..., 3) into their three components (...)."""
     return x[..., 0], x[..., 1], x[..., 2]
 
 
 def _into_space(x: jax.Array) -> jax.Array:
-    """Vectors (..., 2) of the plane in the x-z plane of space."""
+    """Put vectors (..., 2) of the plane into the x-z plane of space; return vectors (..., 3)."""
     return jnp.stack([x[..., 0], jnp.zeros_like(x[..., 0]), x[..., 1]], axis=-1)
 
 
 def _in_plane(motion: FrameMotion) -> FrameMotion:
-    """The x-z plane of space as the plane."""
+    """Project a motion of frames in space to the x-z plane."""
     return FrameMotion(
         motion.position[:, ::2],
         motion.rotation[:, ::2, ::2],
@@ -253,7 +253,7 @@ def _in_plane(motion: FrameMotion) -> FrameMotion:
 
 
 def poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Positions (nb, dim) and rotation matrices (nb, 3, 3), or angles (nb,) in the plane, of body frames."""
+    """Compute positions (nb, dim) and rotations (nb, 3, 3), in the plane angles (nb,), of body frames."""
     tree, numbers = structure.tree, params.tree
     kinematics = solve(structure, q, params)
     if structure.dim == 3:

@@ -1,7 +1,7 @@
-"""Free joints of a tree counted at the centre of mass of all that they carry, which flies in a line.
+"""Free joints of a tree in the velocity of the centre of mass of all their bodies, which flies in a line.
 
 In these variables the linear velocity of a free joint is that of the centre of its tree. The kinetic energy
-is that of the centre plus that of the tree about it.
+is that of the centre plus that of the tree about it. Entry functions: `centres_at`, `retract_centres`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Centres(NamedTuple):
 
     Attributes:
         linear: (k, 3) places of the linear velocities of free joints in v.
-        member: (k, nv) 1 where a velocity is of a tree, and not linear.
-        centre: (k, 3) m, with the free joints where they are.
+        member: (k, nv) 1 if a velocity is of a tree, and not linear.
+        centre: (k, 3) centre of mass of each tree in the world, m.
         mass: (k,) kg.
         arm: (nv, 3) velocity of the centre of its tree per unit of each velocity.
     """
@@ -38,44 +38,44 @@ class Centres(NamedTuple):
     arm: jax.Array
 
     def drift(self, v: jax.Array) -> jax.Array:
-        """Velocities (k, 3) of the centres relative to the free joints."""
+        """Compute the velocities (k, 3) of the centres relative to the free joints."""
         return jnp.asarray(self.member, v.dtype) @ (self.arm * v[:, None])
 
     def velocity_of_joints(self, v: jax.Array) -> jax.Array:
-        """Velocities (nv,) of the joints from those of the centres."""
+        """Convert velocities (nv,) of the centres to those of the joints."""
         return v.at[self.linear].add(-self.drift(v))
 
     def velocity_of_centres(self, v: jax.Array) -> jax.Array:
-        """Velocities (nv,) of the centres from those of the joints."""
+        """Convert velocities (nv,) of the joints to those of the centres."""
         return v.at[self.linear].add(self.drift(v))
 
     def velocity_about_centres(self, v: jax.Array) -> jax.Array:
-        """Velocities (nv,) of the joints where the centres rest."""
+        """Return the velocities (nv,) of the joints with the centres at rest."""
         return v.at[self.linear].set(-self.drift(v))
 
     def _lever(self, f: jax.Array) -> jax.Array:
         return jnp.sum(self.arm * (jnp.asarray(self.member.T, f.dtype) @ f[self.linear]), axis=1)
 
     def lever(self, momentum: jax.Array) -> jax.Array:
-        """The velocity (nv, 3) of the centres by the linear part of a momentum (nv,), for each velocity."""
+        """Compute the centres' velocity (nv, 3) by a momentum's (nv,) linear part, for each velocity."""
         return jnp.asarray(self.member.T, momentum.dtype) @ (momentum[self.linear] / self.mass[:, None])
 
     def force_at_centres(self, f: jax.Array) -> jax.Array:
-        """Forces or momenta (nv,) at the centres from those at the joints."""
+        """Convert forces or momenta (nv,) at the joints to those at the centres."""
         return f - self._lever(f)
 
     def force_at_joints(self, f: jax.Array) -> jax.Array:
-        """Forces or momenta (nv,) at the joints from those at the centres."""
+        """Convert forces or momenta (nv,) at the centres to those at the joints."""
         return f + self._lever(f)
 
     def matrix_at_centres(self, matrix: jax.Array) -> jax.Array:
-        """A matrix (nv, nv) from velocities to forces, at the centres from that at the joints."""
+        """Convert a matrix (nv, nv) from velocities to forces at the joints to that at the centres."""
         columns = jax.vmap(self.force_at_centres)(matrix)
         return jax.vmap(self.force_at_centres, in_axes=1, out_axes=1)(columns)
 
 
 def centres_at(system: System, kinematics: Kinematics) -> Centres | None:
-    """The centres of a tree at known kinematics; None without a free joint."""
+    """Compute the centres of a tree from its kinematics; return None without a free joint."""
     tree = system.structure.tree
     if tree is None or not (free := of_kind(tree, "free")).size:
         return None
@@ -99,7 +99,7 @@ def centres_at(system: System, kinematics: Kinematics) -> Centres | None:
 def retract_centres(
     model: Model, q: jax.Array, centre: jax.Array | None, delta: jax.Array
 ) -> tuple[jax.Array, Any]:
-    """`retract` where `delta` (nv,) moves the centres (k, 3); and kinematics there but for translations."""
+    """Compute `retract` with `delta` (nv,) of the centres (k, 3), and kinematics except for translations."""
     if centre is None:
         moved = retract(model.system, q, delta)
         return moved, kinematics_of(model, moved)

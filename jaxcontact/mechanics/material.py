@@ -21,16 +21,16 @@ FRICTION_DAMPING = 1e8  # N s/m; under 1 N of friction a contact creeps at 1e-8 
 class FrictionSpring(Record):
     """A spring and a damper side by side along the tangents of a contact, in series with friction.
 
-    The contact sticks to the tip of the spring and slides over it where mu lam_n is reached (Drumwright, eqs
-    94-98, K_r and B_r). A mass m that sticks swings at sqrt(stiffness / m) rad/s. The spring remembers its
-    stretch xi, which a simulation carries: `info.stretch` of a step is the `stretch` of the next.
+    The contact sticks to the tip of the spring and slides over it if the force reaches mu lam_n (Drumwright,
+    eqs 94-98, K_r and B_r). A mass m that sticks swings at sqrt(stiffness / m) rad/s. The spring remembers
+    its stretch xi, which a simulation carries: `info.stretch` of a step is the `stretch` of the next.
 
     Sliding pushes the contact apart in the associated cone, and there a spring softer than mu^2 times the
     normal stiffness makes it hop unless it has a damper; cone="staggered" is exact.
 
     Attributes:
         stiffness: K_t >= 0 of each contact, a number or (nc,), N/m.
-        damping: B_t >= 0 of each contact, a number or (nc,), N s/m. Where the stiffness is zero this is the
+        damping: B_t >= 0 of each contact, a number or (nc,), N s/m. If the stiffness is zero, this is the
             `friction_damping` of a contact without memory.
     """
 
@@ -45,19 +45,19 @@ class Material(Record):
     K d - B u, a limit or the normal of a contact with max(0, K d - B u + potential'(d)), and friction with
     -friction_damping u_t inside the cone |lam_t| <= mu lam_n, or with a `friction_spring` of stretch xi with
     -K_t xi - B_t u_t. Zero K, B and potential: no force. Springs and dampers of limits, and of contacts with
-    cone="staggered", have none where a gap stays open through the step, and up to theirs where the step ends
-    at the gap zero. A damper B jumps to B |u| at touch; `HuntCrossley` grows from zero. Other cones push from
-    a gap of B |u| / K. A `potential` acts at any depth that it covers.
+    cone="staggered", have no force if a gap stays open through the step, and up to their force if the step
+    ends at the gap zero. A damper B jumps to B |u| at touch; `HuntCrossley` grows from zero. Other cones push
+    from a gap of B |u| / K. A `potential` acts at any depth that it covers.
 
     Attributes:
         stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
         damping: B >= 0 of each constraint, a number or (nk,), N s/m; or B(d), any callable pytree such as
-            `HuntCrossley` that takes the depths (nk,) at the start of the step, negative where apart
+            `HuntCrossley` that takes the depths (nk,) at the start of the step, negative if apart
             (Drumwright, section 4.1).
         friction: mu of each contact, a number or (nc,); None, the default, reads `Params.mu`.
         friction_damping: of each dry joint and then of each contact, a number or (nd + nc,), N s/m. It
             approximates stiction: make it so large that the bound, not the damper, limits friction. Contacts
-            do not use it where there is a `friction_spring`.
+            do not use it if there is a `friction_spring`.
         friction_spring: the tangential springs of the contacts; None, the default, for friction without
             memory.
         potential: convex energy (J) of each limit and contact at depth (nu,), any callable pytree, or None.
@@ -72,7 +72,7 @@ class Material(Record):
     potential: Callable[[jax.Array], jax.Array] | None = None
 
     def damping_at(self, depth: jax.Array) -> Any:
-        """B at depths (nk,), N s/m: a number or (nk,)."""
+        """Return B at depths (nk,), N s/m: a number or (nk,)."""
         return self.damping(depth) if callable(self.damping) else self.damping
 
 
@@ -93,7 +93,7 @@ class Hertz(Record):
     radius: Any
 
     def __call__(self, depth: jax.Array) -> jax.Array:
-        """Energy (nu,) in J at depth (nu,) in m."""
+        """Return the energy (nu,) in J at depth (nu,) in m."""
         inside = depth > 0
         power = jnp.where(inside, jnp.where(inside, depth, 1.0) ** 2.5, 0.0)  # all derivatives 0 outside
         return (8.0 / 15.0) * self.modulus * jnp.sqrt(self.radius) * power
@@ -102,9 +102,9 @@ class Hertz(Record):
 class HuntCrossley(Record):
     """Damping in proportion to a power of the depth, B(d) = coefficient d^exponent for d > 0, 0 outside.
 
-    Beside a force K d^exponent it does not pull, and what is lost grows with the speed: of the speed v before
-    an impact the share e is left, s - log(1 + s) = -e s - log(1 - e s) with s = coefficient v / K, whatever
-    the exponent (Hunt & Crossley 1975). Pass it as `Material.damping`.
+    Beside a force K d^exponent it does not pull, and the loss grows with the speed: of the speed v before an
+    impact the fraction e is left, s - log(1 + s) = -e s - log(1 - e s) with s = coefficient v / K, for every
+    exponent (Hunt & Crossley 1975). Pass it as `Material.damping`.
 
     Attributes:
         coefficient: >= 0 of each constraint, a number or (nk,), N s/m^(1 + exponent).
@@ -115,7 +115,7 @@ class HuntCrossley(Record):
     exponent: Any = 1.0
 
     def __call__(self, depth: jax.Array) -> jax.Array:
-        """Damping (nk,) in N s/m at depth (nk,) in m."""
+        """Return the damping (nk,) in N s/m at depth (nk,) in m."""
         inside = depth > 0
         return self.coefficient * jnp.where(inside, jnp.where(inside, depth, 1.0) ** self.exponent, 0.0)
 
@@ -137,7 +137,7 @@ class Smooth(Record):
     kappa: Any
 
     def __call__(self, depth: jax.Array) -> jax.Array:
-        """Energy (nu,) in J at depth (nu,) in m, 0 at depth 0."""
+        """Return the energy (nu,) in J at depth (nu,) in m, 0 at depth 0."""
         push = self.stiffness * depth
         root = jnp.sqrt(push**2 + 4.0 * self.kappa)
         # push (push + root) / 4, without a difference of large numbers on either side.
@@ -149,7 +149,7 @@ class Smooth(Record):
 
 
 def foundation_stiffness(modulus: Any, area: Any, depth: Any) -> Any:
-    """Stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
+    """Return the stiffness E A / depth (N/m) of each element of an elastic (Winkler) foundation.
 
     Args:
         modulus: Young's modulus E, N/m^2.

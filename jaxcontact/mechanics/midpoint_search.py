@@ -1,4 +1,4 @@
-"""Roots of the midpoint rule: the simplified Newton's method, and free bodies that turn."""
+"""Roots of the midpoint rule: simplified Newton (`search`), and rotations (`turn_free_bodies`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax import lax
 from jaxcontact.algebra import implicit
 from jaxcontact.mechanics.half_turns import spread, turn_back
 
-MAX_ITERS = 30  # a body that turns by half a radian in a step takes eight
+MAX_ITERS = 30  # iterations; a body that turns by half a radian in a step takes eight
 ROUNDING = 50.0  # eps; a relative change of a velocity that counts as rounding
 RESOLUTION = 16.0  # eps; a relative change of a position that counts as rounding
 
@@ -24,11 +24,11 @@ def search(
     parts: jax.Array,
     resolution: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """The rate w (nv,) with `misfit`(w) = 0, and whether it was found; `invert` divides by the Jacobian.
+    """Find the rate w (nv,) with `misfit`(w) = 0, and whether it is found; `invert` divides by the Jacobian.
 
-    `parts` (nv,) are the sizes of what a misfit is the sum of, and a velocity of `resolution` moves positions
-    by rounding. The search ends where a change of w has no energy next to the parts, or where changes of
-    little energy, or below the resolution, do not become smaller.
+    `parts` (nv,) are the sizes of the terms of a misfit, and a velocity of `resolution` moves positions by
+    rounding. The search ends if a change of w has no energy next to the parts, or if changes of little
+    energy, or below the resolution, do not become smaller.
     """
     eps = float(jnp.finfo(start.dtype).eps)
     rounding, small = (ROUNDING * eps) ** 2, eps**0.8
@@ -60,7 +60,7 @@ def resolution_of(positions: jax.Array, dt: jax.Array) -> jax.Array:
 def turn_free_bodies(
     inertia: jax.Array, spin: jax.Array, torque_impulse: jax.Array, dt: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Turning rates over a step and spins (nb, 3) at its end of bodies in their axes; whether all are found.
+    """Compute turning rates over a step, spins (nb, 3) at its end in body axes, and whether all are found.
 
     The angular momentum in space changes by the torque's impulse, given in the axes of the middle.
     """
@@ -86,19 +86,19 @@ def turn_free_bodies(
 
 
 def _misfit(data: tuple, w: jax.Array) -> jax.Array:
-    """Misfit (3,) of the angular momentum of a free body in the middle of a step that turns it at w."""
+    """Compute the misfit (3,) of a free body's angular momentum midway in a step that turns it at w."""
     inertia, momentum, impulse, dt = data
     half = 0.5 * dt * w
     return spread(inertia * w, half, impulse) - turn_back(momentum, half) - 0.5 * impulse
 
 
 def _correct(data: tuple, w: jax.Array, residual: jax.Array) -> jax.Array:
-    """Divide by the Jacobian of `_misfit`."""
+    """Divide a residual (3,) by the Jacobian of `_misfit`."""
     return implicit.positive_solver(jax.jacfwd(functools.partial(_misfit, data))(w))(residual)
 
 
 def _divide_by(diagonal: jax.Array, axis: jax.Array, rhs: jax.Array) -> jax.Array:
-    """The solution x (3,) of diag(diagonal) x + axis x x = rhs."""
+    """Solve diag(diagonal) x + axis x x = rhs for x (3,)."""
     a, b, c = diagonal
     inner = diagonal * axis
     cofactors = jnp.array([b * c, c * a, a * b])

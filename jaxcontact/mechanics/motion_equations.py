@@ -14,10 +14,10 @@ from jaxcontact.precision import all_digits
 
 
 def kinematics_of(model: Model, q: jax.Array) -> Any:
-    """What the closed forms of a mechanism share at q; None of a mechanism without closed forms.
+    """Compute the kinematics that the closed forms of a mechanism share at q; None if it has no closed forms.
 
-    Whoever needs several of them computes this once and hands it on. XLA merges equal computations, but not
-    those of a loop that is differentiated in reverse: JAX gives each its own copies of what is constant.
+    A caller of several closed forms computes this once and passes it to each. XLA merges equal computations,
+    but not those of a loop that is differentiated in reverse: JAX gives each its own copies of constants.
     """
     return (
         None
@@ -27,13 +27,13 @@ def kinematics_of(model: Model, q: jax.Array) -> Any:
 
 
 def body_frames(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """World positions (nb, dim) and rotation matrices (nb, dim, dim) of the frames of bodies."""
+    """Compute the world positions (nb, dim) and rotation matrices (nb, dim, dim) of the frames of bodies."""
     positions, turned = model.system.poses(model.structure, q, model.params)
     return positions, rotations.planar_matrix(turned) if model.structure.dim == 2 else turned
 
 
 def _body_jacobians(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Linear (nb, dim, nv) world and angular (nb, 1 or 3, nv) body-axis velocity Jacobians."""
+    """Compute the linear (nb, dim, nv) world and angular (nb, 1 or 3, nv) body-axis velocity Jacobians."""
     structure = model.structure
     linear = tangent_jacobian(model.system, lambda x: model.system.poses(structure, x, model.params)[0], q)
     angular = tangent_jacobian(model.system, lambda x: model.system.poses(structure, x, model.params)[1], q)
@@ -50,7 +50,7 @@ def _inertia(model: Model) -> jax.Array:
 
 @all_digits
 def mass_matrix(model: Model, q: jax.Array) -> jax.Array:
-    """M(q) (nv, nv): sum over bodies of m J_p^T J_p + J_r^T I J_r.
+    """Compute the mass matrix M(q) (nv, nv), the sum over bodies of m J_p^T J_p + J_r^T I J_r.
 
     Derivative: exact, any order, by q and params.
     """
@@ -59,7 +59,7 @@ def mass_matrix(model: Model, q: jax.Array) -> jax.Array:
 
 
 def mass_matrix_at(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
-    """`mass_matrix` where the kinematics are known."""
+    """Compute `mass_matrix` from the kinematics at q."""
     if model.system.mechanics is not None:
         return model.system.mechanics.mass_matrix(model.structure, kinematics, model.params)
     if model.system.poses is free_poses:
@@ -73,7 +73,7 @@ def mass_matrix_at(model: Model, q: jax.Array, kinematics: Any) -> jax.Array:
 
 @all_digits
 def energies(model: Model, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Kinetic energy, and that of gravity, zero at the world's origin, J.
+    """Compute the kinetic energy, and the potential energy of gravity, zero at the world's origin, J.
 
     Derivative: exact, any order.
     """
@@ -96,7 +96,7 @@ def energies(model: Model, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.A
 
 @all_digits
 def bias(model: Model, state: State) -> jax.Array:
-    """The force b(q, v) (nv,) in M vdot + b = tau + J^T lam: Coriolis, gyroscopic, gravity, `forces`.
+    """Compute the force b(q, v) (nv,) in M vdot + b = tau + J^T lam: Coriolis, gyroscopic, gravity, `forces`.
 
     By Kane's equations: b = sum J_p^T m (Jdot_p v - g) + J_r^T (I Jdot_r v + w x I w) - forces - drive.
 
@@ -107,7 +107,7 @@ def bias(model: Model, state: State) -> jax.Array:
 
 
 def bias_at(model: Model, state: State, kinematics: Any) -> jax.Array:
-    """`bias` where the kinematics are known."""
+    """Compute `bias` from the kinematics at q."""
     q, v = state.q, state.v
     total = _inertial_bias(model, q, v, kinematics)
     if model.system.forces is not None:
@@ -118,7 +118,7 @@ def bias_at(model: Model, state: State, kinematics: Any) -> jax.Array:
 
 
 def _inertial_bias(model: Model, q: jax.Array, v: jax.Array, kinematics: Any) -> jax.Array:
-    """Coriolis, gyroscopic and gravity force (nv,)."""
+    """Compute the Coriolis, gyroscopic and gravity force (nv,)."""
     if model.system.mechanics is not None:
         return model.system.mechanics.bias(model.structure, kinematics, v, model.params)
     if model.system.poses is free_poses:
@@ -140,14 +140,14 @@ def _inertial_bias(model: Model, q: jax.Array, v: jax.Array, kinematics: Any) ->
 
 
 def free_masses(model: Model) -> jax.Array:
-    """Mass and inertia (nb, 3 or 6) along each velocity of free bodies."""
+    """Return the mass and inertia (nb, 3 or 6) along each velocity of free bodies."""
     dim = model.structure.dim
     mass = jnp.broadcast_to(model.params.mass[:, None], (*model.params.mass.shape, dim))
     return jnp.concatenate([mass, _inertia(model)], axis=1)
 
 
 def free_rates(system: System, orientations: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Rates of the positions (nb, dim) and of the rotation matrices (nb, dim, dim) of free bodies.
+    """Compute the rates of the positions (nb, dim) and rotation matrices (nb, dim, dim) of free bodies.
 
     R' = R [w]x with w in body axes. The derivative of the poses would be expensive to differentiate again.
     """
@@ -160,7 +160,7 @@ def free_rates(system: System, orientations: jax.Array, v: jax.Array) -> tuple[j
 
 
 def _free_bias(model: Model, v: jax.Array) -> jax.Array:
-    """Gravity and w x I w of free bodies (nv,)."""
+    """Compute minus the weight, and w x I w, of free bodies (nv,)."""
     dim = model.structure.dim
     force = -model.params.mass[:, None] * model.params.gravity[None, :]
     spin = v.reshape(force.shape[0], -1)[:, dim:]

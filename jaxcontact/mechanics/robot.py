@@ -54,7 +54,7 @@ TREE = Mechanics(
 
 
 def tree_system(structure: Structure) -> System:
-    """The mechanism of a structure that has a tree.
+    """Make the mechanism of a structure that has a tree.
 
     Raises:
         ValueError: the structure has no tree, or differs from it in bodies, positions or quaternions.
@@ -81,7 +81,7 @@ def tree_system(structure: Structure) -> System:
 
 @all_digits
 def forward_kinematics(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """World positions (nb, dim) of the frames of bodies, m, and their rotation matrices (nb, dim, dim).
+    """Compute the world positions (nb, dim) of body frames, m, and their rotation matrices (nb, dim, dim).
 
     The frame of a body is the one of its file for a robot, or the one that `poses` places otherwise.
 
@@ -97,7 +97,7 @@ def forward_kinematics(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array
 
 @all_digits
 def point_jacobian(model: Model, q: jax.Array, body: str | int, at: jax.Array) -> jax.Array:
-    """Jacobian J (dim, nv) of the point of a body with the body coordinates `at`: its world velocity is J v.
+    """Compute the Jacobian J (dim, nv) of the point `at` of a body, whose world velocity is J v.
 
     Args:
         model: the mechanism and its numbers.
@@ -130,7 +130,7 @@ def point_jacobian(model: Model, q: jax.Array, body: str | int, at: jax.Array) -
 
 
 def kinetic_energy(model: Model, state: State) -> jax.Array:
-    """v^T M(q) v / 2, J.
+    """Compute the kinetic energy v^T M(q) v / 2, J.
 
     Derivative: exact by state and params, any order.
     """
@@ -140,7 +140,7 @@ def kinetic_energy(model: Model, state: State) -> jax.Array:
 
 @all_digits
 def potential_energy(model: Model, state: State) -> jax.Array:
-    """Energy of gravity, zero at the world's origin, and of the springs of a robot's joints, J.
+    """Compute the energy of gravity, zero at the world's origin, plus that of a robot's springs, J.
 
     The energy does not include forces that a mechanism defines by its own function `forces`.
 
@@ -155,7 +155,7 @@ def potential_energy(model: Model, state: State) -> jax.Array:
 
 @all_digits
 def inverse_dynamics(model: Model, state: State, acceleration: jax.Array) -> jax.Array:
-    """Generalized forces M vdot + b (nv,) that cause the given acceleration vdot (nv,), without contacts.
+    """Compute the generalized forces M vdot + b (nv,) of an acceleration vdot (nv,), without contacts.
 
     Derivative: exact by all arguments, any order.
     """
@@ -168,7 +168,7 @@ def inverse_dynamics(model: Model, state: State, acceleration: jax.Array) -> jax
 
 @all_digits
 def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
-    """Acceleration vdot (nv,) under generalized forces tau (nv,), M vdot + b = tau, without contacts.
+    """Compute the acceleration vdot (nv,) under forces tau (nv,), M vdot + b = tau, without contacts.
 
     For a robot's controls, tau is the result of `actuator_forces`.
 
@@ -193,9 +193,11 @@ def forward_dynamics(model: Model, state: State, tau: jax.Array) -> jax.Array:
 
 @all_digits
 def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Array:
-    """Generalized forces (nv,) of the actuators of a robot under controls (nu,); without any, the controls.
+    """Compute the generalized forces (nv,) of a robot's actuators under controls (nu,); else the controls.
 
-    Derivative: exact by all arguments; zero where a range clips.
+    A mechanism without actuators returns its controls.
+
+    Derivative: exact by all arguments; zero if a range clips.
 
     Raises:
         ValueError: controls have another shape.

@@ -81,7 +81,7 @@ class Structure:
                 raise ValueError(f"quaternions: index {start} leaves no room for four numbers in q")
 
     def shape(self, name: str) -> Shape:
-        """The shape of that name."""
+        """Return the shape with a name."""
         return next(shape for shape in self.shapes if shape.name == name)
 
     @property
@@ -110,7 +110,7 @@ class Params(Record):
         mu: friction coefficient, a number or (nc,).
         gravity: (dim,) m/s^2.
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
-        law: material of the compliant constraints, a `compliant.Law`; None for methods that need no material.
+        law: material of the compliant constraints, a `Material`; None for methods that need no material.
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
     """
@@ -157,7 +157,7 @@ class Mechanics:
     """Closed forms for a kind of mechanism, which replace derivatives of its poses; module-level functions.
 
     Attributes:
-        kinematics: (structure, q, params) -> what the functions below share at one configuration.
+        kinematics: (structure, q, params) -> data that the functions below share at one configuration.
         mass_matrix: (structure, kinematics, params) -> (nv, nv).
         bias: (structure, kinematics, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
         momentum_and_pull: (structure, kinematics, v, params, lever) -> M v (nv,) without rotors, and the
@@ -212,8 +212,8 @@ class System:
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
             Compliant steps take the springs and dampers of a robot's joints at the end of the step: other
             forces should contain them, or `params.tree` have none.
-        constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
-            (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual joints.
+        constraints: (structure, q, params) -> deviations (nb,) of joints, zero if they hold, and limits
+            (nl,), not negative if they are kept; for compliant methods. `jc.joints` has the usual joints.
         drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
         mechanics: closed forms for a mechanism of a known kind; None derives everything from `poses`.
     """
@@ -260,8 +260,8 @@ class Symmetry:
 class FixedArrays:
     """A pytree of arrays as static data: hashable, compared by value, never differentiated by.
 
-    Traced arrays have no values: they make a record that only `unfreeze` refuses, so that the params of a
-    model can be made inside of `jit`.
+    Traced arrays have no values: `unfreeze` refuses a record of them, but nothing else does, so that the
+    params of a model can be made inside of `jit`.
     """
 
     def __init__(self, arrays: Any) -> None:
@@ -302,7 +302,7 @@ class Model(Record):
         max_steps: largest number of steps of the impact law.
         dt: time step of an example in time, s.
         symmetry: mirror symmetry of the state and its impact, or None.
-        notes: what of a robot's file is ignored, left out or unusual.
+        notes: parts of a robot's file that are ignored, left out or unusual.
     """
 
     system: System | Any = static()
@@ -341,7 +341,7 @@ class Model(Record):
         return self.system.num_controls
 
     def body(self, name: str) -> Place:
-        """The index of a body, and where its own joints are in q and v.
+        """Return the index of a body, and the slices of its own joints in q and v.
 
         Raises:
             ValueError: no such body.
@@ -353,7 +353,7 @@ class Model(Record):
         return Place(index, *structure.tree.body_slices(index))
 
     def joint(self, name: str) -> Place:
-        """The index of a joint of a robot, and where its numbers are in q and v.
+        """Return the index of a joint of a robot, and the slices of its numbers in q and v.
 
         Raises:
             ValueError: no such joint.
@@ -365,7 +365,7 @@ class Model(Record):
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The index of a body or joint, and where it is in q and v."""
+    """The index of a body or joint, and its slices in q and v."""
 
     index: int
     q: slice
@@ -379,7 +379,7 @@ def _index_of(kind: str, name: str, names: tuple[str, ...]) -> int:
 
 
 def usable_numbers(params: Params, state: State) -> jax.Array:
-    """Whether no number of a mechanism is NaN, and none is infinite but in a tree, as a force range."""
+    """Tell whether no number is NaN, and none is infinite except in a tree, as a force range."""
     plain = jax.tree.leaves((params.replace(tree=None), state))
     finite = [jnp.all(jnp.isfinite(x)) for x in plain if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
     of_tree = [x for x in jax.tree.leaves(params.tree) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
@@ -389,7 +389,7 @@ def usable_numbers(params: Params, state: State) -> jax.Array:
 def is_inertia(inertia: jax.Array) -> jax.Array:
     """Decide whether moments (nb,), (nb, 3) or tensors (nb, 3, 3) of inertia have no negative eigenvalue.
 
-    A symmetric matrix has none where all its principal minors are at least zero; round-off is let through.
+    A symmetric matrix has none if all its principal minors are at least zero, up to round-off.
     """
     if inertia.ndim < 3:
         return jnp.all(inertia >= 0)
@@ -404,20 +404,20 @@ def is_inertia(inertia: jax.Array) -> jax.Array:
 
 
 def check_model(model: Model) -> None:
-    """Raise TypeError where `model` is no Model of a mechanism with its Params."""
+    """Raise TypeError if `model` is no Model of a mechanism with its Params."""
     check_type("model", model, Model, "; make one of a System by Model(system=..., params=...)")
     check_type("model.system", model.system, System)
     check_type("model.params", model.params, Params)
 
 
 def check_mechanism(model: Model, state: State) -> None:
-    """Raise TypeError where the arguments are no Model of a mechanism and no State, in this order."""
+    """Raise TypeError if the arguments are not a Model of a mechanism and a State, in this order."""
     check_model(model)
     check_type("state", state, State, "; expected (model, state)")
 
 
 def free_poses(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Poses of bodies that move freely: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in turn.
+    """Compute the poses of free bodies: q is (x, y, theta) or (x, y, z, qw, qx, qy, qz) of each in order.
 
     Pass it as `poses` of a `System`; in space the structure then needs the quaternions 3, 10, 17, ...
     """

@@ -1,6 +1,6 @@
 """Fixed tendons: lengths that are weighted sums of joint positions, with a spring, a damper and bounds.
 
-The spring acts where the length leaves the interval in which the spring is relaxed. The interval may be a
+The spring acts if the length leaves the interval in which the spring is relaxed. The interval may be a
 point.
 """
 
@@ -13,13 +13,13 @@ from jaxcontact.mechanics.tree import Tree, TreeParams, scalar_places
 
 
 def lengths(tree: Tree, positions: jax.Array, numbers: TreeParams) -> jax.Array:
-    """Length (nt,) of each tendon, from the positions of all hinges and slides, rad or m."""
+    """Compute the length (nt,) of each tendon from the positions of all hinges and slides, rad or m."""
     _, _, at_v = scalar_places(tree)
     return numbers.tendon_moment[:, at_v] @ positions
 
 
 def stretches(tree: Tree, q: jax.Array, numbers: TreeParams) -> tuple[jax.Array, jax.Array]:
-    """Stretch (nt,) of each tendon beyond the interval of the relaxed spring, and whether the spring acts."""
+    """Compute the stretch (nt,) of each tendon beyond its relaxed interval, and whether its spring acts."""
     length = lengths(tree, q[scalar_places(tree)[1]], numbers)
     shortest, longest = numbers.tendon_rest[:, 0], numbers.tendon_rest[:, 1]
     stretch = jnp.where(
@@ -29,19 +29,19 @@ def stretches(tree: Tree, q: jax.Array, numbers: TreeParams) -> tuple[jax.Array,
 
 
 def passive_forces(tree: Tree, q: jax.Array, v: jax.Array, numbers: TreeParams) -> jax.Array:
-    """Generalized forces (nv,) of the springs and dampers of tendons."""
+    """Compute the generalized forces (nv,) of the springs and dampers of tendons."""
     moment = numbers.tendon_moment
     pull = numbers.tendon_stiffness * stretches(tree, q, numbers)[0] + numbers.tendon_damping * (moment @ v)
     return -moment.T @ pull
 
 
 def spring_energy(tree: Tree, q: jax.Array, numbers: TreeParams) -> jax.Array:
-    """Potential energy of the springs of tendons, J."""
+    """Compute the potential energy of the springs of tendons, J."""
     return 0.5 * jnp.sum(numbers.tendon_stiffness * stretches(tree, q, numbers)[0] ** 2)
 
 
 def yielding(tree: Tree, q: jax.Array, numbers: TreeParams) -> tuple[jax.Array, jax.Array]:
-    """Stiffness and damping matrices (nv, nv) of tendons."""
+    """Compute the stiffness and damping matrices (nv, nv) of tendons."""
     moment, stretched = numbers.tendon_moment, stretches(tree, q, numbers)[1]
     stiffness = jnp.where(stretched, numbers.tendon_stiffness, 0.0)
     return moment.T @ (stiffness[:, None] * moment), moment.T @ (numbers.tendon_damping[:, None] * moment)

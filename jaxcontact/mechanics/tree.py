@@ -17,7 +17,8 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 
-WORLD = -1
+WORLD = -1  # index of the world as a parent or as a partner in a loop
+# numbers of each kind of joint in q and in v
 POSITIONS = {"free": 7, "ball": 4, "hinge": 1, "slide": 1}
 VELOCITIES = {"free": 6, "ball": 3, "hinge": 1, "slide": 1}
 
@@ -61,7 +62,7 @@ class Tendon:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tree:
-    """Which body hangs on which, by which joints; hashable, compared by value.
+    """The topology of a tree, bodies and the joints to their parents; hashable, compared by value.
 
     Attributes:
         parents: parent of each body, a smaller index, or -1 for the world.
@@ -148,12 +149,12 @@ class Tree:
         return _starts(self.joints, VELOCITIES)
 
     def joint_slices(self, joint: int) -> tuple[slice, slice]:
-        """Where a joint is in q and v."""
+        """Return the slices of a joint in q and v."""
         kind, at_q, at_v = self.joints[joint].kind, self.position_starts[joint], self.velocity_starts[joint]
         return slice(at_q, at_q + POSITIONS[kind]), slice(at_v, at_v + VELOCITIES[kind])
 
     def body_slices(self, body: int) -> tuple[slice, slice]:
-        """Where the joints of a body are in q and v; empty where it has none."""
+        """Return the slices of the joints of a body in q and v; empty if it has none."""
         slices = [self.joint_slices(j) for j, joint in enumerate(self.joints) if joint.body == body]
         if not slices:
             return slice(0, 0), slice(0, 0)
@@ -165,7 +166,7 @@ class TreeParams(Record):
     """The numbers of a tree; any leaf may be differentiated by. Masses and inertias are in `Params`.
 
     Attributes:
-        position: (nb, 3) origin of each body in its parent's axes, where its joints are at `reference`, m.
+        position: (nb, 3) origin of each body in its parent's axes, with its joints at `reference`, m.
         orientation: (nb, 4) quaternion of each body in its parent's axes there, of any length.
         com: (nb, 3) centre of mass in body axes, m.
         anchor: (nj, 3) a point of each joint in body axes, m.
@@ -179,7 +180,7 @@ class TreeParams(Record):
         moment: (nu, nv) generalized force of each actuator per unit of its own force: its gears.
         gain: (nu,) force of each actuator per unit of its control.
         bias: (nu, 3) force of each actuator that is constant, per length and per velocity.
-        control_range: (nu, 2) bounds of the controls, infinite where there are none.
+        control_range: (nu, 2) bounds of the controls, infinite for controls without bounds.
         force_range: (nu, 2) bounds of the forces of actuators, N or N m.
         joint_force_range: (nv, 2) bounds of the sum of all actuators at a joint.
         dry_friction: (nv,) largest dry friction along each velocity, N m or N.
@@ -193,7 +194,7 @@ class TreeParams(Record):
         tendon_limits: (nt, 2) bounds of lengths that are limited.
         tendon_armature: (nt,) inertia that moves with the length of each tendon, kg m^2 or kg.
         actuator_armature: (nu,) inertia of each actuator before its gears, kg m^2 or kg.
-        gravcomp: (nb,) share of the weight of each body that is compensated.
+        gravcomp: (nb,) compensated fraction of the weight of each body.
     """
 
     position: jax.Array
@@ -232,7 +233,7 @@ class Nodes(NamedTuple):
     """The frames that make up the poses: one after each joint, and one for each body without joints."""
 
     body: np.ndarray  # (n,)
-    joint: np.ndarray  # (n,) -1 where a body has none
+    joint: np.ndarray  # (n,) -1 if a body has none
     first: np.ndarray  # (n,) bool, the first of its body
     jumps: tuple[np.ndarray, ...]  # for each round of composition the ancestor (n,), n for the world
     of_body: np.ndarray  # (nb,) last node of each body
@@ -247,11 +248,9 @@ class Dofs(NamedTuple):
     turns: np.ndarray  # (nv,) bool
     in_world: np.ndarray  # (nv,) bool, direction along a world axis
     body: np.ndarray  # (nv,)
-    moves: np.ndarray  # (nb, nv) 1 where the velocity moves the body
-    before: (
-        np.ndarray
-    )  # (nv, nv) 1 where the second one moves the frame that the first one's screw is fixed in
-    above: np.ndarray  # (nv, nv) 1 where the first one moves the body of the second and comes earlier in v
+    moves: np.ndarray  # (nb, nv) 1 if the velocity moves the body
+    before: np.ndarray  # (nv, nv) 1 if the second one moves the frame that the first one's screw is fixed in
+    above: np.ndarray  # (nv, nv) 1 if the first one moves the body of the second and comes earlier in v
 
 
 def _starts(joints: tuple[Joint, ...], counts: dict[str, int]) -> tuple[int, ...]:
@@ -259,19 +258,22 @@ def _starts(joints: tuple[Joint, ...], counts: dict[str, int]) -> tuple[int, ...
 
 
 def of_kind(tree: Tree, *kinds: str) -> np.ndarray:
-    """Indices of the joints of the given kinds."""
+    """Return the indices of the joints of the given kinds."""
     return np.array([j for j, joint in enumerate(tree.joints) if joint.kind in kinds], int)
 
 
 def scalar_places(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Joint, index in q and index in v of every hinge and slide."""
+    """Return the joint, the index in q and the index in v of every hinge and slide."""
     joints = of_kind(tree, "hinge", "slide")
     return joints, np.array(tree.position_starts, int)[joints], np.array(tree.velocity_starts, int)[joints]
 
 
 @functools.cache
 def nodes(tree: Tree) -> Nodes:
-    """The nodes of a tree; each round doubles the distance to the ancestor, so log2 of the depth suffice."""
+    """Enumerate the nodes of a tree, with the ancestors that each round of composition uses.
+
+    Each round doubles the distance to the ancestor, so log2 of the depth suffice.
+    """
     body: list[int] = []
     joint: list[int] = []
     first: list[bool] = []
@@ -301,7 +303,7 @@ def nodes(tree: Tree) -> Nodes:
 
 
 def lineage(tree: Tree) -> np.ndarray:
-    """(nb, nb) bool, True where the second body equals the first or carries it."""
+    """Return a mask (nb, nb) bool, True if the second body equals the first or carries it."""
     carried = np.zeros((len(tree.parents),) * 2, bool)
     for b, above in enumerate(tree.parents):
         if above >= 0:
@@ -311,13 +313,13 @@ def lineage(tree: Tree) -> np.ndarray:
 
 
 def roots(tree: Tree) -> np.ndarray:
-    """The root (nb,) of each body: the body on the world that carries it."""
+    """Return the root (nb,) of each body: the body on the world that carries it."""
     return np.array([int(np.argmax(row)) for row in lineage(tree)], int)
 
 
 @functools.cache
 def dofs(tree: Tree) -> Dofs:
-    """The velocities of a tree.
+    """Tabulate the velocities of a tree: their joints, axes, bodies and masks.
 
     A free joint counts as three slides along the world's axes and then a ball. The velocities of one ball, or
     of the three slides, do not come `before` each other, because none of them moves the frame of another's

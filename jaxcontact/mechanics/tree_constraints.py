@@ -19,7 +19,7 @@ from jaxcontact.mechanics.tree import WORLD, Tree, TreeParams, scalar_places
 
 
 def _joint_limits(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Array]:
-    """Slack of joints to their lower bounds, then to their upper bounds; then slack of balls to theirs."""
+    """Compute the slack of joints to their lower, then upper bounds; then the slack of balls to theirs."""
     bounds = numbers.limits
     limited = [j for j, joint in enumerate(tree.joints) if joint.limited]
     scalar = np.array([j for j in limited if tree.joints[j].kind != "ball"], int)
@@ -34,7 +34,7 @@ def _joint_limits(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Arr
 
 
 def _couplings(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Array]:
-    """Deviations of joints and tendons that follow another one, or that stay at a constant."""
+    """Compute the deviations of joints and tendons that follow another one, or that stay at a constant."""
     _, at_q, _ = scalar_places(tree)
     joint_positions = (q - numbers.reference)[np.array(tree.position_starts, int)]
     tendon_lengths = lengths(tree, (q - numbers.reference)[at_q], numbers)
@@ -50,7 +50,7 @@ def _couplings(tree: Tree, q: jax.Array, numbers: TreeParams) -> list[jax.Array]
 
 
 def constraints(structure: Structure, q: jax.Array, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Deviations of couplings, and slack (nl,) of joints and tendons to their bounds."""
+    """Compute the deviations of couplings, and the slack (nl,) of joints and tendons to their bounds."""
     tree, numbers = structure.tree, params.tree
     limited_tendons = [index for index, tendon in enumerate(tree.tendons) if tendon.limited]
     rows = _joint_limits(tree, q, numbers)
@@ -67,7 +67,7 @@ def constraints(structure: Structure, q: jax.Array, params: Params) -> tuple[jax
 def closures(
     structure: Structure, positions: jax.Array, orientations: jax.Array, params: Params
 ) -> jax.Array:
-    """Deviations (nb,) of loops between bodies in the given frames: points in m, welded axes in rad."""
+    """Compute deviations (nb,) of loops between bodies with these frames: points in m, welded axes in rad."""
     dim, numbers = structure.dim, params.tree
     world = jnp.zeros(dim, positions.dtype), jnp.eye(dim, dtype=positions.dtype)
     rows = [jnp.zeros(0, positions.dtype)]
@@ -89,7 +89,7 @@ def closures(
 
 
 def dry_friction(structure: Structure, params: Params) -> tuple[jax.Array, jax.Array]:
-    """Sliding Jacobian (nd, nv) of joints and tendons with dry friction, and their largest friction (nd,)."""
+    """Return the sliding Jacobian (nd, nv) of dry joints and tendons, and their largest friction (nd,)."""
     tree, numbers = structure.tree, params.tree
     dry_velocities = np.array(tree.dry, int)
     dry_tendons = np.array([index for index, tendon in enumerate(tree.tendons) if tendon.dry], int)
@@ -101,14 +101,14 @@ def dry_friction(structure: Structure, params: Params) -> tuple[jax.Array, jax.A
 
 
 def check_no_loops(system: System, method: str) -> None:
-    """Raise ValueError where a tree has closed loops or couplings and `method` knows none."""
+    """Raise ValueError if a tree has closed loops or couplings, which `method` does not support."""
     tree = system.structure.tree
     if tree is not None and tree.loops:
         raise ValueError(f"system: {method} takes no closed loops (equality)")
 
 
 def check_no_held_joints(system: System, method: str) -> None:
-    """Raise ValueError where a tree has closed loops or dry friction and `method` supports neither."""
+    """Raise ValueError if a tree has closed loops or dry friction, which `method` does not support."""
     tree = system.structure.tree
     if tree is not None and (tree.loops or tree.rubs):
         raise ValueError(

@@ -1,1 +1,1 @@
-"""Impact laws: from contact terms and a velocity before to velocities after."""
+"""Impact laws, which map contact terms and a velocity before the impact to velocities after it."""

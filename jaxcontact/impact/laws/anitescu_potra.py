@@ -1,7 +1,7 @@
 """The inelastic impact law of Anitescu & Potra (1997), and single impacts in sequence.
 
-All contacts at once: M (v+ - v) = J^T Lam, 0 <= Lam_n perp J_n v+ >= 0, Lam_t in
--mu Lam_n Unit_D(J_t v+); Halm & Posa, eq (31).
+Entry `anitescu_potra`, all contacts at once: M (v+ - v) = J^T Lam, 0 <= Lam_n perp J_n v+ >= 0,
+Lam_t in -mu Lam_n Unit_D(J_t v+); Halm & Posa, eq (31). Entry `sequential`: one contact after the other.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def anitescu_potra(
     solver: Lemke | None = None,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """One post-impact velocity of the simultaneous inelastic law with Coulomb friction.
+    """Find one post-impact velocity of the simultaneous inelastic law with Coulomb friction.
 
     Solves eq (31) of Halm & Posa as an LCP by Lemke's method. The law may have several solutions
-    (three on the compass gait); this is the one that pivoting happens to find, see
-    `outcomes`. No approaching contact is no trouble: v is then a solution.
+    (three on the compass gait); this is the solution that pivoting happens to find, see
+    `outcomes`. If no contact approaches, v is a solution.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
         num_directions: sides of the friction cone in space; no effect in the plane.
         solver: pivoting solver.
-        clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance in
-            place of J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996). None
+        clearance: (nc,) speed >= 0 at which each contact may still approach, m/s: J_n v_plus >= -clearance
+            replaces J_n v_plus >= 0. With the gap over dt this is the step of Stewart & Trinkle (1996). None
             is zero.
 
     Returns:
@@ -63,7 +63,7 @@ def anitescu_potra(
             overflows.
 
     Status: the solver's bits, STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE,
-        INVALID, PENETRATION for bad numbers, with v returned as it came.
+        INVALID, PENETRATION for bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes at the solution, by v and all terms, any order, forward and
         reverse. At a kink (a contact about to stick, slide or lift) that of the mode taken: stick
@@ -115,7 +115,7 @@ def sequential(
     """Resolve single inelastic impacts one after the other until no contact approaches.
 
     Halm & Posa, Section 2.2.2 (after Ivanov 1995). `order` is a cycle of contact indices; contacts
-    that do not approach are skipped. Three and more contacts may chatter for ever.
+    that do not approach are skipped. Three and more contacts may chatter without end.
 
     Args:
         terms: contact terms, nc contacts.
@@ -131,11 +131,11 @@ def sequential(
     Raises:
         ValueError, TypeError: as `anitescu_potra`; an index out of range, max_impacts < 1.
 
-    Status: UNTERMINATED where a contact of `order` still approaches after max_impacts; the bits of
+    Status: UNTERMINATED if a contact of `order` still approaches after max_impacts; the bits of
         `anitescu_potra`.
 
     Derivative: through the modes of every single impact; the sequence is piecewise constant. Without an
-        approaching contact v_plus is v, and the derivative the identity.
+        approaching contact v_plus is v, and the derivative is the identity.
     """
     inputs.check(terms, v)
     cycle = inputs.check_order("order", order, terms.phi.shape[0])

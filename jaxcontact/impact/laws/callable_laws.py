@@ -1,7 +1,7 @@
-"""Impact laws as records of settings that one can call: any of them stands wherever a law is taken.
+"""Impact laws as callable records of settings, for every argument that expects a law.
 
 A law is a callable (terms, v, key=None) -> (v_plus, info), info having `status` and `impulse`. The records
-here are such callables and pytrees: their numbers can be differentiated by, their choices are static.
+here are such callables and pytrees: their numbers are differentiable, their choices are static.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AnitescuPotra(Record):
         *,
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
-        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
         return anitescu_potra(terms, v, num_directions=self.num_directions, clearance=clearance)
 
 
@@ -70,7 +70,7 @@ class Sequential(Record):
         *,
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
-        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
         order = tuple(range(terms.phi.shape[0])) if self.order is None else self.order
         options: dict[str, Any] = {"max_impacts": self.max_impacts, "num_directions": self.num_directions}
         return sequential(terms, v, order, clearance=clearance, **options)
@@ -90,7 +90,7 @@ class Newton(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
-        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
         return newton(terms, v, restitution=self.restitution, num_directions=self.num_directions)
 
 
@@ -108,7 +108,7 @@ class Poisson(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
-        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
         return poisson(terms, v, restitution=self.restitution, num_directions=self.num_directions)
 
 
@@ -129,18 +129,18 @@ class Energetic(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, RouthPathInfo]:
-        """Return v_plus (nv,) and RouthPathInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and RouthPathInfo. `key` is not used."""
         rates = jnp.ones_like(terms.phi) if self.rates is None else jnp.asarray(self.rates, v.dtype)
         return routh_path(terms, v, rates, max_events=self.max_events, restitution=self.restitution)
 
 
 class Chain(Record):
-    """All contacts at once through springs of given stiffness ratios, without friction; see `chain`.
+    """All contacts at once through springs of known stiffness ratios, without friction; see `chain`.
 
     Attributes:
         stiffness: relative stiffnesses, a number or (nc,).
         restitution: energetic, in 0.1..1, a number or (nc,).
-        max_steps: of time.
+        max_steps: largest number of time steps.
     """
 
     stiffness: Any
@@ -150,7 +150,7 @@ class Chain(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, ImpactInfo]:
-        """Return v_plus (nv,) and ImpactInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and ImpactInfo. `key` is not used."""
         settings = {"stiffness": self.stiffness, "restitution": self.restitution, "max_steps": self.max_steps}
         return chain(terms, v, **settings)
 
@@ -171,7 +171,7 @@ class Propagative(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
-        """Return v_plus (nv,) and PropagateInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and PropagateInfo. `key` is not used."""
         return propagate(
             terms, v, order=self.order, restitution=self.restitution, max_reflections=self.max_reflections
         )
@@ -189,15 +189,15 @@ class Plastic(Record):
     def __call__(
         self, terms: ContactTerms, v: jax.Array, key: jax.Array | None = None
     ) -> tuple[jax.Array, PropagateInfo]:
-        """Return v_plus (nv,) and PropagateInfo; `key` is not used."""
+        """Resolve the impact; return v_plus (nv,) and PropagateInfo. `key` is not used."""
         return plastic(terms, v, unilateral=self.unilateral)
 
 
 def pressing_law(law: Law) -> Law:
-    """The law of contacts that press without striking, which takes a `clearance`.
+    """Choose the law of contacts that press without striking, which takes a `clearance`.
 
-    `law` itself where it is inelastic with friction, `Routh` without its restitution; else `AnitescuPotra`,
-    for a contact that lasts has the friction of the mechanism whatever happens when it closes.
+    An inelastic `law` with friction stays, `Routh` loses its restitution; the others become `AnitescuPotra`,
+    because a lasting contact has the friction of the mechanism, independent of the law of its impact.
     """
     if isinstance(law, AnitescuPotra | Sequential):
         return law
@@ -208,7 +208,7 @@ def pressing_law(law: Law) -> Law:
     return AnitescuPotra()
 
 
-# Functions with settings of their own behind (terms, v), as the records that stand for them.
+# Functions with settings of their own after (terms, v), and the records that stand for them.
 RECORDS: tuple[tuple[Law, Callable[[], Law]], ...] = (
     (anitescu_potra, AnitescuPotra),
     (sequential, Sequential),
@@ -226,12 +226,12 @@ NEED_SETTINGS = {
 
 
 def law_as_pytree(law: Law) -> Any:
-    """The law as a pytree that one can hand to a jitted function; a plain function becomes static.
+    """Convert the law to a pytree for jitted functions; a plain function becomes static.
 
     The functions `anitescu_potra`, `sequential`, `propagate` and `plastic` become their records.
 
     Raises:
-        TypeError: no callable, or one that does not take (terms, v, key).
+        TypeError: an object that is not callable, or a callable that does not take (terms, v, key).
     """
     expected = "law: expected a callable (terms, v, key) -> (v_plus, info), got"
     if not callable(law):
@@ -246,6 +246,6 @@ def law_as_pytree(law: Law) -> Any:
         inspect.signature(law).bind(None, None, None)
     except TypeError as error:
         raise TypeError(f"{expected} one for which {error}") from None
-    except ValueError:  # a callable without a signature that Python knows
+    except ValueError:  # a callable whose signature Python cannot read
         pass
     return callable_as_pytree(law)

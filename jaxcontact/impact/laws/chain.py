@@ -1,7 +1,7 @@
 """Impacts of chains through the stiffnesses of their contacts: entry `chain`; docs/methods/restitution.md.
 
 Contact i is a spring of stiffness k_i in compression and k_i / e_i^2 in expansion, so that it gives back
-e_i^2 of the work of compression. Time has no scale in an impact, so that only ratios of stiffnesses count.
+e_i^2 of the work of compression. An impact has no time scale, so only ratios of stiffnesses count.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-STEPS_PER_PERIOD = 200  # of the fastest vibration; the energy is then off by about 1e-5
-LEAST_RESTITUTION = 0.1  # an expansion takes e times as long as a compression, and has to be resolved
-BALANCE = 1e-3  # of the energy: an imbalance above it is INACCURATE
+STEPS_PER_PERIOD = 200  # time steps per fastest period; the relative error of the energy is about 1e-5
+LEAST_RESTITUTION = 0.1  # lowest e; steps must resolve an expansion, e times as long as a compression
+BALANCE = 1e-3  # fraction of the kinetic energy before; a larger imbalance is INACCURATE
 
 
 class _Springs(NamedTuple):
@@ -49,15 +49,15 @@ def chain(
 
     M v' = J_n^T f, depth' = -J_n v, f = k depth in compression and (k / e^2) (depth - (1 - e^2) peak) >= 0
     after its peak: the distributing law of Liu, Zhao & Brogliato (2008) with linear springs, for chains as
-    those of Ceanga & Hurmuzlu (2001). A second contact that is far softer gives single impacts one after the
-    other. Runge and Kutta's method, with steps of 1/200 of the fastest period.
+    those of Ceanga & Hurmuzlu (2001). A far softer second contact gives single impacts one after the other.
+    Integrated by Runge and Kutta's method, with steps of 1/200 of the fastest period.
 
     Args:
         terms: contact terms, nc contacts; friction plays no part.
         v: (nv,) velocity before the impact.
         stiffness: relative stiffnesses > 0, a number or (nc,); only ratios matter.
         restitution: e in 0.1..1, a number or (nc,), energetic.
-        max_steps: of time; a stiffness ratio r needs some 400 / (sqrt(r) min(e)).
+        max_steps: largest number of time steps; a stiffness ratio r needs some 400 / (sqrt(r) min(e)).
 
     Returns:
         v_plus (nv,) and ImpactInfo.
@@ -66,11 +66,11 @@ def chain(
         ValueError, TypeError: as `anitescu_potra`; stiffnesses or e of another shape or out of range,
             max_steps < 1.
 
-    Status: UNTERMINATED where a contact still approaches or presses after max_steps; INACCURATE where energy
+    Status: UNTERMINATED if a contact still approaches or presses after max_steps; INACCURATE if energy
         and work differ by more than 1e-3; inside jit INVALID for bad stiffnesses or e, and as other laws.
 
-    Derivative: of the steps taken, by v, terms, stiffness and restitution, forward and reverse; of first
-        order in the step, where springs begin or end to push.
+    Derivative: of the steps taken, by v, terms, stiffness and restitution, forward and reverse; accurate to
+        first order in the step at the moments when springs begin or cease to push.
     """
     inputs.check(terms, v)
     check_restitution(terms, restitution)

@@ -1,4 +1,4 @@
-"""Which contact modes a law enumerates: those of the plane, or in space those of a cone with k sides."""
+"""Enumeration of contact modes for impact laws: in the plane, or in space for a cone with k sides."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from jaxcontact.terms import ContactTerms
 
 
 def enumerable(num_contacts: int, num_tangents: int, num_directions: int) -> bool:
-    """Whether the modes of so many contacts can be enumerated."""
+    """Tell whether the modes of `num_contacts` contacts can be enumerated."""
     if num_tangents == 1:
         return num_contacts <= contact_modes.MAX_ENUMERATED
     return num_contacts <= polyhedral_modes.most_contacts(num_directions)
 
 
 def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> None:
-    """Raise ValueError where exhaustive enumeration of contact modes is not offered."""
+    """Raise ValueError if exhaustive enumeration of contact modes is not offered."""
     nc, nt = jnp.shape(terms.J_t)[:2]
     friction_directions(nt, num_directions)
     if enumerable(nc, nt, num_directions):
@@ -39,10 +39,10 @@ def check_enumeration(terms: ContactTerms, num_directions: int, what: str) -> No
 
 
 def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | None:
-    """Find the active contacts, where not all candidates can be enumerated; else None.
+    """Find the active contacts if not all candidates can be enumerated; else return None.
 
-    A robot has many more candidate contacts than touch. The others carry no impulse, and are left out. None
-    under tracing, where it is not known which are active.
+    A robot has many more candidate contacts than touch. The others carry no impulse, and are left out. Under
+    tracing the result is None, because the active contacts are unknown.
     """
     nc, nt = jnp.shape(terms.J_t)[:2]
     if enumerable(nc, nt, num_directions) or not is_concrete(terms.active):
@@ -52,7 +52,7 @@ def touching_contacts(terms: ContactTerms, num_directions: int) -> np.ndarray | 
 
 
 def mode_table(space: ContactSpace, directions: np.ndarray, *, capped: bool) -> contact_modes.ModeMaps:
-    """All contact modes of a step, in the plane or in space."""
+    """Tabulate all contact modes of a step, in the plane or in space."""
     if space.num_tangents == 1:
         return contact_modes.mode_table(space.delassus, space.mu, space.active, capped=capped)
     return polyhedral_modes.mode_table(space.delassus, space.mu, space.active, directions, capped=capped)

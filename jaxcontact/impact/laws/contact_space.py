@@ -1,11 +1,8 @@
-"""The space where impact laws are solved: contact velocities u and impulses lam, free of units.
+"""The scaled space in which impact laws are solved (`contact_space`), and their last step, `outcome`.
 
-Rows are contact-major (n, t1, t2). Scaled by the apparent mass of each direction, u and lam have the
-same unit (square root of energy), the Delassus matrix D = J M^-1 J^T has a unit diagonal, and a
-tolerance relative to |v|_M means the same for a gram and for a ton.
-
-Here is also the last step of every law, `outcome`: from a solver's impulse it reads off the contact
-modes, and states the answer as the solution of their linear equations, which is what gets differentiated.
+Rows are contact-major (n, t1, t2). Scaled by the apparent mass of each direction, contact velocities u and
+impulses lam have the same unit (square root of energy), the Delassus matrix D = J M^-1 J^T has a unit
+diagonal, and a tolerance relative to |v|_M means the same for a gram and for a ton.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ from jaxcontact.solvers import contact_modes
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-NO_MOTION = 2.0**16  # squares of eps: a mobility below it, in parts of the largest of its contact, is zero
-UNLOADED = 1.0 / 64.0  # size of the columns of contacts without a load, in the order of elimination
+NO_MOTION = 2.0**16  # of eps^2: a mobility below this fraction of the largest of its contact is zero
+UNLOADED = 1.0 / 64.0  # relative size of columns of unloaded contacts, which are then eliminated last
 
 
 class ContactSpace(Record):
@@ -55,30 +52,30 @@ class ContactSpace(Record):
         return self.scale.shape[0] // self.mu.shape[0] - 1
 
     def rates(self, v: jax.Array) -> jax.Array:
-        """Scaled velocities (r,) that the law bounds: J v, on normals with the clearance."""
+        """Compute the scaled velocities (r,) that the law bounds: J v, on normals with the clearance."""
         u = self.jacobian @ v
         return u if self.clearance is None else u.at[:: 1 + self.num_tangents].add(self.clearance)
 
     def normal_rates(self, v: jax.Array) -> jax.Array:
-        """The normals (nc,) among `rates`."""
+        """Compute the normal components (nc,) of `rates`."""
         u = self.jacobian[:: 1 + self.num_tangents] @ v
         return u if self.clearance is None else u + self.clearance
 
 
 class ImpactInfo(Record):
-    """What an impact law says beside v_plus.
+    """Info that an impact law returns with v_plus.
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: worst of: normal complementarity relative to |v|_M; friction cone relative to
+        residual: largest of: normal complementarity relative to |v|_M; friction cone relative to
             mu lam_n + |v|_M / |J_t|_g, with the norm |J_t|_g of the tangents in M^-1; deviation from maximal
             dissipation relative to that times |J_t|_g |v|_M. Free of units.
         impulse: (nc, 1 + nt) total contact impulse (n, t1, t2), N s.
-        energy_ratio: kinetic energy after / before; 1 where there is none.
-        num_solves: steps or single impacts taken.
+        energy_ratio: kinetic energy after / before; 1 without energy before.
+        num_solves: number of steps or single impacts.
         complete: bool, whether every solution of every step was a candidate, of a continuum its corners.
-            False by pivoting, which has shares of its own and misses families of outcomes, and for contacts
-            so redundant that corners are not tabulated, as three at one point.
+            False by pivoting, which has frequencies of its own and misses families of outcomes, and for
+            contacts so redundant that corners are not tabulated, such as three at one point.
     """
 
     status: jax.Array
@@ -90,13 +87,13 @@ class ImpactInfo(Record):
 
 
 def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> ContactSpace:
-    """Scaled contact matrices of `terms`; `clearance` (nc,) is in m/s."""
+    """Compute the scaled contact matrices of `terms`; `clearance` (nc,) is in m/s."""
     nc, nt, nv = terms.J_t.shape
     jacobian = jnp.concatenate([terms.J_n[:, None, :], terms.J_t], axis=1)
     jacobian = jnp.where(terms.active[:, None, None], jacobian, 0.0).reshape(-1, nv)
     response = implicit.solve_spd(terms.M, jacobian.T)
     diagonal = lax.stop_gradient(jnp.sum(jacobian.T * response, axis=0)).reshape(nc, 1 + nt)
-    # A direction without motion is one whatever round-off has made of it; its derivative stays.
+    # A direction without motion is set to exact zero against round-off; its derivative stays.
     least = NO_MOTION * float(jnp.finfo(diagonal.dtype).eps) ** 2 * jnp.max(diagonal, axis=1, keepdims=True)
     moves = diagonal > least
     jacobian, response = (
@@ -123,7 +120,7 @@ def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> Co
 
 
 def friction_directions(num_tangents: int, num_directions: int) -> np.ndarray:
-    """Extreme friction directions (k, nt) of length one: +-1 in the plane, a regular k-gon in space."""
+    """List the unit vectors (k, nt) of extreme friction: +-1 in the plane, a regular k-gon in space."""
     if num_tangents == 1:
         return np.array([[1.0], [-1.0]])
     if num_directions < 4 or num_directions % 2:
@@ -134,18 +131,19 @@ def friction_directions(num_tangents: int, num_directions: int) -> np.ndarray:
 
 
 def collision_tolerance(dtype: jnp.dtype) -> float:
-    """Approach speed below which a contact counts as not approaching: 1e-8 in float64.
+    """Return the speed below which a contact counts as not approaching: 1e-8 in float64, 1e-5 in float32.
 
-    Impact laws take it relative to the fastest approach before, see `slowest_approach`; motion in time, which
-    has no such speed, in m/s.
+    Impact laws use it relative to the fastest approach before, see `slowest_approach`; motion in time, which
+    has no such speed, uses it in m/s.
     """
     return 1e-8 if jnp.finfo(dtype).bits >= 64 else 1e-5
 
 
 def slowest_approach(space: ContactSpace, v: jax.Array) -> jax.Array:
-    """Scaled approach speeds (nc,) that count in an impact that begins with v. No derivative.
+    """Compute the scaled speeds (nc,) above which an approach counts in an impact that begins with v.
 
-    1e-8 of the fastest approach of v (float32: 1e-5), and no less than round-off, which is relative to |v|_M.
+    They are 1e-8 of the fastest approach of v (float32: 1e-5), and no less than round-off, which is relative
+    to |v|_M. No derivative.
     """
     space, v = lax.stop_gradient((space, v))
     rows = 1 + space.num_tangents
@@ -156,19 +154,19 @@ def slowest_approach(space: ContactSpace, v: jax.Array) -> jax.Array:
 
 
 def approaching(space: ContactSpace, v: jax.Array, slowest: jax.Array) -> jax.Array:
-    """(nc,) bool: active contacts that approach faster than `slowest` (nc,), scaled."""
+    """Return a mask (nc,) of the active contacts that approach faster than `slowest` (nc,), scaled."""
     return space.active & (space.normal_rates(v) < -slowest)
 
 
 @jit
 def colliding(terms: ContactTerms, v: jax.Array, before: jax.Array) -> jax.Array:
-    """(nc,) bool: active contacts that still approach at v, in an impact that begins with `before`."""
+    """Return a mask (nc,) of the contacts that still approach at v in an impact that begins with `before`."""
     space = contact_space(terms)
     return approaching(space, v, slowest_approach(space, before))
 
 
 def mass_norm(mass: jax.Array, v: jax.Array) -> jax.Array:
-    """|v|_M = sqrt(v^T M v), for use as a scale: it carries no derivative."""
+    """Compute |v|_M = sqrt(v^T M v), for use as a scale: it carries no derivative."""
     v = lax.stop_gradient(v)
     return jnp.sqrt(jnp.maximum(v @ lax.stop_gradient(mass) @ v, 0.0))
 
@@ -181,20 +179,21 @@ def outcome(
     impulse_max: jax.Array | None = None,
     impulse_min: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The exact outcome of the contact modes in which a solver's impulse leaves the contacts.
+    """Compute the exact outcome of the contact modes in which a solver's impulse leaves the contacts.
 
-    Modes are read off the outgoing velocity, not off index sets: a contact that does not slide sticks
-    (u_t = 0) even if its friction impulse is zero, one that neither approaches nor separates rests
-    (u_n = 0) even if its normal impulse is zero. Redundant contacts leave the equations rank-deficient: the
-    solver's shares of the load stand, see `implicit.refine`. Where contacts are all but redundant, its
-    answer may stand as it is, with the derivative of the modes.
+    Modes follow from the outgoing velocity, not from index sets: a contact that does not slide sticks
+    (u_t = 0) even if its friction impulse is zero; a contact that neither approaches nor separates rests
+    (u_n = 0) even if its normal impulse is zero. The outcome solves the linear equations of the modes, and
+    derivatives are those of this solution. Redundant contacts make the equations rank-deficient: the
+    solver's distribution of the load then stays, see `implicit.refine`. For almost redundant contacts the
+    solver's answer may stay unchanged, with the derivative of the modes.
 
     Args:
         v: (nv,) velocity before.
         guess: (r,) scaled impulse from a solver; it carries no derivative.
         directions: (k, nt) extreme friction directions.
         impulse_max: (nc,) scaled cap on the normal impulse, or None.
-        impulse_min: (nc,) scaled normal impulse that a contact takes at least, or None for 0; without a cap.
+        impulse_min: (nc,) minimum scaled normal impulse of a contact, or None for 0; not with a cap.
 
     Returns:
         v_plus (nv,), scaled impulse (r,), and the residual of `ImpactInfo`.
@@ -213,12 +212,12 @@ def outcome(
     out = (lax.stop_gradient(u) + lax.stop_gradient(space.delassus) @ guess).reshape(nc, 1 + nt)
     separates = (out[:, 0] > tolerance) | ~space.active
     capped = (out[:, 0] < -tolerance) & space.active
-    if impulse_min is not None:  # what separates keeps it
+    if impulse_min is not None:  # a separating contact keeps its minimum impulse
         capped = (out[:, 0] > tolerance) & space.active & (impulse_min > 0)
         separates, impulse_max = separates & ~capped, impulse_min
     sliding = out[:, 1:]
     sticks = jnp.max(jnp.abs(sliding), axis=1) <= tolerance
-    # Which friction directions dissipate most: one (a vertex of the cone) or two (an edge).
+    # The friction directions that dissipate most: one (a vertex of the cone) or two (an edge).
     power = -jnp.sum(fan[None] * sliding[:, None, :], axis=-1)  # (nc, k)
     best = power >= jnp.max(power, axis=1, keepdims=True) - tolerance
     first = fan[jnp.argmax(best, axis=1)]
@@ -233,8 +232,8 @@ def outcome(
     impulse = mode_impulse(space, u, impulse_max, separates, capped, free, first, guess)
     cap = impulse_max if impulse_min is None else None
     worst = residual(space, v, impulse, directions, cap, impulse_min)
-    # Corners of a block that is all but flat take huge impulses against each other to lose a speed below the
-    # tolerance. The solver's answer, which leaves them that speed, is then the better one.
+    # The corners of an almost flat block take huge impulses against each other to lose a speed below the
+    # tolerance. The solver's answer, which leaves them that speed, is then better.
     solved = residual(space, v, guess, directions, cap, impulse_min)
     stands = (worst > residual_limit(dtype)) & (solved <= residual_limit(dtype))
     impulse = jnp.where(stands, guess + (impulse - lax.stop_gradient(impulse)), impulse)
@@ -251,7 +250,7 @@ def mode_impulse(
     direction: jax.Array,
     guess: jax.Array,
 ) -> jax.Array:
-    """The scaled impulse (r,) that given contact modes determine, as the solution of their equations.
+    """Compute the scaled impulse (r,) that known contact modes determine, as the solution of their equations.
 
     Per contact: lam = 0 (separates); else u'_n = 0, or lam_n = impulse_max (capped), and P u'_t = 0,
     (1 - P) (lam_t - mu lam_n d) = 0 with the projector P of `free` and d of `direction`.
@@ -262,7 +261,7 @@ def mode_impulse(
         separates, capped: (nc,) bool.
         free: (nc, nt, nt) projector on the tangential directions that stick.
         direction: (nc, nt) friction direction of sliding.
-        guess: (r,) a solution up to round-off, kept where the equations do not determine lam.
+        guess: (r,) a solution up to round-off; it stays where the equations do not determine lam.
 
     Derivative: by space, u and impulse_max; the modes are constants.
     """
@@ -282,8 +281,8 @@ def mode_impulse(
     rhs_t = jnp.where(separates[:, None], 0.0, -jnp.einsum("cij,cj->ci", free, u_rows[:, 1:]))
     equations = jnp.concatenate([row_n[:, None], rows_t], axis=1).reshape(unit.shape[2], -1)
     rhs = jnp.concatenate([rhs_n[:, None], rhs_t], axis=1).reshape(-1)
-    # Where redundant contacts slide, v_plus depends on their shares of the load, and so do its derivatives.
-    # Those that carry none stay without: columns that are smaller are the last ones to be eliminated.
+    # If redundant contacts slide, v_plus and its derivatives depend on how they divide the load.
+    # Contacts without a load stay without: smaller columns are eliminated last.
     loads = jnp.abs(guess.reshape(nc, 1 + nt)[:, 0])
     unloaded = loads <= 64.0 * float(jnp.finfo(dtype).eps) * jnp.max(loads)
     size = jnp.repeat(jnp.where(unloaded, UNLOADED, 1.0).astype(dtype), 1 + nt)
@@ -299,7 +298,7 @@ def residual(
     impulse_max: jax.Array | None = None,
     impulse_min: jax.Array | None = None,
 ) -> jax.Array:
-    """How far a scaled impulse (r,) is from the law; see `ImpactInfo.residual`. No derivative."""
+    """Measure the violation of the law by a scaled impulse (r,); see `ImpactInfo.residual`. No derivative."""
     space, v, impulse = lax.stop_gradient((space, v, impulse))
     nc, nt = space.mu.shape[0], space.num_tangents
     speed = mass_norm(space.mass, v)
@@ -326,21 +325,21 @@ def residual(
 
 
 def energy_ratio(mass: jax.Array, v: jax.Array, v_plus: jax.Array) -> jax.Array:
-    """Kinetic energy of v_plus over that of v; 1 where v = 0. No derivative."""
+    """Compute the kinetic energy of v_plus over that of v; 1 for v = 0. No derivative."""
     mass, v, v_plus = lax.stop_gradient((mass, v, v_plus))
     before = v @ mass @ v
     return jnp.where(before > 0, v_plus @ mass @ v_plus / jnp.where(before > 0, before, 1.0), 1.0)
 
 
 def residual_limit(dtype: jnp.dtype) -> float:
-    """Residual of a success at most: 1e-9, in float32 5e-6.
+    """Return the largest residual of a success: 1e-9, in float32 5e-6.
 
-    Near a jam or a fold of the law a violation grows a thousandfold on its way to v_plus, hence not far above
-    round-off.
+    Near a jam or a fold of the law a violation grows a thousandfold on its way to v_plus, so the limit is not
+    far above round-off.
     """
     return 1e-9 if jnp.finfo(dtype).bits >= 64 else 5e-6
 
 
 def residual_status(worst: jax.Array) -> jax.Array:
-    """STALLED where a residual is above its limit, or not a number."""
+    """Return STALLED for a residual above its limit or NaN, else 0."""
     return flag(~(worst <= residual_limit(worst.dtype)), Status.STALLED)

@@ -1,39 +1,44 @@
-"""Restitution per contact in the set-valued impact: what compression stores, and how it is given back.
+"""Restitution per contact in the set-valued impact: compression stores energy, pushes give it back.
 
-Owns Stronge's energetic coefficient (1990) beside the steps of `routh.py`, the future work that Halm & Posa
-name. Contact c keeps a store S_c of energy that it can give back, 0 before the impact. A step does both:
-
-1. *Compression*, if a contact approaches: a step of Algorithm 1, unchanged. u_n and u_t are linear along it,
-   so its works are trapezoids: w_c = -lam_n (u_n + u_n') / 2 of the normal impulse, where positive, is what
-   compresses contact c, and S_c grows by e_c^2 w_c.
-2. *Restitution*: a contact with something in store that did not approach when the step began pushes, with at
-   most the impulse that was drawn for it, and at most until its store is empty. One contact after the other,
-   the largest draw first. Its path in the plane then has two pieces, known in closed form, and Coulomb's law
-   holds all along: it slides with full friction against u_t; once u_t = 0 it sticks, or slides back. In space
-   it has more, see `spatial_restitution`.
-
-A contact that is driven in again compresses again, and its store grows. The impact ends when nothing
-approaches and every store is empty (less than what the slowest approach that counts would store). Draws of 0
-keep a contact from moving on, so compression and restitution of the contacts come in any relative order.
-
-Proven, in exact arithmetic, with E the kinetic energy:
-
-- E + sum S never rises, and S >= 0, so energy never exceeds its value before. In a compression E falls by
-  lost >= 0 (Halm & Posa), and the stores take e^2 w, less in proportion if that is more than lost. (It is
-  not, unless an impulse does positive work along the step: at a contact that goes from sliding to sliding
-  back, or from separation to rest.) In a push normal work is taken from the store, and friction opposes u_t.
-- e = 0: stores stay empty; the samples are those of Algorithm 1.
-- mu = 0 and e = 1: E + sum S is constant, so an impact that ends has the energy it began with.
-- One contact, mu = 0 or D_nt = 0: u_n+ = -e u_n-, whatever the draws.
-- mu = 0 and e = 1: every propagative outcome (`propagate_all`) is that of some draws, each 0 or large: a
-  single elastic impact is one compression and one push.
-- Draws of smaller steps are draws of larger ones, too: where steps suffice, the set shrinks with `step`.
-
-Where sliding friction drives a loaded contact in (D_nn < mu |D_nt|) its push does negative work, which is
-compression, until it sticks. A contact that sticks and cannot move (a pendulum against a wall) keeps nothing.
-
-Observed, not proven: that impacts end, and after how many steps; convergence is of first order in the step.
+Owns Stronge's energetic coefficient (1990) for the steps of `routh.py`, named as future work by Halm & Posa;
+entry `give_back`. The comment below has the algorithm and its properties; docs/methods/set-valued.md and
+docs/methods/restitution.md have the laws.
 """
+
+# Contact c keeps a store S_c of energy that it can give back, 0 before the impact. A step does both:
+#
+# 1. *Compression*, if a contact approaches: a step of Algorithm 1, unchanged. u_n and u_t are linear along
+#    it, so its works are trapezoids. The work w_c = -lam_n (u_n + u_n') / 2 of the normal impulse, if
+#    positive, compresses contact c, and S_c grows by e_c^2 w_c.
+# 2. *Restitution*: a contact with energy in store that did not approach at the beginning of the step pushes,
+#    with at most the impulse that was drawn for it, and at most until its store is empty. Contacts push one
+#    after the other, the largest draw first. In the plane the path of a push has two pieces in closed form,
+#    and Coulomb's law holds along both: the contact slides with full friction against u_t; once u_t = 0 it
+#    sticks, or slides back. In space the path has more pieces, see `spatial_restitution`.
+#
+# A contact that is driven in again compresses again, and its store grows. The impact ends when no contact
+# approaches and every store is empty (holds less than the slowest approach that counts would store). Draws of
+# 0 keep a contact from moving on, so compression and restitution of the contacts occur in any relative order.
+#
+# Proven, in exact arithmetic, with E the kinetic energy:
+#
+# - E + sum S never rises, and S >= 0, so energy never exceeds its value before. In a compression E falls by
+#   lost >= 0 (Halm & Posa), and the stores take e^2 w, reduced in proportion if that is more than lost. (It
+#   is not, unless an impulse does positive work along the step: at a contact that changes from sliding to
+#   sliding back, or from separation to rest.) In a push normal work is taken from the store, and friction
+#   opposes u_t.
+# - e = 0: stores stay empty; the samples are those of Algorithm 1.
+# - mu = 0 and e = 1: E + sum S is constant, so an impact that ends has the energy it began with.
+# - One contact, mu = 0 or D_nt = 0: u_n+ = -e u_n-, for all draws.
+# - mu = 0 and e = 1: every propagative outcome (`propagate_all`) is that of some draws, each 0 or large: a
+#   single elastic impact is one compression and one push.
+# - Draws of smaller steps are also draws of larger ones: if steps suffice, the set shrinks with `step`.
+#
+# If sliding friction drives a loaded contact in (D_nn < mu |D_nt|) its push does negative work, which is
+# compression, until it sticks. A contact that sticks and cannot move (a pendulum against a wall) keeps no
+# energy.
+#
+# Observed, not proven: impacts end; their number of steps; convergence is of first order in the step.
 
 from __future__ import annotations
 
@@ -52,7 +57,7 @@ from jaxcontact.terms import ContactTerms
 
 
 def check(terms: ContactTerms, restitution: Any) -> jax.Array | None:
-    """(nc,) coefficients of restitution, None where all are known to be 0; raise for what cannot be."""
+    """Return the coefficients of restitution (nc,), None if all are known to be 0; raise for invalid ones."""
     if restitution is None:
         return None
     nc = terms.J_t.shape[0]
@@ -70,7 +75,7 @@ def check(terms: ContactTerms, restitution: Any) -> jax.Array | None:
 
 
 def loaded(stored: jax.Array, slowest: jax.Array) -> jax.Array:
-    """(m, *batch) bool: contacts with more in store than an approach at `slowest` (m,) would store."""
+    """Return a mask (m, *batch) of contacts with more energy than an approach at `slowest` (m,) stores."""
     return stored > _column(0.5 * slowest**2, stored)
 
 
@@ -85,7 +90,7 @@ def give_back(
     speed: jax.Array,
     slowest: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """What a step of compression stores, and the pushes behind it.
+    """Store the energy of a compression, then let loaded contacts push; return impulses and stores.
 
     Batch axes come last. Everything is scaled.
 
@@ -96,7 +101,7 @@ def give_back(
         change: (2m, *batch) its impulse.
         stored: (m, *batch) energy in store before.
         speed: () |v|_M before the impact.
-        slowest: (m,) approach that counts, see `contact_space.slowest_approach`.
+        slowest: (m,) speed below which an approach does not count, see `contact_space.slowest_approach`.
 
     Returns:
         impulse (2m, *batch) of the pushes, stored (m, *batch).
@@ -141,11 +146,11 @@ class _Push(NamedTuple):
 
 
 def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Impulses (n, t) of one push, and what is left in store; each (*batch)."""
+    """Compute the impulses (n, t) of one push and the energy left in store; each (*batch)."""
     tt = jnp.where(p.tt > 0, p.tt, 1.0)
     slides = jnp.abs(p.u_t) > noise
     sign = jnp.where(slides, jnp.sign(p.u_t), 0.0)
-    # While it slides: rates of u_n and u_t, and how far it is to u_t = 0.
+    # While the contact slides: rates of u_n and u_t, and the impulse up to u_t = 0.
     rate_n, rate_t = p.nn - sign * p.mu * p.nt, p.nt - sign * p.mu * p.tt
     slows = sign * rate_t < 0
     until = jnp.where(slows, -p.u_t / jnp.where(slows, rate_t, 1.0), jnp.inf)
@@ -155,7 +160,7 @@ def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     empty = slides & spends & (first >= far)
     work = first * (p.u_n + 0.5 * rate_n * first)
     left = p.stored - jnp.where(work > 0, work, p.elastic * work)
-    # Then it sticks, if friction suffices, or slides the way the normal impulse drives it.
+    # Then it sticks, if friction suffices, or slides in the direction that the normal impulse gives it.
     u_n = p.u_n + rate_n * first
     sticks = jnp.abs(p.nt) <= p.mu * p.tt
     ratio = jnp.where(sticks, p.nt / tt, jnp.sign(p.nt) * p.mu)
@@ -166,7 +171,7 @@ def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     second = jnp.where(goes_on, least_of(p.cap - first, far), 0.0)
     empty |= (stops & wedged) | (goes_on & spends & (second >= far))
     left = left - second * (u_n + 0.5 * rate_n * second)
-    # What sticks from the beginning has u_t within `noise` of 0: from now on it is 0.
+    # A contact that sticks from the beginning has u_t within `noise` of 0: from now on it is 0.
     hold = jnp.where(~slides & sticks & (second > 0), p.u_t / tt, 0.0)
     return first + second, -sign * p.mu * first - ratio * second - hold, jnp.where(empty, 0.0, left)
 
@@ -174,9 +179,9 @@ def _push(p: _Push, noise: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 def reach(
     u_n: jax.Array, rate: jax.Array, stored: jax.Array, noise: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Impulse up to which a push may go, and whether the store is empty there, or else u_n has fallen to 0.
+    """Compute the largest impulse p of a push, and whether it empties the store; if not, u_n falls to 0 at p.
 
-    The store: u_n p + rate p^2 / 2 = S.
+    The store is empty at u_n p + rate p^2 / 2 = S. The impulse is inf if neither happens.
     """
     square = u_n * u_n + 2.0 * rate * stored
     bottom = u_n + jnp.sqrt(jnp.where(square > 0, square, 1.0))
@@ -187,14 +192,14 @@ def reach(
 
 
 def least_of(*lengths: jax.Array) -> jax.Array:
-    """The smallest; the first of equal ones, whose derivative it has."""
+    """Return the smallest length with its derivative; of equal ones, the first."""
     return functools.reduce(lambda a, b: jnp.where(b < a, b, a), lengths)
 
 
 def gain(
     elastic: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, noise: jax.Array, speed: jax.Array
 ) -> jax.Array:
-    """(m, *batch) what a compression adds to the stores."""
+    """Compute the energy (m, *batch) that a compression adds to the stores."""
     rows = u.shape[0] // elastic.shape[0]
     mean = 0.5 * (u + u_next)
     power = [change[i::rows] * mean[i::rows] for i in range(rows)]
@@ -209,17 +214,17 @@ def gain(
 
 
 def _order(cap: jax.Array) -> jax.Array:
-    """(m, *batch) int32 place of each contact in the order of the pushes: the largest cap first."""
+    """Compute the place (m, *batch) int32 of each contact in the order of pushes, the largest cap first."""
     m = cap.shape[0]
     before = [[(cap[d] > cap[c]) | ((cap[d] == cap[c]) & (d < c)) for d in range(m)] for c in range(m)]
     return jnp.stack([sum(b.astype(jnp.int32) for b in row) for row in before])
 
 
 def _total(x: jax.Array) -> jax.Array:
-    """sum(x, axis=0), always in the same order."""
+    """Sum x over its first axis, always in the same order."""
     return functools.reduce(jnp.add, [x[c] for c in range(x.shape[0])])
 
 
 def _column(a: jax.Array, like: jax.Array) -> jax.Array:
-    """(m,) as (m, 1, ..., 1) beside (m, *batch)."""
+    """Reshape `a` from (m,) to (m, 1, ..., 1), to broadcast against (m, *batch)."""
     return a.reshape(-1, *(1,) * (like.ndim - 1))

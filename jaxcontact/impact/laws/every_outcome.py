@@ -1,6 +1,6 @@
 """Every outcome of a step of Anitescu & Potra's law and of Routh's impact, by enumerating contact modes.
 
-Owns what tells outcomes apart, and says whether there were more than are returned.
+Entry `outcomes`. Owns the criterion that tells outcomes apart, and tells whether some do not fit the result.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-MOST_OUTCOMES = 64  # of a step in space
+MOST_OUTCOMES = 64  # largest number returned for a step in space; bounds the close comparison of modes
 
 
 class OutcomesInfo(Record):
-    """What a law says beside all its outcomes.
+    """Info returned with all outcomes of a law.
 
     Attributes:
-        status: uint32 bits of `Status`; STALLED where no outcome was found, though each law has one.
-        residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 where there is none.
+        status: uint32 bits of `Status`; STALLED if no outcome was found, although each law has one.
+        residual: the largest of the valid outcomes, as in `ImpactInfo`; 0 if no outcome is valid.
     """
 
     status: jax.Array
@@ -55,27 +55,27 @@ def outcomes(
 
     Exhaustive for up to five contacts in the plane; in space for up to four whose friction cone has four
     sides, three with eight. Of more candidates only the active contacts count, outside of jit. Outcomes
-    closer than 1e-7 |v|_M are one.
+    closer than 1e-7 |v|_M count as one.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact, or before the step.
         law: `jc.impact.AnitescuPotra()`, or one step of Routh's impact with known largest impulses,
-            `jc.impact.RouthStep(impulse_max=)`. Whole impacts of `Routh` are drawn by `sample`.
+            `jc.impact.RouthStep(impulse_max=)`. `sample` draws whole impacts of `Routh`.
 
     Returns:
         (v_plus (k, nv), valid (k,)) and OutcomesInfo; k = 4^nc, of a RouthStep 7^nc, in space 64 or less. The
         valid outcomes come first, in a fixed order.
 
     Raises:
-        ValueError, TypeError: as `anitescu_potra` and `routh_step`; more contacts than modes can be
-            enumerated of; another law.
+        ValueError, TypeError: as `anitescu_potra` and `routh_step`; more contacts than enumeration
+            allows; another law.
 
-    Status: STALLED where no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS where
-        there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. No outcome is valid
-        then, but for MAX_ITERS.
+    Status: STALLED if no outcome meets the law within the residual of `anitescu_potra`; MAX_ITERS if
+        there are more than k; inside jit NONFINITE, INVALID, PENETRATION for bad numbers. With any of these
+        bits except MAX_ITERS no outcome is valid.
 
-    Derivative: as the law's, of each outcome.
+    Derivative: as that of the law, for each outcome.
     """
     inputs.check(terms, v)
     if not isinstance(law, AnitescuPotra | RouthStep):
@@ -118,7 +118,7 @@ def all_outcomes(
     status: jax.Array,
     num_directions: int,
 ) -> tuple[jax.Array, jax.Array, OutcomesInfo]:
-    """Distinct outcomes (K, nv) of all contact modes, the `valid` (K,) ones first; in space of at most 64."""
+    """Find the distinct outcomes (K, nv) of all contact modes, `valid` (K,) ones first; K <= 64 in space."""
     fixed, v_fixed = lax.stop_gradient((space, v))
     directions = friction_directions(space.num_tangents, num_directions)
     table = mode_table(fixed, directions, capped=impulse_max is not None)
@@ -127,7 +127,7 @@ def all_outcomes(
     speed = mass_norm(space.mass, v)
     violation = contact_modes.evaluate(table, x)
     feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
-    if space.num_tangents == 2:  # so many modes that only what is distinct is looked at closely
+    if space.num_tangents == 2:  # so many modes that only distinct ones are examined closely
         most = min(MOST_OUTCOMES, table.regular.shape[0])
         modes, count = mode_choice.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
         table = jax.tree.map(lambda leaf: leaf[..., modes], table)

@@ -1,7 +1,7 @@
 """An impact between compliant bodies, integrated through its short but finite duration.
 
-The comparison for the rigid impact laws: springs and dampers at the contacts, regularised friction, the
-equations of motion, and a stiff solver on the host.
+Entry `kelvin_voigt`: the comparison for the rigid impact laws. Springs and dampers at the contacts,
+regularised friction, the equations of motion, and a stiff solver on the host; Halm & Posa, equations 88-90.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from jaxcontact.status import Status
 from jaxcontact.terms import contact_terms
 
 METHODS = ("BDF", "Radau")
-IMPULSE_SHARE = 1e-2  # of m |J_n v|: what a contact must have transmitted before the impact can be over
-STARTED = 1e-12  # share of the total impulse above which a contact has started to push
-BISECTIONS = 60
+IMPULSE_SHARE = 1e-2  # fraction of m |J_n v| that a contact must have transmitted before the impact can end
+STARTED = 1e-12  # fraction of the total impulse above which a contact has started to push
+BISECTIONS = 60  # halvings of the last solver step at most; they exhaust the 53 bits of float64
 
 
 class CompliantInfo(Record):
-    """What `kelvin_voigt` says beside v_plus; the path has one row per step of the solver, or is None.
+    """Info that `kelvin_voigt` returns with v_plus; the path has one row per step of the solver, or is None.
 
     Attributes:
         status: uint32 bits of `Status`.
         duration: of the impact, s.
         impulse: (nc,) normal impulse, N s.
-        first_contact_share: share of the impulse of the contact that pushes first which it has
-            transmitted when the second one starts; 0 where they start together, 1 where none follows.
+        first_contact_share: fraction of its impulse that the contact which pushes first has transmitted
+            when the second one starts; 0 if they start together, 1 if none follows.
         num_evaluations: evaluations of the equations of motion, without those of their Jacobian.
         num_steps: steps of the solver.
         time: (n,) s since the start of the impact; the last row is its end.
@@ -76,22 +76,22 @@ def kelvin_voigt(
     max_steps: int = 20_000,
     keep_path: bool = False,
 ) -> tuple[jax.Array, CompliantInfo]:
-    """The outcome of an impact on Kelvin-Voigt contacts (Halm & Posa, equations 88-90).
+    """Compute the outcome of an impact on Kelvin-Voigt contacts (Halm & Posa, equations 88-90).
 
     M vdot + b = J_n^T lam_n + J_t^T lam_t, with gravity and all other forces acting through the impact, and
 
         lam_n,i = max(0, -k_i phi_i - 2 zeta sqrt(k_i m) phidot_i) where phi_i <= 0, else 0
         lam_t,i = -mu_i lam_n,i r / max(|r|, slip_speed),   r = J_t,i v.
 
-    (The paper prints sqrt(k_i / m), which is the same number for its mass of 1 kg.) It is over when no
+    (The paper prints sqrt(k_i / m), which is the same number for its mass of 1 kg.) The impact ends when no
     penetrating contact approaches faster than `stop_speed` and every contact has transmitted its
-    `min_impulse`. That is the paper's end, meant for overdamped contacts (zeta = 5), which creep back
-    slowly; one with zeta < 1 ends at its greatest compression, not where it lets go.
+    `min_impulse`. The paper's criterion is meant for overdamped contacts (zeta = 5), which creep back
+    slowly; an impact with zeta < 1 ends at its greatest compression, not at separation.
 
-    In SI units: the defaults of slip_speed, atol, duration and stop_speed are physical numbers.
+    Inputs are in SI units: the defaults of slip_speed, atol, duration and stop_speed are physical numbers.
 
-    Gaps count from where they are, except that a contact which penetrates within the contact tolerance
-    (1e-6 m) at the start counts as just touching.
+    Gaps keep their values, except that a contact which penetrates within the contact tolerance (1e-6 m) at
+    the start counts as just touching.
 
     Args:
         model: the mechanism and its numbers.
@@ -105,12 +105,12 @@ def kelvin_voigt(
         min_impulse: a number or (nc,), N s; default 0.01 m |J_n v| on every contact that would be
             reached within `duration` at its initial velocity and 0 on the others.
         method: SciPy's "BDF" or "Radau" (three times slower, for comparison: at the default
-            tolerances the two agree to 1e-8). LSODA is not offered: where a contact sticks it gives
+            tolerances the two agree to 1e-8). LSODA is not offered: at a sticking contact it gives
             up or stands still.
         rtol: relative tolerance of the solver.
         atol: absolute tolerance, on m, rad, m/s, rad/s and N s alike; default slip_speed / 10. At
             slip_speed it no longer resolves sticking, and v_plus is wrong in the third digit.
-        max_steps: most steps of the solver.
+        max_steps: largest number of solver steps.
         keep_path: also return the path.
 
     Returns:
@@ -120,11 +120,11 @@ def kelvin_voigt(
         ValueError, TypeError: bad numbers or shapes in params, state or the options; a contact that
             penetrates by more than 1e-6 m; traced arguments.
 
-    Status: UNTERMINATED where the impact is not over after `duration`; with MAX_ITERS where max_steps
-        came first, with STALLED where the solver's step size vanished, with NONFINITE where forces
+    Status: UNTERMINATED if the impact has not ended after `duration`; with MAX_ITERS if max_steps
+        came first, with STALLED if the solver's step size vanished, with NONFINITE if forces
         are not finite at the start. v_plus is then the last velocity.
 
-    Derivative: none; a host-level driver. It computes in float64 whatever the dtype of the inputs.
+    Derivative: none; a host-level driver. It computes in float64 for every dtype of the inputs.
     """
     if not inputs.is_concrete(model.params, state, stiffness, damping_ratio):
         raise ValueError("kelvin_voigt: a driver for the host, not traceable by jit, vmap or grad")
@@ -174,7 +174,7 @@ def _settings(
     stop_speed: float | None,
     min_impulse: Any,
 ) -> tuple[Law, np.ndarray, np.ndarray]:
-    """The law of the contacts, the stop speed and the least impulses (nc,), checked, with their defaults."""
+    """Check the settings, fill in defaults; return contact law, stop speed and minimum impulses (nc,)."""
     check_no_loops(model.system, "kelvin_voigt")
     terms = contact_terms(model, state)
     inputs.check(terms, state.v)
@@ -195,7 +195,7 @@ def _settings(
 
 @jit
 def _rate(model: Model, law: Law, y: jax.Array) -> jax.Array:
-    """Time derivative of y = (q, v, normal impulses)."""
+    """Compute the time derivative of y = (q, v, normal impulses)."""
     start, stiffness, damping, slip_speed = law
     state = _state(model.system, y)
     terms = contact_terms(model, state)
@@ -217,7 +217,7 @@ _rate_jacobian = jit(jax.jacfwd(_rate, argnums=2))
 
 @jit
 def _approach(model: Model, law: Law, y: jax.Array) -> jax.Array:
-    """Lowest normal velocity of a penetrating contact, +inf where there is none."""
+    """Find the lowest normal velocity of a penetrating contact, +inf if there is none."""
     state = _state(model.system, y)
     terms = contact_terms(model, state)
     return jnp.min(jnp.where(terms.phi <= law[0], terms.J_n @ state.v, jnp.inf))
@@ -245,11 +245,11 @@ class _Impact:
         self.stop_speed, self.min_impulse = stop_speed, min_impulse
 
     def split(self, y: np.ndarray) -> list[np.ndarray]:
-        """q, v and impulses of rows y."""
+        """Split rows y into q, v and impulses."""
         return np.split(y, self.sizes, axis=-1)
 
     def over(self, y: np.ndarray) -> bool:
-        """Whether nothing that penetrates approaches and every contact has had its least impulse."""
+        """Tell whether no penetrating contact approaches and every contact has had its minimum impulse."""
         if np.any(y[self.sizes[1] :] < self.min_impulse):
             return False
         return bool(_approach(*self.problem, y) >= -self.stop_speed)
@@ -257,8 +257,8 @@ class _Impact:
     def integrate(
         self, span: float, method: str, max_steps: int, **tolerances: float
     ) -> tuple[np.ndarray, np.ndarray, Status, int]:
-        """Times (n,), rows y (n, ny), status and number of evaluations."""
-        from scipy import integrate  # here, as its import takes long
+        """Solve up to the end of the impact; return times (n,), rows y (n, ny), status and evaluations."""
+        from scipy import integrate  # imported late because its import is slow
 
         def rate(_: float, y: np.ndarray) -> np.ndarray:
             out: np.ndarray = np.asarray(_rate(*self.problem, y))
@@ -301,7 +301,7 @@ class _Impact:
 def _first(
     over: Callable[[np.ndarray], bool], dense: Callable[[float], np.ndarray], low: float, high: float
 ) -> tuple[float, np.ndarray]:
-    """The time in (low, high] from which on it is over, and y there."""
+    """Find the time in (low, high] at which the impact ends, by bisection, and y at that time."""
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         if not low < middle < high:
@@ -314,7 +314,7 @@ def _first(
 
 
 def _first_share(impulses: np.ndarray) -> float:
-    """Share of the first contact's impulse transmitted before the second contact starts."""
+    """Compute the fraction of the first contact's impulse transmitted before the second contact starts."""
     total = impulses[-1]
     started = impulses > STARTED * np.sum(total)
     begin = np.where(np.any(started, axis=0), np.argmax(started, axis=0), len(impulses))
@@ -340,7 +340,7 @@ def _check_state(params: Params, state: State) -> None:
 
 
 def _positive(name: str, value: Any, shape: tuple[int, ...] = (), zero: bool = False) -> np.ndarray:
-    """`value` as float64 of that shape (a number is repeated), or a ValueError that names it."""
+    """Return `value` as float64 of shape `shape`, a number repeated; raise ValueError with its name."""
     if not np.issubdtype(np.asarray(value).dtype, np.number):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     array = np.asarray(value, np.float64)

@@ -1,6 +1,7 @@
 """All orders of the single impacts within a simultaneous impact.
 
-This module computes the outcomes of all orders, how far the outcomes lie apart, and when all orders agree.
+Entries: `propagate_all` computes the outcomes of all orders, `indeterminacy` their largest distance, and
+`unique_order` tells whether all orders agree. docs/methods/propagative.md has the law.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from jaxcontact.terms import ContactTerms
 
 SAME = 1e-9  # outcomes closer than this, relative to |v|_M, count as one
 MAX_PERMUTED = 4  # largest number of contacts for which `indeterminacy` compares all orders
-_MINIMAL = 10  # largest length of a sequence that is compared with all its parts
+_MINIMAL = 10  # largest length of a sequence that is compared with all its parts, 2^10 of them
 
 
 class Sequences(Record):
@@ -67,7 +68,7 @@ class _Front(NamedTuple):
 def propagate_all(
     terms: ContactTerms, v: jax.Array, *, max_outcomes: int = 16, max_reflections: int = 64
 ) -> tuple[jax.Array, Sequences, jax.Array]:
-    """Every distinct elastic outcome over all physical orders of single impacts.
+    """Find every distinct elastic outcome over all physical orders of single impacts.
 
     Seghete & Murphey, Section III: at every stage any approaching contact may be next. Orders that reach the
     same velocity after equally many impacts continue as one order; the result names the first of them.
@@ -79,12 +80,12 @@ def propagate_all(
         max_reflections: largest number of single impacts.
 
     Returns:
-        v_plus (k, nv), Sequences, and valid (k,) bool. The only outcome is v where no contact approaches.
+        v_plus (k, nv), Sequences, and valid (k,) bool. If no contact approaches the only outcome is v.
 
     Raises:
         ValueError, TypeError: as `propagate`.
 
-    Status: MAX_ITERS where outcomes or velocities of a stage did not fit; UNTERMINATED where some order has
+    Status: MAX_ITERS if outcomes or velocities of a stage did not fit; UNTERMINATED if some order has
         not ended; NONFINITE, INVALID, PENETRATION as other laws.
 
     Derivative: by v and terms, of each sequence.
@@ -122,7 +123,7 @@ def _propagate_all(
 
 
 def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Front:
-    """Follows all velocities stage by stage; a velocity without an approaching contact is an outcome."""
+    """Follow all velocities stage by stage; a velocity without an approaching contact is an outcome."""
     nc = unit_normals.rate.shape[0]
     width = 4 * k
     no_order = jnp.full((1, length), -1, jnp.int32)
@@ -166,7 +167,7 @@ def _follow(unit_normals: Normals, speed: jax.Array, k: int, length: int) -> _Fr
 
 
 def _harvest(front: _Front, approaching: Any, rates: Any, speed: jax.Array, k: int) -> _Front:
-    """Moves the velocities of the front at which no contact approaches to the outcomes."""
+    """Move the velocities of the front at which no contact approaches to the outcomes."""
     ended = front.alive & ~jnp.any(approaching(front.x), axis=1)
     outcomes, order, valid, crowded = _first_distinct(
         jnp.concatenate([front.outcomes, front.x]),
@@ -186,7 +187,7 @@ def _harvest(front: _Front, approaching: Any, rates: Any, speed: jax.Array, k: i
 def _first_distinct(
     x: jax.Array, order: jax.Array, valid: jax.Array, rates: Any, speed: jax.Array, size: int
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The first `size` distinct valid rows, and whether there were more."""
+    """Select the first `size` distinct valid rows, and tell whether there were more."""
     s = rates(x)
     limit = max(SAME, 10.0 * tolerance(x.dtype)) * speed
     distinct = jnp.max(jnp.abs(s[:, None] - s[None]), axis=2) > limit
@@ -203,7 +204,7 @@ def _first_distinct(
 
 
 def _minimal(unit_normals: Normals, speed: jax.Array, order: jax.Array) -> jax.Array:
-    """Whether no proper part of the sequence gives a feasible velocity."""
+    """Tell whether no proper part of the sequence gives a feasible velocity."""
     stages = min(_MINIMAL, order.shape[0])
     length = jnp.sum(order >= 0)
     picks = np.array(list(itertools.product([False, True], repeat=stages)))
@@ -230,7 +231,7 @@ def indeterminacy(
     orders: tuple[tuple[int, ...], ...] | None = None,
     max_reflections: int = 64,
 ) -> jax.Array:
-    """xi: the largest distance |v_a - v_b|_M / |v|_M between the elastic outcomes of several orders.
+    """Compute xi, the largest distance |v_a - v_b|_M / |v|_M between elastic outcomes of several orders.
 
     Seghete & Murphey, Section VII-A; a ratio of norms of momenta, not of energies.
 
@@ -246,7 +247,7 @@ def indeterminacy(
     Raises:
         ValueError, TypeError: as `propagate`; more than 4 contacts without `orders`.
 
-    Derivative: by v and terms, of the pair that is farthest apart; 0 where all agree.
+    Derivative: by v and terms, of the pair that is farthest apart; 0 if all agree.
     """
     inputs.check(terms, v)
     inputs.check_count("max_reflections", max_reflections)
@@ -284,7 +285,7 @@ class UniqueOrder(Record):
     Attributes:
         unique: () bool.
         stages: (nc, nc) int32, the n with <u_i, u_j> = -cos(pi / n) within `tol`, which is the largest number
-            of impacts of the pair; 2 for orthogonal normals; 0 where no such n exists or a contact is
+            of impacts of the pair; 2 for orthogonal normals; 0 if no such n exists or a contact is
             inactive.
     """
 
@@ -305,7 +306,7 @@ class UniqueOrder(Record):
 
 
 def unique_order(terms: ContactTerms, tol: float = 1e-9) -> UniqueOrder:
-    """Which theorem, if any, guarantees that elastic impacts do not depend on the order.
+    """Find the theorem, if any, which guarantees that elastic impacts do not depend on the order.
 
     Seghete & Murphey, Theorem 2 (orthogonal normals) and Theorem 3 (<u, v> = -1/2). Both extend to
     <u, v> = -cos(pi / n) and to more than two contacts. If every pair satisfies this equation and the normals
@@ -344,12 +345,12 @@ def unique_order(terms: ContactTerms, tol: float = 1e-9) -> UniqueOrder:
 
 
 def _difference(gram: jax.Array, exact: jax.Array, count: jax.Array) -> jax.Array:
-    """Bound on the difference of the outcomes of two orders, relative to |v|_M; inf or NaN without a bound.
+    """Bound the difference of the outcomes of two orders, relative to |v|_M; inf or NaN without a bound.
 
     Reflections by the exact normals fold a velocity into the chamber; the folded velocity is the same for
     every order, and folding makes no distance longer. A reflection by a normal u' near the exact u changes
     the folded velocity by |R' - R| = 2 |sin(u, u')| at most. A sequence has at most nc h / 2 reflections,
-    with h the Coxeter number: the exact Gram matrix of a component of the group has the least eigenvalue
+    with h the Coxeter number: the exact Gram matrix of a component of the group has the lowest eigenvalue
     1 - cos(pi / h).
 
     Args:

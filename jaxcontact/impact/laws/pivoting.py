@@ -1,6 +1,6 @@
 """Impact laws as linear complementarity problems, for the pivoting solver.
 
-One solution at a time, in the plane or with a polyhedral friction cone in space. With
+Entry `solve_by_pivoting`: one solution, in the plane or with a polyhedral friction cone in space. With
 z = (beta, lam_n, lam_D, gamma) this is Halm & Posa's eq (75), in scaled contact space; without beta it
 is the law of Anitescu & Potra, eqs (31)-(33).
 """
@@ -22,14 +22,14 @@ def impact_lcp(
     impulse_max: jax.Array | None,
     impulse_min: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """(W, w) of the impact problem; n = nc (k + 2), or nc (k + 3) with a cap on the impulse.
+    """Build (W, w) of the impact problem; n = nc (k + 2), or nc (k + 3) with a cap on the impulse.
 
     Args:
         u: (r,) scaled contact velocity before.
         directions: (k, nt) friction directions.
         impulse_max: (nc,) scaled cap, or None for the law without a cap.
-        impulse_min: (nc,) scaled normal impulse of each contact that u has in it already, without its
-            friction; None is none. The normal impulse of the solution is what comes on top.
+        impulse_min: (nc,) scaled normal impulse of each contact that u already contains, without its
+            friction; None is none. The normal impulse of the solution is in addition to it.
     """
     nc, k, dtype = space.mu.shape[0], directions.shape[0], u.dtype
     # Rows (n; D) of every contact from rows (n, t): blocks of a constant matrix.
@@ -62,13 +62,13 @@ def impact_lcp(
     return jnp.block([[zeros, -cap], [cap.T, law]]), jnp.concatenate([impulse_max, w])
 
 
-_SPREAD = 5.0  # random covering vectors lie in exp(-5), ..., exp(5): narrower ones find fewer solutions
+_SPREAD = 5.0  # random covering vectors lie in exp(-5)..exp(5); a narrower range finds fewer solutions
 
 
 def random_cover(space: ContactSpace, directions: np.ndarray, pick: jax.Array) -> jax.Array:
-    """A covering vector (n,) for the impact problem with a cap, drawn from `pick` alone; ones if that is 0.
+    """Draw a covering vector (n,) for the impact problem with a cap from `pick` alone; ones if `pick` is 0.
 
-    Which solution Lemke's method finds depends on it, where there are several.
+    If the problem has several solutions, the vector determines which one Lemke's method finds.
     """
     size = space.mu.shape[0] * (directions.shape[0] + 3)
     bits = jax.lax.bitcast_convert_type(pick.astype(jnp.float32), jnp.uint32)
@@ -86,10 +86,10 @@ def solve_by_pivoting(
     cover: jax.Array | None = None,
     impulse_min: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """A scaled impulse (r,) that solves the impact problem, and the status of the solver.
+    """Find a scaled impulse (r,) that solves the impact problem, and return it with the solver status.
 
     Args:
-        impulse_min: (nc,) scaled normal impulse that every contact takes at least; None is 0.
+        impulse_min: (nc,) minimum scaled normal impulse of every contact; None is 0.
         cover: (n,) covering vector of Lemke's method, n as in `impact_lcp`; default ones.
     """
     nc, k = space.mu.shape[0], directions.shape[0]

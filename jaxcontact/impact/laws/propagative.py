@@ -1,7 +1,8 @@
 """Propagative impacts: a simultaneous impact as a sequence of single impacts, elastic, plastic or in between.
 
-This module owns the outcome of one given order; `orders.py` has the outcomes of all orders. The law has no
-friction and follows Seghete & Murphey, *A propagative model of simultaneous impact*.
+Entries: `propagate`, the outcome of one given order, and `plastic`; `orders.py` has those of all orders.
+The law has no friction and follows Seghete & Murphey, *A propagative model of simultaneous impact*;
+docs/methods/propagative.md.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ def propagate(
         terms: contact terms, nc contacts; friction plays no part.
         v: (nv,) velocity before the impact.
         key: not used; every impact law takes a key.
-        order: which approaching contact is next: "most_violated" or "least_violated", by the rate along its
-            unit normal, the first contact at ties; or a cycle of contact indices such as (1, 0).
+        order: choice of the next approaching contact: "most_violated" or "least_violated", by the rate along
+            its unit normal, the first contact at ties; or a cycle of contact indices such as (1, 0).
         restitution: R in 0..1; 0 is `plastic`, 1 elastic.
-        unilateral: which plastic outcome, see `plastic`.
+        unilateral: choice of the plastic outcome, see `plastic`.
         max_reflections: largest number of single impacts. Two contacts need at most ceil(pi / (2 gamma)) with
             gamma = asin sqrt((1 + <u_1, u_2>) / 2), half the number in Theorem 1.
 
@@ -77,8 +78,8 @@ def propagate(
     Raises:
         ValueError, TypeError: shapes, dtypes and known bad values; an unknown order, R outside 0..1.
 
-    Status: UNTERMINATED where a contact still approaches after max_reflections; NONFINITE, INVALID,
-        PENETRATION as other laws; for R < 1 the bits of `solve_lcp`; INVALID, too, for R outside 0..1.
+    Status: UNTERMINATED if a contact still approaches after max_reflections; NONFINITE, INVALID,
+        PENETRATION as other laws; for R < 1 the bits of `solve_lcp`; INVALID also for R outside 0..1.
 
     Derivative: by v, terms and restitution, with the sequence of impacts and the contacts that the plastic
         outcome keeps closed held fixed; both are piecewise constant. Forward and reverse.
@@ -96,7 +97,7 @@ def propagate(
 
 
 def check_order(order: Order, nc: int) -> Order:
-    """A checked order; raise ValueError for anything but a known rule or a cycle of contacts."""
+    """Return the checked order; raise ValueError for anything but a known rule or a cycle of contacts."""
     if isinstance(order, str):
         if order in ORDERS:
             return order
@@ -136,7 +137,7 @@ def _propagate(
 
 
 def plastic(terms: ContactTerms, v: jax.Array, *, unilateral: bool = True) -> tuple[jax.Array, PropagateInfo]:
-    """The perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
+    """Find the perfectly plastic outcome: the feasible velocity nearest to v in the kinetic metric.
 
     With `unilateral` contacts push and may separate: min |v_plus - v|_M over J_n v_plus >= 0. Otherwise the
     outcome is eq (11) of Seghete & Murphey, the projection on J_n v_plus = 0 for all contacts that approach
@@ -174,7 +175,7 @@ def _outcome(
     terms: ContactTerms, v_in: jax.Array, v: jax.Array, unit_normals: Normals, impulse: jax.Array,
     speed: jax.Array, status: jax.Array, sequence: jax.Array,
 ) -> tuple[jax.Array, PropagateInfo]:  # fmt: skip
-    """v_plus and its info from the impulses along unit normals."""
+    """Compute v_plus and its info from the impulses along unit normals."""
     v_plus = v + unit_normals.response @ impulse
     rate = jnp.where(unit_normals.active, unit_normals.rate + unit_normals.gram @ impulse, 0.0)
     nc, nt, _ = terms.J_t.shape

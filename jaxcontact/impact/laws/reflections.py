@@ -43,7 +43,7 @@ class Normals(NamedTuple):
 
 
 def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
-    """Gamma (nv, nv), the reflection of an elastic impact on one contact.
+    """Compute Gamma (nv, nv), the reflection of an elastic impact on one contact.
 
     Seghete & Murphey, eq (7b): Gamma = I - 2 M^-1 u^T u / (u M^-1 u^T). A velocity becomes Gamma v, a
     momentum, as a row, p Gamma.
@@ -52,7 +52,7 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
         M: (nv, nv) mass matrix.
         u: (nv,) normal of the contact, a row of J_n; its length does not matter.
 
-    The result is NaN, because there is no status, for u = 0 or a mass matrix that is not positive definite.
+    Inside jit the result is NaN, for lack of a status, if u = 0 or the mass matrix is not positive definite.
 
     Raises:
         TypeError, ValueError: shapes or dtypes that do not fit; outside of jit also NaN, u = 0, a mass matrix
@@ -77,7 +77,7 @@ def reset_map(M: jax.Array, u: jax.Array) -> jax.Array:
 
 
 def normals_gram(terms: ContactTerms) -> jax.Array:
-    """Products <u_i, u_j>_g (nc, nc) of the unit normals of the contacts; zero for inactive contacts.
+    """Compute the products <u_i, u_j>_g (nc, nc) of the unit normals of contacts; zero for inactive ones.
 
     Seghete & Murphey, eq (5a) and Section V: if every product off the diagonal is 0 or -cos(pi / n), the
     outcome of an elastic impact does not depend on the order.
@@ -89,7 +89,7 @@ def normals_gram(terms: ContactTerms) -> jax.Array:
 
 
 def normals(terms: ContactTerms, v: jax.Array) -> Normals:
-    """Unit normals of `terms`, and the rates of v along them."""
+    """Compute the unit normals of `terms`, and the rates of v along them."""
     jacobian = jnp.where(terms.active[:, None], terms.J_n, 0.0)
     response = implicit.solve_spd(terms.M, jacobian.T)
     square = jnp.sum(jacobian.T * response, axis=0)
@@ -100,19 +100,19 @@ def normals(terms: ContactTerms, v: jax.Array) -> Normals:
 
 
 def tolerance(dtype: jnp.dtype) -> float:
-    """Rate, relative to |v|_M, below which a contact does not approach: eps^0.7."""
+    """Return the rate, relative to |v|_M, below which a contact does not approach: eps^0.7."""
     return float(jnp.finfo(dtype).eps) ** 0.7
 
 
 def reflection(
     unit_normals: Normals, threshold: jax.Array, order: str | jax.Array
 ) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]:
-    """A function (x, place) -> (x, place, contact) for the next single elastic impact; contact -1 if none.
+    """Make a function (x, place) -> (x, place, contact) for the next elastic impact; contact -1 if none.
 
     Args:
         threshold: () or (nc,) rate of approach above which a contact counts as approaching.
-        order: "most_violated", "least_violated", or a cycle (m,) of contact indices; `place` is where in the
-            cycle the search for the next impact begins.
+        order: "most_violated", "least_violated", or a cycle (m,) of contact indices; `place` is the
+            position in the cycle at which the search for the next impact begins.
     """
 
     def next_impact(impulse: jax.Array, place: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -137,7 +137,9 @@ def reflection(
 def reflect(
     unit_normals: Normals, speed: jax.Array, order: str | jax.Array, length: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Impulses x (nc,) of at most `length` reflections, and their sequence (length,), -1 after the last.
+    """Compute the impulses x (nc,) of at most `length` reflections, and their sequence, -1 after the last.
+
+    The sequence has the shape (length,).
 
     Args:
         speed: |v|_M.
@@ -159,7 +161,7 @@ def reflect(
 def reflect_while_any(
     unit_normals: Normals, threshold: jax.Array, order: str | jax.Array, max_reflections: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`reflect` as a loop that ends with the last reflection; also whether a contact still approaches.
+    """Reflect as `reflect`, in a loop that ends early; also return whether a contact still approaches.
 
     Args:
         threshold: (nc,) rate of approach above which a contact counts as approaching.
@@ -185,7 +187,7 @@ def reflect_while_any(
 
 
 def repeat_reflections(unit_normals: Normals, sequence: jax.Array) -> jax.Array:
-    """Impulses x (nc,) of a sequence (k,) of reflections, -1 after the last.
+    """Compute the impulses x (nc,) of a sequence (k,) of reflections, -1 after the last.
 
     Derivative: exact, forward and reverse.
     """
@@ -199,7 +201,7 @@ def repeat_reflections(unit_normals: Normals, sequence: jax.Array) -> jax.Array:
 
 
 def stop(unit_normals: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax.Array, jax.Array]:
-    """Impulses x (nc,) of the plastic impact, and status bits; see `plastic`."""
+    """Compute the impulses x (nc,) of the plastic impact, and status bits; see `plastic`."""
     if unilateral:
         inactive_diagonal = jnp.diag(jnp.where(unit_normals.active, 0.0, 1.0))
         x, info = solve_lcp(
@@ -215,7 +217,7 @@ def stop(unit_normals: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax
 
 
 def share(unit_normals: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax.Array) -> jax.Array:
-    """Share alpha of the elastic outcome, such that the mixture has (1 - R^2) times the plastic energy loss.
+    """Compute the fraction alpha of the elastic outcome that makes the loss (1 - R^2) times the plastic one.
 
     alpha = R where <p_p, p_e> = |p_p|^2, eq (18). Otherwise alpha is the root of
     (1 - s) alpha^2 + s alpha = R^2 with s = 2 (<p_p, p_e> - |p_p|^2) / (|p_minus|^2 - |p_p|^2). With the

@@ -1,9 +1,8 @@
-"""Routh's impact, discretised: steps of bounded normal impulse with every order of contacts possible.
+"""Routh's impact, discretised into steps of bounded normal impulse; docs/methods/set-valued.md.
 
-One step (Halm & Posa, eqs (72)-(75)) lets each approaching contact take up a normal impulse of at most
-`impulse_max`, with Coulomb friction at the velocity it leads to; random caps make random orders. A step
-often has several solutions, and they matter: on the compass gait one solver alone never lets the trailing
-foot rest. `resolve` is one whole sample with given draws, the pure core of `sample`.
+Entries: `routh_step` takes one step, `resolve` one whole sample with given draws, the pure core of `sample`.
+Random largest impulses make random orders of contacts. A step often has several solutions, and they matter:
+on the compass gait one solver alone never lets the trailing foot rest.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SELECTIONS = ("all", "lemke")
 def check_selection(
     terms: ContactTerms, selection: str, allowed: tuple[str, ...], num_directions: int
 ) -> None:
-    """Raise ValueError for an unknown selection, or one that these terms do not allow."""
+    """Raise ValueError for an unknown selection or a selection that these terms do not allow."""
     if selection not in allowed:
         raise ValueError(f"selection: expected one of {', '.join(allowed)}, got {selection!r}")
     if selection != "lemke":
@@ -51,7 +50,7 @@ def routh_step(
     selection: str = "all",
     num_directions: int = 8,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """One step of the set-valued impact law: normal impulses of at most `impulse_max`.
+    """Take one step of the set-valued impact law, with normal impulses of at most `impulse_max`.
 
     Halm & Posa, eqs (72)-(75): 0 <= lam_n <= impulse_max; a contact that still approaches has taken
     all of impulse_max, one that separates has taken none; Coulomb friction at the new velocity.
@@ -62,7 +61,7 @@ def routh_step(
         impulse_max: (nc,) largest normal impulse, N s.
         pick: in [0, 1), chooses among the distinct solutions of the step.
         selection: "all" enumerates contact modes (as `outcomes`), so that every solution is a
-            candidate; "lemke" takes the one that pivoting finds. For spatial contacts `pick` then seeds
+            candidate; "lemke" takes the solution that pivoting finds. For spatial contacts `pick` then seeds
             the covering vector of Lemke's method (0: all ones), and so finds others in part of the steps.
         num_directions: sides of the friction cone in space; no effect in the plane.
 
@@ -71,10 +70,10 @@ def routh_step(
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; impulse_max of the wrong shape or negative; "all" for
-            more contacts than modes can be enumerated of.
+            more contacts than enumeration allows.
 
     Status: STALLED for a residual above 1e-9 (float32: 5e-6); inside jit NONFINITE, INVALID, PENETRATION for
-        bad numbers, with v returned as it came.
+        bad numbers, with v returned unchanged.
 
     Derivative: of the contact modes of the chosen solution, by v, impulse_max and all terms, any
         order. At a kink that of the mode taken: stick before slide, rest before separation.
@@ -90,7 +89,7 @@ def routh_step(
 
 
 def draw_status(impulse_max: jax.Array, pick: jax.Array, restitution: jax.Array | None) -> jax.Array:
-    """Status bits of largest impulses, choices and coefficients that are not what they should be."""
+    """Return the status bits for invalid largest impulses, picks and coefficients of restitution."""
     good = jnp.all((pick >= 0) & (pick < 1))
     if restitution is not None:
         good &= jnp.all((restitution >= 0) & (restitution <= 1))
@@ -108,25 +107,24 @@ def resolve(
     num_directions: int = 8,
     early_exit: bool = True,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """One sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
+    """Compute one sample of the post-impact set with given draws: Halm & Posa, Algorithm 1, and restitution.
 
-    Steps (`routh_step`) until no active contact approaches faster than 1e-8 of the fastest approach
-    before, at most N of them. With
-    restitution a step also lets contacts push that have energy in store, each by at most its impulse_max, and
-    steps go on until the stores are empty; `energetic_restitution` and `spatial_restitution` say how, what is
-    proven and what is observed.
+    Takes steps (`routh_step`) until no active contact approaches faster than 1e-8 of the fastest approach
+    before the impact (float32: 1e-5), at most N. With restitution a step also lets contacts that have energy
+    in store push, each by at most its impulse_max, and steps continue until the stores are empty. The modules
+    `energetic_restitution` and `spatial_restitution` describe how, and list proven and observed properties.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
         impulse_max: (N, nc) largest normal impulse of every step, N s.
         pick: (N,) in [0, 1), chooses among the distinct solutions of every step.
-        restitution: e, a number or (nc,) in 0..1: Stronge's energetic coefficient, e^2 the share of the work
-            of compression that restitution gives back. 0 or None: inelastic.
+        restitution: e, a number or (nc,) in 0..1: Stronge's energetic coefficient, e^2 the fraction of the
+            work of compression that restitution gives back. 0 or None: inelastic.
         selection: "all" or "lemke", as in `routh_step`.
         num_directions: sides of the friction cone in space; no effect in the plane.
         early_exit: let the loops within a step end when their work is done. False does the same in loops of
-            static length, see `Lemke`. Steps are always N, in a loop of static length.
+            static length, see `Lemke`. The loop over steps always has the static length N.
 
     Returns:
         v_plus (nv,) and ImpactInfo; info.num_solves counts the steps taken.
@@ -134,7 +132,7 @@ def resolve(
     Raises:
         ValueError, TypeError: as `routh_step`; restitution outside of 0..1 or NaN.
 
-    Status: UNTERMINATED where a contact still approaches, or has energy in store, after N steps; the bits of
+    Status: UNTERMINATED if a contact still approaches, or has energy in store, after N steps; the bits of
         `routh_step`; inside jit INVALID for a pick outside of [0, 1), a restitution outside of 0..1.
 
     Derivative: through the contact modes of every step, by v, impulse_max, restitution and all terms, any
@@ -154,7 +152,7 @@ def resolve_draws(
     restitution: jax.Array | float | None = None,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """Resolve the impact with these draws, as `resolve`, with the settings of its steps.
+    """Resolve the impact with given draws and step settings, as `resolve`; return v_plus and its info.
 
     Args:
         terms, v, draws, settings, restitution: as `resolve`.
@@ -178,10 +176,10 @@ def resolve_order(
     restitution: jax.Array | float | None,
     clearance: jax.Array | None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """Resolve the impact with draws of a key, for a step of a motion: a lane of a batch costs what it needs.
+    """Resolve the impact of one time step of a motion, with draws of a key, each batch lane at its own cost.
 
-    `resolve` itself is made for batches that differ in their draws alone. With a clearance, in whose steps
-    nobody asks for it, `info.complete` may be False where it could be True.
+    `resolve` is meant for batches that differ in their draws alone. With a clearance `info.complete` may be
+    False where it could be True, because no caller reads it then.
     """
     e = _check_resolve(terms, v, order.impulse_step, restitution, settings.steps, clearance)
     return _resolve_order(terms, v, order, e, settings, clearance)
@@ -191,7 +189,7 @@ def _check_resolve(
     terms: ContactTerms, v: jax.Array, impulse_max: jax.Array, restitution: Any, settings: StepSettings,
     clearance: jax.Array | None,
 ) -> jax.Array | None:  # fmt: skip
-    """The coefficients of restitution; raises for what `resolve` does not take.
+    """Return the checked coefficients of restitution; raise for input that `resolve` does not accept.
 
     The largest impulses are (nc,), or (N, nc) with a first axis of steps.
     """
@@ -213,7 +211,7 @@ def resolve_unchecked(
     settings: StepSettings,
     restitution: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """Resolve the impact as `resolve_draws`, for drivers that have checked their input."""
+    """Resolve the impact as `resolve_draws`, without checks, for drivers that have checked their input."""
     v_plus, info, _ = _resolve(terms, v, draws, restitution, settings)
     return v_plus, info
 
@@ -227,9 +225,9 @@ def resolve_many(
     keep_path: bool,
     restitution: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
-    """Resolve v (n, nv) with draws that have a first axis of n; unchecked, with the path if asked.
+    """Resolve v (n, nv) with draws that have a first axis of n, unchecked; return the path if `keep_path`.
 
-    `draws.known` are the scaled impulses of the steps without those of restitution.
+    `draws.known` has the scaled impulses of the steps, without those of restitution.
     """
 
     def one(v: jax.Array, draws: ImpactDraws) -> tuple[jax.Array, ImpactInfo, jax.Array | None]:
@@ -248,7 +246,7 @@ def _resolve(
     settings: StepSettings,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
-    """`resolve` unchecked, with the velocities (N + 1, nv) on its way."""
+    """Resolve an impact without checks; return v_plus, its info and the path (N + 1, nv) of velocities."""
     question = _question(terms, v, draws, restitution, clearance)
     resolved, path = all_steps(*question, settings)
     return *_answer(terms, v, question, resolved), path
@@ -263,7 +261,7 @@ def _resolve_order(
     settings: TouchingSettings,
     clearance: jax.Array | None = None,
 ) -> tuple[jax.Array, ImpactInfo]:
-    """`resolve` unchecked, where a batch has other terms in every lane."""
+    """Resolve an impact without checks, for batches whose lanes differ in their terms."""
     question = _question(terms, v, ImpactDraws(order.impulse_step, jnp.zeros(())), restitution, clearance)
     question = question._replace(draws=order._replace(impulse_step=question.draws.impulse_max))
     return _answer(terms, v, question, resolve_touching(settings, question))
@@ -273,7 +271,7 @@ def _question(
     terms: ContactTerms, v: jax.Array, draws: ImpactDraws, restitution: jax.Array | None,
     clearance: jax.Array | None,
 ) -> ImpactQuestion:  # fmt: skip
-    """The impact in usable numbers."""
+    """Replace bad numbers by harmless ones, and return the impact with the status bits that say so."""
     terms, v, status = inputs.prepare(terms, v)
     clearance, trouble = inputs.prepare_clearance(clearance)
     status = status | trouble | draw_status(draws.impulse_max, draws.pick, restitution)

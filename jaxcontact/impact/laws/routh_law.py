@@ -1,7 +1,8 @@
 """Routh's impact as records of settings: `Routh`, the law of whole impacts, and `RouthStep`, one step of it.
 
-A record is the law wherever one is taken: called it gives one outcome; `sample`, `sample_in_jit`, `extreme`
-and `outcomes` take the same record for the set of them.
+A record stands for the law in every call that takes one. Called, it gives one outcome; `sample`,
+`sample_in_jit`, `extreme` and `outcomes` take the same record for the set of outcomes. The algorithm:
+docs/methods/set-valued.md.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from jaxcontact.terms import ContactTerms
 SELECTIONS = ("all", "visited", "lemke")
 
 
-STEPS_PER_CONTACT = 32  # of impulses up to what stops one contact alone; a compass gait's two take 15 of 64
+STEPS_PER_CONTACT = 32  # of impulses up to `stopping_impulse`; a compass gait's two contacts take 15 of 64
 
 
 @all_digits
 def stopping_impulse(terms: ContactTerms, v: jax.Array, clearance: jax.Array | None = None) -> jax.Array:
     """Return the largest impulse that stops a touching contact alone, max -u_n / D_nn, N s; 1 if none closes.
 
-    The scale of an impact: outcomes over impulse orders by steps of it do not depend on units.
+    It is the scale of an impact: with steps of this size the outcomes do not depend on units.
 
-    Derivative: that of the contact with the largest one.
+    Derivative: that of the contact with the largest impulse.
     """
     response = implicit.solve_spd(terms.M, terms.J_n.T)
     mobility = jnp.sum(terms.J_n.T * response, axis=0)
@@ -53,23 +54,23 @@ class Routh(Record):
 
     Attributes:
         impulse_step: largest normal impulse of a step, a number or (nc,), N s; None is `stopping_impulse`,
-            what stops the fastest contact alone. Smaller steps follow Routh's paths more finely, larger
+            which stops any one contact alone. Smaller steps follow Routh's paths more finely, larger
             ones jump.
         max_steps: N, the largest number of steps; None is STEPS_PER_CONTACT for each contact, with
             restitution four times as many.
         restitution: e, a number or (nc,) in 0..1, Stronge's energetic coefficient: steps then also let
-            contacts push that were compressed, see `resolve`. None or 0: inelastic. An impact takes about
-            twice the steps.
-        selection: which solution of a step. "all": uniform among the distinct ones, found by enumerating
+            compressed contacts push, see `resolve`. None or 0: inelastic. An impact takes about twice the
+            steps.
+        selection: choice among the solutions of a step. "all": uniform among the distinct ones, enumerating
             contact modes (planar, nc <= 5; in space nc <= 4 with four directions, 3 with eight, where four
             contacts take some seconds to begin; of more candidates those that are active count alone).
             "visited": the same among the modes that earlier samples met, much faster for many contacts; a
             sample with a step whose valid modes are not among the sets that earlier samples found complete
             continues with "all" (`sample` only). "lemke": the one that pivoting finds. Where steps have
-            several solutions it misses whole families of outcomes. The only one for more contacts; in space
-            the covering vector of Lemke's method is random in every step, which finds others too, with
-            shares of its own. None: "all" where many outcomes are asked for, and in a single call for up to
-            five contacts in the plane; else "lemke".
+            several solutions it misses whole families of outcomes. It is the only choice for more contacts;
+            in space the covering vector of Lemke's method is random in every step, which finds other
+            solutions as well, with frequencies of its own. None: "all" if many outcomes are requested, and in
+            a single call for up to five contacts in the plane; else "lemke".
         num_directions: sides of the friction cone in space; no effect in the plane.
         density: p(lambda_n), as a function that maps (nc,) independent uniform numbers in (0, 1) to (nc,)
             fractions of `impulse_step` in [0, 1], traceable by JAX; `lambda x: x**2` prefers small impulses.
@@ -79,7 +80,7 @@ class Routh(Record):
             direction of sliding is preferred (spatial contacts). Modes then belong to one step: "lemke" for
             any number of contacts, "all" for two at most, which takes milliseconds per outcome.
             `complete` is False.
-        early_exit: as `resolve`; of single calls.
+        early_exit: as `resolve`; for single calls only.
     """
 
     impulse_step: Any = None
@@ -92,7 +93,7 @@ class Routh(Record):
     early_exit: bool = static(default=True)
 
     def __post_init__(self) -> None:
-        """Raise ValueError or TypeError for choices that no impact can be computed with."""
+        """Raise ValueError or TypeError for settings with which no impact can be computed."""
         if self.max_steps is not None:
             inputs.check_count("max_steps", self.max_steps)
         inputs.check_count("num_directions", self.num_directions)
@@ -102,7 +103,7 @@ class Routh(Record):
             raise TypeError(f"density: expected a function of (nc,) uniform numbers, got {self.density!r}")
 
     def num_steps(self, num_contacts: int) -> int:
-        """Choose the largest number of steps for so many contacts."""
+        """Return the largest number of steps for `num_contacts` contacts."""
         if self.max_steps is not None:
             return self.max_steps
         return STEPS_PER_CONTACT * num_contacts * (1 if self.restitution is None else 4)
@@ -115,7 +116,7 @@ class Routh(Record):
         *,
         clearance: jax.Array | None = None,
     ) -> tuple[jax.Array, ImpactInfo]:
-        """Return v_plus (nv,) and ImpactInfo of the impulse order that `key` draws.
+        """Resolve the impact in the impulse order that `key` draws; return v_plus (nv,) and ImpactInfo.
 
         Raises:
             ValueError: no key; the selection "visited", which learns from earlier samples.
@@ -149,7 +150,7 @@ class Routh(Record):
 
 
 class RouthStep(Record):
-    """One step of Routh's impact with these largest normal impulses; see `routh_step`.
+    """One step of Routh's impact with given largest normal impulses; see `routh_step`.
 
     Attributes:
         impulse_max: (nc,) largest normal impulses, N s.
@@ -173,7 +174,7 @@ class RouthStep(Record):
 
 
 class FittedRouth(Record):
-    """The law for nc contacts, no choice left open: `impulse_step` (nc,), restitution (nc,) or None."""
+    """The law for nc contacts with every choice made: `impulse_step` (nc,), restitution (nc,) or None."""
 
     impulse_step: jax.Array
     max_steps: int = static()
@@ -190,10 +191,10 @@ class FittedRouth(Record):
 
 
 def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> FittedRouth:
-    """Fit the law to these contacts; whether their modes can be enumerated remains to be checked.
+    """Fit the law to these contacts, without a check that their modes can be enumerated.
 
     Raises:
-        TypeError: no `Routh`, or arguments of another kind.
+        TypeError: a law that is not a `Routh`, or arguments of another kind.
         ValueError: numbers out of range or of the wrong shape.
     """
     inputs.check(terms, v)
@@ -228,7 +229,7 @@ def fitted_law(terms: ContactTerms, v: jax.Array, law: Any) -> FittedRouth:
 
 
 def step_sizes(impulse_step: Any, num_contacts: int) -> np.ndarray:
-    """`impulse_step` as () or (nc,), or ValueError for what is not finite and positive."""
+    """Return `impulse_step` as an array () or (nc,); raise ValueError unless it is finite and positive."""
     try:
         sizes = np.asarray(impulse_step, float)
     except (TypeError, ValueError):

@@ -1,9 +1,8 @@
-"""The limit of ever smaller steps: Routh's impact path for given relative rates, solved exactly.
+"""Routh's planar impact path for given relative rates, solved exactly: entry `routh_path`.
 
-In the plane the path is piecewise linear in the accumulated impulse: between events (a contact starts
-to stick, slide or separate, or the rates change) every contact keeps its mode, and the modes of the next
-piece are those of a small contact problem for the rates. One member of the family of Liu, Zhao & Brogliato
-(2008).
+The path is piecewise linear in the accumulated impulse. Between events (a contact starts to stick, slide or
+separate, or the rates change) every contact keeps its mode; a small contact problem for the rates yields the
+modes of the next piece. A member of the family of Liu, Zhao & Brogliato (2008); docs/methods/restitution.md.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from jaxcontact.terms import ContactTerms
 
 
 class RouthPathInfo(ImpactInfo):
-    """What `routh_path` says beside v_plus; the path repeats its last row once it has ended.
+    """Info that `routh_path` returns with v_plus; after its end the path repeats its last row.
 
     Attributes:
         path: (max_events + 1, nv) velocity at the beginning and at the end of each piece.
-        path_impulse: (max_events + 1, nc, 2) impulse taken until then, N s; s of Halm & Posa is the sum of
-            its normal parts.
+        path_impulse: (max_events + 1, nc, 2) impulse accumulated up to each row, N s; s of Halm & Posa is the
+            sum of its normal parts.
     """
 
     path: jax.Array
@@ -64,19 +63,19 @@ def routh_path(
     exist, the first in a fixed order is followed.
 
     With restitution a contact stores e_i^2 of the work that its normal impulse does in compression (u_n < 0),
-    and goes on to push at rate r_i until that is spent: Stronge's energetic law (1990), exact through stops
-    and reversals of slip. Energy and stores together never rise. In a chain the ratio of rates is the impulse
-    correlation ratio of Ceanga & Hurmuzlu (2001).
+    and then continues to push at rate r_i until that is spent: Stronge's energetic law (1990), exact through
+    stops and reversals of slip. Energy and stores together never rise. In a chain the ratio of rates is the
+    impulse correlation ratio of Ceanga & Hurmuzlu (2001).
 
     Args:
         terms: planar contact terms, nc <= 5.
         v: (nv,) velocity before the impact.
         rates: (nc,) relative rates >= 0, positive for at least one approaching contact; only their
-            ratios matter, and below 1e-6 of the largest (float32: 3e-3) a rate counts as 0. Or (k, nc), of k
-            phases one after the other.
+            ratios matter, and below 1e-6 of the largest (float32: 3e-3) a rate counts as 0. Or (k, nc) for k
+            consecutive phases.
         max_events: largest number of pieces of the path; a change of rates begins a new one.
-        until: (k - 1,) where each phase but the last ends: the sum over contacts of the normal impulse since
-            the beginning, N s, in ascending order. Needed for rates of several phases.
+        until: (k - 1,) end of each phase but the last: the sum over contacts of the normal impulse since the
+            beginning, N s, in ascending order. Needed for rates of several phases.
         restitution: e in 0..1, a number or (nc,); None is 0.
 
     Returns:
@@ -86,12 +85,12 @@ def routh_path(
         ValueError, TypeError: as `anitescu_potra`; rates of the wrong shape or negative; until of the wrong
             shape, negative or not ascending; spatial terms or more than five contacts.
 
-    Status: UNTERMINATED where a contact still approaches or has not spent its store after max_events pieces,
-        or has rate 0 and nothing else moves; STALLED where no mode continues the path; inside jit INVALID for
+    Status: UNTERMINATED if a contact still approaches or has not spent its store after max_events pieces,
+        or has rate 0 and nothing else moves; STALLED if no mode continues the path; inside jit INVALID for
         bad rates or until, or restitution outside 0..1.
 
     Derivative: forward and reverse by v, rates, until, restitution and terms along the sequence of events
-        found; event times move with their arguments. At a kink that of the sequence taken; where two contacts
+        found; event times move with their arguments. At a kink that of the sequence taken; if two contacts
         reach an event together (a block landing flat) there is no derivative, and AD gives neither side.
     """
     inputs.check(terms, v)
@@ -149,10 +148,10 @@ def _routh_path(
         u, impulse, stored, status, worst, count, phase = carry
         here = lax.stop_gradient(u)
         pushes = energetic_restitution.loaded(lax.stop_gradient(stored), slowest) & (here[0::2] >= -near)
-        # Their common size has no meaning; of contacts that leave it would hide the others.
+        # The common size of rates has no meaning; large rates of separating contacts would hide the others.
         largest = jnp.max(jnp.where((here[0::2] <= near) | pushes, lax.stop_gradient(caps[phase]), 0.0))
         cap = caps[phase] / jnp.where(largest > 0, largest, 1.0)
-        cap = jnp.where(cap > tolerance**0.75, cap, 0.0)  # else no mode can be told from its neighbour
+        cap = jnp.where(cap > tolerance**0.75, cap, 0.0)  # below it modes are not distinguishable
         needed = jnp.any((here[0::2] < -slowest) | pushes)
         x = jnp.concatenate([jnp.zeros_like(here), lax.stop_gradient(cap)])
         mode, violation = _next_mode(table, here, x, near, tolerance, pushes)
@@ -166,11 +165,11 @@ def _routh_path(
         sooner = spent[first] < jnp.where(never, jnp.inf, length)
         length = jnp.where(sooner, spent[first], length)
         u_next = jnp.where(sooner, u + length * slope, u_next)
-        # A contact that neither moves nor meets an event, as one that is wedged, keeps nothing.
+        # A contact that neither moves nor meets an event, such as a wedged contact, keeps no energy.
         wedged = never & ~sooner & pushes
         never = never & ~sooner & ~jnp.any(wedged)
         drained = wedged | (sooner & empties & (spent <= spent[first]))
-        # The normal impulse that this phase has left, in units of this piece.
+        # The remaining normal impulse of this phase, in units of this piece.
         pace = jnp.sum((space.scale * rate)[0::2])
         left = (ends[phase] - jnp.sum((space.scale * impulse)[0::2])) / jnp.where(pace > 0, pace, 1.0)
         turns = (phase < len(ends) - 1) & (pace > 0) & (never | jnp.any(wedged) | (left < length))
@@ -219,9 +218,9 @@ def _routh_path(
 def _spent(
     u: jax.Array, slope: jax.Array, rate: jax.Array, stored: jax.Array, pushes: jax.Array, near: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return how far each push goes until its store is empty (nc,), inf where it does not, and where it does.
+    """Compute the length (nc,) after which each push empties its store, else inf, and a mask of finite ones.
 
-    With s the length: rate_n (u_n s + slope_n s^2 / 2) = S. What is closed within `near` begins at 0.
+    With s the length: rate_n (u_n s + slope_n s^2 / 2) = S. A normal velocity within `near` of 0 begins at 0.
     """
     normal, change, pace = u[0::2], slope[0::2], rate[0::2]
     normal = jnp.where(jnp.abs(lax.stop_gradient(normal)) <= near, 0.0, normal)
@@ -240,7 +239,7 @@ def _next_mode(
     tolerance: float,
     pushes: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Number of the mode in which the path goes on, and by how much that violates its inequalities."""
+    """Find the number of the mode in which the path continues, and its violation of the inequalities."""
     violation = mode_violation(table, here, x, jnp.broadcast_to(near, here.shape), pushes)
     valid = violation <= tolerance
     mode = jnp.where(jnp.any(valid), jnp.argmax(valid), jnp.argmin(violation))
@@ -254,15 +253,15 @@ def mode_violation(
     near: jax.Array,
     pushes: jax.Array | bool = False,
 ) -> jax.Array:
-    """By how much (K,) each mode violates its inequalities where the path is; inf where it cannot be.
+    """Compute the violation (K,) of each mode at the current point of the path; inf for impossible modes.
 
-    Contacts away from zero have their mode; at zero the laws hold for the rates of change.
+    A contact velocity away from zero determines the mode; at zero the laws hold for the rates of change.
 
     Args:
         here: (r,) scaled contact velocities.
         x: zeros (r,) and the rates (nc,) of normal impulse.
-        near: (r,) velocities below which one counts as zero.
-        pushes: (nc,) bool, contacts that give back what they have in store, at their rate.
+        near: (r,) velocities below these count as zero.
+        pushes: (nc,) bool, contacts that give back their stored energy, at their rate.
     """
     u_n, u_t = here[0::2], here[1::2]
     approaches = (u_n < -near[0::2]) | pushes
@@ -280,7 +279,7 @@ def mode_violation(
 
 
 def _slides(codes: jax.Array, sign: int) -> jax.Array:
-    """Which modes let a contact slide in the direction of `sign`."""
+    """Return a mask of the modes that let a contact slide in the direction of `sign`."""
     names = (
         (contact_modes.REST_PLUS, contact_modes.CAP_PLUS)
         if sign > 0
@@ -297,9 +296,9 @@ def _moved(
     cap: jax.Array,
     guess: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Impulse by unit of s in that mode, and one of value 0 that keeps what rests and sticks so.
+    """Compute the impulse per unit of s in a mode, and an impulse of value 0 that keeps contacts at rest.
 
-    The latter changes no value and ends the derivative of velocities that stay zero.
+    The second impulse changes no value and ends the derivative of velocities that stay zero.
     """
     kept = table.codes[:, mode]
     in_modes = functools.partial(
@@ -320,7 +319,7 @@ def _moved(
 def _next_event(
     u: jax.Array, slope: jax.Array, near: jax.Array, tolerance: float
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Velocities where the first that is away from zero reaches it, how far that is, whether none does."""
+    """Find the velocities at the next zero crossing, the length until then, and whether none follows."""
     here, change = lax.stop_gradient(u), lax.stop_gradient(slope)
     steady = jnp.abs(change) <= tolerance
     wait = -here / jnp.where(steady, 1.0, change)

@@ -1,6 +1,7 @@
 """The steps of one sample of Routh's impact, one after the other: the core of `routh`.
 
-Owns a single step, the loop over steps in its two forms, and what an impact hands on from step to step.
+Owns a single step, the loop over steps in its two forms (entries `all_steps` and `needed_steps`), and the
+state that an impact carries from step to step. The algorithm: docs/methods/set-valued.md.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ Density = Callable[[jax.Array], jax.Array]  # (nc,) uniform numbers -> (nc,) fra
 
 
 class StepSettings(NamedTuple):
-    """The choices of `resolve`: how a step is solved, whether steps end when contacts have separated.
+    """The choices of `resolve`: how a step is solved, and whether steps end when contacts have separated.
 
     Without `tells_complete`, an impact with singular modes counts as not complete, and planar modes are not
-    tabulated but solved anew in each step.
+    tabulated but solved again in each step.
     """
 
     selection: str
@@ -52,12 +53,12 @@ class StepSettings(NamedTuple):
 
 
 class ImpactDraws(NamedTuple):
-    """What each step draws.
+    """Random numbers of all steps.
 
     Attributes:
         impulse_max: (N, nc) largest normal impulses, N s.
         pick: (N,) choices among solutions.
-        known: (N, r) scaled impulses of the steps where another solver has found them, or None.
+        known: (N, r) scaled impulses of the steps if another solver has found them, or None.
     """
 
     impulse_max: jax.Array
@@ -68,7 +69,7 @@ class ImpactDraws(NamedTuple):
 def draw_step(
     key: jax.Array, number: jax.Array, impulse_step: jax.Array, density: Density | None = None
 ) -> ImpactDraws:
-    """Draw the caps and the pick of the step of this number; `impulse_step` (nc,) bounds its caps, N s."""
+    """Draw the largest impulses and the pick of step `number`; `impulse_step` (nc,), N s, bounds them."""
     nc = impulse_step.shape[0]
     draws = jax.random.uniform(jax.random.fold_in(key, number), (nc + 1,), impulse_step.dtype)
     fractions = draws[:nc]
@@ -78,15 +79,15 @@ def draw_step(
 
 
 class ImpactSteps(NamedTuple):
-    """What the steps of an impact lead to.
+    """State of an impact after some of its steps.
 
     Attributes:
         v: (nv,) velocity.
         impulse: (r,) scaled, of all steps.
         status: bits of the steps that were needed.
-        worst: largest residual of them.
-        made: how many there were.
-        complete: bool, whether every solution of each was a candidate.
+        worst: largest residual of these steps.
+        made: number of these steps.
+        complete: bool, whether every solution of each step was a candidate.
         stored: (nc,) energy that restitution has yet to give back, scaled; None without restitution.
     """
 
@@ -100,15 +101,15 @@ class ImpactSteps(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What an impact leads to.
+    """Result of an impact.
 
     Attributes:
         v: (nv,) velocity.
         impulse: (nc, 1 + nt), N s.
-        status: bits, UNTERMINATED among them.
+        status: bits, which may include UNTERMINATED.
         residual: the largest of its steps.
-        num_solves: steps that were needed.
-        complete: bool, whether every solution of each was a candidate.
+        num_solves: number of steps that were needed.
+        complete: bool, whether every solution of each step was a candidate.
     """
 
     v: jax.Array
@@ -130,9 +131,9 @@ def _step(
     known: jax.Array | None,
     early_exit: bool,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """v_next, scaled impulse (r,), residual and solver status of one step; zero impulse if not needed.
+    """Solve one step; return v_next, the scaled impulse (r,), zero if not needed, residual and solver status.
 
-    `known` (r,) is the scaled impulse where another solver has found it.
+    `known` (r,) is the scaled impulse if another solver has found it.
     """
     rows = 1 + space.num_tangents
     cap = jnp.where(space.active, impulse_max / space.scale[::rows], 0.0)
@@ -140,7 +141,7 @@ def _step(
     if known is not None:
         guess, status = known, jnp.uint32(0)
     elif table is None:
-        # In the plane variety is what "all" is for; "lemke" is the one solver with its bias.
+        # In the plane "all" provides the variety; "lemke" stays one solver with its bias.
         cover = random_cover(space, directions, pick) if space.num_tangents == 2 else None
         solver = Lemke(early_exit=early_exit)
         guess, status = solve_by_pivoting(fixed, v_fixed, directions, cap_fixed, solver, cover)
@@ -153,16 +154,16 @@ def _step(
         score = jnp.sum(table.score * x[:, None], axis=0)
         valid = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
         mode, count = mode_choice.choose(valid, score, pick, speed, early_exit)
-        mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the least bad
+        mode = jnp.where(count == 0, jnp.argmin(violation), mode)  # the mode violated least
         guess, status = table.impulse[:, :, mode] @ x, jnp.uint32(0)
-    # At rest contacts may press against each other with any impulse; none is the one to take.
+    # At rest contacts may press against each other with any impulse; zero is chosen.
     guess = jnp.where(needed & (mass_norm(space.mass, v) > 0), guess, 0.0)
     v_next, impulse, worst = outcome(space, v, guess, directions, cap)
     return v_next, impulse, worst, status
 
 
 class _RouthImpact:
-    """An impact of given contacts: where it starts, its step, and whether there is one more."""
+    """An impact of given contacts: its start, its step, and the test whether another step is needed."""
 
     def __init__(
         self, terms: ContactTerms, v: jax.Array, restitution: jax.Array | None, clearance: jax.Array | None,
@@ -185,7 +186,7 @@ class _RouthImpact:
         return mode_table(fixed, self.directions, capped=True)
 
     def start(self, v: jax.Array, status: jax.Array) -> ImpactSteps:
-        """Before the first step."""
+        """Return the state before the first step."""
         return ImpactSteps(
             v=v,
             impulse=jnp.zeros_like(self.space.scale),
@@ -197,14 +198,14 @@ class _RouthImpact:
         )
 
     def unfinished(self, at: ImpactSteps) -> jax.Array:
-        """Whether a contact approaches, or has energy in store."""
+        """Tell whether a contact approaches or has energy in store."""
         left = jnp.any(approaching(self.space, at.v, self.slowest))
         if at.stored is not None:
             left |= jnp.any(energetic_restitution.loaded(at.stored, self.slowest))
         return left
 
     def step(self, at: ImpactSteps, draw: ImpactDraws) -> ImpactSteps:
-        """Behind one more step, if it is needed."""
+        """Return the state after one more step; a step that is not needed changes nothing."""
         settings, original, v = self.settings, self.space, at.v
         needed = (
             jnp.any(approaching(original, v, self.slowest)) if settings.until_separated else jnp.array(True)
@@ -219,7 +220,7 @@ class _RouthImpact:
             space, table, self.directions, v, cap, pick, needed, known, settings.early_exit
         )
         solver = solver | residual_status(misfit)
-        # If no contact approaches at all, v stays, but what rests stays at rest to first order.
+        # If no contact approaches at all, v stays, but contacts at rest stay at rest to first order.
         held = v_next - v
         held = v + (held - lax.stop_gradient(held))
         v_next = jnp.where(needed, v_next, jnp.where(at.made == 0, held, v))
@@ -250,7 +251,7 @@ class _RouthImpact:
         )
 
     def end(self, at: ImpactSteps) -> Resolved:
-        """Behind the last step."""
+        """Convert the state after the last step to the result of the impact."""
         left = self.unfinished(at) & self.settings.until_separated
         impulse = (self.space.scale * at.impulse).reshape(self.space.mu.shape[0], -1)
         status = at.status | flag(left, Status.UNTERMINATED)
@@ -261,7 +262,7 @@ def all_steps(
     terms: ContactTerms, v: jax.Array, draws: ImpactDraws, restitution: jax.Array | None,
     clearance: jax.Array | None, status: jax.Array, settings: StepSettings,
 ) -> tuple[Resolved, jax.Array]:  # fmt: skip
-    """N steps in a loop of static length, and the velocities (N + 1, nv) before and behind each.
+    """Take N steps in a loop of static length; return the result and the path (N + 1, nv) of velocities.
 
     Derivative: through the contact modes of every step, any order.
     """
@@ -279,7 +280,7 @@ def needed_steps(
     terms: ContactTerms, v: jax.Array, draw: Callable[[jax.Array], ImpactDraws], number: int,
     restitution: jax.Array | None, clearance: jax.Array | None, status: jax.Array, settings: StepSettings,
 ) -> Resolved:  # fmt: skip
-    """As `all_steps` of `number` draws, in a loop that ends behind the last step that is needed.
+    """Take at most `number` steps, as `all_steps`, in a loop that ends after the last step that is needed.
 
     Derivative: none.
     """

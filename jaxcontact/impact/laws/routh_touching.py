@@ -1,8 +1,8 @@
 """Routh's impact within a motion: each lane of a batch pays for its own contacts and steps only.
 
-A motion asks at every step of time, of all candidate contacts, and mostly nothing approaches, or two of many
-contacts do. The number of contact modes is exponential in the contacts. So a lane is solved with those of its
-contacts that are active, and its loop ends behind its last step.
+Entry `resolve_touching`. A motion asks for impacts at every time step, for all candidate contacts, and mostly
+no contact approaches, or only two do. The number of contact modes is exponential in the number of contacts.
+So a lane is solved with its active contacts only, and its loop ends after its last step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OrderKey(NamedTuple):
 
 
 class TouchingSettings(NamedTuple):
-    """The choices of an impact in time: those of its steps, how many it may have, how they are drawn."""
+    """The choices of an impact in time: settings of its steps, their largest number, and their draws."""
 
     steps: StepSettings
     max_steps: int
@@ -44,13 +44,13 @@ class TouchingSettings(NamedTuple):
     density: Density | None = None
 
     def draw(self, order: OrderKey, number: jax.Array) -> ImpactDraws:
-        """What the step of this number draws."""
+        """Draw the random numbers of step `number`."""
         key = jax.random.wrap_key_data(order.data, impl=self.key_kind)
         return draw_step(key, number, order.impulse_step, self.density)
 
 
 class ImpactQuestion(NamedTuple):
-    """All that an impact depends on; terms and v are usable numbers where `status` is 0."""
+    """All inputs of an impact; terms and v are usable numbers if `status` is 0."""
 
     terms: ContactTerms
     v: jax.Array
@@ -62,7 +62,7 @@ class ImpactQuestion(NamedTuple):
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def resolve_touching(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
-    """What `all_steps` says.
+    """Resolve the impact as `all_steps`, at the cost of the active contacts and needed steps of each lane.
 
     Derivative: that of `all_steps`, any order, forward and reverse.
     """
@@ -98,12 +98,12 @@ def _all(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
 
 
 def _sizes(num_contacts: int) -> list[int]:
-    """Numbers of contacts that are solved: 2, 4, 8, ... and all."""
+    """List the numbers of contacts for which an impact is compiled: 2, 4, 8, ... and all."""
     return [2**k for k in range(1, num_contacts.bit_length()) if 2**k < num_contacts] + [num_contacts]
 
 
 def _by_contacts(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
-    """The needed steps of the active contacts."""
+    """Resolve the impact with the needed steps of the active contacts."""
     terms, v = question.terms, question.v
     sizes = _sizes(terms.phi.shape[0])
     space = contact_space(terms, question.clearance)
@@ -116,7 +116,7 @@ def _by_contacts(settings: TouchingSettings, question: ImpactQuestion) -> Resolv
 
 
 def _untouched(settings: TouchingSettings, question: ImpactQuestion) -> Resolved:
-    """Nothing approaches."""
+    """Return the unchanged velocity, for an impact without an approaching contact."""
     terms, v, none = question.terms, question.v, jnp.int32(0)
     impulse = jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype)
     complete = jnp.array(settings.steps.selection != "lemke")
@@ -124,7 +124,7 @@ def _untouched(settings: TouchingSettings, question: ImpactQuestion) -> Resolved
 
 
 def _nearest(settings: TouchingSettings, size: int, question: ImpactQuestion) -> Resolved:
-    """The impact of `size` contacts, the active ones among them."""
+    """Resolve the impact of `size` contacts, which include the active ones."""
     terms, clearance = question.terms, question.clearance
     index = jnp.argsort(~terms.active, stable=True)[:size]
     e = question.restitution

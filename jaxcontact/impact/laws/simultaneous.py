@@ -1,6 +1,6 @@
 """Restitution of all contacts at once: Newton's law of speeds and Poisson's law of impulses.
 
-Entries `newton` and `poisson`; docs/methods/restitution.md has the equations, and what each law keeps.
+Entries `newton` and `poisson`; docs/methods/restitution.md has the equations, and the energy of each law.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def newton(
     """Resolve all contacts at once by Newton's law: speeds of separation are e times those of approach.
 
     Moreau's generalised law (1988): 0 <= lam_n perp J_n v_plus + e min(J_n v, 0) >= 0, with Coulomb friction
-    on J_t v_plus. Of several solutions the one that pivoting finds.
+    on J_t v_plus. If several solutions exist, this is the one that pivoting finds.
 
     Args:
         terms: contact terms, nc contacts.
@@ -50,8 +50,8 @@ def newton(
     Raises:
         ValueError, TypeError: as `anitescu_potra`; e of another shape or outside 0..1.
 
-    Status: ENERGY where the kinetic energy rises, which friction or different coefficients can do (Kane's
-        paradox); RAY where the law has no solution, as where friction drives a contact in; as
+    Status: ENERGY if the kinetic energy rises, which friction or different coefficients can cause (Kane's
+        paradox); RAY if the law has no solution, as when friction drives a contact in; as
         `anitescu_potra`; inside jit INVALID for e outside 0..1.
 
     Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest.
@@ -67,7 +67,7 @@ def poisson(
     """Resolve all contacts at once by Poisson's law: expansion gives e times the impulse of compression.
 
     Anitescu & Potra (1997), section 5; Pfeiffer & Glocker (1996): compression is `anitescu_potra`. Expansion
-    begins with its velocity: lam_n >= e lam_n of compression, more only where a contact would else approach,
+    begins with its velocity: lam_n >= e lam_n of compression, more only if a contact would else approach,
     0 <= lam_n - e lam_n' perp J_n v_plus >= 0, with Coulomb friction by lam_n on J_t v_plus.
 
     Args, Returns, Raises, Status, Derivative: as `newton`; `info.impulse` is the sum of both.
@@ -93,7 +93,7 @@ def check_restitution(terms: ContactTerms, restitution: Any) -> None:
 def _prepare(
     terms: ContactTerms, v: jax.Array, restitution: jax.Array
 ) -> tuple[ContactTerms, jax.Array, jax.Array, jax.Array]:
-    """Return usable terms, velocity and coefficients (nc,), and the bits that say what was not."""
+    """Return usable terms, velocity and coefficients (nc,), and the status bits for bad numbers."""
     terms, v, status = inputs.prepare(terms, v)
     valid = jnp.all((restitution >= 0) & (restitution <= 1))
     e = jnp.broadcast_to(jnp.where(valid, restitution, 0.0), terms.phi.shape)
@@ -132,14 +132,14 @@ def _poisson(
         fixed, lax.stop_gradient(compressed), directions, impulse_min=floor
     )
     v_plus, second, last = outcome(space, compressed, guess, directions, impulse_min=stored)
-    # Relative to the speed before the impact, for compression may end at rest.
+    # Relative to the speed before the impact, because compression may end at rest.
     worst = jnp.maximum(worst, last * _speed_unit(terms, compressed) / _speed_unit(terms, v))
     status = bad | first_status | second_status | residual_status(worst)
     return _answer(terms, space, (v_in, v, v_plus), first + second, (status, bad, worst))
 
 
 def _speed_unit(terms: ContactTerms, v: jax.Array) -> jax.Array:
-    """Return what residuals at v are relative to: |v|_M, 1 at rest."""
+    """Return the unit of residuals at v: |v|_M, 1 at rest."""
     speed = mass_norm(terms.M, v)
     return jnp.where(speed > 0, speed, 1.0)
 
@@ -151,7 +151,7 @@ def _answer(
     impulse: jax.Array,
     account: tuple[jax.Array, jax.Array, jax.Array],
 ) -> tuple[jax.Array, ImpactInfo]:
-    """Return v_plus, v as it came for bad numbers, and the info with the bit of energy."""
+    """Return v_plus, unchanged v for bad numbers, and the info with its ENERGY bit."""
     v_in, v, v_plus = velocities
     status, bad, worst = account
     ratio = energy_ratio(terms.M, v, v_plus)

@@ -1,23 +1,26 @@
-"""Restitution per contact in space: how a contact with two tangents gives back what it has in store.
+"""Restitution per contact in space: a contact with two tangents gives back its stored energy.
 
-Owns the push of `energetic_restitution` for a friction cone with k sides, that of Algorithm 1. The normal
-impulse grows from 0. Of the friction f that the cone allows per unit of it, a point of mu P with the polygon
-P, the contact takes what opposes u_t most: Coulomb's law. That is a vertex while one direction is best, an
-edge while two tie, all of mu P at u_t = 0; of those the f that minimises f^T D_tt f / 2 + D_nt f, for then no
-other one is better a moment later. So u_t goes along straight pieces: each ends where another direction comes
-to tie.
-
-Proven, in exact arithmetic, beside what `energetic_restitution` says of energy, which holds here too:
-
-- There is one such path. With h(x) = max of d x over d in P it is u_t' in D_nt - mu D_tt dh(u_t), a maximal
-  monotone inclusion in the metric of D_tt^-1, whose solution moves by its least element (Brezis).
-- It has at most 2 k + 1 pieces: |u_t'| in that metric falls from piece to piece, and is one per face.
-- f u_t <= 0 all along, so friction takes energy. Where u_t leaves 0, or a piece has no end, u_n does not
-  fall: f (D_nt + D_tt f) <= 0 there, and D is positive.
-
-Observed: no more than k / 2 + 4 pieces, in 60 000 random pushes each with k = 4, 8 and 16. That many are made
-room for; the rest of a longer one is left to the next step.
+Entry `give_back_in_space`: the push of `energetic_restitution` for the friction cone with k sides of
+Algorithm 1. The comment below has the path of a push and its proven and observed properties.
 """
+
+# The normal impulse grows from 0. The friction f per unit of it is a point of mu P, with the polygon P.
+# Coulomb's law: the contact takes the f that opposes u_t most. The candidates are a vertex while one
+# direction is best, an edge while two tie, all of mu P at u_t = 0; among them the contact takes the f that
+# minimises f^T D_tt f / 2 + D_nt f, because then no other f is better a moment later. So u_t follows straight
+# pieces; a piece ends when another direction comes to tie.
+#
+# Proven, in exact arithmetic, in addition to the properties in `energetic_restitution`, which hold here as
+# well:
+#
+# - The path is unique. With h(x) = max of d x over d in P it is u_t' in D_nt - mu D_tt dh(u_t), a maximal
+#   monotone inclusion in the metric of D_tt^-1, whose solution moves by its element of minimum norm (Brezis).
+# - It has at most 2 k + 1 pieces: |u_t'| in that metric falls from piece to piece, and is one per face.
+# - f u_t <= 0 along the path, so friction takes energy. Where u_t leaves 0, or a piece has no end, u_n does
+#   not fall: f (D_nt + D_tt f) <= 0 there, and D is positive.
+#
+# Observed: no more than k / 2 + 4 pieces, in 60 000 random pushes each with k = 4, 8 and 16. A push computes
+# that many pieces; the next step takes the rest of a longer push.
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ from jaxcontact.impact.laws.energetic_restitution import gain, least_of, loaded,
 
 
 class _SpatialPush(NamedTuple):
-    """One push under way: velocity, what is left of the cap and of the store, impulse (n, t1, t2)."""
+    """A push in progress: velocity, remainders of the cap and of the store, impulse (n, t1, t2)."""
 
     u_n: jax.Array
     u_t: jax.Array
@@ -65,7 +68,7 @@ def give_back_in_space(
     slowest: jax.Array,
     directions: np.ndarray,
 ) -> tuple[jax.Array, jax.Array]:
-    """What a step of compression stores, and the pushes behind it, as `energetic_restitution.give_back`.
+    """Store the energy of a compression, then let contacts push, as `energetic_restitution.give_back`.
 
     Args:
         elastic: (m,) e^2.
@@ -74,7 +77,7 @@ def give_back_in_space(
         change: (3m,) its impulse.
         stored: (m,) energy in store before.
         speed: () |v|_M before the impact.
-        slowest: (m,) approach that counts.
+        slowest: (m,) speed below which an approach does not count.
         directions: (k, 2) corners of the friction polygon.
 
     Returns:
@@ -117,7 +120,7 @@ def give_back_in_lanes(
     slowest: jax.Array,
     directions: np.ndarray,
 ) -> tuple[jax.Array, jax.Array]:
-    """`give_back_in_space` of many lanes: cap, u, u_next, change, stored and the results have a last axis."""
+    """Run `give_back_in_space` on lanes, the last axis of cap, u, u_next, change, stored and results."""
 
     def one(
         cap: jax.Array, u: jax.Array, u_next: jax.Array, change: jax.Array, stored: jax.Array
@@ -128,15 +131,15 @@ def give_back_in_lanes(
 
 
 def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array) -> _SpatialPush:
-    """The next straight piece of a push, if it goes on."""
+    """Continue a push by its next straight piece, unless it has ended."""
     friction, first, tied, still, sticks = _friction(p.u_t, contact, fan, noise)
     rate_n, rate_t = contact.nn + contact.nt @ friction, contact.nt + contact.tt @ friction
-    # Until another direction opposes u_t as well as those that do so now.
+    # Up to the point at which another direction opposes u_t as much as the current ones do.
     gap = (fan - fan[first][None]) @ p.u_t
     closing = (fan[first][None] - fan) @ rate_t
     nears = ~tied & ~still & (closing > 0)
     waits = jnp.where(nears, gap / jnp.where(nears, closing, 1.0), jnp.inf)
-    until = waits[jnp.argmin(waits)]  # the derivative of jnp.min may find no least number, and be NaN
+    until = waits[jnp.argmin(waits)]  # the derivative of jnp.min may find no minimum, and be NaN
     far, spends = reach(p.u_n, rate_n, p.stored, noise)
     wedged = sticks & (rate_n <= float(jnp.finfo(p.u_t.dtype).eps) ** 0.65 * contact.nn)
     moves = p.goes & ~wedged
@@ -144,7 +147,7 @@ def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array)
     work = length * (p.u_n + 0.5 * rate_n * length)
     stored = p.stored - jnp.where(work > 0, work, contact.elastic * work)
     empty = (p.goes & wedged) | (moves & spends & (length >= far))
-    # What sticks has u_t within `noise` of 0: from now on it is 0.
+    # A sticking contact has u_t within `noise` of 0: from now on it is 0.
     hold = jnp.where(moves & sticks & (length > 0), _solve(contact.tt, p.u_t), 0.0)
     tangential = length * friction - hold
     return _SpatialPush(
@@ -160,11 +163,11 @@ def _piece(p: _SpatialPush, contact: _Contact, fan: jax.Array, noise: jax.Array)
 def _friction(
     u_t: jax.Array, contact: _Contact, fan: jax.Array, noise: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Friction per unit of normal impulse at u_t.
+    """Compute the friction per unit of normal impulse at u_t.
 
     Returns:
-        friction (2,); one of the directions that oppose u_t most; (k,) bool, which ones do; whether u_t is
-        0; whether it stays 0.
+        friction (2,); one of the directions that oppose u_t most; (k,) bool mask of all of them; whether u_t
+        is 0; whether it stays 0.
     """
     k = fan.shape[0]
     power = -lax.stop_gradient(fan @ u_t)
@@ -189,14 +192,14 @@ def _friction(
     sticks = still & jnp.all(inward @ free <= contact.mu * jnp.sum(inward * inward, axis=1))
     friction = jnp.where(still | two, best[at], contact.mu * fan[first])
     friction = jnp.where(sticks, free, friction)
-    # Of two that tie the one that opposes u_t more from now on.
+    # Of two tied directions the one that opposes u_t more from now on.
     ahead = (fan[first] - fan[second]) @ (contact.nt + contact.tt @ friction) > 0
     tied = (number == first) | (two & (number == second))
     return friction, jnp.where(two & ahead, second, first), tied, still, sticks
 
 
 def _solve(matrix: jax.Array, rhs: jax.Array) -> jax.Array:
-    """Solution (2,) of a 2 x 2 system, symmetric and positive; tangents that cannot move get none of it."""
+    """Solve a symmetric positive 2 x 2 system; components (2,) of tangents that cannot move are zero."""
     ridge = 4.0 * float(jnp.finfo(rhs.dtype).eps) * jnp.trace(matrix)
     a, b, c = matrix[0, 0] + ridge, matrix[0, 1], matrix[1, 1] + ridge
     det = a * c - b * b
