@@ -1,4 +1,4 @@
-"""Rows of contacts on a mechanism with closed loops and couplings, which add to its effective mass.
+"""Rows of contacts on a mechanism with closed loops and couplings, which change its effective mass.
 
 Entry: `project_rows`. With P = I - M^-1 G^T (G M^-1 G^T)^+ G, J P M^-1 P^T J^T = J P M^-1 J^T is the Delassus
 matrix of the mechanism with its loops, so laws that see M and J P need no data of loops.
