@@ -122,7 +122,7 @@ def cross(
     live = done.rate[k] >= guard_crossing.LIVE * rate[k]
     m = h.shape[0]
     hit = jnp.arange(m) == k
-    # Another guard that the straight step to k passes should have come first.
+    # Another guard that the step to k passes should have been crossed before it.
     overtaken = jnp.any(~c.crossed & ~hit & (h < 0) & (done.beside > guard_crossing.TIE * s.eps))
     wide = live & ((jnp.abs(done.left[k]) > guard_crossing.STRAIGHT * s.eps[k]) | overtaken)
     refused = graze(c, jnp.where(live, m, k), m)._replace(ready=c.ready & ~(inside | hit))

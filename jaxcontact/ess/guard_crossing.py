@@ -63,7 +63,7 @@ def find_entry(
     Returns:
         The entry, and which guards are ready at the end of the step.
     """
-    away = -(1.0 + TIE) * eps  # a little beyond the band, or an entry refused would be met again
+    away = -(1.0 + TIE) * eps  # a little beyond the band, so that a refused entry is not met again
     ready = armed & (ready | (values[0] < away))
     hidden = armed & ~ready & (rate < 0) & (values[0] <= TIE * eps) & (values[1] >= 0)
     crossed = jnp.zeros_like(armed)

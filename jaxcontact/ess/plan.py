@@ -27,7 +27,7 @@ class Plan(Record):
         crossed: (m,) mask at the end.
         kind: (N,) of each step: 0 unused, 1 smooth, 2 smooth up to a band or guard, 3 across a guard.
         guard: (N,) of kinds 2 and 3, else -1.
-        level: (N,) of h where a step of kind 2 ends.
+        level: (N,) value of h at the end of a step of kind 2.
         end: (N,) time at the end of each step, s, before the correction of kind 2.
         whole: (N,) end time of the trial step from which a step of kinds 1 and 2 was taken, s.
         num_steps: number of rows used.
@@ -123,7 +123,7 @@ def make_plan(
         failed = (c.status & jnp.uint32(int(Status.FAILURES))) != 0
         return (c.t < s.t1) & ~failed & (c.turns < max_steps)
 
-    # The log stays outside of the branches, where XLA would copy it.
+    # The log stays outside of the branches, because XLA would copy it inside.
     def logged(carry: tuple[RunState, jax.Array]) -> tuple[RunState, jax.Array]:
         c, log = carry
         after = _turn(es, s, c, max_events)
