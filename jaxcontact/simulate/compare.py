@@ -16,10 +16,10 @@ def momentum_difference(model: Model, first: Trajectory, second: Trajectory) -> 
     """Compare the momenta of two motions at equal times; return the relative difference (T + 1,).
 
     xi = |p_1 - p_2|_g / |p_1|_g with |p|_g^2 = p M^-1 p, M at the first motion's configuration: a ratio of
-    norms, like `impact.indeterminacy` (Seghete & Murphey, Fig. 8). Zero where both rest; the absolute
-    |p_1 - p_2|_g where only the first rests.
+    norms, like `impact.indeterminacy` (Seghete & Murphey, Fig. 8). Zero if both rest; the absolute
+    |p_1 - p_2|_g if only the first rests.
 
-    Derivative: exact where the momenta differ.
+    Derivative: exact at times at which the momenta differ.
     """
 
     def one(q: jax.Array, v: jax.Array, q2: jax.Array, v2: jax.Array) -> jax.Array:

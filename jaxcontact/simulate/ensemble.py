@@ -41,7 +41,7 @@ class Ensemble(Record):
         worlds: (n,) int32, their numbers.
         states: State at the end, q (n, nq), v (n, nv), t (n,).
         status: (n,) uint32, the bits of all steps.
-        failed_step: (n,) int32, the first step with a bit of `Status.FAILURES`, -1 where none has.
+        failed_step: (n,) int32, the first step with a bit of `Status.FAILURES`, -1 if none has.
         closings: (n,) int32, number of times that a contact closed.
         path: State of every step, q (n, T + 1, nq), ...; None unless asked for.
     """
@@ -279,7 +279,7 @@ def _stored(folder: Path, blocks: _Blocks, about: Mapping[str, str] | None) -> I
 
 
 def _named(part: Ensemble) -> dict[str, np.ndarray]:
-    """Name the arrays by their fields, in the order of the leaves."""
+    """Label the arrays with the names of their fields, in the order of the leaves."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
         for path, leaf in jax.tree.leaves_with_path(part)

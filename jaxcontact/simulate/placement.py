@@ -25,7 +25,7 @@ from jaxcontact.terms.contacts import motion
 MAX_ITERS = 50  # Newton iterations; a search that needs more ends with the bit MAX_ITERS
 ROUND_OFF = 64.0  # machine epsilons of the largest coordinate (at least 1 m): largest gap that counts as 0
 NOT_APPROACHING = 1e-9  # m per m; a smaller change of a gap by displacement is rounding: parallel to a wall
-Groups = tuple[tuple[int, ...], ...]  # candidates whose smallest gap is brought to zero, by name
+Groups = tuple[tuple[int, ...], ...]  # candidate contacts by name; the smallest gap of each becomes zero
 
 
 class PlacementInfo(Record):

@@ -27,7 +27,7 @@ class StepperInfo(Record):
         num_iters: int32, iterations of its solver.
         impulse: (nc, dim) impulses of the contacts during the step, (n, t1[, t2]), N s.
         contacts: (nc,) bool, the contacts that are closed at its end, as the stepper decides.
-        impacts: `Impacts` of the step, with rows that were not needed; None where the method has none.
+        impacts: `Impacts` of the step, with unused rows; None if the method has none.
         details: further info of this stepper, or None.
     """
 

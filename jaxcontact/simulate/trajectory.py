@@ -19,13 +19,13 @@ from jaxcontact.status import Status
 
 
 class Impacts(Record):
-    """The impacts of a trajectory in the order of time; rows that were not needed hold NaN, -1 and zeros.
+    """The impacts of a trajectory in the order of time; unused rows hold NaN, -1 and zeros.
 
     Attributes:
         t: (k,) s.
         touching: (k, nc) bool, the contacts that were closed.
         approaching: (k, nc) bool, those of them that approached; none in an impact without a collision.
-        order: (k, max_reflections) contacts in the order of their single impacts, -1 where there was none.
+        order: (k, max_reflections) contacts in the order of their single impacts, -1 in unused entries.
         impulse: (k, nc) normal impulses, N s.
         v_minus, v_plus: (k, nv) velocities before and after.
         plastic: (k,) bool, impacts made plastic because they come too soon after another one (Zeno).

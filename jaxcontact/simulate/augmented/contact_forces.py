@@ -93,7 +93,7 @@ def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> j
 def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip: jax.Array) -> jax.Array:
     """Compute the shortest scaled forces (r,) of contacts that separate, stick or slide along slip (nc, nt).
 
-    Rows of contacts may be zero, parallel or dependent. Where friction can share a load with normal forces,
+    Rows of contacts may be zero, parallel or dependent. If friction can share a load with normal forces,
     it counts as longer by 1 / `SHARE_OF_FRICTION`, so that it stays inside of its cone.
     """
     uncapped = jnp.zeros_like(space.mu)

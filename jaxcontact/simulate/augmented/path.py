@@ -51,8 +51,8 @@ class AugmentedInfo(Record):
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: the largest violation of the inequalities of a mode where it was chosen, in parts of the
-            size of accelerations or of impulse rates.
+        residual: the largest violation of the inequalities of a mode at its choice, relative to the size of
+            accelerations or of impulse rates.
         num_pieces: int32, pieces in use.
         num_impacts: int32.
         num_without_collision: int32, impacts without a collision.

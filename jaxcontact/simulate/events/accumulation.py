@@ -43,7 +43,7 @@ def no_chatter(state: State, nc: int) -> Chatter:
 
 
 def remembered(chatter: Chatter, state: State, who: jax.Array) -> Chatter:
-    """Add one impact to the memory; the oldest one goes."""
+    """Record one impact in the memory and drop the oldest one."""
 
     def pushed(rows: jax.Array, row: jax.Array) -> jax.Array:
         return jnp.concatenate([jnp.asarray(row, rows.dtype)[None], rows[:-1]])

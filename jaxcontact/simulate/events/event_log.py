@@ -30,7 +30,7 @@ class EventPieces(NamedTuple):
     kind: jax.Array
     h: jax.Array  # length of a stretch, s
     modes: Modes  # in it
-    value: jax.Array  # (nc, 2) bool, which of `stretch.values` is zero at its end
+    value: jax.Array  # (nc, 2) bool, the entry of `stretch.Look.value` that is zero at its end
     who: jax.Array  # (nc,) bool, contacts that took part in an impact or in a chatter
     dead: jax.Array  # bool, whether an impact of a chatter was made inelastic
     breaks: jax.Array  # bool, whether it is the first that was

@@ -35,7 +35,7 @@ class Found(NamedTuple):
         friction: (nc, nt) directions of the friction forces there.
         along: (nc,) the second of the values of `Look` there.
         event: bool, whether an event ends it.
-        who: (nc, 2) bool, which value is zero there.
+        who: (nc, 2) bool, the value that is zero at the end.
         fine: bool, whether a step was small enough.
     """
 

@@ -74,7 +74,7 @@ def impact(
 
 
 def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array | bool = False) -> Carry:
-    """Move on to after an impact of the contacts `who`; one that `breaks` a chatter clears its memory."""
+    """Continue after an impact of the contacts `who`; one that `breaks` a chatter clears the memory."""
     state = carry.state.replace(v=v)
     chatter, nothing = remembered(carry.chatter, state, who), no_chatter(state, who.shape[0])
     chatter = jax.tree.map(lambda a, b: jnp.where(breaks, b, a), chatter, nothing)
@@ -82,5 +82,5 @@ def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array 
 
 
 def behind_chatter(carry: Carry, state: State) -> Carry:
-    """Move on to `state`, after the end of a chatter, with an empty memory of impacts."""
+    """Continue from `state` after the end of a chatter, with an empty memory of impacts."""
     return Carry(state, no_chatter(state, carry.chatter.who.shape[1]), carry.number + 1)

@@ -26,7 +26,7 @@ from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.terms import ContactTerms, contact_terms
 
-ROOT, FRICTION = range(2)  # columns of `values`: gap or normal force; sliding velocity or friction left
+ROOT, FRICTION = range(2)  # columns of `Look.value`: gap or normal force; sliding velocity or friction left
 
 
 class Modes(NamedTuple):
@@ -173,7 +173,7 @@ def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
 def settled(model: Model, state: State, kind: jax.Array) -> State:
     """Remove from the state the drift of the gaps and velocities of contacts at rest.
 
-    Quaternions come out with length one.
+    The quaternions of the result have length one.
     """
     q, v = retract(model.system, state.q, jnp.zeros_like(state.v)), state.v
 

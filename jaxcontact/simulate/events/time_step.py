@@ -70,7 +70,7 @@ class _Step(NamedTuple):
     ended: Ended
     modes: Modes  # of the last stretch
     located: jax.Array  # bool, whether the time of the state is that of an event or an impact
-    stops: jax.Array  # (nc,) bool, contacts that have come to stick where a stretch ended without an event
+    stops: jax.Array  # (nc,) bool, contacts that began to stick at the end of a stretch without an event
     over: jax.Array  # bool, whether the last piece went to the end of the step
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts

@@ -29,8 +29,8 @@ class Pieces(NamedTuple):
     step: jax.Array  # number of the time step
     h: jax.Array  # length of a move, s
     w: jax.Array  # (nv,) its mean velocity
-    impulse: jax.Array  # (nc, dim) of closed contacts at its start; of a jam
-    second: jax.Array  # (nc, dim) and at its end
+    impulse: jax.Array  # (nc, dim) of closed contacts at its start, or of a jam, N s
+    second: jax.Array  # (nc, dim) of closed contacts at its end, N s
     who: jax.Array  # (nc,) bool: the contact whose event ended a move; the contacts of an impact
     plastic: jax.Array  # whether an impact was made plastic
     order: jax.Array  # (k,) of single impacts
