@@ -80,7 +80,7 @@ class Routh(Record):
             direction of sliding is preferred (spatial contacts). Modes then belong to one step: "lemke" for
             any number of contacts, "all" for two at most, which takes milliseconds per outcome.
             `complete` is False.
-        early_exit: as `resolve`; for single calls only.
+        early_exit: as `resolve`, and the loop over steps may end early as well; for single calls only.
     """
 
     impulse_step: Any = None

@@ -74,8 +74,8 @@ class ImpactSamples(Record):
 class Chunk(NamedTuple):
     """Samples number begin, ..., end - 1, as NumPy arrays, and the facts they taught, ascending.
 
-    With "visited" the facts are the modes that were valid in some step, and the sets of modes that were
-    valid in the same step, by their signatures; none with other selections. After the pilot, facts come
+    With "visited" the facts are the modes that stood for an outcome in some step, and the sets of outcomes
+    of the steps, by their signatures; none with other selections. After the pilot, facts come
     only from samples that needed more than the known modes and sets.
     """
 
@@ -144,8 +144,8 @@ class Stream:
         workers = all_cores.workers(self.devices)
         with threads(len(workers)) as pool:
             for number, (block_begin, block_end) in enumerate(self._blocks(total)):
-                # The pilot searches all modes; later blocks use the facts known before the block. Only a long
-                # block enlarges the room for them, because more room needs a new compilation.
+                # The pilot searches all modes; later blocks use the facts known before the block. Only the
+                # block after the pilot and long blocks enlarge the room, which needs a new compilation.
                 known = None
                 if self.enumerates and self.learns and block_begin > 0:
                     long = self.pilot * GROWTH**number - block_begin >= LONG
