@@ -139,7 +139,7 @@ def _paths(model: Model, terms: ContactTerms, settings: dict[str, Any]) -> Any:
 
 
 def law_of(settings: dict[str, Any]) -> impact.Routh:
-    """Make the law with these settings; it has no `seed`."""
+    """Make the law with these settings except `seed`."""
     numbers = {name: value for name, value in settings.items() if name != "seed"}
     if "restitution" in numbers:
         numbers["restitution"] = np.asarray(numbers["restitution"], float)

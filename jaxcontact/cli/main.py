@@ -43,8 +43,8 @@ def process() -> NoReturn:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line within a Python program, on the calling thread; return the exit status.
 
-    The status is 0 for success, 1 for failed samples, 2 for wrong usage or unusable files, 130 for an
-    interrupt.
+    The status is 0 for success, 1 for a failed result such as a failed sample, 2 for wrong usage or unusable
+    files, 130 for an interrupt.
     """
     options = _parser().parse_args(arguments)
     try:

@@ -19,7 +19,7 @@ from jaxcontact.mechanics.system import Model
 from jaxcontact.terms import contact_terms
 from jaxcontact.terms.contacts import motion
 
-LOWERINGS = 50  # iterations; a robot over a plane needs one or two, over other shapes each comes nearer
+LOWERINGS = 50  # iterations; a robot over a plane needs one or two, over other shapes each one comes nearer
 TOUCHES = 1e-9  # m, largest distance left to fall at which the robot touches
 FLAGS = {
     "unsupported='skip'": "--unsupported skip",

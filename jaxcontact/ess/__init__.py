@@ -1,4 +1,7 @@
-"""Event-selected systems: fast integration through many contacts, and the exact one-sided derivative."""
+"""Event-selected systems: fast integration through many contacts, and the exact one-sided derivative.
+
+Entry functions: `integrate`, `flow`, `b_derivative`. Page: docs/methods/event-selected.md.
+"""
 
 from jaxcontact.ess.b_derivative import BDerivativeInfo as BDerivativeInfo
 from jaxcontact.ess.b_derivative import b_derivative as b_derivative

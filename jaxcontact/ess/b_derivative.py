@@ -1,7 +1,7 @@
 """The B-derivative of the flow: directional, one-sided, exact where guards are crossed together.
 
-Owns the propagation of one direction along a plan. Away from corners it is the derivative of the flow; what
-happens at a corner is in `simultaneous_crossing.py`.
+Owns the propagation of one direction along a plan; entry `b_derivative`. Away from corners it is the
+derivative of the flow; `simultaneous_crossing.py` has the corners. Page: docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from jaxcontact.status import Status, flag
 
 
 class BDerivativeInfo(Record):
-    """What a direction meets on its way.
+    """The crossings and corners that a direction meets.
 
     Attributes:
         x1: (n,) end of the trajectory itself.
         crossed: (m,) mask at the end.
         order: (max_events,) guards in the order in which the displaced trajectory crosses them, -1 beyond.
-        num_events: crossings.
-        num_corners: times at which several guards are crossed together.
-        largest_corner: guards crossed together, at most.
+        num_events: number of crossings.
+        num_corners: number of times at which several guards are crossed together.
+        largest_corner: largest number of guards crossed together.
         grazed: the guard of the first GRAZING, -1 if none.
         status: bits of `Status`.
     """
@@ -159,13 +159,12 @@ def b_derivative(
     max_steps: int = MAX_STEPS,
     max_events: int = MAX_EVENTS,
 ) -> tuple[jax.Array, BDerivativeInfo]:
-    """One-sided directional derivative of the flow, lim (flow(x0 + r dx) - flow(x0)) / r for r -> 0+.
+    """Compute the one-sided derivative of the flow, lim (flow(x0 + r dx) - flow(x0)) / r for r -> 0+.
 
-    Exact at corners, where several guards are crossed together and the order of crossing depends on the
+    Exact at corners, at which several guards are crossed together and the order of crossing depends on the
     direction: there the map dx -> dx1 is continuous, positively homogeneous and piecewise linear, but not
-    linear, so B(dx) + B(-dx) need not vanish (Burden et al. 2016; Council, Revzen & Burden 2022). Its
-    cost is that of one crossing per guard, whatever the number of orders. `vmap` over directions runs the
-    trajectory once.
+    linear, so B(dx) + B(-dx) need not vanish (Burden et al. 2016; Council, Revzen & Burden 2022). Its cost is
+    that of one crossing per guard, for any number of orders. `vmap` over directions runs the trajectory once.
 
     Args:
         es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events: as `flow`.
@@ -180,14 +179,14 @@ def b_derivative(
         dx1 (n,), BDerivativeInfo.
 
     Raises:
-        ValueError: as `flow`; dx, dparams or dcontrol are not like what they displace; corner_tol is negative
-            or not finite, which inside jit sets INVALID.
+        ValueError: as `flow`; dx, dparams or dcontrol do not have the shapes of x0, params or control;
+            corner_tol is negative or not finite, which inside jit sets INVALID.
 
-    Status: as `flow`. With SIMULTANEOUS (jumps that do not commute at a corner) there is no B-derivative;
-    what comes back is that of one order. GRAZING also where a guard of a corner is never reached by
-    the displaced trajectory.
+    Status: as `flow`. With SIMULTANEOUS (jumps that do not commute at a corner) there is no B-derivative; the
+        result is the derivative of one order. GRAZING also if the displaced trajectory never reaches a guard
+        of a corner.
 
-    Derivative: none; it is one. Between corners it differs from the derivative of `flow` by C eps^2.
+    Derivative: none; the result is one. Between corners it differs from the derivative of `flow` by C eps^2.
     """
     inputs, crossed0, plan, widths = run(
         es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
@@ -238,7 +237,7 @@ def _b_derivative(
 
 
 def _tangent(name: str, value: Any, given: Any) -> Any:
-    """A direction like `value`: `given`, or zeros; numbers that are not floating have none."""
+    """Make a direction with the shapes of `value` from `given`, or zeros; integers have none (float0)."""
 
     def like(leaf: Any, d: Any) -> Any:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):

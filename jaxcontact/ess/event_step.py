@@ -1,7 +1,7 @@
-"""What one turn of the run does: a smooth step up to a guard at most, or the crossing of a guard.
+"""One iteration of the run: a smooth step up to a guard at most, or the crossing of a guard.
 
-Owns the run's state from turn to turn, step sizes, and what a refused step or crossing changes. Which of
-the two it is, and which guard, is decided in `plan.py`.
+Owns the run's state between iterations, step sizes, and the changes by a refused step or crossing; entries
+`begin`, `smooth`, `cross`. `plan.py` chooses between the two, and the guard.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from jaxcontact.status import Status, flag
 
 # Kinds of steps in a plan.
 UNUSED, SMOOTH, ENTER, CROSS = 0, 1, 2, 3
-FIRST_STEP = 1e-2  # share of the interval that an adaptive run tries first
-SMALLEST = 8  # steps below so many roundings of the time are too small
-HIDDEN = 0.125  # a step that may have overlooked a dip is shortened to this share
+FIRST_STEP = 1e-2  # fraction of the interval that an adaptive run tries first
+SMALLEST = 8  # machine epsilons of the time; a run whose steps get shorter fails
+HIDDEN = 0.125  # a step that may have overlooked a dip is shortened to this fraction
 
 
 class RunState(NamedTuple):
-    """Where a run is between two turns."""
+    """The state of a run between two iterations."""
 
     t: jax.Array
     x: jax.Array
@@ -38,14 +38,14 @@ class RunState(NamedTuple):
     turns: jax.Array
     events: jax.Array
     rows: jax.Array
-    row: jax.Array  # (5,) kind, guard, level, end, whole of this turn's step; kind 0 if none was taken
+    row: jax.Array  # (5,) kind, guard, level, end, whole of this iteration's step; kind 0 if none was taken
     grazed: jax.Array
     residual: jax.Array
     status: jax.Array
 
 
 class FlowSetting(NamedTuple):
-    """The arguments of a run: those of `Inputs`, then how it is run and the mask at its start."""
+    """The arguments of a run: those of `Inputs`, then band widths, method and the mask at its start."""
 
     params: Any
     control: Any
@@ -58,7 +58,7 @@ class FlowSetting(NamedTuple):
 
 
 def begin(es: EventSystem, s: FlowSetting, status0: jax.Array) -> RunState:
-    """The state before the first turn."""
+    """Make the state of a run before its first iteration."""
     dtype = s.x0.dtype
     f = es.xdot(s.t0, s.x0, s.crossed0, s.control, s.params)
     h, rate = es.guard_rates(s.x0, f, s.params)
@@ -88,7 +88,7 @@ def begin(es: EventSystem, s: FlowSetting, status0: jax.Array) -> RunState:
 
 
 def graze(c: RunState, guard: jax.Array, none: int) -> RunState:
-    """Note that a guard grazed; the index `none` says that none did."""
+    """Note that a guard grazed; the index `none` means that none did."""
     return c._replace(
         grazed=jnp.where((guard < none) & (c.grazed < 0), guard, c.grazed),
         status=c.status | flag(guard < none, Status.GRAZING),
@@ -115,14 +115,14 @@ def cross(
 ) -> RunState:
     """Cross guard k, unless it turns away before it is reached or the field is not constant in its band.
 
-    What is refused is left to the smooth steps, which locate the guard.
+    A refused crossing is left to the smooth steps, which locate the guard.
     """
     done = guard_crossing.cross(es, s.params, s.control, c.t, c.x, c.f, c.crossed, k)
     f = es.xdot(done.t, done.x, done.crossed, s.control, s.params)
     live = done.rate[k] >= guard_crossing.LIVE * rate[k]
     m = h.shape[0]
     hit = jnp.arange(m) == k
-    # Another guard that the straight step to k passes should have come first.
+    # Another guard that the step to k passes should have been crossed before it.
     overtaken = jnp.any(~c.crossed & ~hit & (h < 0) & (done.beside > guard_crossing.TIE * s.eps))
     wide = live & ((jnp.abs(done.left[k]) > guard_crossing.STRAIGHT * s.eps[k]) | overtaken)
     refused = graze(c, jnp.where(live, m, k), m)._replace(ready=c.ready & ~(inside | hit))
@@ -151,7 +151,7 @@ def cross(
 
 
 def tied(wait: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.Array) -> jax.Array:
-    """Guards (m,) that come so soon after guard k that errors of order eps^3 could turn their order round."""
+    """Find guards (m,) so soon after guard k that errors of order eps^3 could reverse their order."""
     across = eps / jnp.where(rate > 0, rate, 1.0)
     return (rate > 0) & (wait - wait[k] <= guard_crossing.TIE * across)
 
@@ -159,7 +159,7 @@ def tied(wait: jax.Array, rate: jax.Array, k: jax.Array, eps: jax.Array) -> jax.
 def _jumps_differ(
     es: EventSystem, s: FlowSetting, x: jax.Array, others: jax.Array, k: jax.Array
 ) -> jax.Array:
-    """Whether the jumps of guard k and one of `others` at x give different states in different order."""
+    """Decide whether the jumps of guard k and one of `others` at x give other states in the other order."""
     m = others.shape[0]
 
     def difference(i: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -172,11 +172,11 @@ def _jumps_differ(
 
 
 def smooth(es: EventSystem, s: FlowSetting, c: RunState, h: jax.Array, rate: jax.Array) -> RunState:
-    """One trial step of the conventional method, cut where it meets a guard, or refused."""
+    """Make one trial step of the conventional method; cut it at the first guard, or refuse it."""
     rest = s.t1 - c.t
     last = c.size >= rest * (1.0 - 1e-9)
     size = jnp.where(last, rest, c.size)
-    # Times, not lengths, are what a plan keeps: the replay's step must be the same to the last bit.
+    # A plan keeps times, not lengths: the replay's step must be the same to the last bit.
     whole = jnp.where(last, s.t1, c.t + size)
     size = whole - c.t
     trial = ode.step(lambda t, x: es.xdot(t, x, c.crossed, s.control, s.params), c.t, c.x, size, c.f)

@@ -1,7 +1,7 @@
 """A mechanism with sprung contacts as an event-selected system.
 
 Owns the guards that close and open contacts, the forces of closed contacts, and the translation between
-`State` and the vector x = (q, v).
+`State` and the vector x = (q, v); entry `from_system`. Page: docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from jaxcontact.terms import contact_gaps, contact_velocities
 
 
 def from_system(system: System, law: Material | None = None, *, drag: bool = False) -> EventSystem:
-    """A mechanism on springs: x = (q, v), guards 0..nc-1 close, nc..2 nc-1 open a contact.
+    """Put a mechanism on springs: x = (q, v), guards 0..nc-1 close, nc..2 nc-1 open a contact.
 
     M vdot + b = J_n^T lam (+ J_t^T lam_t), lam = K d - B u + potential'(d) at a closed contact of depth
     d = -phi and rate u = phidot, zero at an open one: the law max(0, lam) of `Material`, each side smooth. A
-    contact closes where lam grows through zero, guard lam / K, and opens where it falls, guard -lam / K;
-    either re-arms the other. Without damping that is where the gap closes (-phi, also where K is zero); with
-    damping a little before, for such a law pushes on what comes near.
+    contact closes when lam grows through zero, guard lam / K, and opens when it falls, guard -lam / K;
+    either re-arms the other. Without damping that is the time at which the gap closes; with damping it is a
+    little earlier, because such a law pushes on approaching bodies. If K is zero the guards are -phi and phi.
 
         es = jc.ess.from_system(model.law)
         x1, info = jc.ess.flow(es, model.params, jc.ess.pack(model.initial_state()), 0.0, 1.0, eps=1e-4)
@@ -40,7 +40,7 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
         law: springs and dampers as concrete numbers, for params whose own `law` is None. A law in params goes
             first, so that one can differentiate by it.
         drag: whether closed contacts also drag with -B_t u_t, B_t the law's `friction_damping`. There is no
-            friction cone: contacts that stick or slide have no field that is smooth across the change.
+            friction cone: the field of contacts that stick or slide is not smooth at the change.
 
     Returns:
         EventSystem with 2 nc guards in metres. Its params are the mechanism's `Params`; its control, a
@@ -48,8 +48,8 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
 
     Raises:
         TypeError: `system` is no mechanism, `law` no Material.
-        ValueError: it has no candidate contacts, closed loops or dry friction, or neither `law` nor
-            `params.law` is there.
+        ValueError: it has no candidate contacts, or has closed loops or dry friction. A call of the system
+            raises it if neither `law` nor `params.law` is given.
     """
     if not isinstance(system, System):
         raise TypeError(f"system: expected a System, got {type(system).__name__}")
@@ -65,12 +65,12 @@ def from_system(system: System, law: Material | None = None, *, drag: bool = Fal
 
 
 def pack(state: State) -> jax.Array:
-    """The vector x = (q, v) of a state; its time is an argument of the integrator."""
+    """Join a state into the vector x = (q, v); its time is an argument of the integrator."""
     return jnp.concatenate([state.q, state.v], axis=-1)
 
 
 def unpack(system: System, x: jax.Array, t: Any) -> State:
-    """The state at time t of a vector x = (q, v); leading batch axes are kept."""
+    """Split a vector x = (q, v) into the state at time t; leading batch axes are kept."""
     nq = system.structure.num_positions
     return State(q=x[..., :nq], v=x[..., nq:], t=jnp.asarray(t, x.dtype))
 
@@ -111,7 +111,7 @@ class _Sprung:
         return x[:nq], x[nq:]
 
     def normal(self, law: Material, depth: jax.Array, rate: jax.Array) -> jax.Array:
-        """The law's normal forces (nc,) as if every contact were closed, N."""
+        """Compute the law's normal forces (nc,) as if every contact were closed, N."""
         force = law.stiffness * depth - law.damping_at(depth) * rate
         if law.potential is not None:
             potential = law.potential
@@ -119,7 +119,7 @@ class _Sprung:
         return force
 
     def forces(self, q: jax.Array, v: jax.Array, closed: jax.Array, params: Params) -> jax.Array:
-        """Generalized forces (nv,) of the closed contacts."""
+        """Compute the generalized forces (nv,) of the closed contacts."""
         system, law = self.system, self.law(params)
 
         # J_n^T lam from the gaps alone is several times cheaper than contact frames.
@@ -147,7 +147,7 @@ class _Guards:
     sprung: _Sprung
 
     def __call__(self, x: jax.Array, params: Params) -> jax.Array:
-        """Closing lam / K, then opening -lam / K, m; -phi and phi where K is zero."""
+        """Compute guards: closing lam / K, then opening -lam / K, m; -phi and phi if K is zero."""
         q, v = self.sprung.split(x)
         system, law = self.sprung.system, self.sprung.law(params)
         gap, rate = jax.jvp(
@@ -168,7 +168,7 @@ class _Field:
     def __call__(
         self, t: jax.Array, x: jax.Array, signs: jax.Array, control: Any, params: Params
     ) -> jax.Array:
-        """Position rate and acceleration (nq + nv,); a contact pushes if it closed last."""
+        """Compute position rate and acceleration (nq + nv,); a contact pushes if it closed last."""
         q, v = self.sprung.split(x)
         system = self.sprung.system
         nc = system.structure.num_contacts

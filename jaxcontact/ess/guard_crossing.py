@@ -1,11 +1,8 @@
-"""What happens at guards: where a step enters a band, and the steps from guard to guard inside.
+"""Steps at guards: the entry of a step into a band, and the steps from guard to guard inside.
 
 Owns the event-selected step of Anderson & Revzen (2024), section 3: within the band |h_k| <= eps_k of a
-guard the field counts as constant and the guards as planes, so that the next crossing is the least of
--h_k / (Dh_k f). Three things differ from their listing 1: the mask of crossed guards is carried along
-instead of being read off signs of h on a guard; the entry into a band is located inside the step; and the
-straight step is bent by the field found at its end, where liveness asks for it anyway. Without the third
-the error is exactly of second order in eps, with it of third, so bands may be ten times as wide.
+guard the field counts as constant and the guards as planes, so that the next crossing has the minimum of
+-h_k / (Dh_k f). Entries: `find_entry`, `enter`, `cross`. Page: docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -21,38 +18,40 @@ from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.solvers import ode
 from jaxcontact.solvers.roots import safeguarded_newton
 
-# A guard found by interpolation at these shares of a step; five values fix the quartic that the
-# step's interpolant is, so that for linear guards nothing is lost.
+# Fractions of a step at which guards are interpolated; five values fix the quartic of the step's
+# interpolant, so that the interpolation of linear guards is exact.
 SAMPLES = np.linspace(0.0, 1.0, 5)
 _TO_COEFFICIENTS = np.linalg.inv(np.vander(SAMPLES, increasing=True))
-# Share of a band's width, or of the time to cross it, below which two things count as one: which side of
-# a guard a state is on, which of two guards comes first. Errors of order eps^3 stay below it.
+# Fraction of a band's half width, or of the time to cross it. A state closer to a guard counts as on it,
+# guards closer in time count as simultaneous. Errors of order eps^3 stay below it.
 TIE = 1e-2
-# A step to a guard is refused where the guard's rate at its end is below this share of that at its start.
+# Fraction of the guard's rate at the start of a step to it; if the rate at its end is smaller, the step is
+# refused.
 LIVE = 0.5
-# Fraction of a band's width by which a straight step may miss its guard before it is refused.
+# Fraction of a band's half width by which a step may miss its guard, before its Newton correction; if it
+# misses by more, it is refused.
 STRAIGHT = 0.1
-# The same before it is noted: 0.055 made a hopper 6 cm off after ten seconds, 0.013 another one 6 mm.
+# The same for the note WIDE_BAND: 0.055 made a hopper 6 cm off after ten seconds, 0.013 another one 6 mm.
 NOTED_MISS = 0.015
-_ROOT_STEPS = 9  # safeguarded Newton steps from a secant; the polynomial's root to round-off
+_ROOT_STEPS = 9  # safeguarded Newton steps from the middle of a part; the polynomial's root to round-off
 
 
 class Entry(NamedTuple):
-    """Where a trial step first meets a guard: its share theta (inf if nowhere), which, at what level of h."""
+    """The first meeting of a trial step with a guard: fraction theta (inf if none), guard, level of h."""
 
     theta: jax.Array
     guard: jax.Array
     level: jax.Array
-    hidden: jax.Array  # a guard dipped and came back within one sample: the step is too long to see it
+    hidden: jax.Array  # a guard dipped and came back within one sample: the step is too long to resolve it
 
 
 def find_entry(
     values: jax.Array, rate: jax.Array, armed: jax.Array, ready: jax.Array, eps: jax.Array
 ) -> tuple[Entry, jax.Array]:
-    """The first guard that a step meets, from guard values (5, m) at `SAMPLES`.
+    """Find the first guard that a step meets, from guard values (5, m) at `SAMPLES`.
 
-    A ready guard is met where it enters its band, h = -eps; an armed one that has not yet left its
-    band since it was re-armed, where it comes back to h = 0 from below.
+    A step meets a ready guard as it enters its band, h = -eps, and an armed one that has not yet left its
+    band since it was re-armed as it comes back to h = 0 from below.
 
     Args:
         values: (5, m) guard values along the step.
@@ -64,7 +63,7 @@ def find_entry(
     Returns:
         The entry, and which guards are ready at the end of the step.
     """
-    away = -(1.0 + TIE) * eps  # a little beyond the band, or an entry refused would be met again
+    away = -(1.0 + TIE) * eps  # a little beyond the band, so that a refused entry is not met again
     ready = armed & (ready | (values[0] < away))
     hidden = armed & ~ready & (rate < 0) & (values[0] <= TIE * eps) & (values[1] >= 0)
     crossed = jnp.zeros_like(armed)
@@ -89,7 +88,7 @@ def find_entry(
 
 
 def _root(values: jax.Array, level: jax.Array, low: jax.Array) -> jax.Array:
-    """Root (m,) of the interpolating quartics minus `level` in [low, low + 1/4], where they grow."""
+    """Find the root (m,) of the interpolating quartics minus `level` in [low, low + 1/4], where they grow."""
     c = jnp.sum(jnp.asarray(_TO_COEFFICIENTS, values.dtype)[:, :, None] * values[None], axis=1)
     c = c.at[0].add(-level)
     high = low + SAMPLES[1]
@@ -112,9 +111,9 @@ def enter(
     guard: jax.Array,
     level: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Time and state (n,) where a step from time `start` meets h_guard = level, located at time `end`.
+    """Compute time and state (n,) at which a step from time `start` meets h_guard = level.
 
-    Two Newton steps correct the located time.
+    Two Newton steps correct the time `end`, at which the meeting was located.
 
     Derivative: that of the point on the level set, by the implicit rule, which one Newton step gives to
     first order and two to second; `end` carries none.
@@ -126,7 +125,7 @@ def enter(
         f = es.xdot(time, x, crossed, control, params)
         h, rate = es.guard_rates(x, f, params)
         delay = (level - h[guard]) / rate[guard]
-        # Where the rate vanishes (the guard is only touched) the correction has no meaning.
+        # If the rate vanishes (the guard is only touched), the correction has no meaning.
         delay = jnp.where(jnp.abs(delay) <= jnp.abs(trial.h), delay, 0.0)
         return time + delay, x + delay * f
 
@@ -137,8 +136,8 @@ def enter(
 class Crossing(NamedTuple):
     """A step to a guard: time, state before and after its jump, mask after it, field and rates before it.
 
-    `left` (m,) are the guard values that the straight step alone would leave, `beside` (m,) those before
-    the jump, of first order in the correction.
+    `left` (m,) are the guard values at the end of the bent step before the Newton correction, `beside` (m,)
+    those before the jump, of first order in the correction.
     """
 
     t: jax.Array
@@ -160,11 +159,14 @@ def cross(
     crossed: jax.Array,
     guard: jax.Array,
 ) -> Crossing:
-    """The step of Anderson & Revzen from (t, x) along f onto the plane of a guard, corrected, and across.
+    """Make the step of Anderson & Revzen from (t, x) along f onto the plane of a guard, and cross it.
 
-    The field where the straight step ends tells whether it still leads on; its mean with f makes the
-    step one of second order, and a Newton step brings it back onto the guard. The error of a
-    crossing is then of order eps^3, and zero where the field is constant and the guard plane.
+    Three points differ from their listing 1: the mask of crossed guards is carried along instead of being
+    read from signs of h on a guard; the entry into a band is located inside the step; and the field at the
+    end of the straight step, which the test of liveness needs anyway, bends the step. Its mean with f makes
+    the step one of second order, and a Newton step brings it back onto the guard. The error of a crossing is
+    then of order eps^3, and zero if the field is constant and the guard a plane. Without the bend it is
+    exactly of second order in eps; with it, bands may be ten times as wide.
 
     Derivative: of the discrete step.
     """
@@ -173,7 +175,7 @@ def cross(
     ahead = es.xdot(t + wait, x + wait * f, crossed, control, params)
     bent = x + 0.5 * wait * (f + ahead)
     left, rate = es.guard_rates(bent, ahead, params)
-    # Where the rate has turned, the crossing is refused and the correction has no meaning.
+    # If the rate has changed sign, the crossing is refused and the correction has no meaning.
     delay = jnp.where(rate[guard] > 0, -left[guard] / jnp.where(rate[guard] > 0, rate[guard], 1.0), 0.0)
     before = bent + delay * ahead
     after = es.after(before, guard, params)

@@ -1,7 +1,7 @@
-"""What a run starts from, and the named errors for what is wrong with it.
+"""The arguments of a run, and the named errors for bad ones.
 
-Owns `Inputs`, `Options` and the checks that can be made before a run: shapes and dtypes always, values
-where they are known.
+Owns `Inputs`, `Options` and the checks that can be made before a run: shapes and dtypes always, values if
+they are known. Entry: `check`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jaxcontact.status import Status, flag
 
 
 class Inputs(NamedTuple):
-    """What the outcome of a run can be differentiated by."""
+    """The arguments by which the outcome of a run can be differentiated."""
 
     params: Any
     control: Any
@@ -31,7 +31,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How a run is done, as the caller gave it: the keyword arguments of `integrate`."""
+    """The options of a run as given by the caller: the keyword arguments of `integrate`."""
 
     eps: Any
     control: Any
@@ -44,10 +44,10 @@ class Options(NamedTuple):
 def start_mask(
     es: EventSystem, params: Any, x0: jax.Array, eps: jax.Array, crossed0: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """The mask (m,) at the start, and whether it is ambiguous or contradicts the guards.
+    """Choose the mask (m,) at the start; return it and whether it is ambiguous or contradicts the guards.
 
-    Without `crossed0` a guard is crossed where h >= 0; within a hundredth of eps of zero that would be
-    noise. With it, a guard that is not crossed must not lie behind its band.
+    Without `crossed0` a guard is crossed if h >= 0; within a hundredth of eps of zero that would be noise.
+    With it, a guard that is not crossed must not lie beyond its band, h > eps.
     """
     h = es.guards(x0, params)
     if crossed0 is None:
@@ -56,7 +56,7 @@ def start_mask(
 
 
 def _strong(numbers: Any, dtype: Any) -> Any:
-    """Weakly typed floats in the dtype of the state, lest a program be compiled twice because of them."""
+    """Convert weakly typed floats to the dtype of the state, so that a program is compiled only once."""
 
     def one(a: Any) -> Any:
         loose = isinstance(a, float) or getattr(a, "weak_type", False)
@@ -73,7 +73,7 @@ def check(
     t1: Any,
     options: Options,
 ) -> tuple[Inputs, jax.Array]:
-    """Inputs and eps (m,) in one dtype, or a named error for what can be seen now."""
+    """Check the arguments of a run; return inputs and eps (m,) in one dtype, or raise a named error."""
     eps, crossed0 = options.eps, options.crossed0
     if not isinstance(es, EventSystem):
         raise TypeError(f"es: expected an EventSystem, got {type(es).__name__}; see `from_system`")
@@ -126,7 +126,7 @@ def _check_settings(eps: jax.Array, ode: DormandPrince | None) -> None:
 
 
 def bad_settings(eps: jax.Array, ode: DormandPrince) -> jax.Array:
-    """INVALID for what `check` would have refused, had it not been traced."""
+    """Set the bit INVALID for traced settings that `check` would refuse if they were known."""
     good = jnp.all((eps > 0) & jnp.isfinite(eps)) & (ode.longest > 0)
     for error in (ode.rtol, ode.atol):
         good &= (error >= 0) & jnp.isfinite(error)
@@ -136,7 +136,7 @@ def bad_settings(eps: jax.Array, ode: DormandPrince) -> jax.Array:
 
 
 def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
-    """`tol` (n,) in the dtype of the state; raises for what is no tolerance."""
+    """Broadcast `tol` to (n,) in the dtype of the state; raise an error if it is no tolerance."""
     check_number("tol", tol, 0.0)
     if jnp.shape(tol) not in ((), x0.shape):
         raise ValueError(f"tol: expected one number or shape {x0.shape}, got {jnp.shape(tol)}")
@@ -144,7 +144,7 @@ def allowed_error(tol: Any, x0: jax.Array) -> jax.Array:
 
 
 def check_guards(name: str, es: EventSystem, params: Any, x: jax.Array, guards: Any) -> jax.Array:
-    """Whether some of `guards` are no indices of guards; raises where they are known."""
+    """Decide whether some of `guards` are no indices of guards; raise ValueError if known ones are not."""
     m = jax.eval_shape(es.guards, x, params).shape[0]
     if not jnp.issubdtype(jnp.result_type(guards), jnp.integer):
         raise ValueError(f"{name}: expected indices of guards, got {jnp.result_type(guards)}")
@@ -155,7 +155,7 @@ def check_guards(name: str, es: EventSystem, params: Any, x: jax.Array, guards: 
 
 
 def _check_functions(es: EventSystem, inputs: Inputs) -> int:
-    """The number of guards; raises where field, guards, jump or rearm do not fit x0."""
+    """Count the guards; raise ValueError if field, guards, jump or rearm do not fit x0."""
     params, control, x0, t0, _ = inputs
     h = jax.eval_shape(es.guards, x0, params)
     if h.ndim != 1 or h.shape[0] == 0:

@@ -1,6 +1,7 @@
 """`integrate` and `flow`: trajectories and end points of event-selected systems.
 
 Owns the public calls of the integrator; the run itself is in `plan.py`, its derivative in `replay.py`.
+Page: docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers.ode import DormandPrince
 from jaxcontact.status import Status, flag
 
-MAX_STEPS, MAX_EVENTS = 1024, 64
+MAX_STEPS, MAX_EVENTS = 1024, 64  # iterations and crossings of a run by default; they set its memory
 
 
 class EventTrajectory(Record):
@@ -32,12 +33,12 @@ class EventTrajectory(Record):
         t: (N + 1,) times of the steps, s; N is `max_steps`.
         x: (N + 1, n) states; at a crossing the state after its jump.
         crossed: (N + 1, m) masks of crossed guards.
-        order: (max_events,) guards in the order of their crossing, -1 where there was none.
-        event_rows: (max_events,) row at which each of them was reached, -1 where there was none.
-        num_rows: rows used, the start included.
+        order: (max_events,) guards in the order of their crossing, -1 in unused entries.
+        event_rows: (max_events,) row at which each of them was reached, -1 in unused entries.
+        num_rows: number of rows used, the start included.
         num_events: number of crossings.
         grazed: the guard of the first GRAZING, -1 if none.
-        residual: largest |h| that a straight step would have left at its guard, of order eps^2.
+        residual: largest |h| that a step left at its guard before its Newton correction, of order eps^2.
         status: bits of `Status`.
     """
 
@@ -54,16 +55,16 @@ class EventTrajectory(Record):
 
 
 class FlowInfo(Record):
-    """What happened on the way from x0 to x1.
+    """The info of a run from x0 to x1.
 
     Attributes:
-        crossed: (m,) mask at the end; hand it on as `crossed0` of the next piece.
-        order: (max_events,) guards in the order of their crossing, -1 where there was none.
-        event_times: (max_events,) s, NaN where there was none.
-        num_steps: steps taken, crossings among them.
+        crossed: (m,) mask at the end; pass it as `crossed0` of the next piece.
+        order: (max_events,) guards in the order of their crossing, -1 in unused entries.
+        event_times: (max_events,) s, NaN in unused entries.
+        num_steps: number of steps taken, including crossings.
         num_events: number of crossings.
         grazed: the guard of the first GRAZING, -1 if none.
-        residual: largest |h| that a straight step would have left at its guard, of order eps^2.
+        residual: largest |h| that a step left at its guard before its Newton correction, of order eps^2.
         status: bits of `Status`.
         band_error: (n,) distance of x1 from the end of a run with half the bands; NaN without `tol`.
     """
@@ -93,11 +94,12 @@ def integrate(
     max_steps: int = MAX_STEPS,
     max_events: int = MAX_EVENTS,
 ) -> EventTrajectory:
-    """The trajectory of an event-selected system, through any number of crossings (Anderson & Revzen, 2024).
+    """Compute the trajectory of an event-selected system, through any number of crossings.
 
-    Outside of the bands |h_k| <= eps_k Dormand & Prince's method; inside, one step from guard to guard in
-    the order of -h_k / (Dh_k f), straight in the paper and bent by the field at its end here. The error is
-    that of the smooth steps plus C eps^3 (C eps^2 in the paper).
+    Anderson & Revzen (2024). Outside of the bands |h_k| <= eps_k the steps are Dormand & Prince's; inside,
+    there is one step from guard to guard in the order of -h_k / (Dh_k f), straight in the paper and bent by
+    the field at its end in this program. The error is that of the smooth steps plus C eps^3 (C eps^2 in the
+    paper).
 
     Args:
         es: the system (static).
@@ -110,30 +112,31 @@ def integrate(
         crossed0: (m,) bool, guards that count as crossed at the start; needed for a start on a guard.
             Default: h(x0) >= 0.
         ode: tolerances or fixed step of the smooth steps; default `DormandPrince()`.
-        max_steps: bound on turns of the loop: steps taken, refused, and crossings.
+        max_steps: bound on iterations of the loop: steps taken, refused, and crossings.
         max_events: bound on crossings.
 
     Returns:
         EventTrajectory.
 
     Raises:
-        ValueError: shapes that do not fit; where values can be seen, t1 < t0, eps <= 0, NaN in x0, a
-            start on a guard without `crossed0`, a guard in front by `crossed0` that lies behind, or a
-            tolerance of `ode` < 0.
-        TypeError: x0 is not a floating array.
+        ValueError: shapes that do not fit; for known values t1 < t0, eps <= 0, NaN in x0, a start on a guard
+            without `crossed0`, a guard that is not crossed by `crossed0` although h > eps, or a tolerance of
+            `ode` < 0.
+        TypeError: es is no EventSystem, x0 is not a floating array, or ode is no DormandPrince.
 
-    Status: MAX_ITERS after max_steps, UNTERMINATED after max_events; NONFINITE for NaN, also from the
-    field; STALLED where steps become too small, with ZENO if guards are met ever faster; INVALID for
-    what raises above, inside jit; GRAZING where liveness fails: inside the band of a guard the rate of h
-    falls below half of what it was at the entry, or h does not grow after the crossing, or another
-    crossing turns it round (`grazed` says which guard first; if it is crossed later, smooth steps locate
-    that); WIDE_BAND where a straight step misses its guard by more than 0.015 eps; where it would by more
-    than a tenth of eps or pass another one that comes before, or where the flow turns back to a guard inside
-    its band, smooth steps locate that crossing; SIMULTANEOUS where two guards are met together whose jumps
-    give different states in different order. After a failure the result ends where the trouble is.
+    Status: MAX_ITERS after max_steps, UNTERMINATED after max_events; NONFINITE for NaN, also from the field;
+        STALLED if steps become too small, with ZENO if guards are met ever faster; INVALID for bad values as
+        above inside jit; GRAZING if liveness fails: inside the band of a guard the rate of h falls below half
+        of its value at the start of the step to the guard, or h does not grow after the crossing, or another
+        crossing reverses it (`grazed` is the first such guard; if it is crossed later, smooth steps locate
+        that crossing); WIDE_BAND if a step misses its guard by more than 0.015 eps before its correction; if
+        it would miss by more than a tenth of eps or pass another guard that comes before, or if the flow
+        turns back to a guard inside its band, smooth steps locate that crossing; SIMULTANEOUS if two guards
+        are met together whose jumps give different states in different order. After a failure the result
+        ends at the failed step.
 
     Derivative: that of the steps taken, by x0, t0, t1, params and control, forward and reverse; at a tie of
-    two guards that of the order taken (the lower index first), for both sides see `b_derivative`.
+        two guards that of the order taken (the lower index first), for both sides see `b_derivative`.
     """
     inputs, crossed0, plan, _ = run(
         es, params, x0, t0, t1, Options(eps, control, crossed0, ode, max_steps, max_events)
@@ -156,12 +159,12 @@ def flow(
     max_events: int = MAX_EVENTS,
     tol: Any = None,
 ) -> tuple[jax.Array, FlowInfo]:
-    """The state at t1 of the trajectory that `integrate` computes, without the trajectory.
+    """Compute the state at t1 of the trajectory that `integrate` computes, without the trajectory.
 
-    The map to differentiate: `jax.grad`, `jax.jacfwd`, `jax.vmap`, `jax.jit` all apply. To chain pieces, hand
-    `info.crossed` on as the next `crossed0`. On a CPU take a batch by
-    `jc.on_all_cores(lambda xs: lax.map(run, xs))`: `vmap` pays for a smooth step and a crossing at every turn
-    of every lane.
+    This is the map to differentiate: `jax.grad`, `jax.jacfwd`, `jax.vmap`, `jax.jit` all apply. To chain
+    pieces, pass `info.crossed` as the next `crossed0`. On a CPU compute a batch by
+    `jc.on_all_cores(lambda xs: lax.map(run, xs))`: `vmap` pays for a smooth step and a crossing in every
+    iteration of every lane.
 
     Args:
         es, params, x0, t0, t1, eps, control, crossed0, ode, max_steps, max_events: as `integrate`.
@@ -174,13 +177,14 @@ def flow(
     Raises:
         ValueError, TypeError: as `integrate`; tol is not a number >= 0 or (n,) of them.
 
-    Status: as `integrate`; INACCURATE where the estimated error of the bands is above `tol`, or the run with
+    Status: as `integrate`; INACCURATE if the estimated error of the bands is above `tol`, or the run with
         half of them failed; INVALID for a bad `tol` inside jit.
 
     Derivative: as `integrate`: exact for the steps taken, so it differs from that of the true flow by
-    C eps^3; second derivatives too. At a tie `jax.grad` returns the derivative of one order of crossing
-    (the lower index first), which no perturbation may see; `b_derivative` is exact there. Reverse mode
-    repeats the run in a loop of max_steps turns, so batches of gradients like a small max_steps.
+        C eps^3, also the second derivative. At a tie `jax.grad` returns the derivative of one order of
+        crossing (the lower index first), which may hold for no perturbation; `b_derivative` is exact there.
+        Reverse mode repeats the run in a loop of max_steps iterations, so a small max_steps makes batches of
+        gradients faster.
     """
     options = Options(eps, control, crossed0, ode, max_steps, max_events)
     inputs, crossed0, plan, widths = run(es, params, x0, t0, t1, options)
@@ -193,7 +197,7 @@ def flow(
 
 
 def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> FlowInfo:
-    """The account of a run with its distance from one with half the bands."""
+    """Compare a run with one with half the bands; return its info with the distance and its status bits."""
     error = jnp.abs(plan.x - half.x)
     failed = (half.status & jnp.uint32(int(Status.FAILURES))) != 0
     bad = flag(jnp.any(~(error <= allowed)) | failed, Status.INACCURATE)
@@ -202,7 +206,7 @@ def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> Flo
 
 
 def flow_info(plan: Plan, max_events: int) -> FlowInfo:
-    """The public account of a plan."""
+    """Make the public info of a plan."""
     order, times, _ = _events(plan, max_events)
     return FlowInfo(
         crossed=plan.crossed,
@@ -218,7 +222,7 @@ def flow_info(plan: Plan, max_events: int) -> FlowInfo:
 
 
 def _events(plan: Plan, max_events: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Guards, times and rows (max_events,) of the crossings of a plan; -1, NaN and -1 beyond them."""
+    """List guards, times and rows (max_events,) of the crossings of a plan; -1, NaN and -1 beyond them."""
     hit = plan.kind == CROSS
     spot = jnp.where(hit, jnp.cumsum(hit) - 1, max_events)
     rows = jnp.arange(1, hit.shape[0] + 1, dtype=jnp.int32)
@@ -257,7 +261,7 @@ def _planned(
     max_steps: int,
     max_events: int,
 ) -> tuple[jax.Array, Plan]:
-    """The mask at the start and the plan; carries no derivative."""
+    """Compute the mask at the start and the plan; they carry no derivative."""
     fixed = lax.stop_gradient(inputs)
     crossed, bad = start_mask(es, fixed.params, fixed.x0, eps, crossed0)
     status0 = flag(bad | ~(fixed.t1 >= fixed.t0), Status.INVALID)
@@ -274,7 +278,7 @@ def run(
     t1: Any,
     options: Options,
 ) -> tuple[Inputs, jax.Array, Plan, jax.Array]:
-    """Inputs, mask at the start, plan and widths (m,) of the bands; raises for what is wrong."""
+    """Check the arguments and run; return inputs, mask at the start, plan and band half widths (m,)."""
     inputs, eps = check(es, params, x0, t0, t1, options)
     ode = DormandPrince() if options.ode is None else options.ode
     ode = lax.stop_gradient(jax.tree.map(lambda a: jnp.asarray(a, inputs.x0.dtype), ode))

@@ -1,8 +1,8 @@
-"""The run forward: which steps are taken and which guards are crossed, in a bounded loop.
+"""The run forward: the choice of steps and of guards to cross, in a bounded loop; entry `make_plan`.
 
-Owns the choice of every turn, the order of crossings, hysteresis; `event_step.py` carries it out. The
+Owns the choice in every iteration, the order of crossings, hysteresis; `event_step.py` carries it out. The
 outcome is a `Plan`, a list of steps at fixed times that `replay.py` repeats as a differentiable function.
-Nothing here is differentiated.
+Nothing in this module is differentiated. Page: docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from jaxcontact.status import Status, flag
 
 
 class Plan(Record):
-    """What a run did: row i + 1 is reached by step i, row 0 is the start; unused rows repeat the end.
+    """The steps of a run: step i leads to row i + 1, row 0 is the start; unused rows repeat the end.
 
     Attributes:
         x: (n,) at the end.
-        t: time at the end, s; t1 unless the status says otherwise.
+        t: time at the end, s; t1 unless the run failed.
         crossed: (m,) mask at the end.
         kind: (N,) of each step: 0 unused, 1 smooth, 2 smooth up to a band or guard, 3 across a guard.
         guard: (N,) of kinds 2 and 3, else -1.
-        level: (N,) of h where a step of kind 2 ends.
+        level: (N,) value of h at the end of a step of kind 2.
         end: (N,) time at the end of each step, s, before the correction of kind 2.
-        whole: (N,) time to which the trial step behind a step of kinds 1 and 2 reached, s.
-        num_steps: rows used.
-        num_events: crossings.
+        whole: (N,) end time of the trial step from which a step of kinds 1 and 2 was taken, s.
+        num_steps: number of rows used.
+        num_events: number of crossings.
         grazed: the guard of the first GRAZING, -1 if none.
-        residual: largest |h| that a straight step would have left at its guard.
+        residual: largest |h| that a step left at its guard before its Newton correction.
         status: bits of `Status`.
     """
 
@@ -52,14 +52,14 @@ class Plan(Record):
     status: jax.Array
 
 
-ROWS = 8
+ROWS = 8  # elements that `first_least` compares at once
 
 
 def first_least(values: jax.Array) -> jax.Array:
-    """Index () of the least of some numbers (m,), none of them NaN; the first of equals.
+    """Find the index () of the minimum of numbers (m,), none of them NaN; the first of equals.
 
-    XLA on a CPU takes `argmin` one element after the other, which for hundreds of guards is a third of a
-    crossing's cost; here `ROWS` of them at once.
+    XLA on a CPU computes `argmin` one element after the other, which for hundreds of guards is a third of a
+    crossing's cost; this function compares `ROWS` of them at once.
     """
     m = values.shape[0]
     if m <= 4 * ROWS:
@@ -78,7 +78,7 @@ def _turn(es: EventSystem, s: FlowSetting, c: RunState, max_events: int) -> RunS
     h, rate = es.guard_rates(c.x, c.f, s.params)
     index = jnp.arange(h.shape[0], dtype=jnp.int32)
     ready = c.ready | (~c.crossed & (h < -(1.0 + guard_crossing.TIE) * s.eps))
-    # Re-armed on its guard and already coming back, turned round by another's jump: crossed again.
+    # Re-armed on its guard and already coming back, reversed by another's jump: crossed again.
     waits = ~c.crossed & ~ready & (rate > 0)
     again = waits & (c.last >= 0) & (jnp.abs(h) <= guard_crossing.TIE * s.eps)
     forced = again | (index == c.entered)
@@ -86,13 +86,13 @@ def _turn(es: EventSystem, s: FlowSetting, c: RunState, max_events: int) -> RunS
     inside = candidate & ((h >= -s.eps) | forced)
     receding = inside & (rate <= 0)
     lost = waits & (h > s.eps)
-    if es.jump is None:  # condition 4 fails: another crossing turned this guard round, or its own did
+    if es.jump is None:  # condition 4 fails: another crossing reversed this guard, or its own did
         lost |= receding | ((index == c.last) & (rate <= 0))
     c = graze(c, jnp.min(jnp.where(lost, index, h.shape[0])), h.shape[0])
     wait = jnp.where(candidate & (rate > 0), -h / jnp.where(rate > 0, rate, 1.0), jnp.inf)
     k = first_least(wait)
     near = jnp.any(inside & ~receding) & (c.t + wait[k] <= s.t1)
-    # What is inside but not crossed now is left to the smooth steps: met at h = 0, not at -eps.
+    # A guard inside its band but not crossed now is left to the smooth steps: met at h = 0, not at -eps.
     c = c._replace(
         ready=ready & ~jnp.where(near, receding, inside),
         entered=jnp.int32(-1),
@@ -116,14 +116,14 @@ def _turn(es: EventSystem, s: FlowSetting, c: RunState, max_events: int) -> RunS
 def make_plan(
     es: EventSystem, s: FlowSetting, status0: jax.Array, *, max_steps: int, max_events: int
 ) -> Plan:
-    """Run from (t0, x0) to t1; every turn of the loop is a smooth step, taken or refused, or a crossing."""
+    """Run from (t0, x0) to t1; every iteration is a smooth step, taken or refused, or a crossing."""
     first = begin(es, s, status0)
 
     def unfinished(c: RunState) -> jax.Array:
         failed = (c.status & jnp.uint32(int(Status.FAILURES))) != 0
         return (c.t < s.t1) & ~failed & (c.turns < max_steps)
 
-    # The log stays outside of the branches, where XLA would copy it.
+    # The log stays outside of the branches, because XLA would copy it inside.
     def logged(carry: tuple[RunState, jax.Array]) -> tuple[RunState, jax.Array]:
         c, log = carry
         after = _turn(es, s, c, max_events)

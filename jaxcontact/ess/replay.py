@@ -1,8 +1,8 @@
-"""The steps of a plan again, as a function one can differentiate, forward and reverse, twice too.
+"""The repetition of a plan as a function with derivatives, forward and reverse, first and second.
 
 Owns the derivative of a run: smooth steps end at fixed times, a step that met a band ends on its level
 set by the implicit rule, a step to a guard is an explicit formula. Step sizes, the number of steps and
-the order of crossings carry no derivative.
+the order of crossings carry no derivative. Entries: `replay`, `end_state`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _field(
 
 
 def rows(plan: Plan) -> tuple[jax.Array, ...]:
-    """The steps of a plan as the rows of a scan."""
+    """Return the steps of a plan as the rows of a scan."""
     return plan.kind, plan.guard, plan.level, plan.end, plan.whole
 
 
@@ -82,7 +82,7 @@ def _repeat(es: EventSystem, inputs: Inputs, carry: Any, row: Any) -> Any:
 def replay(
     es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The end x1 (n,) of a run, and t (N + 1,), x (N + 1, n), crossed (N + 1, m) of all its rows."""
+    """Repeat a run; return its end x1 (n,), and t (N + 1,), x (N + 1, n), crossed (N + 1, m) of all rows."""
 
     def body(carry: Any, row: Any) -> tuple[Any, Any]:
         new = _repeat(es, inputs, carry, row)
@@ -104,7 +104,7 @@ def replay(
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def end_state(es: EventSystem, inputs: Inputs, crossed0: jax.Array, plan: Plan) -> jax.Array:
-    """The end of a run as the plan has it, with the derivative of its replay."""
+    """Return the end of a run from the plan, with the derivative of its replay."""
     return plan.x
 
 

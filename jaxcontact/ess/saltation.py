@@ -1,7 +1,8 @@
 """First-order maps of crossings: saltation matrices, their products in an order, and rescaled guards.
 
-Owns what one knows about crossings at a point, without integrating: linear maps for a given order of
-crossings, where `b_derivative` finds the order that a direction takes.
+Owns the linear maps of crossings at a point for a given order, without integration; `b_derivative` finds the
+order that a direction takes. Entries: `saltation_matrix`, `ordering_map`, `rescale_guards`. Page:
+docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ def saltation_matrix(
     t: Any = 0.0,
     control: Any = None,
 ) -> jax.Array:
-    """First-order map (n, n) of one crossing: X = DJ + (f_after - DJ f_before) Dh / (Dh f_before).
+    """Compute the map (n, n) of one crossing: X = DJ + (f_after - DJ f_before) Dh / (Dh f_before).
 
-    A displacement dx of the state at the time of the crossing becomes X dx after it; J is the jump,
-    the identity without one (Aizerman & Gantmacher 1958; Burden et al. 2016, eq. 43).
+    To first order a displacement dx of the state at the time of the crossing becomes X dx after it; J is the
+    jump, the identity without one (Aizerman & Gantmacher 1958; Burden et al. 2016, eq. 43).
 
     Args:
         es: the system (static).
@@ -44,7 +45,7 @@ def saltation_matrix(
         control: as for the field.
 
     Returns:
-        X; NaN where a traced `guard` is none.
+        X; NaN if a traced `guard` is no index of a guard.
 
     Raises:
         ValueError: `guard` is no index of a guard.
@@ -75,23 +76,22 @@ def ordering_map(
     t: Any = 0.0,
     control: Any = None,
 ) -> jax.Array:
-    """First-order map (n, n) of crossing guards at one corner in a given order, the first one first.
+    """Compute the first-order map (n, n) of crossing guards at one corner in a given order.
 
-    The product of saltation matrices; on the directions that take this order, it is the B-derivative
-    across the corner (Burden et al. 2016; Council, Revzen & Burden 2022).
+    It is the product of saltation matrices, `order[0]` being crossed first; on the directions that take this
+    order, it is the B-derivative across the corner (Burden et al. 2016; Council, Revzen & Burden 2022).
 
     Args:
         es: the system (static).
         params: its numbers.
         x_corner: (n,) state on all the guards of `order`, before any jump.
         order: (k,) distinct guards, each of them not crossed before.
-        crossed: (m,) bool, mask before; default: guards of `order` are not crossed, the others where
-            h >= 0.
+        crossed: (m,) bool, mask before; default: guards of `order` are not crossed, the others if h >= 0.
         t: time, s.
         control: as for the field.
 
     Returns:
-        The product; NaN where a traced `order` is not one of distinct guards.
+        The product; NaN if a traced `order` is not one of distinct guards.
 
     Raises:
         ValueError: `order` is not a list of distinct guards.
@@ -139,7 +139,7 @@ def rescale_guards(
     t: float = 0.0,
     control: Any = None,
 ) -> EventSystem:
-    """The same system with guards h_k eps / mu_k, mu_k the largest |Dh_k f| over some states.
+    """Scale the guards of a system to h_k eps / mu_k, mu_k the largest |Dh_k f| over some states.
 
     Anderson & Revzen, section 2.2: then |Dh_k f| <= eps at these states, and the bands of all guards take
     equally long to cross. Their inequality mixes units: here `eps` is a rate, so a half width w in

@@ -1,7 +1,8 @@
-"""A displacement through a corner: the order in which it crosses the guards, and what it becomes.
+"""A displacement through a corner: the order in which it crosses the guards, and its value after them.
 
 Owns the polygon of Council, Revzen & Burden (2022): the displaced trajectory is followed in the tangent
-space from guard to guard, so that n! orders cost n crossings.
+space from guard to guard, so that n! orders cost n crossings. Entry: `across_corner`. Page:
+docs/methods/event-selected.md.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jaxcontact.mechanics.event_system import EventSystem
 
 
 class Direction(NamedTuple):
-    """A displacement of the numbers that stay fixed along the way."""
+    """A displacement of the numbers that stay constant along the trajectory."""
 
     params: Any
     control: Any
@@ -44,7 +45,7 @@ def across_corner(
     """Follow a displacement dx of the corner x through the crossings of its `members` (m,) bool.
 
     With fields frozen at the corner and guards replaced by their tangent planes, the displaced
-    trajectory is a polygon y(s); its next crossing is the least of -(Dh_k y + dh_k) / (Dh_k f) over the
+    trajectory is a polygon y(s); its next crossing is the minimum of -(Dh_k y + dh_k) / (Dh_k f) over the
     guards still ahead. At the end it is compared with the trajectory itself, which left the corner at s = 0.
     """
     params, control = inputs.params, inputs.control

@@ -147,7 +147,7 @@ def _points(couple: Couple, feature: Feature, normal: jax.Array) -> Nearest:
     is_cap = feature.disc >= 0
     shift = jnp.where(is_cap, share_1 * first + share_2 * second, 0.0)
     shares = jnp.stack([1.0 - share_1 - share_2, share_1, share_2])
-    # A share may be negative: a flat part has several triangles, and any of them spans it.
+    # A weight may be negative: a flat part has several triangles, and any of them spans it.
     shares = jnp.where(is_cap, jnp.array([1.0, 0.0, 0.0], normal.dtype), shares)
     on_a = dot(couple.vertices_a[feature.vertices[:, 0]].T, shares[None]) - rounds[0]
     on_b = dot(couple.vertices_b[feature.vertices[:, 1]].T, shares[None]) + rounds[1]

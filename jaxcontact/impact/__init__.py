@@ -1,4 +1,4 @@
-"""Impact laws: from (ContactTerms, v) to post-impact velocities, one or all."""
+"""Impact laws, which map (ContactTerms, v) to one or all post-impact velocities."""
 
 from jaxcontact.impact.analysis.assumptions import StepExample as StepExample
 from jaxcontact.impact.analysis.assumptions import UniqueSteps as UniqueSteps

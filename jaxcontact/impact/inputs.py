@@ -1,8 +1,8 @@
-"""Checks of what users hand in: a named error where a mistake can be seen now, else a status bit.
+"""Checks of user input: a named error if a mistake is visible outside `jit`, else a status bit.
 
 Shapes and dtypes are always known. Values are known outside of `jit` and `vmap`: then a bad number
-raises. Inside, `prepare` sets status bits on exactly the affected worlds and replaces their terms by
-harmless ones, so that neither a value nor a derivative of another world sees a NaN.
+raises (entry `check`). Inside, `prepare` sets status bits on exactly the affected worlds and replaces their
+terms by harmless ones, so that neither a value nor a derivative of another world contains a NaN.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from jaxcontact.precision import check_precision
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance
 
-SYMMETRY = 1e-6  # asymmetry of M, relative to sqrt(M_ii M_jj), that is a mistake; round-off is below
+SYMMETRY = 1e-6  # asymmetry of M, relative to sqrt(M_ii M_jj): more is a mistake, round-off is less
 
 
 def check_terms(terms: ContactTerms) -> None:
-    """Raise TypeError for what is not ContactTerms."""
+    """Raise TypeError unless `terms` are ContactTerms."""
     check_type("terms", terms, ContactTerms, "; make them with contact_terms(model, state)")
 
 
 def check_order(name: str, order: Any, num_contacts: int) -> tuple[int, ...]:
-    """`order` as a tuple, or ValueError for what is not a cycle of contact indices."""
+    """Return `order` as a tuple; raise ValueError unless it is a cycle of contact indices."""
     cycle = tuple(order) if isinstance(order, Sequence | np.ndarray) else ()
     if not cycle or not all(isinstance(i, int | np.integer) and 0 <= i < num_contacts for i in cycle):
         raise ValueError(f"{name}: expected contact indices in 0..{num_contacts - 1}, got {order!r}")
@@ -69,7 +69,7 @@ def check_shapes(terms: ContactTerms, v: jax.Array) -> None:
 
 
 def check_values(terms: ContactTerms, v: jax.Array) -> None:
-    """Raise ValueError for bad numbers; only where nothing is traced."""
+    """Raise ValueError for bad numbers; only for input that is not traced."""
     arrays = {n: np.asarray(getattr(terms, n)) for n in ("M", "J_n", "J_t", "phi", "mu")}
     for name, array in [(f"terms.{n}", a) for n, a in arrays.items()] + [("v", np.asarray(v))]:
         if not np.all(np.isfinite(array)):
@@ -129,7 +129,7 @@ def check_clearance(clearance: jax.Array | None, shape: tuple[int, ...]) -> None
 
 
 def prepare_clearance(clearance: jax.Array | None) -> tuple[jax.Array | None, jax.Array]:
-    """Traceable: the clearance, zero where it is bad, and the status bits that say why."""
+    """Return the clearance, zero if it is bad, and the status bits that say why; traceable."""
     if clearance is None:
         return None, jnp.uint32(0)
     finite = jnp.all(jnp.isfinite(clearance))
@@ -148,7 +148,7 @@ def check_pick(pick: jax.Array | float, shape: tuple[int, ...]) -> None:
 
 
 def check(terms: ContactTerms, v: jax.Array) -> None:
-    """Everything that can be known now about the input of an impact law."""
+    """Check the shapes of the input of an impact law and, outside of `jit`, its values and precision."""
     check_shapes(terms, v)
     if is_concrete(terms, v):
         check_values(terms, v)
@@ -156,7 +156,7 @@ def check(terms: ContactTerms, v: jax.Array) -> None:
 
 
 def check_planar_enumeration(terms: ContactTerms, most: int, what: str) -> None:
-    """Raise ValueError where exhaustive enumeration of contact modes is not offered."""
+    """Raise ValueError if exhaustive enumeration of contact modes is not offered."""
     nc, nt = terms.J_t.shape[:2]
     if nt != 1 or nc > most:
         case = "spatial contacts (nt = 2)" if nt != 1 else f"{nc} contacts"
@@ -167,13 +167,13 @@ def check_planar_enumeration(terms: ContactTerms, most: int, what: str) -> None:
 
 
 def impulse_status(impulse_max: jax.Array) -> jax.Array:
-    """Traceable: status bits of largest impulses that are not what they should be."""
+    """Return the status bits of invalid largest impulses; traceable."""
     finite = jnp.all(jnp.isfinite(impulse_max))
     return flag(~finite, Status.NONFINITE) | flag(jnp.any(impulse_max < 0), Status.INVALID)
 
 
 def prepare(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array, jax.Array]:
-    """Traceable: harmless (terms, v) where the input is bad, and the status bits that say why."""
+    """Replace bad (terms, v) by harmless ones, and return them with status bits that say why; traceable."""
     finite = jnp.all(jnp.isfinite(v))
     for array in (terms.M, terms.J_n, terms.J_t, terms.phi, terms.mu):
         finite &= jnp.all(jnp.isfinite(array))

@@ -61,8 +61,8 @@ def load_mjcf(
         floating: True puts a free joint under the base of every robot that stands on the world without one,
             False takes it away; None leaves the base as it is in the file. The root of a URDF is fixed.
         floor: height in m of a plane to add, with MuJoCo's default friction.
-        max_hull_vertices: largest number of corners of the hull of a mesh, at least 4. `model.notes` says by
-            how much the surface moved.
+        max_hull_vertices: largest number of corners of the hull of a mesh, at least 4. `model.notes` has the
+            displacement of the surface.
 
     Raises:
         ImportError: the package mujoco is not installed.

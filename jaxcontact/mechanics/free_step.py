@@ -159,7 +159,7 @@ def take_free_step(
 
 
 def _parts(system: System) -> np.ndarray | None:
-    """Number each velocity (nv,) by the part of the mechanism that it moves; None for a single part."""
+    """Label each velocity (nv,) by the part of the mechanism that it moves; return None for a single part."""
     structure = system.structure
     if structure.tree is not None:
         return (

@@ -1,4 +1,4 @@
-"""Joints as deviations that are zero where the joint holds, for the `constraints` function of a `System`.
+"""Joints as deviations that are zero if the joint holds, for the `constraints` function of a `System`.
 
 Each function takes the poses (position (dim,), rotation (dim, dim)) of two bodies, and points or axes in
 their body coordinates. The pose of the world is zeros and the identity. Concatenate the returned deviations.

@@ -238,7 +238,7 @@ def _numbers(x: jax.Array) -> Vector:
 
 
 def _into_space(x: jax.Array) -> jax.Array:
-    """Embed vectors (..., 2) of the plane in the x-z plane of space; return (..., 3)."""
+    """Put vectors (..., 2) of the plane into the x-z plane of space; return vectors (..., 3)."""
     return jnp.stack([x[..., 0], jnp.zeros_like(x[..., 0]), x[..., 1]], axis=-1)
 
 

@@ -26,7 +26,7 @@ class Centres(NamedTuple):
     Attributes:
         linear: (k, 3) places of the linear velocities of free joints in v.
         member: (k, nv) 1 if a velocity is of a tree, and not linear.
-        centre: (k, 3) m, with the free joints where they are.
+        centre: (k, 3) centre of mass of each tree in the world, m.
         mass: (k,) kg.
         arm: (nv, 3) velocity of the centre of its tree per unit of each velocity.
     """

@@ -52,7 +52,7 @@ class Material(Record):
     Attributes:
         stiffness: K >= 0 of each constraint, a number or (nk,), N/m (N m/rad for angles).
         damping: B >= 0 of each constraint, a number or (nk,), N s/m; or B(d), any callable pytree such as
-            `HuntCrossley` that takes the depths (nk,) at the start of the step, negative where apart
+            `HuntCrossley` that takes the depths (nk,) at the start of the step, negative if apart
             (Drumwright, section 4.1).
         friction: mu of each contact, a number or (nc,); None, the default, reads `Params.mu`.
         friction_damping: of each dry joint and then of each contact, a number or (nd + nc,), N s/m. It

@@ -1,4 +1,4 @@
-"""Roots of the midpoint rule: the simplified Newton's method, and free bodies that turn."""
+"""Roots of the midpoint rule: simplified Newton (`search`), and rotations (`turn_free_bodies`)."""
 
 from __future__ import annotations
 

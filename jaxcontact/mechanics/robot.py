@@ -197,7 +197,7 @@ def actuator_forces(model: Model, state: State, controls: jax.Array) -> jax.Arra
 
     A mechanism without actuators returns its controls.
 
-    Derivative: exact by all arguments; zero where a range clips.
+    Derivative: exact by all arguments; zero if a range clips.
 
     Raises:
         ValueError: controls have another shape.

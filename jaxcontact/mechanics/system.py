@@ -110,7 +110,7 @@ class Params(Record):
         mu: friction coefficient, a number or (nc,).
         gravity: (dim,) m/s^2.
         constants: named numbers that shapes, poses and forces read: lengths, stiffnesses, ...
-        law: material of the compliant constraints, a `compliant.Law`; None for methods that need no material.
+        law: material of the compliant constraints, a `Material`; None for methods that need no material.
         tree: frames, axes, springs, actuators of a tree, a `mechanics.TreeParams`; None for other mechanisms.
         margin: (nc,) distance of the two shapes at which a contact has the gap 0, m; None is zero.
     """
@@ -157,7 +157,7 @@ class Mechanics:
     """Closed forms for a kind of mechanism, which replace derivatives of its poses; module-level functions.
 
     Attributes:
-        kinematics: (structure, q, params) -> what the functions below share at one configuration.
+        kinematics: (structure, q, params) -> data that the functions below share at one configuration.
         mass_matrix: (structure, kinematics, params) -> (nv, nv).
         bias: (structure, kinematics, v, params) -> Coriolis, gyroscopic and gravity force (nv,).
         momentum_and_pull: (structure, kinematics, v, params, lever) -> M v (nv,) without rotors, and the
@@ -212,8 +212,8 @@ class System:
         forces: (structure, q, v, params) -> generalized forces (nv,) of springs, dampers, motors.
             Compliant steps take the springs and dampers of a robot's joints at the end of the step: other
             forces should contain them, or `params.tree` have none.
-        constraints: (structure, q, params) -> deviations (nb,) of joints, zero where they hold, and limits
-            (nl,), not negative where they are kept; for compliant methods. `jc.joints` has the usual joints.
+        constraints: (structure, q, params) -> deviations (nb,) of joints, zero if they hold, and limits
+            (nl,), not negative if they are kept; for compliant methods. `jc.joints` has the usual joints.
         drive: (structure, state, params) -> generalized forces (nv,) that depend on time as well.
         mechanics: closed forms for a mechanism of a known kind; None derives everything from `poses`.
     """

@@ -166,7 +166,7 @@ class TreeParams(Record):
     """The numbers of a tree; any leaf may be differentiated by. Masses and inertias are in `Params`.
 
     Attributes:
-        position: (nb, 3) origin of each body in its parent's axes, where its joints are at `reference`, m.
+        position: (nb, 3) origin of each body in its parent's axes, with its joints at `reference`, m.
         orientation: (nb, 4) quaternion of each body in its parent's axes there, of any length.
         com: (nb, 3) centre of mass in body axes, m.
         anchor: (nj, 3) a point of each joint in body axes, m.
@@ -180,7 +180,7 @@ class TreeParams(Record):
         moment: (nu, nv) generalized force of each actuator per unit of its own force: its gears.
         gain: (nu,) force of each actuator per unit of its control.
         bias: (nu, 3) force of each actuator that is constant, per length and per velocity.
-        control_range: (nu, 2) bounds of the controls, infinite where there are none.
+        control_range: (nu, 2) bounds of the controls, infinite for controls without bounds.
         force_range: (nu, 2) bounds of the forces of actuators, N or N m.
         joint_force_range: (nv, 2) bounds of the sum of all actuators at a joint.
         dry_friction: (nv,) largest dry friction along each velocity, N m or N.
@@ -270,7 +270,7 @@ def scalar_places(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @functools.cache
 def nodes(tree: Tree) -> Nodes:
-    """Number the nodes of a tree, with the ancestors that each round of composition uses.
+    """Enumerate the nodes of a tree, with the ancestors that each round of composition uses.
 
     Each round doubles the distance to the ancestor, so log2 of the depth suffice.
     """

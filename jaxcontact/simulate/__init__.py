@@ -1,4 +1,7 @@
-"""Motion in time: steppers with one protocol, and variational integration with impacts at their time."""
+"""Motion in time: steppers with one protocol, and variational integration with impacts at their time.
+
+Entry functions: `run` and `rollout`. Page: docs/methods/motion.md.
+"""
 
 from jaxcontact.simulate.augmented.path import AugmentedInfo as AugmentedInfo
 from jaxcontact.simulate.augmented.path import AugmentedPath as AugmentedPath

@@ -1,4 +1,4 @@
-"""How far two motions of one mechanism are apart."""
+"""The distance between two motions of one mechanism: entry `momentum_difference`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from jaxcontact.simulate.trajectory import Trajectory
 
 @jit
 def momentum_difference(model: Model, first: Trajectory, second: Trajectory) -> jax.Array:
-    """Relative difference (T + 1,) of the momenta of two motions at equal times (Seghete & Murphey, Fig. 8).
+    """Compare the momenta of two motions at equal times; return the relative difference (T + 1,).
 
     xi = |p_1 - p_2|_g / |p_1|_g with |p|_g^2 = p M^-1 p, M at the first motion's configuration: a ratio of
-    norms, like `impact.indeterminacy`. Zero where both rest.
+    norms, like `impact.indeterminacy` (Seghete & Murphey, Fig. 8). Zero if both rest; the absolute
+    |p_1 - p_2|_g if only the first rests.
 
-    Derivative: exact where the momenta differ.
+    Derivative: exact at times at which the momenta differ.
     """
 
     def one(q: jax.Array, v: jax.Array, q2: jax.Array, v2: jax.Array) -> jax.Array:

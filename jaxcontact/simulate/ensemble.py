@@ -1,7 +1,7 @@
-"""Many worlds of one mechanism, each with its own key: on every core, in blocks, on disk as they come.
+"""Many worlds of one mechanism, each with its own key: on every core, in blocks, stored block by block.
 
 Owns the driver `ensemble` and its record. Worlds are computed in blocks of one width at fixed places,
-whatever the chunk, so a world has the same bits in every call. docs/understand/long-runs.md has the files.
+for every chunk, so a world has the same bits in every call. docs/understand/long-runs.md has the files.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.stepping import check_stepper, rollout
 from jaxcontact.status import Status
 
-FORMAT = "jaxcontact ensemble, 4"  # a new number where the same seed ends in other bits
-WIDTH = 128  # worlds of a block at most; XLA vectorises over them
-FIRST = 5  # failed worlds that the summary names one by one
+FORMAT = "jaxcontact ensemble, 4"  # gets a new number if the same seed ends in other bits
+WIDTH = 128  # worlds; largest block, over which XLA vectorises
+FIRST = 5  # failed worlds that the summary names one by one, to keep it short
 
 
 class Ensemble(Record):
-    """What became of the worlds; the first axis is the world.
+    """The final states of the worlds and their failures; the first axis is the world.
 
     Attributes:
         worlds: (n,) int32, their numbers.
         states: State at the end, q (n, nq), v (n, nv), t (n,).
         status: (n,) uint32, the bits of all steps.
-        failed_step: (n,) int32, the first step with a bit of `Status.FAILURES`, -1 where none has.
-        closings: (n,) int32, how often a contact closed.
+        failed_step: (n,) int32, the first step with a bit of `Status.FAILURES`, -1 if none has.
+        closings: (n,) int32, number of times that a contact closed.
         path: State of every step, q (n, T + 1, nq), ...; None unless asked for.
     """
 
@@ -54,7 +54,7 @@ class Ensemble(Record):
     path: Any = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the worlds to a `.npz` file, whole or not at all.
+        """Write the worlds to a `.npz` file; a write that fails leaves no partial file.
 
         Raises:
             OSError: the file cannot be written.
@@ -63,7 +63,7 @@ class Ensemble(Record):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
-        """The worlds that `save` wrote.
+        """Read the worlds that `save` wrote.
 
         Raises:
             ValueError: the file holds something else.
@@ -74,7 +74,7 @@ class Ensemble(Record):
 
     @property
     def summary(self) -> str:
-        """How many worlds failed, which ones first, when and how."""
+        """The number of worlds that failed, and the first of these with their steps and status bits."""
         failed = np.flatnonzero(np.asarray(self.failed_step) >= 0)
         lines = [f"{len(failed)} of {len(self.status)} worlds failed"]
         for k in failed[:FIRST]:
@@ -100,18 +100,18 @@ def ensemble(
     reduce: Callable[[Any, Ensemble], Any] | None = None,
     run: Run = DEFAULT_RUN,
 ) -> Any:
-    """Move many worlds that differ in their random key, and in their start if that is given.
+    """Move many worlds that differ in their random key, and in their start if one start each is given.
 
     World i steps as `rollout` with the key of the seed folded with i: a law that draws takes another impulse
     order in every world and impact.
 
     Args:
         model: the mechanism and its numbers.
-        state: where all worlds start, or one start each, with a first axis of `num_worlds`.
+        state: the start of all worlds, or one start each, with a first axis of `num_worlds`.
         stepper: the method, such as `TimeStepping(impact=law)`.
         duration: s, rounded to a number of steps.
         dt: s.
-        num_worlds: how many.
+        num_worlds: number of worlds.
         seed: of the keys.
         control, policy_memory: as `run`, the same for all worlds.
         keep_path: also keep the states of every step.
@@ -121,13 +121,13 @@ def ensemble(
             sees the stored worlds first.
 
     Returns:
-        Ensemble of all worlds, or what `reduce` accumulated. Nothing is raised for a world that fails: it is
-        in `Ensemble.summary`, and the others have the bits that they have without it.
+        Ensemble of all worlds, or the value that `reduce` accumulated. A world that fails raises nothing: it
+        is in `Ensemble.summary`, and the others have the bits that they have without it.
 
     Raises:
         TypeError, ValueError: as `run`; numbers out of range, a state with another first axis, a checkpoint
             of another run or one that is damaged.
-        OSError: the checkpoint cannot be written; what it holds stays good.
+        OSError: the checkpoint cannot be written; the worlds that it holds stay good.
 
     Status: of each world, in `Ensemble.status`.
 
@@ -179,7 +179,7 @@ def ensemble(
 
 
 def _starts(state: State, num_worlds: int) -> State:
-    """States with a first axis of worlds."""
+    """Give every world its start; return states with a first axis of worlds."""
     if jnp.ndim(state.q) == 1:
         return jax.tree.map(
             lambda leaf: np.broadcast_to(np.asarray(leaf), (num_worlds, *jnp.shape(leaf))), state
@@ -191,7 +191,7 @@ def _starts(state: State, num_worlds: int) -> State:
 
 
 class _Blocks:
-    """The worlds in blocks of one width, the last one filled up with worlds that nobody sees."""
+    """The worlds in blocks of one width, the last one filled up with worlds that are dropped."""
 
     def __init__(self, one: Callable[[State, jax.Array], Ensemble], starts: State, total: int) -> None:
         self.starts, self.total = starts, total
@@ -208,14 +208,14 @@ class _Blocks:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[own]), self.starts), jnp.asarray(worlds, jnp.uint32)
 
     def compute(self, begin: int) -> Ensemble:
-        """The worlds of the block that begins there."""
+        """Compute the worlds of the block that begins at world `begin`."""
         block = jax.block_until_ready(self._compiled(*self.arguments(begin)))
         count = min(self.width, self.total - begin)
         rows: Ensemble = jax.tree.map(lambda leaf: np.asarray(leaf)[:count], block)
         return rows
 
     def computed(self, done: int) -> Iterator[Ensemble]:
-        """Blocks from number `done` on, in order; one on each worker at a time."""
+        """Compute and yield the blocks from number `done` on, in order; one on each worker at a time."""
         left = self.begins()[done:]
         if left and self._compiled is None:
             self._compiled = self.function.lower(*self.arguments(left[0])).compile()
@@ -225,7 +225,7 @@ class _Blocks:
 
 
 def _rows(parts: Iterator[Ensemble], size: int) -> Iterator[Ensemble]:
-    """The same worlds in chunks of `size`."""
+    """Yield the same worlds in chunks of `size`."""
     held: list[Ensemble] = []
     count = 0
     for part in parts:
@@ -263,7 +263,7 @@ def _describe(blocks: _Blocks, about: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _stored(folder: Path, blocks: _Blocks, about: Mapping[str, str] | None) -> Iterator[Ensemble]:
-    """The blocks found, then the missing ones, each safe on the disk before it is handed on."""
+    """Yield the stored blocks, then compute the missing ones; each is on the disk before it is yielded."""
     shapes = jax.eval_shape(blocks.function, *blocks.arguments(0))
     empty = jax.tree.map(lambda leaf: np.empty((0, *leaf.shape[1:]), leaf.dtype), shapes)
     described = _describe(blocks, about or {})
@@ -279,7 +279,7 @@ def _stored(folder: Path, blocks: _Blocks, about: Mapping[str, str] | None) -> I
 
 
 def _named(part: Ensemble) -> dict[str, np.ndarray]:
-    """The arrays by the names of their fields, in the order of the leaves."""
+    """Label the arrays with the names of their fields, in the order of the leaves."""
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
         for path, leaf in jax.tree.leaves_with_path(part)

@@ -1,4 +1,4 @@
-"""The derivative of one step of any stepper along tangents: A, B of the motion around a state."""
+"""The derivative of one step of any stepper along tangents: entry `linearize`, with A, B around a state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jaxcontact.simulate.stepping import check_stepper
 
 
 class Linearization(Record):
-    """A step around a state: x+ = A x + B u + the second order, if asked for.
+    """A step around a state: x+ = A x + B u, plus terms of second order if requested.
 
     x (2 nv,) is a tangent step of q, then the change of v; x+ is that of the state after the step. Positions
     are in m and rad along the velocities of the mechanism, so a quaternion counts as a rotation vector.
@@ -40,9 +40,9 @@ class Linearization(Record):
 def linearize(
     model: Model, state: State, controls: jax.Array, *, stepper: Stepper, dt: Any, order: int = 1
 ) -> tuple[Linearization, StepperInfo]:
-    """Differentiate one step by state and controls.
+    """Differentiate one step by state and controls; return the matrices A and B and the info of the step.
 
-    The matrices of a linear-quadratic regulator or of differential dynamic programming. A batch is a `vmap`.
+    A linear-quadratic regulator and differential dynamic programming use these matrices. A batch is a `vmap`.
 
     Args:
         model: the mechanism and its numbers.
@@ -81,7 +81,7 @@ def _linearize(
     nv = model.structure.num_velocities
 
     def change(x: jax.Array) -> tuple[jax.Array, Any]:
-        """The change of the state after the step, from where it is, and that state and the info."""
+        """Step from the state displaced by x; return the change of the end, the end and the info."""
         moved = state.replace(q=retract(model.system, state.q, x[:nv]), v=state.v + x[nv : 2 * nv])
         after, _, info = stepper.step(model, moved, u + x[2 * nv :], memory, dt=dt)
         fixed = lax.stop_gradient(after)

@@ -1,4 +1,4 @@
-"""Robots placed on the ground: named contacts all at gap 0, or lowered to where they first touch."""
+"""Robots on the ground, with named contacts at gap 0 or lowered to the first touch: `place_on_ground`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from jaxcontact.status import Status, flag
 from jaxcontact.terms import contact_gaps
 from jaxcontact.terms.contacts import motion
 
-MAX_ITERS = 50
-ROUND_OFF = 64.0  # machine epsilons of the largest coordinate that a gap of zero may be off
-NOT_APPROACHING = 1e-9  # change of a gap per displacement that is rounding: parallel to a wall
-Groups = tuple[tuple[int, ...], ...]  # candidates whose smallest gap is brought to zero, by name
+MAX_ITERS = 50  # Newton iterations; a search that needs more ends with the bit MAX_ITERS
+ROUND_OFF = 64.0  # machine epsilons of the largest coordinate (at least 1 m): largest gap that counts as 0
+NOT_APPROACHING = 1e-9  # m per m; a smaller change of a gap by displacement is rounding: parallel to a wall
+Groups = tuple[tuple[int, ...], ...]  # candidate contacts by name; the smallest gap of each becomes zero
 
 
 class PlacementInfo(Record):
-    """What `place_on_ground` says beside the state.
+    """The outcome of `place_on_ground` beside the state.
 
     Attributes:
         status: uint32 bits of `Status`.
@@ -45,7 +45,7 @@ class PlacementInfo(Record):
 def place_on_ground(
     model: Model, state: State, *, contacts: Sequence[str] | None = None
 ) -> tuple[State, PlacementInfo]:
-    """Move a robot to where it stands on what is fixed to the world.
+    """Move a robot until it stands on shapes that are fixed to the world.
 
     With names of `contacts`, the smallest gap of each name to the world becomes 0 by the displacement
     d = M^-1 J^T lam, with the mass matrix and the rows of these gaps at `state`: the nearest configuration in
@@ -53,7 +53,7 @@ def place_on_ground(
 
     Args:
         model: the robot (its structure is static).
-        state: where it starts; the velocity stays as it is.
+        state: the start; the velocity stays as it is.
         contacts: names of shapes (geoms) or bodies; None moves along gravity.
 
     Returns:
@@ -64,8 +64,9 @@ def place_on_ground(
         ValueError: no shape or body has a name, or none of its contacts is with the world; without names,
             the robot has no contacts with the world.
 
-    Status: MAX_ITERS where a gap is not 0 after 50 iterations, NONFINITE for numbers that are none; without
-        names INVALID where joints hold the robot, gravity is 0, or nothing is below.
+    Status: MAX_ITERS if a gap is not 0 after 50 iterations, NONFINITE for gaps that are not finite, one of
+        them if no shape is below; INVALID without names if joints hold the robot or gravity is 0, with names
+        if no velocity changes a gap.
 
     Derivative: exact by state and params, any order, of the contacts that touch.
     """
@@ -78,7 +79,7 @@ def place_on_ground(
 
 
 def _groups(structure: Structure, contacts: Sequence[str] | None) -> Groups:
-    """The candidates with the world of every name, or all of them."""
+    """Find the candidate contacts with the world of every name, or all of them in one group."""
     if isinstance(contacts, str):
         raise TypeError(f"contacts: expected a sequence of names, got {contacts!r}")
     table, start = structure.shape_table, 0
@@ -107,13 +108,13 @@ def _groups(structure: Structure, contacts: Sequence[str] | None) -> Groups:
 
 
 def _smallest_gaps(model: Model, groups: Groups, q: jax.Array) -> jax.Array:
-    """The smallest gap (m,) of each group."""
+    """Find the smallest gap (m,) of each group."""
     gaps = contact_gaps(model, q)
     return jnp.stack([jnp.min(gaps[np.array(group)]) for group in groups])
 
 
 def _falling(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The velocity (nv,) at which all bodies move along gravity at 1 m/s, and whether there is one."""
+    """Find the velocity (nv,) at which all bodies move along gravity at 1 m/s, and whether one exists."""
     strength = jnp.linalg.norm(lax.stop_gradient(model.params.gravity))
     direction = model.params.gravity / jnp.where(strength > 0, strength, 1.0)
 
@@ -132,7 +133,7 @@ def _falling(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _directions(
     model: Model, groups: Groups, along_gravity: bool, q: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Displacements (nv, m), one for each group, and whether they can be had."""
+    """Compute the displacements (nv, m) that close each group, and whether all of them exist."""
     if along_gravity:
         down, good = _falling(model, q)
         return down[:, None], good
@@ -149,7 +150,7 @@ def _directions(
 def _gaps_after(
     groups: Groups, along_gravity: bool, data: tuple[Model, jax.Array], steps: jax.Array
 ) -> jax.Array:
-    """The gaps (m,) of the groups after the displacement by `steps` (m,)."""
+    """Compute the gaps (m,) of the groups after the displacement by `steps` (m,)."""
     model, q = data
     directions, _ = _directions(model, groups, along_gravity, q)
     return _smallest_gaps(model, groups, retract(model.system, q, directions @ steps))
@@ -158,7 +159,7 @@ def _gaps_after(
 def _newton(
     groups: Groups, along_gravity: bool, data: Any, steps: jax.Array, residual: jax.Array
 ) -> jax.Array:
-    """J^-1 of a residual, with the Jacobian J of the gaps by `steps`; any inverse where J is singular."""
+    """Apply J^-1 to a residual, J the Jacobian of the gaps by `steps`; a generalized inverse if singular."""
     jacobian = jax.jacfwd(functools.partial(_gaps_after, groups, along_gravity, data))(steps)
     jacobian = lax.stop_gradient(jnp.where(jnp.abs(jacobian) < NOT_APPROACHING, 0.0, jacobian))
     inverse, _ = small_dense.generalized_inverse(jacobian)

@@ -1,6 +1,6 @@
-"""The nearest configuration without penetration, loops closed: what removes depth, in q alone.
+"""The nearest configuration without penetration and with loops closed; it removes depth in q alone.
 
-Owns the search for it, its derivative, and `project`.
+Owns the search for it and its derivative; entry `project`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import CONTACT_TOLERANCE, contact_gaps
 
-MAX_ITERS = 50
+MAX_ITERS = 50  # linearised steps; a search that needs more ends with the bit MAX_ITERS
 
 
 class ProjectionInfo(Record):
-    """What `project` says beside the state.
+    """The outcome of `project` beside the state.
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: how much the last iteration changed the displacement, relative, in the kinetic metric.
+        residual: relative change of the displacement by the last iteration, in the kinetic metric.
         num_iters: int32, iterations.
         depth: largest deviation of a loop or depth of a contact or limit before, m or rad; 0 is none.
         displacement: (nv,) tangent step from the configuration given to the one returned.
@@ -43,7 +43,7 @@ class ProjectionInfo(Record):
 
 
 def project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
-    """The nearest state without penetration, limits kept and loops closed.
+    """Move a state to the nearest one without penetration, with limits kept and loops closed.
 
     q+ = q retracted by the smallest step d in the kinetic metric of q, min d^T M(q) d over gap(q+) >= 0,
     limit(q+) >= 0, deviation(q+) = 0. The velocity stays as it is, but for loops, whose rates are zero at the
@@ -57,10 +57,11 @@ def project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
         The State, t as it was, and ProjectionInfo. A state without penetration comes back bit by bit.
 
     Raises:
-        TypeError: arguments in another order, or a Model.
+        TypeError: arguments that are no Model and State, in this order.
 
-    Status: PENETRATION where a gap stays below -1e-6 m (or a deviation above), MAX_ITERS where the step is
-        not yet the nearest after 50 iterations, NONFINITE for numbers that are none, the bits of `solve_lcp`.
+    Status: PENETRATION if a gap stays below -1e-6 m (or a deviation above), MAX_ITERS if the step is not yet
+        the nearest after 50 iterations, NONFINITE for gaps that are not finite, INVALID for a mass matrix
+        that is not positive definite, the bits of `solve_lcp`.
 
     Derivative: of the contacts, limits and loops that hold at q+, by state and params, forward and reverse.
     """
@@ -83,7 +84,7 @@ def _project(model: Model, state: State) -> tuple[State, ProjectionInfo]:
 
 
 def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Deviations (nb,) that are zero where loops are closed, and gaps and limits (nu,) that are kept >= 0."""
+    """Compute deviations (nb,), zero where loops are closed, and gaps and limits (nu,) that are kept >= 0."""
     structure, none = model.structure, jnp.zeros(0, q.dtype)
     held, kept = [none], [none]
     if structure.tree is not None and structure.tree.closes:
@@ -99,12 +100,12 @@ def constraint_values(model: Model, q: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def least_penetration(q: jax.Array) -> jax.Array:
-    """Depth beyond which a state is in penetration: 1e-6 m, and no less than round-off."""
+    """Compute the depth in m beyond which a state is in penetration: 1e-6 m, and no less than round-off."""
     return jnp.maximum(CONTACT_TOLERANCE, allowed_depth(lax.stop_gradient(q)))
 
 
 def allowed_depth(q: jax.Array) -> jax.Array:
-    """Depth that is round-off, m."""
+    """Compute the largest depth in m that is round-off."""
     return 256.0 * float(jnp.finfo(q.dtype).eps) * jnp.maximum(1.0, jnp.max(jnp.abs(q)))
 
 
@@ -118,7 +119,7 @@ class _Search(NamedTuple):
 
 
 def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, ProjectionInfo]:
-    """The configuration nearest to q in the kinetic metric that meets all constraints; see `project`."""
+    """Find the configuration nearest to q in the kinetic metric that meets all constraints; see `project`."""
     fixed, start = lax.stop_gradient((model.params, q))
     mass = mass_matrix(model.replace(params=fixed), start)
     inverse, pivot = small_dense.spd_inverse(mass)
@@ -127,7 +128,7 @@ def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, Projec
     forces = jnp.zeros(held.shape[0] + kept.shape[0], q.dtype)
     depth = _worst(held, kept)
     allowed = allowed_depth(start)
-    # Of a step that is itself all but round-off, the gaps tell no more than that part.
+    # If a step is itself nearly round-off, the gaps determine it only to that relative accuracy.
     settled = jnp.maximum(float(jnp.finfo(q.dtype).eps) ** 0.5, allowed / jnp.where(depth > 0, depth, 1.0))
     good = jnp.isfinite(depth) & (pivot > 0)
 
@@ -167,7 +168,7 @@ def _worst(held: jax.Array, kept: jax.Array) -> jax.Array:
 def _linear_step(
     model: Model, q: jax.Array, step: jax.Array, inverse: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The smallest step that meets the constraints linearised at `step`, its multipliers and status bits."""
+    """Find the smallest step that meets the constraints linearised at `step`; return multipliers and bits."""
 
     def values(d: jax.Array) -> jax.Array:
         return jnp.concatenate(constraint_values(model, retract(model.system, q, d)))
@@ -195,7 +196,7 @@ def _linear_step(
 
 
 def _attached(model: Model, q: jax.Array, search: _Search, held: int) -> jax.Array:
-    """The step with its derivative: M d = J^T lam, with the constraints that push at zero."""
+    """Attach the derivative to the step: M d = J^T lam, with the constraints that push at zero."""
     pushes = (search.forces > 0) | (jnp.arange(search.forces.shape[0]) < held)
     holds = (pushes & (search.tries > 0)).astype(q.dtype)
 

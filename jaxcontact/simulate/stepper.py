@@ -1,6 +1,7 @@
-"""The stepper protocol: what moves a mechanism by one step of time, whatever its method.
+"""The stepper protocol: objects that move a mechanism by one step of time, by any method.
 
-A stepper is a frozen pytree: its numbers can be differentiated by, its choices are static.
+A stepper is a frozen pytree: one can differentiate by its numbers; its choices are static.
+Page: docs/extend/own-stepper.md.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ Policy = Callable[[Model, State, jax.Array, Any, Any], tuple[jax.Array, Any]]
 
 
 class StepperInfo(Record):
-    """What every stepper says of a step; the leading axis of a trajectory's is the step.
+    """The info of a step, the same for every stepper; in a trajectory the leading axis is the step.
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: violation of the equations of the step, relative; `details` says of which.
+        residual: relative violation of the equations of the step, which each stepper defines.
         num_iters: int32, iterations of its solver.
         impulse: (nc, dim) impulses of the contacts during the step, (n, t1[, t2]), N s.
         contacts: (nc,) bool, the contacts that are closed at its end, as the stepper decides.
-        impacts: `Impacts` of the step, with rows that were not needed; None where the method has none.
-        details: what the stepper says beside that, or None.
+        impacts: `Impacts` of the step, with unused rows; None if the method has none.
+        details: further info of this stepper, or None.
     """
 
     status: jax.Array
@@ -43,12 +44,12 @@ class Stepper(Protocol):
     """A method of motion in time."""
 
     def init(self, model: Model, state: State, key: jax.Array | None) -> Any:
-        """What the stepper remembers from step to step, before the first one."""
+        """Make the memory that the stepper carries from step to step, as it is before the first one."""
 
     def closed(self, model: Model, state: State) -> jax.Array:
-        """(nc,) bool, the contacts that are closed at the start."""
+        """Find the contacts that are closed at the start; return (nc,) bool."""
 
     def step(
         self, model: Model, state: State, tau: jax.Array, memory: Any, *, dt: jax.Array
     ) -> tuple[State, Any, StepperInfo]:
-        """The state after dt under the controls tau (nu,), the new memory and the info."""
+        """Move the state by dt under the controls tau (nu,); return it, the new memory and the info."""

@@ -1,4 +1,7 @@
-"""Motion by any stepper: `rollout` inside jit, `run` on the host with progress and errors."""
+"""Motion by any stepper: `rollout` inside jit, `run` on the host with progress and errors.
+
+Page: docs/methods/motion.md.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from jaxcontact.simulate.stepper import Policy, Stepper
 from jaxcontact.simulate.trajectory import Trajectory, in_one_list, motion_record
 from jaxcontact.status import raise_if_failed
 
-CHUNK = 1024  # steps of one call of the program of `run`
+CHUNK = 1024  # steps of one call of the compiled program of `run`; progress and errors come between calls
 
 
 def rollout(
@@ -35,28 +38,29 @@ def rollout(
     policy_memory: Any = None,
     checkpoint_every: int | None = None,
 ) -> Trajectory:
-    """Steps of a mechanism under controls or a policy, in one scan.
+    """Compute steps of a mechanism under controls or a policy, in one scan; return the trajectory.
 
     Args:
         model: the mechanism and its numbers.
-        state: where it starts.
+        state: the start.
         controls: (T, nu) controls of the actuators; without actuators nu = nv, and they are generalized
             forces beside gravity and the forces of the system. Or a policy (model, state, t, memory, key) ->
             (u, memory), a module-level function or a pytree.
         stepper: the method, such as `Compliant()`.
         dt: s.
-        key: for the policy, which gets it folded with the number of the step, and for the stepper.
+        key: split in two, one for the stepper and one for the policy, which gets it folded with the number
+            of the step.
         num_steps: T, with a policy.
-        policy_memory: what the policy gets first.
+        policy_memory: the memory that the policy gets at the first step.
         checkpoint_every: reverse mode keeps the state after every so many steps, and computes the steps
-            between once more; its memory is least near the square root of T. None keeps all of every step.
+            between once more; its memory is smallest near the square root of T. None keeps all of every step.
 
     Returns:
         Trajectory with T + 1 rows of states and contacts, T of inputs, impulses and info.
 
     Raises:
         TypeError: arguments in another order, a stepper or controls of the wrong kind.
-        ValueError: controls of another shape, no number of steps for a policy; what the stepper raises.
+        ValueError: controls of another shape, no number of steps for a policy; errors of the stepper.
 
     Status: of each step, in `trajectory.status`.
 
@@ -85,14 +89,14 @@ def run(
     check: bool = True,
     run: Run = DEFAULT_RUN,
 ) -> Trajectory:
-    """Compute the motion over a duration, on the host: with progress, and an error where a step fails.
+    """Compute the motion over a duration, on the host: with progress, and an error if a step fails.
 
     Args:
         model, state, stepper, key, policy_memory: as `rollout`.
         duration: s, rounded to a number of steps.
         dt: s.
-        control: (T, nu), or a policy; None is none.
-        check: raise where a step fails; False leaves it to `trajectory.status`.
+        control: (T, nu), or a policy; None is zero controls.
+        check: raise if a step fails; False leaves it to `trajectory.status`.
         run: progress, called with (steps done, T).
 
     Returns:
@@ -126,9 +130,9 @@ def run(
 
 
 class _Setup(NamedTuple):
-    """What the steps of a motion start from and what drives them."""
+    """The start of the steps of a motion, and their controls or policy."""
 
-    carry: Any  # the state, what the stepper remembers, what the policy remembers
+    carry: Any  # the state, the memory of the stepper, the memory of the policy
     inputs: jax.Array | None  # (T, nu), or None with a policy
     policy: Any
     key: jax.Array | None  # of the policy
@@ -138,12 +142,15 @@ def _set_up(
     name: str, model: Model, state: State, stepper: Stepper, control: Any,
     num_steps: Any, key: jax.Array | None, policy_memory: Any,
 ) -> tuple[_Setup, int]:  # fmt: skip
-    """The setup of a motion under what its caller calls `name`, and its number of steps."""
+    """Check the arguments of a motion; return its setup and number of steps.
+
+    `name` is the name of the controls in error messages.
+    """
     check_mechanism(model, state)
     check_stepper(stepper)
     if callable(control):
         policy, inputs = callable_as_pytree(control), None
-        check_count("num_steps", num_steps)  # a policy says nothing about how long it goes on
+        check_count("num_steps", num_steps)  # a policy does not determine the number of steps
     else:
         policy, inputs = None, _inputs(name, model.num_controls, state, control, num_steps)
         num_steps = inputs.shape[0]
@@ -155,7 +162,7 @@ def _set_up(
 
 
 def _inputs(name: str, nu: int, state: State, control: Any, num_steps: int | None) -> jax.Array:
-    """(T, nu) controls, zeros for None."""
+    """Check the controls and return them as an array (T, nu), zeros for None."""
     if control is None and num_steps is not None:
         return jnp.zeros((num_steps, nu), state.v.dtype)
     check_array(name, control)
@@ -171,7 +178,7 @@ def _steps(
     model: Model, setup: _Setup, stepper: Any, dt: Any, first: jax.Array, num_steps: int,
     checkpoint_every: int | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """(states, inputs, info) of the steps, and the last carry."""
+    """Compute the steps; return their (states, inputs, info), and the last carry."""
     dt = jnp.asarray(dt, setup.carry[0].q.dtype)
 
     def one(carry: Any, row: tuple[jax.Array, Any]) -> tuple[Any, Any]:
@@ -191,7 +198,7 @@ def _steps(
 def _checkpointed_scan(
     one: Callable[[Any, Any], Any], carry: Any, rows: Any, length: int, every: int | None
 ) -> tuple[Any, Any]:
-    """`lax.scan`, of which reverse mode keeps the carry at the end of every block of `every` rows only."""
+    """Scan as `lax.scan`, but keep for reverse mode only the carry at the end of every `every` rows."""
     if every is None:
         return lax.scan(one, carry, rows)
     whole = length - length % every
@@ -214,7 +221,7 @@ def _trajectory(rows: Any, start: State, closed: jax.Array) -> Trajectory:
 
 
 def check_stepper(stepper: Any) -> None:
-    """Raise TypeError for what has not the methods of a stepper."""
+    """Raise TypeError if an object lacks one of the methods of a stepper."""
     for name in ("init", "step", "closed"):
         if not callable(getattr(stepper, name, None)):
             raise TypeError(

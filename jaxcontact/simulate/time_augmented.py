@@ -1,6 +1,7 @@
 """Motion over the accumulated normal impulse and time: impacts take a length of s while time stands still.
 
-Owns the continuous model of Halm & Posa, Section 4: which piece follows which.
+Owns the continuous model of Halm & Posa, Section 4: the order of the pieces. Entry: `time_augmented`.
+Page: docs/papers/halm_posa.md.
 """
 
 from __future__ import annotations
@@ -41,28 +42,28 @@ def time_augmented(
     longest: Any = np.inf,
     rtol: Any = 1e-10,
 ) -> tuple[AugmentedPath, AugmentedInfo]:
-    """The continuous model of Halm & Posa, eqs (43)-(53), in the plane: q, v, t and impulses over s.
+    """Move by the continuous model of Halm & Posa, eqs (43)-(53), in the plane: q, v, t, impulses over s.
 
-    No contact force, dt = ds; an impact, dv/ds in M^-1 conv F_i(q, v, 1) with q and t constant; sustained
-    contact, dt/ds = 1 / (1 + |lam_n|_1). Impacts go along the path of `jc.impact.routh_path`, with s the sum
-    of the normal impulses. A step of Dormand & Prince ends where a contact closes, opens, begins to slide or
-    to stick. Infinitely many impacts in finite s end where they leave at less than 1e-8 m/s (float32: 1e-5),
-    and the motion goes on.
+    Without a contact force, dt = ds; in an impact, dv/ds in M^-1 conv F_i(q, v, 1) with q and t constant; in
+    sustained contact, dt/ds = 1 / (1 + |lam_n|_1). Impacts follow the path of `jc.impact.routh_path`, with s
+    the sum of the normal impulses. A step of Dormand & Prince ends where a contact closes, opens, begins to
+    slide or to stick. Infinitely many impacts in finite s end when contacts leave at less than 1e-8 m/s
+    (float32: 1e-5), and the motion continues.
 
-    Where finite forces do not say how the motion goes on (`jc.impact.paradox`), the first solution in a fixed
-    order is taken, an impact without a collision only if there is no other; with a key any of them, the
-    impact among them. A choice lasts until a contact changes what it does.
+    If finite forces do not determine the motion (`jc.impact.paradox`), the first solution in a fixed order is
+    taken, an impact without a collision only if there is no other; with a key any of them, including the
+    impact. A choice lasts until a contact changes its mode.
 
     Args:
         model: the mechanism and its numbers, planar, of at most five candidate contacts.
-        state: where it starts; gaps not below -1e-6 m.
+        state: the start; gaps not below -1e-6 m.
         length: end of s, which starts at zero.
-        rates: (nc,) relative rates of normal impulse in impacts, > 0. None is equal rates, with a key other
-            random ones in each impact.
+        rates: (nc,) relative rates of normal impulse in impacts, > 0. None is equal rates without a key, and
+            with one random rates in each impact.
         key: of the choices and the rates.
         max_pieces: K, rows of the path.
-        longest: of a step in time, s; for pictures, and for forces that a long step would overlook.
-        rtol: of a step.
+        longest: longest step in time, s; for pictures, and for forces that a long step would overlook.
+        rtol: relative error allowed per step.
 
     Returns:
         AugmentedPath and AugmentedInfo.
@@ -71,11 +72,11 @@ def time_augmented(
         TypeError, ValueError: arguments in another order or of other shapes, a system in space, without
             contacts, or with more than five; a length or rates not positive; known numbers that are not
             finite; a start in penetration.
-        NotImplementedError: where it is differentiated.
+        NotImplementedError: it is differentiated.
 
-    Status: MAX_ITERS where `max_pieces` do not reach `length`; STALLED where no mode continues the path or no
-        step is small enough; UNTERMINATED for an impact that does not go on; ZENO as above; NONFINITE,
-        INVALID, PENETRATION for bad numbers, with a path that stays at the start.
+    Status: MAX_ITERS if `max_pieces` do not reach `length`; STALLED if no mode continues the path or no step
+        is small enough; UNTERMINATED for an impact in which no velocity reaches zero; ZENO as above;
+        NONFINITE, INVALID, PENETRATION for bad numbers, with a path that stays at the start.
 
     Derivative: none; differentiate `routh_path`, or `variational`.
     """
@@ -126,7 +127,7 @@ class _Carry(NamedTuple):
     state: State
     s: jax.Array
     codes: jax.Array  # (nc,) modes of a smooth motion
-    known: jax.Array  # whether they go on
+    known: jax.Array  # whether they continue
     ended: jax.Array  # (nc, 4) bool, modes that ended at this s
     speed: jax.Array  # |v|_M before the last impact
     rates: jax.Array  # (nc,) of the impact
@@ -217,7 +218,7 @@ def _no_row(nc: int, dtype: Any) -> _Row:
 
 
 def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) -> tuple[_Carry, _Row]:
-    """The next piece: of an impact if a contact approaches, else of a smooth motion."""
+    """Append the next piece: of an impact if a contact approaches, else of a smooth motion."""
     state, dtype = carry.state, carry.s.dtype
     terms = contact_terms(Model(system=system, params=numbers.params), state)
     touches = terms.phi <= touching_gap(dtype)
@@ -264,7 +265,7 @@ def _piece(system: System, numbers: _Numbers, number: jax.Array, carry: _Carry) 
 
 
 class _Here(NamedTuple):
-    """The contacts at the start of a piece: scaled velocities u (r,), and below which they are zero."""
+    """The contacts at the start of a piece: scaled velocities u (r,), and sizes `near` that count as zero."""
 
     terms: ContactTerms
     touches: jax.Array
@@ -274,7 +275,7 @@ class _Here(NamedTuple):
 
 
 class _Lots(NamedTuple):
-    """What is drawn for a piece, each in [0, 1); None without a key."""
+    """Random numbers of a piece, in [0, 1) but for the rates; None without a key."""
 
     mode: jax.Array | None
     force: jax.Array | None
@@ -294,20 +295,20 @@ def _lots(numbers: _Numbers, number: jax.Array, carry: _Carry) -> _Lots:
 
 
 def _only_if(wanted: jax.Array, function: Any) -> Any:
-    """What the function gives where it is wanted, else zeros."""
+    """Call the function if `wanted`, else return zeros of the same shapes."""
     shapes = jax.eval_shape(function)
     return lax.cond(wanted, function, lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
 
 
 def _decision(system: System, numbers: _Numbers, here: _Here, carry: _Carry, lots: _Lots) -> Choice:
-    """Modes of the contacts that are closed and neither approach nor leave."""
+    """Choose modes of the contacts that are closed and neither approach nor leave."""
     closed = here.touches & (jnp.abs(here.u[0::2]) <= here.near[0::2])
     rates = accelerations(Model(system=system, params=numbers.params), carry.state, closed)
     return choose_modes(rates, here.u, here.near, carry.ended, lots.force)
 
 
 def _impact(numbers: _Numbers, here: _Here, push: ImpactRate, carry: _Carry) -> tuple[_Carry, _Row]:
-    """Velocities go along a line, up to where one reaches zero; time and positions stand still."""
+    """Move the velocities along a line until one reaches zero; time and positions stand still."""
     space, state = here.space, carry.state
     far, never = piece_length(here.u, space.delassus @ push.rate, here.near)
     far = jnp.minimum(far, numbers.length - carry.s)
@@ -325,7 +326,7 @@ def _impact(numbers: _Numbers, here: _Here, push: ImpactRate, carry: _Carry) -> 
 
 
 def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tuple[_Carry, _Row]:
-    """Time runs, up to where a mode ends."""
+    """Move the state in its modes until one of them ends or the step is over; time runs."""
     state, codes = carry.state, carry.codes
     u_n = here.u[0::2]
     leaves = here.touches & (u_n > here.near[0::2])
@@ -344,7 +345,8 @@ def _smooth(system: System, numbers: _Numbers, here: _Here, carry: _Carry) -> tu
     t_rate = 1.0 / (1.0 + jnp.sum(piece.force[:, 0]))
     kind = jnp.where(jnp.any(codes != contact_modes.SEPARATE), PieceKind.CONTACT, PieceKind.FREE)
     row = _Row(t_rate * piece.force, t_rate, kind.astype(jnp.int32), jnp.int32(-1), jnp.array(False))
-    # A velocity that an impact left and that is taken for zero was one of infinitely many.
+    # An impact left a velocity that counts as zero here but is more than round-off: infinitely many impacts
+    # were cut short.
     round_off = (
         1e3
         * float(jnp.finfo(state.v.dtype).eps)

@@ -1,6 +1,6 @@
-"""What a motion with impacts is on record: its states, its contacts, its impacts.
+"""The record of a motion with impacts: its states, its contacts, its impacts.
 
-Owns the records and their account in words.
+Owns `Trajectory` and `Impacts` and their description in words; entry `motion_record`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from jaxcontact.status import Status
 
 
 class Impacts(Record):
-    """The impacts of a trajectory in the order of time; rows that were not needed hold NaN, -1 and zeros.
+    """The impacts of a trajectory in the order of time; unused rows hold NaN, -1 and zeros.
 
     Attributes:
         t: (k,) s.
         touching: (k, nc) bool, the contacts that were closed.
         approaching: (k, nc) bool, those of them that approached; none in an impact without a collision.
-        order: (k, max_reflections) contacts in the order of their single impacts, -1 where there was none.
+        order: (k, max_reflections) contacts in the order of their single impacts, -1 in unused entries.
         impulse: (k, nc) normal impulses, N s.
         v_minus, v_plus: (k, nv) velocities before and after.
-        plastic: (k,) bool, made plastic for coming too soon after another one (Zeno).
+        plastic: (k,) bool, impacts made plastic because they come too soon after another one (Zeno).
         count: number of impacts, also of those beyond k, which are not kept.
     """
 
@@ -48,13 +48,13 @@ class Trajectory(Record):
 
     Attributes:
         states: State with q (T + 1, nq), v (T + 1, nv), t (T + 1,); v = M^-1 p with the discrete momentum p.
-            At an impact the state after it.
+            At an impact the state is the one after it.
         contacts: (T + 1, nc) bool, contacts that stay closed.
         impulse: (T, nc, dim) impulses of the closed contacts during each step, n first, N s.
-        impacts: Impacts; None where the method has contacts that last only.
+        impacts: Impacts; None if the method has only contacts that last.
         status: (T,) uint32 bits of `Status`, of each step.
-        inputs: (T, nu) what drove each step; None where nothing did.
-        info: `StepperInfo` of each step; None where the method has none.
+        inputs: (T, nu) controls of each step; None if there were none.
+        info: `StepperInfo` of each step; None if the method has none.
     """
 
     states: State
@@ -66,7 +66,7 @@ class Trajectory(Record):
     info: Any = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trajectory to a `.npz` file, whole or not at all.
+        """Write the trajectory to a `.npz` file; a write that fails leaves no partial file.
 
         Raises:
             OSError: the file cannot be written.
@@ -75,7 +75,7 @@ class Trajectory(Record):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trajectory:
-        """The trajectory that `save` wrote.
+        """Read the trajectory that `save` wrote.
 
         Raises:
             ValueError: the file holds something else.
@@ -86,7 +86,7 @@ class Trajectory(Record):
 
     @property
     def notes(self) -> list[str]:
-        """What is worth knowing of one motion (not a batch), in words, in the order of time."""
+        """Remarks in words on one motion (not a batch), in the order of time: special impacts, a failure."""
         lines = []
         impacts = self.impacts
         for i in range(0 if impacts is None else min(int(impacts.count), impacts.t.shape[0])):
@@ -111,7 +111,7 @@ class Trajectory(Record):
 def motion_record(
     start: State, closed: jax.Array, states: State, info: Any, impacts: Any, inputs: Any = None
 ) -> Trajectory:
-    """The record of a motion: a row for its start before those of T steps."""
+    """Make the record of a motion: one row for its start before those of T steps."""
     return Trajectory(
         states=jax.tree.map(lambda first, later: jnp.concatenate([first[None], later]), start, states),
         contacts=jnp.concatenate([closed[None], info.contacts]),
@@ -124,7 +124,7 @@ def motion_record(
 
 
 def in_one_list(impacts: Impacts) -> Impacts:
-    """The impacts of T steps with rows (T, k), as one list with rows (T k,); those on record come first."""
+    """Join the impacts of T steps with rows (T, k) into one list with rows (T k,); rows in use come first."""
     steps, rows = impacts.t.shape
     unused = jnp.arange(rows, dtype=impacts.count.dtype)[None] >= impacts.count[:, None]
     order = jnp.argsort(unused.ravel(), stable=True)

@@ -1,13 +1,6 @@
-"""Newton's method for a `ConeProgram`: softened where it does not settle, then polished.
+"""Newton's method for a `ConeProgram`: softened if it does not settle, then polished.
 
-It starts with the law linearised in the modes of the impulses it is given. The first steps have full
-length, renew the impulses, and choose modes for the next step: a contact whose slip turns round comes to
-rest, however stiff its friction. Most programs are solved by then. Later steps are tried at full length,
-too; one that does not solve the program has the length that a line search finds, and impulses are renewed
-when the search has settled.
-A program whose steps do not settle is solved with smaller slopes first, and gets stiffer until it is its own.
-Where that fails too, as with stiff friction about to slip, the softer program is solved to the last digit
-until the impulses that it renews rest: a fixed point of the renewal solves the program at every slope.
+Entry: `solve_cone_program`, whose docstring has the phases of the search.
 """
 
 from __future__ import annotations
@@ -48,19 +41,19 @@ from jaxcontact.solvers.row_algebra import (
     solve_factored,
 )
 
-MODE_STEPS = 4  # steps that choose modes, before those that search along a line
+MODE_STEPS = 4  # steps that choose modes, before the steps that search along a line
 PATIENCE = 4  # Newton steps before a program is softened; twice as many once it is
 FIRST_LEVEL, RAISE, LOWER = 10.0, 30.0, 100.0  # slope x mobility: of the softened program, and its changes
-REST = 0.5  # renewed impulses that move by less than this share of the last time come to rest
-PROGRESS = 0.1  # share of the decrement that a step which counts for patience leaves at least
-SOLVED = 1e-16  # share of the energy that a misfit has where the search may end: 1e-8 of the velocities
-POLISH_STEPS = 2
-POLISH_PASSES = 2
+REST = 0.5  # of the last change; renewed impulses that change by less come to rest
+PROGRESS = 0.1  # of the last decrement; a step that leaves more counts against PATIENCE
+SOLVED = 1e-16  # of the energy; misfit at which the search may end: 1e-8 of the velocities
+POLISH_STEPS = 2  # of the method of multipliers in each pass of `_polish`
+POLISH_PASSES = 2  # of `_polish`, each from new residuals
 TILE = 16  # worlds that step together on a CPU: the slowest of many is slow
 
 
 class ConeSolution(Record):
-    """What `solve_cone_program` found.
+    """The result of `solve_cone_program`.
 
     Attributes:
         x: (nv,) the minimiser.
@@ -76,7 +69,7 @@ class ConeSolution(Record):
 
 
 def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProgram:
-    """The same program with slopes of at most `level` times the inverse mobility of their row."""
+    """Soften a program: slopes are at most `level` times the inverse mobility of their row."""
     share = jnp.minimum(1.0, level * ease)
     if program.stop is not None:
         ne = program.num_equalities
@@ -89,11 +82,11 @@ def _soften(program: ConeProgram, ease: jax.Array, level: jax.Array) -> ConeProg
 class _Search(NamedTuple):
     """The state of Newton's method.
 
-    `base` (nr,) is where the next step takes the law as linear while steps choose modes. `level` bounds
-    slope x mobility (inf: not softened), `tried` counts steps at this level that made little progress from
-    the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed, and `quiet` that
-    this moved next to nothing. `renewal` is how far p moved when it was last renewed at this level; 0 where
-    the level rises whether p rests or not.
+    `base` (nr,) is the point at which the next step linearises the law while steps choose modes. `level`
+    bounds slope x mobility (inf: not softened), `tried` counts steps at this level that made little progress
+    from the last `decrement`, `fresh` tells that the impulses p that rows keep were just renewed, and `quiet`
+    that this moved almost nothing. `renewal` is the change of p at its last renewal at this level; 0 if the
+    level rises whether p rests or not.
     """
 
     x: jax.Array
@@ -111,7 +104,7 @@ class _Search(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """What Newton's method reads.
+    """The constants of Newton's method.
 
     `ease` is 1 / (slope x mobility) of each row and `stiffest` the largest inverse of it, `weight` the
     measure of impulses that rows keep, `size` the energy in the data, `diagonal` that of M, `start`
@@ -146,7 +139,7 @@ def _fix(program: ConeProgram, start: jax.Array) -> _Fixed:
 
 
 def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
-    """One step of Newton's method."""
+    """Take one step of Newton's method."""
     program, stiffest = fixed.program, fixed.stiffest
     eps = jnp.finfo(program.v.dtype).eps
     full = now.level >= stiffest
@@ -177,19 +170,19 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)
-    broken = ~jnp.isfinite(decrement)  # one bad world must not keep the others waiting
-    # A lane that does not settle is softened; one that does gets stiffer until it is its own program.
+    broken = ~jnp.isfinite(decrement)  # one bad world must not delay the others
+    # A lane that does not settle is softened; a lane that settles gets stiffer up to its own program.
     slow = ~choosing & (decrement > PROGRESS * now.decrement)
     tried = jnp.where(settled, 0, now.tried + slow)
     lost = tried >= jnp.where(jnp.isinf(now.level), PATIENCE, 2 * PATIENCE)
     softer = jnp.where(jnp.isinf(now.level), FIRST_LEVEL, jnp.minimum(now.level, stiffest) / LOWER)
-    # One that was softened before renews its impulses, the same in the end at every level, until they rest.
+    # A lane softened before renews its impulses until they rest; at rest they are the same at every level.
     stays = settled & ~full & ~same & (change < REST * now.renewal)
     rises = settled & ~full & ~stays
     level = jnp.where(lost, softer, jnp.where(rises, now.level * RAISE, now.level))
     again = jnp.isfinite(now.level) & lost | (now.renewal > 0)
     renewal = jnp.where(stays, change, jnp.where(lost | rises, jnp.where(again, jnp.inf, 0.0), now.renewal))
-    # Modes that were chosen in vain bring no good impulses to keep.
+    # If the mode steps did not solve the program, their impulses are discarded.
     renewed = jnp.where(now.steps == MODE_STEPS - 1, fixed.start, whole.law)
     then = _Search(
         x=jnp.where(solved | choosing, whole.x, x + a * dx),
@@ -209,13 +202,13 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
 
 
 def _tangent(program: ConeProgram, law: Response, beyond: jax.Array) -> Response:
-    """The impulses by the tangent of a law that is known in one place, `beyond` (nr,) from there."""
+    """Compute the impulses by the tangent of a law that is known at one point, `beyond` (nr,) from there."""
     inverse = jnp.where(program.slope > 0, 1.0 / jnp.where(program.slope > 0, program.slope, 1.0), 0.0)
     return law._replace(p=law.p + yielding(law, inverse * beyond))
 
 
 class _Whole(NamedTuple):
-    """Where a step of full length leads that renews the impulses: x (nv,), p (nr,), rates u and z (nr,).
+    """The end of a step of full length that renews the impulses: x (nv,), p (nr,), rates u and z (nr,).
 
     `law` (nr,) is the law's answer to z. `misfit` is the largest difference of p from it and `imbalance` that
     of the momenta, as energies.
@@ -233,7 +226,7 @@ class _Whole(NamedTuple):
 def _whole_step(
     fixed: _Fixed, now: _Search, tangent: Response, factor: Factor, momentum: jax.Array, dx: jax.Array
 ) -> _Whole:
-    """The second step of the method of multipliers for the linear law; dx is the first."""
+    """Take the second step of the method of multipliers for the linear law; dx is the first."""
     program, slope = fixed.program, tangent.slope
     share = jnp.where(slope > 0, program.keep / jnp.where(slope > 0, slope, 1.0), 0.0)
     renewed = tangent.p - yielding(tangent, apply_rows(program.columns, dx))
@@ -249,10 +242,11 @@ def _whole_step(
 
 
 def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _Whole) -> jax.Array:
-    """Where the law is linear (nr,) in the step after one by its tangent at `base` (nr,), where it is `law`.
+    """Choose the point (nr,) at which the next step linearises the law.
 
-    A row that holds goes on with its impulse p, which may be more than it can hold; one that gives way, with
-    z. One whose rate has turned round while it gave way, as that of stiff friction does, holds.
+    This step used the tangent at `base` (nr,), at which the law has the value `law`. For a row that holds the
+    point is its impulse p, which may be more than it can hold; for a row that gives way, z. A row whose rate
+    has reversed while it gave way, as with stiff friction, holds.
     """
     ne, singles = program.num_equalities, program.num_equalities + program.num_limits
     held = step.p[:ne]
@@ -267,7 +261,7 @@ def _next_modes(program: ConeProgram, base: jax.Array, law: jax.Array, step: _Wh
 def _next_contact_modes(
     program: ConeProgram, base: jax.Array, law: jax.Array, step: _Whole
 ) -> list[jax.Array]:
-    """The contacts (nc,) of `_next_modes`: normals, first tangents[, second tangents]."""
+    """Choose the contact entries (nc,) of `_next_modes`: normals, first tangents[, second tangents]."""
     singles, nc, given = program.num_equalities + program.num_limits, program.mu.shape[0], program.bound
     (_, *rubbing), (pushing, *_) = split(base, singles, nc), split(law, singles, nc)
     (p_n, *p_t), (z_n, *z_t), (_, *slip) = (split(each, singles, nc) for each in (step.p, step.z, step.u))
@@ -289,7 +283,7 @@ def _next_contact_modes(
 
 
 def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
-    """Rates (nr,) at which contacts slip whose impulse in `start` (nr,) is at its bound; zero on other rows.
+    """Compute rates (nr,) of slip of contacts whose impulse in `start` (nr,) is at its bound; else zero.
 
     The tangential rates are those of program.v. A cone lifts a contact that slips by mu times its speed.
     """
@@ -308,15 +302,15 @@ def _slipping(program: ConeProgram, start: jax.Array) -> jax.Array:
 
 
 def _margin(start: jax.Array) -> float:
-    """Share by which a tangential impulse may miss its bound and still count as sliding."""
+    """Compute the fraction by which a tangential impulse may miss its bound and still count as sliding."""
     return float(jnp.finfo(start.dtype).eps) ** 0.375
 
 
 def _foresee(program: ConeProgram, start: jax.Array) -> jax.Array:
-    """Where the law is linear (nr,) if every row keeps the mode of its impulse in `start` (nr,).
+    """Choose the point (nr,) that linearises the law if every row keeps the mode of its impulse in `start`.
 
-    Rates alone say little of the mode of a stiff row: the smallest error makes a resting contact slide or
-    lift. Its last impulse tells more.
+    Rates alone do not determine the mode of a stiff row: the smallest error makes a resting contact slide or
+    lift. Its last impulse (nr,) determines it better.
     """
     contacts = program.num_equalities + program.num_limits + program.mu.shape[0]
     if not program.mu.shape[0]:
@@ -325,7 +319,7 @@ def _foresee(program: ConeProgram, start: jax.Array) -> jax.Array:
 
 
 def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
-    """The state before the first step, from the impulses `start` (nr,)."""
+    """Prepare the constants, and the state before the first step from the impulses `start` (nr,)."""
     none, zero = jnp.asarray(False), jnp.int32(0)
     unlimited = jnp.full((), jnp.inf, program.v.dtype)
     now = _Search(
@@ -346,7 +340,7 @@ def _begin(program: ConeProgram, start: jax.Array) -> tuple[_Fixed, _Search]:
 
 
 def _no_factor(program: ConeProgram) -> Factor:
-    """Zeros in the form of the factor of the Hessian."""
+    """Make zeros in the form of the factor of the Hessian."""
 
     def factor() -> Factor:
         return factorise(hessian(program, respond(program, program.offset, program.offset)))
@@ -362,7 +356,7 @@ def _solution(now: _Search) -> ConeSolution:
 def _minimise(
     program: ConeProgram, start: jax.Array, max_iters: int, early_exit: bool = True
 ) -> ConeSolution:
-    """Newton's method for one program."""
+    """Minimise one program by Newton's method."""
     fixed, now = _begin(program, start)
     now = bounded_loop(
         lambda now: ~now.done & (now.steps < max_iters),
@@ -375,7 +369,7 @@ def _minimise(
 
 
 def _minimise_many(program: ConeProgram, start: jax.Array, max_iters: int) -> ConeSolution:
-    """Newton's method for programs along the first axis."""
+    """Minimise programs along the first axis by Newton's method."""
     fixed, now = jax.vmap(_begin)(program, start)
     now = compacting_loop.while_lanes(
         lambda now: ~now.done & (now.steps < max_iters),
@@ -389,9 +383,9 @@ def _minimise_many(program: ConeProgram, start: jax.Array, max_iters: int) -> Co
 
 
 def _polish(fixed: _Fixed, now: _Search) -> _Search:
-    """The last digits of x and p where the search is done, with the factor it ended with.
+    """Compute the last digits of x and p if the search is done, with its last factor.
 
-    Where impulses have crossed into another mode since, that factor would bring the momenta off balance.
+    If impulses have entered another mode since, that factor would unbalance the momenta; then x and p stay.
     """
     program = fixed.program
     invert = functools.partial(solve_factored, now.factor)
@@ -414,18 +408,27 @@ def _polish(fixed: _Fixed, now: _Search) -> _Search:
 def solve_cone_program(
     program: ConeProgram, start: jax.Array, max_iters: int = 100, early_exit: bool = True
 ) -> ConeSolution:
-    """The minimiser of a `ConeProgram`, by Newton's method with line search.
+    """Minimise a `ConeProgram` by Newton's method with line search.
+
+    The search starts with the law linearised in the modes of the impulses `start`. The first steps have full
+    length, renew the impulses, and choose modes for the next step: a contact whose slip reverses comes to
+    rest, however stiff its friction. Most programs are solved by then. A later step is also tried at full
+    length; if that does not solve the program, a line search finds its length, and impulses are renewed
+    after the search has settled. A program whose steps do not settle is solved with smaller slopes first,
+    which then rise to its own. If that fails as well, as with stiff friction about to slip, the softer
+    program is solved to the last digit until the impulses that it renews rest: a fixed point of the renewal
+    solves the program at every slope.
 
     Batches made by `vmap` run in tiles, each until its slowest have converged. A result whose `converged` is
-    False is the last iterate, or not finite where the data are not.
+    False is the last iterate, or not finite if the data are not.
 
     Args:
         program: the data.
-        start: (nr,) impulses to start from; zeros if nothing is known. They tell the modes of the rows, too.
-        max_iters: most Newton steps.
+        start: (nr,) impulses to start from; zeros if nothing is known. They also give the modes of the rows.
+        max_iters: largest number of Newton steps.
         early_exit: stop when all have converged. False does the same steps in loops of static length.
 
-    Derivative: none here; the callers differentiate the equations of the solution.
+    Derivative: none; the callers differentiate the equations of the solution.
     """
     program, start = lax.stop_gradient((program, start))
     one = functools.partial(_minimise, max_iters=max_iters, early_exit=early_exit)

@@ -1,15 +1,7 @@
-"""Convex programs of springs and friction cones, solved in velocity space.
+"""Convex programs of springs and friction cones in velocity space: their data and equations.
 
-Minimises 1/2 |x - v|_M^2 - push . x + sum_i psi_i(G_i x) over x (nv,), where every psi is the potential of a
-spring that pulls up to a bound, if any (equality rows), only pushes (limit rows), or pushes and rubs within a
-friction cone (contacts). However many rows there are, a step of Newton's method solves one nv x nv
-system.
-
-Stiff springs are the method of multipliers: the impulse of row i is the projection of
-
-    z_i = keep_i p_i + offset_i - slope_i G_i x,     p_i the last impulse, 0 <= keep_i < 1,
-
-so the slope stays moderate, however stiff the spring (keep = 0: the spring itself; keep = 1: rigid).
+Entry: `ConeProgram`, whose docstring has the problem; `solve_cone_program` solves it.
+Page: docs/methods/compliant.md.
 """
 
 from __future__ import annotations
@@ -31,30 +23,39 @@ SHIFT_STEPS = 4  # of Newton's method for the normal impulse of a sliding contac
 
 
 class ConeProgram(Record):
-    """The data of one program; see the module for the letters.
+    """The data of one program.
+
+    It minimises 1/2 |x - v|_M^2 - push . x + sum_i psi_i(G_i x) over x (nv,). Every psi is the potential of
+    a spring that pulls up to a bound, if any (equality rows), only pushes (limit rows), or pushes and rubs
+    within a friction cone (contacts). However many rows there are, a step of Newton's method solves one
+    nv x nv system. Stiff springs use the method of multipliers: the impulse of row i is the projection of
+
+        z_i = keep_i p_i + offset_i - slope_i G_i x,     p_i the last impulse,
+
+    so the slope stays moderate, however stiff the spring (keep = 0: the spring itself; keep = 1: rigid).
 
     Attributes:
         M: (nv, nv), symmetric positive definite; or `Diagonal`, with `BodyRows`.
-        v: (nv,) where the quadratic is centred and the search starts.
+        v: (nv,) centre of the quadratic, and start of the search.
         push: (nv,) linear term.
-        columns: G^T (nv, nr), long vectors where there are many rows: equalities, limits, then the normals
+        columns: G^T (nv, nr), long vectors if there are many rows: equalities, limits, then the normals
             of all contacts, all t1[, all t2]; or `BodyRows`, of contacts alone.
         offset: (nr,) impulse at x = 0 and p = 0.
         slope: (nr,) >= 0, loss of impulse per velocity.
-        keep: (nr,) share of the last impulse, in [0, 1].
+        keep: (nr,) fraction of the last impulse, in [0, 1].
         mu: (nc,) friction of the contacts.
         bound: (nc,) given bounds on the friction impulses, which then no longer depend on the normal
             impulse; None for a cone.
         potential: convex energy of the depth of every limit and contact (nu,), beside their springs; a
             callable pytree or None. It adds the impulse dt potential'(depth - dt u).
         touch: (nu,) rate at which the gap of each limit and contact closes within the step; its spring has no
-            impulse above, and less of it at this rate. inf where the gap is closed; None for all closed.
+            impulse above, and less of it at this rate. inf if the gap is closed; None for all closed.
         stop: (nu,) loss of impulse per velocity at that rate, at least `slope`.
-        most: (ne,) largest impulse of each equality row, inf where there is none; None for no bounds at all.
+        most: (ne,) largest impulse of each equality row, inf for no bound; None if no row has one.
         depth: (nu,) depth at u = 0, and dt, the time step; for the potential only.
         num_equalities, num_limits: number of such rows (static).
-        limits_apart: True where every limit moves one velocity alone (static).
-        pyramid: bounds |p_t1| and |p_t2| apart instead of |p_t|, where there is no `bound` (static).
+        limits_apart: True if every limit moves one velocity alone (static).
+        pyramid: bounds |p_t1| and |p_t2| separately instead of |p_t|, if there is no `bound` (static).
         coulomb: friction is bounded by mu p_n but does not push back on the normal (static). Then it is no
             minimisation; only `residuals` and `solve_linearised` take it.
     """
@@ -82,7 +83,7 @@ class ConeProgram(Record):
 
 
 class Response(NamedTuple):
-    """Impulses p (nr,) and how they yield, dp = -S du: `scalar` (ns,) of single rows, `block` of contacts.
+    """Impulses p (nr,) and their change dp = -S du: S has `scalar` (ns,) of single rows, `block` of contacts.
 
     `slope` (nr,) is that of the rows with their potential.
     """
@@ -94,7 +95,7 @@ class Response(NamedTuple):
 
 
 def _elastic(program: ConeProgram, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Impulse (nu,) of the potential at rates u (nu,), and its loss per rate."""
+    """Compute the impulse (nu,) of the potential at rates u (nu,), and its loss per rate."""
 
     def force(depth: jax.Array) -> jax.Array:
         return jax.grad(lambda d: jnp.sum(program.potential(d)))(depth)
@@ -108,9 +109,9 @@ def _elastic(program: ConeProgram, u: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _linearise(
     program: ConeProgram, z: jax.Array, u: jax.Array, slope: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Z and slope (nr,) with the potential replaced by its tangent at the rates where it acts.
+    """Linearise the potential: return z and slope (nr,) with its tangent at the rates at which it acts.
 
-    That is at u_n on a limit or a sticking contact; the impulse of a sliding one answers to
+    The rate is u_n for a limit or a sticking contact; the impulse of a sliding contact depends on
     u_n - mu (|z_t| - mu p_n) / slope_t, which is solved for p_n.
     """
     ne, singles, nc = program.num_equalities, program.num_equalities + program.num_limits, program.mu.shape[0]
@@ -139,7 +140,7 @@ def _linearise(
 
 
 def gated(program: ConeProgram) -> jax.Array:
-    """Rows (nr,) whose gap is open at the start of the step."""
+    """Mark the rows (nr,) whose gap is open at the start of the step."""
     if program.touch is None:
         return jnp.zeros(program.offset.shape, bool)
     heads = _heads(program)
@@ -147,16 +148,16 @@ def gated(program: ConeProgram) -> jax.Array:
 
 
 def _heads(program: ConeProgram) -> slice:
-    """The rows of limits and normals."""
+    """Return the slice of the rows of limits and normals."""
     ne = program.num_equalities
     return slice(ne, ne + program.num_limits + program.mu.shape[0])
 
 
 def _gate(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Z and slope (nr,) of springs and dampers that push only where the gap closes within the step.
+    """Compute z and slope (nr,) of springs and dampers that push only if the gap closes within the step.
 
-    The impulse is the smaller one of the law's and of stop (touch - u): a step that ends at the gap zero has
-    any impulse up to that of the law.
+    The impulse is the smaller of the law's impulse and stop (touch - u): a step that ends with a gap of zero
+    has any impulse up to that of the law.
     """
     slope = jnp.broadcast_to(program.slope, z.shape)
     assert program.touch is not None and program.stop is not None
@@ -166,7 +167,7 @@ def _gate(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, 
     excess = line - program.offset[heads] + slope[heads] * u[heads]
     held = opens & (excess < 0) & (z[heads] > 0)
     stopped, steep = z[heads] + excess, program.stop
-    if program.potential is not None:  # whose push a gate must not take away
+    if program.potential is not None:  # a gate must not remove its impulse
         steep = jnp.where(stopped > 0, steep, 0.0)
         stopped = jnp.maximum(stopped, 0.0)
     z = z.at[heads].set(jnp.where(held, stopped, z[heads]))
@@ -174,7 +175,7 @@ def _gate(program: ConeProgram, z: jax.Array, u: jax.Array) -> tuple[jax.Array, 
 
 
 def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
-    """Projects z (nr,), taken at the rates u (nr,), on what each row can exert."""
+    """Project z (nr,), taken at the rates u (nr,), on the impulses that each row can exert."""
     equalities, singles = program.num_equalities, program.num_equalities + program.num_limits
     slope = program.slope
     if program.touch is not None:
@@ -209,12 +210,12 @@ def respond(program: ConeProgram, z: jax.Array, u: jax.Array) -> Response:
 
 
 def split(rows: jax.Array, singles: int, nc: int) -> list[jax.Array]:
-    """Of rows (nr, ...) those of the contacts: normals, first tangents[, second tangents], (nc, ...) each."""
+    """Split off the rows (nc, ...) of the contacts: normals, first tangents[, second tangents]."""
     return [rows[at : at + nc] for at in range(singles, rows.shape[0], nc)]
 
 
 def yielding(response: Response, row: jax.Array) -> jax.Array:
-    """S applied to a vector (nr,)."""
+    """Multiply S of a response by a vector (nr,)."""
     singles = response.scalar.shape[0]
     parts = [response.scalar * row[:singles]]
     if response.block:
@@ -227,7 +228,7 @@ def yielding(response: Response, row: jax.Array) -> jax.Array:
 
 
 def along(response: Response, row: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The sums p . r and r . S r of a vector r (nr,), by parts: no long vector is put together for them."""
+    """Compute the sums p . r and r . S r of a vector r (nr,) by parts, without a long vector."""
     singles = response.scalar.shape[0]
     single = row[:singles]
     pushed = jnp.sum(response.p[:singles] * single)
@@ -243,7 +244,7 @@ def along(response: Response, row: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridiagonal:
-    """M + G^T S G (nv, nv)."""
+    """Compute the Hessian M + G^T S G (nv, nv)."""
     columns, M = program.columns, program.M
     if isinstance(columns, BodyRows):
         assert isinstance(M, Diagonal)
@@ -259,7 +260,10 @@ def hessian(program: ConeProgram, response: Response) -> jax.Array | BlockTridia
 
 
 def residuals(program: ConeProgram, x: jax.Array, p: jax.Array) -> tuple[jax.Array, jax.Array, Response]:
-    """M (x - v) - push - G^T p (nv,) and p - P(z) (nr,), both zero at the solution, and the response P(z)."""
+    """Compute M (x - v) - push - G^T p (nv,), p - P(z) (nr,) and the response P(z).
+
+    The first two are zero at the solution.
+    """
     u = apply_rows(program.columns, x)
     response = respond(program, program.keep * p + program.offset - program.slope * u, u)
     momentum = multiply(program.M, x - program.v) - program.push - apply_columns(program.columns, p)
@@ -274,7 +278,7 @@ def solve_linearised(
     misfit: jax.Array,
     steps: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """(dx, dp) that make the linearised `residuals` cancel (momentum, misfit).
+    """Solve for (dx, dp) that make the linearised `residuals` cancel (momentum, misfit).
 
     M dx - G^T dp = -momentum and dp = J keep dp - S G dx - misfit with J = S / slope, by `steps`
     steps of the method of multipliers; `invert` applies the inverse of `hessian`. The

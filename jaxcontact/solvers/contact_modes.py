@@ -1,13 +1,8 @@
 """Planar contact problems by enumeration of contact modes: every solution, no pivoting.
 
-For fixed matrices each assignment of modes to the contacts (separate; at rest or capped in the normal
-direction, times stick, slide + or slide -) turns the contact laws into linear equations, so the impulse
-is a fixed linear map of x = (u, impulse_max), valid where a few fixed linear forms of x are >= 0. A
-`ModeMaps` holds these maps for all modes; evaluating it finds *all* solutions of a step at once.
-Singular modes are left out: the vertices of their solution sets belong to regular modes.
-
-Arrays keep the mode as last axis of tables and batch axes last in x, so that the same code serves one
-problem and a tile of thousands, with the same order of summation.
+Each assignment of modes to the contacts makes the contact laws linear equations. Tables have the mode as last
+axis and x has its batch axes last: the same code serves one problem and a tile of thousands, with the same
+order of summation. Entries: `mode_table`, `evaluate`. Page: docs/methods/set-valued.md.
 """
 
 from __future__ import annotations
@@ -31,10 +26,15 @@ _TILE = 64  # modes tabulated together
 class ModeMaps(Record):
     """The linear maps and feasibility forms of K contact modes; m contacts, L numbers in x.
 
+    A contact separates; or it is at rest or capped in the normal direction and sticks, slides + or slides -.
+    In a mode the impulse is a fixed linear map of x = (u, impulse_max), valid if a few fixed linear forms of
+    x are >= 0. Evaluating the table of all modes finds *all* solutions of a step at once. Singular modes are
+    left out: the vertices of their solution sets belong to regular modes.
+
     Attributes:
         codes: (m, K) mode of each contact.
         impulse: (2m, L, K) with lam = impulse x, contact-major rows (n_0, t_0, n_1, ...); 3m rows in space.
-        margin: (3m, L, K) forms that are >= 0 where the mode is valid; more in space.
+        margin: (3m, L, K) forms that are >= 0 if the mode is valid; more in space.
         score: (L, K) a generic form of the outgoing contact velocity, equal for equal outcomes.
         regular: (K,) False for modes without a unique impulse, and for modes of inactive contacts.
         unresolved: (K,) True for modes of active contacts with a continuum of outcomes, whose ends the table
@@ -49,30 +49,30 @@ class ModeMaps(Record):
     unresolved: jax.Array
 
     def take(self, index: np.ndarray) -> ModeMaps:
-        """The table of the listed modes only."""
+        """Select the listed modes of the table."""
         return jax.tree.map(lambda leaf: leaf[..., index], self)
 
 
 def feasibility_tolerance(dtype: jnp.dtype) -> float:
-    """Violation, relative to |v|_M, below which an inequality counts as met: eps^0.65."""
+    """Compute the violation, relative to |v|_M, below which an inequality counts as met: eps^0.65."""
     return float(jnp.finfo(dtype).eps) ** 0.65
 
 
 @functools.cache
 def mode_codes(num_contacts: int, capped: bool) -> np.ndarray:
-    """All assignments (m, K) of modes to contacts: K = 7^m with a cap on the impulse, else 4^m."""
+    """List all assignments (m, K) of modes to contacts: K = 7^m with a cap on the impulse, else 4^m."""
     codes = range(7 if capped else 4)
     return np.array(list(itertools.product(codes, repeat=num_contacts)), np.int32).T
 
 
 class ModeInverses(Record):
-    """The linear equations of K contact modes, inverted: their right-hand sides are yet to come.
+    """The linear equations of K contact modes, inverted, without right-hand sides.
 
     Attributes:
         delassus, mu, active: of the problem.
         codes: (m, K) mode of each contact.
         matrix: (2m, 2m, K) of the impulse.
-        inverse: (2m, 2m, K), of no use where `determined` (K,) is False.
+        inverse: (2m, 2m, K), unusable if `determined` (K,) is False.
     """
 
     delassus: jax.Array
@@ -98,7 +98,7 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
     """Tabulate all contact modes of a planar problem.
 
     The problem: lam with u' = u + D lam and, per contact, 0 <= lam_n, u'_n >= 0, complementary (rest or
-    separate); if `capped`, lam_n <= impulse_max, and u'_n < 0 is allowed where lam_n = impulse_max;
+    separate); if `capped`, lam_n <= impulse_max, and u'_n < 0 is allowed if lam_n = impulse_max;
     lam_t in -mu lam_n Sign(u'_t). Halm & Posa, eqs (72)-(75).
 
     Args:
@@ -122,7 +122,7 @@ def mode_table(delassus: jax.Array, mu: jax.Array, active: jax.Array, *, capped:
 
 
 def mode_inverses(delassus: jax.Array, mu: jax.Array, active: jax.Array) -> ModeInverses:
-    """The equations of all contact modes with a cap, for `modes_at`; arguments as `mode_table`."""
+    """Compute the inverted equations of all contact modes with a cap, for `modes_at`; see `mode_table`."""
     m = mu.shape[0]
     matrix = _matrix(delassus, mu, capped=True)
     if m == 2:
@@ -137,7 +137,7 @@ def mode_inverses(delassus: jax.Array, mu: jax.Array, active: jax.Array) -> Mode
 
 
 def modes_at(equations: ModeInverses, u: jax.Array, cap: jax.Array) -> ModeMaps:
-    """The table at one u (2m,) and cap (m,), as a table of x = (1,): cheaper than all of it, for few x.
+    """Tabulate the modes at one u (2m,) and cap (m,), as a table of x = (1,): cheaper for few x.
 
     Every singular mode counts as unresolved.
     """
@@ -145,7 +145,7 @@ def modes_at(equations: ModeInverses, u: jax.Array, cap: jax.Array) -> ModeMaps:
 
 
 def _matrix(delassus: jax.Array, mu: jax.Array, capped: bool) -> jax.Array:
-    """(2m, 2m, K), of the equations of every mode."""
+    """Build the matrices (2m, 2m, K) of the equations of every mode."""
     m = mu.shape[0]
     by_row = jnp.asarray(mode_codes(m, capped))[:, None]  # (m, 1, K)
     identity = jnp.eye(2 * m, dtype=delassus.dtype)[:, :, None]
@@ -159,7 +159,7 @@ def _matrix(delassus: jax.Array, mu: jax.Array, capped: bool) -> jax.Array:
 
 
 def _sources(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> jax.Array:
-    """(2m, L, K), their right-hand sides for u (2m, L) and cap (m, L)."""
+    """Build the right-hand sides (2m, L, K) of the equations for u (2m, L) and cap (m, L)."""
     by_row = equations.codes[:, None]
     u_n, u_t = u[0::2, :, None], u[1::2, :, None]
     given = jnp.zeros_like(u_n) if cap is None else cap[:, :, None]
@@ -177,17 +177,17 @@ def _rests(codes: jax.Array) -> jax.Array:
 
 
 def _slide(codes: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Sign of the sliding velocity."""
+    """Choose the sign of the sliding velocity."""
     return jnp.where((codes == REST_PLUS) | (codes == CAP_PLUS), 1.0, -1.0).astype(dtype)
 
 
 def _ray(mu: jax.Array) -> jax.Array:
-    """Makes friction rows of length one, for any mu."""
+    """Compute the factor that scales friction rows to length one, for any mu."""
     return lax.rsqrt(1.0 + mu**2)
 
 
 def _maps(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> ModeMaps:
-    """What the modes say of u (2m, L) and cap (m, L); without a cap None."""
+    """Compute the maps of all modes for u (2m, L) and cap (m, L); cap is None for modes without one."""
     codes, inverse, delassus = equations.codes, equations.inverse, equations.delassus
     dtype = delassus.dtype
     m, length, by_row = codes.shape[0], u.shape[1], codes[:, None]
@@ -229,18 +229,18 @@ def _maps(equations: ModeInverses, u: jax.Array, cap: jax.Array | None) -> ModeM
 
 
 def possible_velocities(delassus: jax.Array) -> jax.Array:
-    """(r, r) a projector on the contact velocities that bodies can have, the range of D."""
+    """Compute a projector (r, r) on the contact velocities that bodies can have, the range of D."""
     return delassus @ small_dense.generalized_inverse(delassus)[0]
 
 
 def free_outcomes(
     delassus: jax.Array, equations: jax.Array, sources: jax.Array, inverse: jax.Array, rank: jax.Array
 ) -> jax.Array:
-    """(K,) int32, how many dimensions of outcomes a mode has; 2 stands for more, too.
+    """Count the dimensions (K,) int32 of the outcomes of each mode; 2 means two or more.
 
-    The answer is 0 where the equations (r, r, K) have no solution for most x, and where impulses that they
-    leave free do not all change the outgoing velocity: each outcome is then that of a mode with one contact
-    or one friction direction less. Sources are (r, L, K), inverses (r, r, K).
+    The count is 0 if the equations (r, r, K) have no solution for most x, or if impulses that they leave free
+    do not all change the outgoing velocity: each outcome is then that of a mode with one contact or one
+    friction direction less. Sources are (r, L, K), inverses (r, r, K).
     """
     rows, dtype = equations.shape[0], equations.dtype
     product = small_dense.product_lanes
@@ -261,7 +261,7 @@ def free_outcomes(
 
 
 def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`generalized_inverse` of (n, n, K), in tiles that stay in cache."""
+    """Compute the `generalized_inverse` of (n, n, K), in tiles that stay in cache."""
     n, number = equations.shape[1:]
     if number <= _TILE:
         return small_dense.generalized_inverse(equations)
@@ -271,7 +271,7 @@ def _inverses(equations: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def apply(forms: jax.Array, x: jax.Array) -> jax.Array:
-    """sum_j forms[j, :] x[j, ...]: (L, K), (L, *batch) -> (K, *batch), summed in the order of j."""
+    """Sum forms[j, :] x[j, ...] in the order of j: (L, K), (L, *batch) -> (K, *batch)."""
     batch = (1,) * (x.ndim - 1)
     total = jnp.zeros((), x.dtype)
     for j in range(forms.shape[0]):
@@ -280,10 +280,10 @@ def apply(forms: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def evaluate(table: ModeMaps, x: jax.Array, skip: jax.Array | None = None) -> jax.Array:
-    """Worst violation (K, *batch) of each mode at x (L, *batch): 0 where valid, inf if not regular.
+    """Compute the worst violation (K, *batch) of each mode at x (L, *batch): 0 if valid, inf if not regular.
 
     Args:
-        skip: (3m, *batch) bool, forms not to be looked at; default none.
+        skip: (3m, *batch) bool, forms that are not evaluated; default none.
     """
     worst = jnp.zeros((), x.dtype)
     for row in range(table.margin.shape[0]):

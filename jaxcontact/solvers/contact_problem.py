@@ -1,12 +1,7 @@
 """The contact problem, stated once: its data, its residual, and the equations of its contact modes.
 
-Contact velocities are affine in the impulses, u = velocity + delassus lam, and every contact obeys
-
-    0 <= lam_n <= cap,   u_n >= 0 where lam_n < cap,   u_n <= 0 where lam_n > 0,
-    |lam_t| <= mu lam_n,   lam_t opposes u_t with all of it where u_t is not zero.
-
 Rows are contact-major: (n, t1) of each contact in the plane, (n, t1, t2) in space. Kernels that are faster in
-another layout convert to this one, and a test holds them to it.
+another layout convert to this one, and a test checks them against it. Entry: `ContactProblem`.
 """
 
 from __future__ import annotations
@@ -23,11 +18,16 @@ SEPARATE, STICK, SLIDE = range(3)
 class ContactProblem(Record):
     """The data of one problem; r = nc (1 + nt) rows.
 
+    Contact velocities are affine in the impulses, u = velocity + delassus lam, and every contact obeys
+
+        0 <= lam_n <= cap,   u_n >= 0 if lam_n < cap,   u_n <= 0 if lam_n > 0,
+        |lam_t| <= mu lam_n,   lam_t opposes u_t with |lam_t| = mu lam_n if u_t is not zero.
+
     Attributes:
         delassus: (r, r) velocity per impulse; need not be symmetric.
         velocity: (r,) contact velocities without impulses.
         mu: (nc,) friction.
-        cap: (nc,) largest normal impulses; inf where there is none.
+        cap: (nc,) largest normal impulses; inf for no bound.
         mask: (nc,) bool, the contacts that take part; the others carry no impulse.
     """
 
@@ -44,12 +44,12 @@ class ContactProblem(Record):
 
 
 class ContactModes(Record):
-    """What every contact does.
+    """The mode of every contact.
 
     Attributes:
         kind: (nc,) int, SEPARATE, STICK or SLIDE.
-        capped: (nc,) bool, has taken all the impulse it may, and may still approach.
-        direction: (nc, nt) unit direction of sliding, u_t = |u_t| direction; read where a contact slides.
+        capped: (nc,) bool, True for a contact with its largest impulse, which may still approach.
+        direction: (nc, nt) unit direction of sliding, u_t = |u_t| direction; read if the contact slides.
     """
 
     kind: jax.Array
@@ -58,9 +58,9 @@ class ContactModes(Record):
 
 
 def mobility(problem: ContactProblem) -> jax.Array:
-    """(nc, 1 + nt) velocity of each row per impulse on itself, one for all tangents; 1 where it is zero.
+    """Compute the velocity (nc, 1 + nt) of each row per impulse on itself, one for all tangents; 1 if zero.
 
-    With it, impulses and velocities of rows can be compared, whatever the units. No derivative.
+    It makes impulses and velocities of rows comparable in any units. No derivative.
     """
     nc = problem.mu.shape[0]
     own = jnp.abs(jnp.diagonal(lax.stop_gradient(problem.delassus))).reshape(nc, -1)
@@ -70,11 +70,11 @@ def mobility(problem: ContactProblem) -> jax.Array:
 
 
 def residual(problem: ContactProblem, impulse: jax.Array) -> jax.Array:
-    """How far impulses (r,) are from the law with a round cone: the natural map, relative.
+    """Compute the distance of impulses (r,) from the law with a round cone: the natural map, relative.
 
-    The change of every row's impulse when the law is asked again at its velocity, in units of the root of
-    energy, over the largest of velocities and impulses in the same units. Changes of the units of mass,
-    length and time leave it as it is. No derivative.
+    It is the largest change of a row's impulse if the law is evaluated at its velocity, in units of the root
+    of energy, over the largest of velocities and impulses in the same units. It does not depend on the units
+    of mass, length and time. No derivative.
     """
     problem, impulse = lax.stop_gradient((problem, impulse))
     nc = problem.mu.shape[0]
@@ -97,10 +97,10 @@ def residual(problem: ContactProblem, impulse: jax.Array) -> jax.Array:
 
 
 def mode_equations(problem: ContactProblem, modes: ContactModes) -> tuple[jax.Array, jax.Array]:
-    """A (r, r) and b (r,): the linear equations A lam = b of given modes.
+    """Build A (r, r) and b (r,), the linear equations A lam = b of given modes.
 
-    A contact that separates, or takes no part, has lam = 0. Else u_n = 0, or lam_n = cap where it is
-    capped; and u_t = 0 where it sticks, lam_t = -mu lam_n direction where it slides.
+    A contact that separates, or takes no part, has lam = 0. Else u_n = 0, or lam_n = cap if it is
+    capped; and u_t = 0 if it sticks, lam_t = -mu lam_n direction if it slides.
 
     Derivative: by the problem, any order; the modes are constants.
     """

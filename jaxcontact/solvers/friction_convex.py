@@ -28,7 +28,7 @@ from jaxcontact.solvers.friction_law import (
 
 
 def _parts(problem: ScaledFriction, impulse: jax.Array, velocity: jax.Array) -> tuple[Rows, Rows, jax.Array]:
-    """Split rows by axis, tangents without friction zero, and return a safe mu (nc,) with them."""
+    """Split rows by axis, with zero tangents for contacts without friction; also return a safe mu (nc,)."""
     nc, rubs = problem.mu.shape[0], find_rubbing(problem)
     (r_n, *r_t), (u_n, *u_t) = split(impulse, nc), split(velocity, nc)
     pushes = [r_n, *[jnp.where(rubs, x, 0.0) for x in r_t]]
@@ -44,7 +44,7 @@ def complementarity(problem: ScaledFriction, now: Interior) -> jax.Array:
 
 
 def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows]:
-    """Linearise: by_impulse dr + by_velocity du, rows of unit size, and the factors that made them."""
+    """Linearise the law: by_impulse dr + by_velocity du in lines of unit size; also return their factors."""
     r, u, mu = _parts(problem, now.impulse, now.velocity)
     rubs, nt = find_rubbing(problem), len(r) - 1
     zero, one = jnp.zeros_like(mu), jnp.ones_like(mu)
@@ -65,7 +65,7 @@ def aim(
     target: jax.Array | float,
     before: Direction | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Compute right-hand sides (n,) for products of `target`; `before` is the predictor."""
+    """Compute right-hand sides (n,) and cones (nc,) for products of `target`; `before` is the predictor."""
     r, u, mu = _parts(problem, now.impulse, now.velocity)
     rubs, nc = find_rubbing(problem), problem.mu.shape[0]
     cone = target - dot(r, u)

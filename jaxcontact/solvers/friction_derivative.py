@@ -1,7 +1,7 @@
 """The derivative of the impulses of a friction problem, by the linear equations of the modes at its solution.
 
 Redundant contacts make the equations singular. The velocities have the derivative of any solution; impulses
-have the change of least norm, in units of the mobility of their rows.
+have the change of minimum norm, in units of the mobility of their rows. Entry: `attach_derivative`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ PASSES = 3  # of the projections on the range and on the null space
 
 
 def _margin(dtype: jax.typing.DTypeLike) -> float:
-    """Scaled distance to a change of mode at which a contact rests and sticks: 2e-9, in float32 2e-4."""
+    """Compute the scaled distance to a change of mode up to which contacts rest and stick: eps^0.55.
+
+    It is 2e-9, in float32 2e-4.
+    """
     return float(jnp.finfo(dtype).eps) ** 0.55
 
 
@@ -47,7 +50,7 @@ def attach_derivative(
 
 
 def _solver(matrix: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Solve A x = b, for a singular A the least squares of least norm; linear to JAX, too."""
+    """Build a solver of A x = b, for a singular A by least squares of minimum norm; JAX sees a linear map."""
     n, dtype = matrix.shape[0], matrix.dtype
     eps = float(jnp.finfo(dtype).eps)
     unit = jnp.eye(n, dtype=dtype)

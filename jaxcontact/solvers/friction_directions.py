@@ -13,8 +13,8 @@ from jaxcontact.solvers.lcp import solve_lcp
 def solve_directions(W: jax.Array, q: jax.Array, mu: jax.Array, sides: int) -> tuple[jax.Array, FrictionInfo]:
     """Solve for the impulses (n,) of contacts in space with friction cones of `sides` sides.
 
-    With the friction r_t = D b of impulses b >= 0 along k unit directions D, and speeds s: complementary are
-    r_n with u_n, b with D^T u_t + s, and s with mu r_n - sum b. `residual` is that of the problem.
+    The friction is r_t = D b, with impulses b >= 0 along k unit directions D and speeds s. Three pairs are
+    complementary: r_n and u_n, b and D^T u_t + s, s and mu r_n - sum b. `residual` is that of `solve_lcp`.
 
     Status, Derivative: see `solve_lcp`.
     """

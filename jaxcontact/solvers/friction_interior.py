@@ -1,7 +1,7 @@
 """Interior-point steps for Coulomb friction: predictor, corrector, and the longest step inside the cones.
 
 Per contact r_n u_n = k and (mu r_n, r_t) o (psi, u_t) = (k, 0) in the Jordan algebra of second-order cones;
-k tends to zero. Friction does not lift what slides. Page: docs/methods/friction.md.
+k tends to zero. Friction does not lift a sliding contact. Page: docs/methods/friction.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jaxcontact.solvers.friction_law import (
 )
 
 INTERIOR_FRACTION = 0.99  # of the longest step that stays inside the cones
-CENTRING_POWER = 3  # Mehrotra's
+CENTRING_POWER = 3  # Mehrotra's exponent of the fraction of complementarity that the predictor leaves
 
 
 class Interior(NamedTuple):
@@ -35,7 +35,7 @@ class Interior(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """An `Interior` by axis, with b = mu r_n; one where a contact has no cone."""
+    """An `Interior` by axis, with `bound` = mu r_n; 1 for a contact without a cone."""
 
     r_n: jax.Array
     r_t: Rows
@@ -64,7 +64,7 @@ def begin(problem: ScaledFriction, size: jax.Array | float = 1.0) -> Interior:
 
 
 def find_rubbing(problem: ScaledFriction) -> jax.Array:
-    """Find the contacts (nc,) with friction to speak of."""
+    """Find the contacts (nc,) whose friction is above rounding."""
     return problem.active & (problem.mu > 4.0 * jnp.finfo(problem.mu.dtype).eps)
 
 
@@ -87,7 +87,7 @@ def complementarity(problem: ScaledFriction, now: Interior) -> jax.Array:
 
 
 def blocks(problem: ScaledFriction, now: Interior) -> tuple[Blocks, Blocks, Rows]:
-    """Linearise: by_impulse dr + by_velocity du, rows of unit size, and the factors that made them."""
+    """Linearise the law: by_impulse dr + by_velocity du in lines of unit size; also return their factors."""
     p = _parts(problem, now)
     nt = len(p.r_t)
     zero, one = jnp.zeros_like(p.r_n), jnp.ones_like(p.r_n)
@@ -114,9 +114,9 @@ def aim(
     target: jax.Array | float,
     before: Direction | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Right-hand sides (n,) of the linear equations, and e (nc,) of the cones, for products of `target`.
+    """Compute right-hand sides (n,) of the equations, and e (nc,) of the cones, for products of `target`.
 
-    `misfit` (n,) is W r + q - u, `before` the predictor whose products are taken into account.
+    `misfit` (n,) is W r + q - u, `before` the predictor, whose products are subtracted.
     """
     p, nc = _parts(problem, now), problem.mu.shape[0]
     normal = target - p.r_n * p.u_n
@@ -181,10 +181,10 @@ def distance_to_boundary(s: jax.Array, t: Rows, ds: jax.Array, dt: Rows) -> jax.
 
 
 def advance(now: Interior, move: Direction, step: jax.Array) -> Interior:
-    """Go along a direction."""
+    """Move an interior point along a direction by `step`."""
     return Interior(*(x + step * dx for x, dx in zip(now, move, strict=True)))
 
 
 def centring(before: jax.Array, after: jax.Array) -> jax.Array:
-    """Choose the share of complementarity to aim at from that before and after the predictor."""
+    """Choose the target fraction of complementarity from its values before and after the predictor."""
     return jnp.clip(jnp.maximum(after, 0.0) / positive(before), 0.0, 1.0) ** CENTRING_POWER

@@ -61,12 +61,12 @@ def by_axis(rows: jax.Array, dim: int) -> jax.Array:
 
 
 def by_contact(rows: jax.Array, dim: int) -> jax.Array:
-    """Order rows (n, ...) by axis contact-major."""
+    """Order rows (n, ...) that are by axis contact-major."""
     return jnp.swapaxes(rows.reshape(dim, -1, *rows.shape[1:]), 0, 1).reshape(rows.shape)
 
 
 def positive(x: jax.Array) -> jax.Array:
-    """Replace what is not positive by one: a safe denominator."""
+    """Replace numbers that are not positive by one: a safe denominator."""
     return jnp.where(x > 0, x, 1.0)
 
 
@@ -122,11 +122,11 @@ def scale_friction(W: jax.Array, q: jax.Array, mu: jax.Array, active: jax.Array)
 def natural_residual(
     problem: ScaledFriction, impulse: jax.Array, rate: jax.Array, lifts: bool = False
 ) -> jax.Array:
-    """Compute how far scaled impulses (n,), with rates u (n,), are from the law, in the user's units.
+    """Compute the distance of scaled impulses (n,) with rates u (n,) from the law, in the user's units.
 
     The natural map of De Saxce's form, r = P(r - (u + mu |u_t| n) / w) with the projection P on the friction
     cone and the largest own mobility w of each contact: the largest change by it, as a velocity, over the
-    largest |q|. A law that `lifts` what slides, the associated one, has no term mu |u_t|. No derivative.
+    largest |q|. A law that `lifts` sliding contacts, the associated law, has no term mu |u_t|. No derivative.
     """
     nc, mu = problem.mu.shape[0], problem.friction
     pushes, (u_n, *u_t) = (split(x, nc) for x in (impulse * problem.impulse, rate * problem.velocity))
@@ -211,7 +211,7 @@ def apply_blocks(blocks: Blocks, rows: Rows) -> Rows:
 
 
 def scale_lines(by_impulse: Blocks, by_velocity: Blocks) -> tuple[Blocks, Blocks, Rows]:
-    """Scale the lines of all blocks to unit size; returns the factors with them."""
+    """Scale the lines of all blocks to unit size; return them and the factors."""
     weights = []
     for own, through in zip(by_impulse, by_velocity, strict=True):
         largest = jnp.max(jnp.abs(jnp.stack([*own, *through])), axis=0)
@@ -224,7 +224,7 @@ def scale_lines(by_impulse: Blocks, by_velocity: Blocks) -> tuple[Blocks, Blocks
 
 
 def assemble(by_impulse: Blocks, by_velocity: Blocks, W: jax.Array) -> jax.Array:
-    """Assemble the matrix (n, n) of by_impulse dr + by_velocity W dr."""
+    """Build the matrix (n, n) of by_impulse dr + by_velocity W dr."""
     nc, dim = by_impulse[0][0].shape[0], len(by_impulse)
     response, unit = W.reshape(dim, nc, dim * nc), jnp.eye(nc, dtype=W.dtype)
     lines = []

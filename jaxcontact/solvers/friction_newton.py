@@ -24,12 +24,12 @@ from jaxcontact.status import Status, flag
 
 
 class FrictionInfo(Record):
-    """What a friction solver says beside its impulses.
+    """The information of a friction solver beside its impulses.
 
     Attributes:
         status: uint32 bits of `Status`; 0 is success.
         residual: the natural map of De Saxce's form in the user's units: the largest change, as a velocity,
-            of the impulses when the law is asked again at their velocities, over the largest |q|. With the
+            of the impulses if the law is evaluated at their velocities, over the largest |q|. With the
             largest own mobility w of a contact it is w |r - P(r - (u + mu |u_t| n) / w)|.
         num_iters: int32, factorisations.
     """
@@ -54,15 +54,15 @@ def solve_coulomb(
 
     Of every contact 0 <= r_n, u_n >= 0, r_n u_n = 0 and |r_t| <= mu r_n, where r_t opposes u_t with all of
     mu r_n unless u_t = 0. Rows are contact-major, (n, t1[, t2]) of each contact. For traced code: shapes are
-    assumed to fit. Newton's method starts from `start`; where that does not settle within a few steps, and
-    without a start, interior points do.
+    assumed to fit. Newton's method starts from `start`; if that does not settle within a few steps, or
+    without a start, interior points continue.
 
     Args:
         W: (n, n), need not be symmetric nor regular; a regularised problem has its softness on the diagonal.
         q: (n,) velocities without impulses.
         mu: (nc,) friction >= 0.
         dim: rows per contact, 2 or 3.
-        start: (n,) impulses to start from; None or zeros where nothing is known.
+        start: (n,) impulses to start from; None or zeros if nothing is known.
         active: (nc,) bool, contacts that may push; None for all. The others have no impulse, and their rows
             of W and q are not read.
         settings: limits of the search.
@@ -72,7 +72,7 @@ def solve_coulomb(
     Returns:
         r (n,) and FrictionInfo.
 
-    Status: MAX_ITERS where the residual is above the tolerance, NONFINITE for NaN or inf in the data of
+    Status: MAX_ITERS if the residual is above the tolerance, NONFINITE for NaN or inf in the data of
         active contacts (r is 0) or the result, INVALID for negative friction.
 
     Derivative: of the law in the modes at the solution, by W, q and mu, any order, forward and reverse; see

@@ -1,4 +1,7 @@
-"""Friction problems of mechanics of one's own: `solve_friction`, with its checks and laws."""
+"""Friction problems of the user's own mechanics: `solve_friction`, with its checks and laws.
+
+Page: docs/methods/friction.md.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ def solve_friction(
         mu: (nc,) or one number, friction >= 0.
         dim: rows per contact, 2 in the plane, 3 in space.
         law: see above.
-        start: (n,) impulses to start from; None where nothing is known.
+        start: (n,) impulses to start from; None if nothing is known.
         settings: limits of the search.
 
     Returns:
@@ -65,15 +68,15 @@ def solve_friction(
         TypeError: an array that is not of a floating dtype, or of another dtype than q.
         ValueError: shapes that do not fit, an unknown law; outside of jit also NaN, inf, negative friction.
 
-    Status: MAX_ITERS where the residual is above the tolerance, and inside jit NONFINITE and INVALID for bad
+    Status: MAX_ITERS if the residual is above the tolerance, and inside jit NONFINITE and INVALID for bad
         numbers.
 
     Numbers: Outside of jit sizes are padded, so that a few more contacts do not compile again.
 
     Derivative: of the law in the modes at the solution, by W or (M, J), q and mu, any order, forward and
-        reverse; at a change of mode that of rest and of sticking. Where contacts are redundant, velocities
-        have the derivative of any solution, and impulses the change of least norm, in units of the mobility
-        of their rows. By directions only that of the mode of Lemke's method.
+        reverse; at a change of mode that of rest and of sticking. If contacts are redundant, velocities have
+        the derivative of any solution, and impulses the change of minimum norm, in units of the mobility of
+        their rows. For a cone of k sides it is that of the mode of Lemke's method.
 
     >>> W, q = jnp.eye(3) / 2.0, jnp.array([-1.0, 3.0, 4.0])
     >>> (r, u), info = solve_friction(W, q, 0.5)
@@ -129,7 +132,7 @@ def padded_count(nc: int) -> int:
 
 
 def _pad(W: Any, q: Any, mu: Any, start: Any, dim: int) -> tuple[Any, ...]:
-    """Add contacts without motion, so that a few sizes serve all."""
+    """Pad a problem with contacts without motion, so that a few sizes serve all."""
     more = padded_count(mu.shape[0]) - mu.shape[0]
     rows = (0, more * dim)
 
@@ -191,7 +194,7 @@ def _check_numbers(W: Any, q: jax.Array, mu: jax.Array) -> None:
 
 def _as_floating(name: str, value: Any, dtype: Any = None) -> jax.Array:
     array: Any = value
-    if not isinstance(value, jax.Array):  # stays on the host until it is padded
+    if not isinstance(value, jax.Array):  # stays on the host before it is padded
         array = np.asarray(value)
         if jnp.issubdtype(array.dtype, jnp.floating):
             array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

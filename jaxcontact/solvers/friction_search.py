@@ -2,7 +2,8 @@
 
 One loop does Newton's method and interior points: every iteration factorises one matrix of blocks by contact
 times W. Newton's method starts from the impulses it is given and has the length of step that lowers its merit
-most. Where that no longer falls, interior points find the modes. Page: docs/methods/friction.md.
+most. If the merit no longer falls, interior points find the modes. Entry: `search`.
+Page: docs/methods/friction.md.
 """
 
 from __future__ import annotations
@@ -35,15 +36,14 @@ from jaxcontact.solvers.friction_law import (
 )
 
 NEWTON, INTERIOR = 0, 1
-PATIENCE = (
-    4  # steps in a row that leave more than HALF of the merit or the complementarity; more after a restart
-)
-HALF = 0.5
+# steps in a row that leave more than HALF of the merit or the complementarity; more after a restart
+PATIENCE = 4
+HALF = 0.5  # of the merit or the complementarity; a step that leaves more is a miss
 LENGTHS = 8  # of steps that a line search tries, each half of the last
-GOAL = 256.0  # eps; a residual of round-off, where the search ends at once
+GOAL = 256.0  # eps; a residual of round-off, at which the search ends at once
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
 LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
-SHIFT_FACTOR = 10.0
+SHIFT_FACTOR = 10.0  # by which the shift of the diagonal falls after a good step and rises after a miss
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
@@ -53,8 +53,8 @@ class CoulombNewton:
     """Limits of `solve_coulomb` and `solve_friction`.
 
     Attributes:
-        max_iters: most iterations, at least 1, each with one factorisation. Problems of robots take 1 to 3
-            from the impulses of the last step and 3 to 10 without; hard ones 20 to 40.
+        max_iters: largest number of iterations, at least 1, each with one factorisation. Problems of robots
+            take 1 to 3 from the impulses of the last step and 3 to 10 without; hard ones 20 to 40.
         tolerance: residual of a success; None is eps^0.6, 4e-10 in double precision.
         early_exit: stop when the problem is solved. False does the same in a loop of static length.
     """
@@ -71,7 +71,7 @@ COULOMB_NEWTON = CoulombNewton()
 
 
 class FrictionLaw(NamedTuple):
-    """A law: its equations, its interior-point steps, and whether it lifts what slides."""
+    """A law: its equations, its interior-point steps, and whether it lifts a sliding contact."""
 
     linearise: Callable[..., Linearised]
     interior: Any  # a module
@@ -85,11 +85,11 @@ ASSOCIATED = FrictionLaw(linearise_associated, friction_convex, True)
 class _Search(NamedTuple):
     """The state of one search.
 
-    `point` (n,) are Newton's impulses and `inside` the interior ones; `phase` tells which of them the next
-    iteration moves. `best` (n,) are the impulses of the smallest `residual`. `last` is the smallest measure
-    of this run of either method, and `misses` counts its steps that hardly lowered it. Newton's method
-    starts from the interior when the complementarity falls below `level`. `shift` is
-    added to the diagonal of W, and `restarts` counts the starts inside the cones.
+    `point` (n,) are Newton's impulses and `inside` the interior ones; `phase` selects the one that the
+    next iteration moves. `best` (n,) are the impulses of the smallest `residual`. `last` is the smallest
+    measure of this run of either method, and `misses` counts its steps that hardly lowered it. Newton's
+    method starts from the interior after the complementarity has fallen to `level`. `shift` is added to the
+    diagonal of W, and `restarts` counts the restarts inside the cones.
     """
 
     point: jax.Array
@@ -107,22 +107,25 @@ class _Search(NamedTuple):
 
 
 def _first_level(dtype: Any) -> float:
-    """Complementarity, in scaled units, at which Newton's method is tried first: 5e-7, in float32 2e-3."""
+    """Compute the scaled complementarity at which Newton's method is tried first: 5e-7, in float32 2e-3."""
     return float(jnp.finfo(dtype).eps) ** 0.4
 
 
 def _lower_level(dtype: Any) -> float:
-    """Share of the complementarity after which it is tried again: 7e-4, in float32 4e-2."""
+    """Compute the fraction of the complementarity for the next try: 7e-4, in float32 4e-2."""
     return float(jnp.finfo(dtype).eps) ** 0.2
 
 
 def _least_shift(dtype: Any) -> float:
-    """Added to the scaled diagonal of W, so that redundant contacts share loads: 1e-11, in float32 1e-5."""
+    """Compute the smallest shift of the scaled diagonal of W: 1e-11, in float32 1e-5.
+
+    With it redundant contacts share loads.
+    """
     return float(jnp.finfo(dtype).eps) ** 0.7
 
 
 def success_tolerance(dtype: Any) -> float:
-    """Residual of a success: eps^0.6, 4e-10, in float32 7e-5."""
+    """Compute the residual of a success: eps^0.6, 4e-10, in float32 7e-5."""
     return float(jnp.finfo(dtype).eps) ** 0.6
 
 
@@ -158,7 +161,7 @@ def _iterate(
     size = natural_residual(problem, candidate, rate, law.lifts)
     better = size < now.residual
     best, residual = jnp.where(better, candidate, now.best), jnp.where(better, size, now.residual)
-    # Newton's method: as long as the merit falls. Interior points: until the modes show, or little moves.
+    # Newton's method continues while the merit falls, interior points until modes show or steps are small.
     left = law.interior.complementarity(problem, inside)
     measure = jnp.where(newton, merit, left)
     misses = jnp.where(measure <= HALF * now.last, 0, now.misses + 1)
@@ -200,7 +203,7 @@ def _merit(law: FrictionLaw, problem: ScaledFriction, impulse: jax.Array, rate: 
 def _shorten(
     law: FrictionLaw, problem: ScaledFriction, point: jax.Array, rate: jax.Array, change: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Go along Newton's direction: all the way if that halves the merit, else to the smallest one."""
+    """Step along Newton's direction: by its full length if that halves the merit, else to the minimum."""
     moved = problem.W @ change
 
     def merit_at(length: jax.Array) -> jax.Array:
@@ -216,7 +219,7 @@ def _shorten(
 def _step(
     law: FrictionLaw, problem: ScaledFriction, now: _Search, newton: jax.Array
 ) -> tuple[jax.Array, Interior, jax.Array, jax.Array]:
-    """Move Newton's point or the interior one.
+    """Move Newton's point or the interior point.
 
     Returns both, the length of an interior step, and Newton's merit.
     """
@@ -243,7 +246,7 @@ def _step(
     before = interior.complementarity(problem, inside)
     share = centring(before, interior.complementarity(problem, predicted))
     corrected, cone = aim(share * before, ahead)
-    # Newton's second solve takes away what the shift of the diagonal did.
+    # Newton's second solve removes the effect of the shift of the diagonal.
     through_shift = jnp.concatenate(apply_blocks(through, split(now.shift * change, nc)))
     left = rhs - matrix @ change + through_shift
     change = solve(jnp.where(newton, left, corrected)) + jnp.where(newton, change, 0.0)
@@ -290,7 +293,10 @@ def _search_many(
 
 @functools.partial(jit, static_argnames=("settings", "law"))
 def search(problem: ScaledFriction, start: jax.Array, settings: CoulombNewton, law: FrictionLaw) -> _Search:
-    """Search for scaled impulses (n,) of a scaled problem. Derivative: none."""
+    """Search for the scaled impulses (n,) of a scaled problem; return the last state.
+
+    Derivative: none.
+    """
     tolerance = success_tolerance(start.dtype) if settings.tolerance is None else settings.tolerance
     limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": settings.max_iters}
     one = functools.partial(_search, **limits, early_exit=settings.early_exit)

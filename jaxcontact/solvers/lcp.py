@@ -1,9 +1,9 @@
 """The linear complementarity problem 0 <= z, W z + w >= 0, z (W z + w) = 0, by Lemke's method.
 
-Owns pivoting, scaling, the tests of an answer and its derivative; knows nothing of contacts. Impact
-LCPs are almost always degenerate (exact zeros in w, redundant contacts) and badly scaled (friction
-coefficients up to 1e5), and both make a textbook Lemke answer wrongly without saying so; hence the
-equilibration, the lexicographic ratio test, and an answer judged on the problem as it was given.
+Owns pivoting, scaling, the tests of an answer and its derivative. Entry: `solve_lcp`. Impact LCPs are almost
+always degenerate (exact zeros in w, redundant contacts) and badly scaled (friction coefficients up to 1e5).
+Then a textbook Lemke method may return a wrong answer without a warning; hence the equilibration, the
+lexicographic ratio test, and the residual of the answer in the original problem.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from jaxcontact.solvers.scaling import scales
 from jaxcontact.status import Status, flag
 
 _RUNNING, _SOLVED, _RAY = 0, 1, 2
-USER_TOLERANCE = 0.4  # power of eps; largest residual of a success in the user's units, where rows cancel
+USER_TOLERANCE = 0.4  # power of eps; largest residual of a success in the user's units, if rows cancel
 
 
 class LcpInfo(Record):
-    """What `solve_lcp` says about its answer.
+    """The information of `solve_lcp` about its answer.
 
     Attributes:
         status: uint32 bits; 0 is success.
         residual: max_i |min(d_i z_i, (W z + w)_i)| in the user's units, relative to the most negative w_i,
-            with the effect d_i = |W_ii| of z_i, max_j |W_ji| where that is zero.
+            with the effect d_i = |W_ii| of z_i, max_j |W_ji| if that is zero.
         num_pivots: int32, pivots over all attempts.
     """
 
@@ -62,7 +62,7 @@ class _Dictionary(NamedTuple):
     table: jax.Array  # (n, n + 3)
     basic: jax.Array  # (n,)
     nonbasic: jax.Array  # (n + 3,), -1 for the two right-hand sides
-    entering: jax.Array  # number of the variable to enter next
+    entering: jax.Array  # number of the variable that enters next
     outcome: jax.Array
     pivots: jax.Array
 
@@ -84,11 +84,11 @@ def _times(matrix: jax.Array, vector: jax.Array) -> jax.Array:
 
 
 def _equilibrate(W: jax.Array, w: jax.Array, sweeps: int) -> tuple[_Scaled, jax.Array]:
-    """Problem with entries near 1, by scales of rows and columns; also returns R / size."""
+    """Scale the rows and columns of a problem to entries near 1; also return R / size."""
     rows, columns = scales(W, sweeps)
     user_w, w = w, rows * w
-    # Only negative entries drive z away from 0. Positive ones may be huge (an impulse cap nobody reaches)
-    # and would, as a unit, make every violation look small.
+    # Only negative entries drive z away from 0. Positive entries may be huge (an impulse cap that is not
+    # reached) and, as a unit, would make every violation look small.
     unit = jnp.maximum(jnp.max(-w), jnp.max(jnp.abs(w)) * float(jnp.finfo(w.dtype).eps) ** 2)
     unit = jnp.where(unit > 0, unit, 1.0)
     scaled_W = rows[:, None] * W * columns[None, :]
@@ -104,7 +104,7 @@ def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array, go: jax.Array) -> 
     """Exchange the basic variable of `row` with the nonbasic variable of `column`, if `go`."""
     table = d.table
     n, dtype = table.shape[0], table.dtype
-    # Numbers of rows and columns as floats, and `go` in vectors only: one lean pass over the table.
+    # Numbers of rows and columns are floats, and `go` is in vectors only: one pass over the table.
     in_row = (jnp.arange(n, dtype=dtype) == row.astype(dtype)) & go
     in_column = (jnp.arange(n + 3, dtype=dtype) == column.astype(dtype)) & go
     old_row, old_column = table[row], table[:, column]
@@ -112,7 +112,7 @@ def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array, go: jax.Array) -> 
     new_row = jnp.where(in_column, 1.0, -old_row) / jnp.where(go & (pivot != 0), pivot, 1.0)
     change = jnp.where(go, old_column, 0.0)[:, None] * new_row[None, :]
     new = jnp.where(in_column[None, :], 0.0, table) + change
-    # What is left of a difference of equal numbers is rounding: a zero, and never a pivot or a tie-break.
+    # The difference of two equal numbers is rounding: set to zero, it is never a pivot or a tie-break.
     noise = 16 * float(jnp.finfo(dtype).eps)
     new = jnp.where(jnp.abs(new) <= noise * jnp.abs(change), 0.0, new)
     new = jnp.where(in_row[:, None], new_row[None, :], new)
@@ -129,13 +129,13 @@ def _pivot(d: _Dictionary, row: jax.Array, column: jax.Array, go: jax.Array) -> 
 
 
 def _argmin(mask: jax.Array, key: jax.Array) -> jax.Array:
-    """Index of the smallest `key` where `mask` holds; as two reductions, which XLA vectorises."""
+    """Find the index of the smallest `key` under `mask`, by two reductions, which XLA vectorises."""
     key = jnp.where(mask, key, jnp.inf)
     return _first(mask & (key == jnp.min(key)))
 
 
 def _first(mask: jax.Array) -> jax.Array:
-    """Index of the first true element, the last index where there is none."""
+    """Find the index of the first true element, the last index if there is none."""
     n = mask.shape[0]
     return jnp.min(jnp.where(mask, jnp.arange(n, dtype=jnp.int32), n - 1))
 
@@ -153,9 +153,9 @@ class Lemke(Record):
         scaling_sweeps: sweeps of the equilibration.
         tolerance: residual up to which an answer is good; None means eps^0.6 of the dtype.
         early_exit: stop when the answer is good. False does the same pivots in loops of static length,
-            (retries + 1) times max_pivots turns; lower both for that. The answer is the same, and so is its
-            derivative, which does not go through the pivots. The default is True on every device: a batch
-            needs as many turns as its hardest problem, a small part of the limits.
+            (retries + 1) times max_pivots iterations; lower both for that. The answer is the same, and so is
+            its derivative, which does not pass through the pivots. The default is True on every device: a
+            batch needs as many iterations as its hardest problem, a small part of the limits.
     """
 
     max_pivots: int | None = static(default=None)
@@ -177,19 +177,19 @@ class Lemke(Record):
         z, info = self._solve(W, w, cover)
         return z, info
 
-    @jit  # so that calls outside of jit, too, trace once per size and options
+    @jit  # so that calls outside of jit also trace once per size and options
     def _solve(self, W: jax.Array, w: jax.Array, cover: jax.Array | None) -> tuple[jax.Array, LcpInfo]:
         n, dtype = w.shape[0], w.dtype
         tolerance = float(jnp.finfo(dtype).eps) ** 0.6 if self.tolerance is None else self.tolerance
         finite = jnp.all(jnp.isfinite(W)) & jnp.all(jnp.isfinite(w))
-        # Each by itself where it can be: a W shared by many w stays shared, and is scaled once.
+        # W is tested by itself, so that a W shared by many w stays shared, and is scaled once.
         W, w = jnp.where(jnp.all(jnp.isfinite(W)), W, 0.0), jnp.where(finite, w, 0.0)
 
         fixed_W, fixed_w = lax.stop_gradient((W, w))
         scaled, rows = _equilibrate(fixed_W, fixed_w, self.scaling_sweeps)
         best = self._attempts(scaled, tolerance, cover)
 
-        # The answer once more, as the solution of the equations of its index set: this has the derivative.
+        # The answer again, as the solution of the equations of its index set, which has the derivative.
         columns = scaled.columns
         both = best.active[:, None] & best.active[None, :]
         equations = jnp.where(both, rows[:, None] * W * columns[None, :], jnp.eye(n, dtype=dtype))
@@ -211,7 +211,7 @@ class Lemke(Record):
         return z, LcpInfo(status=status, residual=residual, num_pivots=best.pivots)
 
     def _attempts(self, scaled: _Scaled, tolerance: float, cover: jax.Array | None) -> _Best:
-        """Attempts with new covering vectors until the residual is good or retries are used up."""
+        """Retry Lemke's method with new covering vectors until the residual is good or no retry is left."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
         attempts = self.retries + 1
         # Generic numbers: no two ratios of a perturbation tie. The first covering vector is all ones.
@@ -223,7 +223,7 @@ class Lemke(Record):
             covers = covers.at[0].set(jnp.where(usable, lax.stop_gradient(cover).astype(dtype), 1.0))
 
         def body(best: _Best) -> _Best:
-            wanted = best.residual > tolerance  # in a batch, others may be at work
+            wanted = best.residual > tolerance  # in a batch, other problems may still need an attempt
             d = self._pivots(scaled, covers[best.attempt], perturbations[best.attempt], wanted)
             z, active, inverse = _read(d, scaled)
             residual, _ = _residuals(scaled, z, tolerance)
@@ -239,7 +239,7 @@ class Lemke(Record):
             )
 
         zeros = jnp.zeros(n, dtype)
-        drive = jnp.maximum(-jnp.min(scaled.w), 0.0)  # 0 if w >= 0, where z = 0 needs no pivots
+        drive = jnp.maximum(-jnp.min(scaled.w), 0.0)  # 0 if w >= 0; then z = 0 needs no pivots
         start = _Best(
             z=zeros,
             active=zeros > 0,
@@ -260,7 +260,7 @@ class Lemke(Record):
     def _pivots(
         self, scaled: _Scaled, cover: jax.Array, perturbation: jax.Array, wanted: jax.Array
     ) -> _Dictionary:
-        """If wanted, pivot until the artificial variable leaves, nothing blocks (a ray), or the limit."""
+        """Pivot, if `wanted`, until the artificial variable leaves, nothing blocks (a ray), or the limit."""
         n, dtype = scaled.w.shape[0], scaled.w.dtype
         tie = small_dense.pivot_tolerance(dtype)
         limit = 10 * n + 20 if self.max_pivots is None else self.max_pivots
@@ -284,8 +284,8 @@ class Lemke(Record):
             slope = d.table[:, column]
             falls = slope < -tie * jnp.max(jnp.abs(slope))
             rate = jnp.where(falls, -slope, 1.0)
-            # Ratio test in two levels: rows that reach 0 together, up to rounding (Harris), are told
-            # apart by the ratios of the perturbation, as if the problem were w + (small) perturbation.
+            # Ratio test in two levels: for rows that reach 0 together, up to rounding (Harris), the ratios of
+            # the perturbation decide, as if the problem were w + (small) perturbation.
             room = jnp.maximum(d.table[:, n + 1], 0.0)
             step = jnp.min(jnp.where(falls, (room + tie) / rate, jnp.inf))
             ties = falls & (room <= step * rate)
@@ -304,10 +304,10 @@ class Lemke(Record):
 
 
 def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Array, jax.Array]:
-    """Compute how far scaled z (n,) is from a solution: to be judged, and in the user's units.
+    """Compute the residuals of scaled z (n,): the one that is judged, and that in the user's units.
 
-    What is judged is the residual of the scaled problem, and no less than that in the user's units in
-    proportion to what that may be at most.
+    The judged residual is that of the scaled problem, or, if larger, that in the user's units times the ratio
+    of the two tolerances.
     """
     slack = _times(scaled.W, z) + scaled.w
     user = jnp.max(jnp.abs(jnp.minimum(scaled.effects * z, scaled.slacks * slack)))
@@ -317,7 +317,7 @@ def _residuals(scaled: _Scaled, z: jax.Array, tolerance: float) -> tuple[jax.Arr
 
 
 def _read(d: _Dictionary, scaled: _Scaled) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """z, its index set, and the inverse of its equations, which the dictionary holds."""
+    """Read z, its index set, and the inverse of its equations from a dictionary."""
     n = scaled.w.shape[0]
     number = jnp.arange(n)
     holds = d.basic[:, None] == n + number[None, :]  # (rows, z)
@@ -369,7 +369,7 @@ def solve_lcp(
         W: (n, n), any units.
         w: (n,), of the same dtype as W.
         cover: (n,) > 0, covering vector of the first attempt, in the equilibrated problem; default ones.
-            Where there are several solutions it decides which one is found. Unusable numbers count as ones.
+            If there are several solutions it decides which is found. Unusable numbers count as ones.
         solver: a `Lemke` with its options.
 
     Returns:
@@ -389,10 +389,10 @@ def solve_lcp(
 
     Numbers:
         In float64 up to friction coefficients of 1e5. In float32 keep them below about 10: with 1e3 and more
-        a few answers in a hundred satisfy the rounded problem but not the one that was meant.
+        a few answers in a hundred satisfy the rounded problem but not the original one.
 
     Derivative:
-        Of the equations of the index set found, W_AA z_A = -w_A with all other z fixed at 0. Where the
+        Of the equations of the index set found, W_AA z_A = -w_A with all other z fixed at 0. If the
         solution is degenerate (z_i = (W z + w)_i = 0) this is the element of the branch taken. Impact
         LCPs are degenerate at the commonest points, so impact laws do not use it; see `implicit`.
 

@@ -1,4 +1,4 @@
-"""How far to go along a direction in which a `ConeProgram` falls."""
+"""The length of a step along a direction in which a `ConeProgram` falls: `line_search`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.solvers.cone_program import ConeProgram, Response, along, respond
 from jaxcontact.solvers.roots import safeguarded_newton
 
-SEARCH_STEPS = 12
-SEARCH_SHARE = 0.1  # slope left, relative to the slope at its start, that ends a line search
+SEARCH_STEPS = 12  # largest number of steps of the safeguarded Newton method
+SEARCH_SHARE = 0.1  # of the slope at the start; a smaller slope ends a line search
 
 
 def line_search(
@@ -24,10 +24,11 @@ def line_search(
     live: jax.Array,
     early_exit: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-    """The length in (0, 1] at which the objective stops falling, for a direction with rates du (nr,).
+    """Find the length in (0, 1] at which the objective stops falling along a direction with rates du (nr,).
 
-    Its derivative by the length a is linear + a curvature - p(z - a slope du) . du: increasing, and `start`
-    at a = 0. Nothing is searched that is not `live`. Returns the impulses (nr,) there, too.
+    The derivative of the objective by the length a is linear + a curvature - p(z - a slope du) . du:
+    increasing, and `start` at a = 0. There is no search if not `live`. Returns the length, and the impulses
+    (nr,) there.
     """
     fall = program.slope * du
 
@@ -47,7 +48,7 @@ def line_search(
     one = jnp.ones_like(linear)
     enough = SEARCH_SHARE * jnp.abs(start)
     slope, _ = slope_at(one)
-    # A slope that is still falling at full length is progress enough; else the secant is the first guess.
+    # If the objective still falls at full length, that is enough; else the secant is the first guess.
     searching = live & (slope > enough)
     first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, searching)
 

@@ -1,6 +1,7 @@
 """The choice among the outcomes of many contact modes: distinct ones, in the order of their score.
 
-Redundant modes have one outcome. Owns what counts as one, and which mode stands for it.
+Redundant modes have one outcome. Owns the tolerance of one outcome, and the mode that represents it.
+Entries: `choose`, `over_outcomes`, `distinct`.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def over_outcomes(
 
     Args:
         valid, score, scale: as in `choose`.
-        visit: of the first mode of the outcome (*batch), whether there is one more (*batch), and what is
-            carried.
+        visit: function of the first mode of the outcome (*batch), whether the lane has one more outcome
+            (*batch), and the carried value.
     """
     number = valid.shape[0]
     merge = 100.0 * feasibility_tolerance(score.dtype) * scale
@@ -82,7 +83,7 @@ def _rank(pick: jax.Array, count: jax.Array) -> jax.Array:
 
 
 def _by_sorting(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """As `_by_sweeps`, in one pass over the scores in their order."""
+    """Find the same as `_by_sweeps`, in one pass over the scores in their order."""
 
     def visit(low: jax.Array, score: jax.Array) -> tuple[jax.Array, jax.Array]:
         begins = (score > low + merge) & jnp.isfinite(score)
@@ -97,7 +98,7 @@ def _by_sorting(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[ja
 
 
 def _by_sweeps(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The lowest score of the outcome picked, inf if there is none, and the number of distinct outcomes."""
+    """Find the lowest score of the outcome picked (inf if there is none); count the distinct outcomes."""
 
     def next_outcome(after: jax.Array) -> jax.Array:
         # The barrier keeps the compiler from repeating one sweep inside the next.
@@ -136,9 +137,9 @@ def _by_sweeps(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax
 
 
 def distinct(valid: jax.Array, score: jax.Array, scale: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """One mode (most,) of every distinct valid outcome, in the order of their score, and how many there are.
+    """List one mode (most,) of every distinct valid outcome, in the order of their score; return the count.
 
-    Of one x: valid and score (K,), scale () as in `choose`. Behind the last outcome modes repeat.
+    For one x: valid and score (K,), scale () as in `choose`. Entries after the last outcome are 0.
     """
     keyed = jnp.where(valid, score, jnp.inf)
     merge = 100.0 * feasibility_tolerance(score.dtype) * scale

@@ -1,8 +1,8 @@
 """Valid modes among hundreds: four telling forms of every mode first, all forms of the few modes left.
 
-At a given x most modes violate some form, and mostly the same ones. So four forms of each mode, chosen at
-typical x, rule out nearly all that are not valid; the choice affects the speed, not the answer. They are
-looked at in single precision, and rule out only what is invalid beyond its rounding.
+At a given x most modes violate some form, and mostly the same forms. So four forms of each mode, chosen at
+typical x, exclude nearly all invalid modes; the choice affects the speed, not the answer. Single precision
+evaluates them; they exclude only modes invalid beyond its rounding. Entries: `possible`, `scores`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.solvers import contact_modes
 
-TELLING = 4  # forms per mode
-BLOCK = 128  # modes looked at together
-_LEFT = 32  # of those left
-_CLEARLY = 1e-6  # relative violation of a form that single precision tells
+TELLING = 4  # forms of each mode that are evaluated first
+BLOCK = 128  # modes evaluated together
+_LEFT = 32  # of the modes that remain, evaluated together with all forms
+_CLEARLY = 1e-6  # relative; a form below minus this is violated beyond single precision
 
 
 class Rows(Record):
-    """All forms of K modes, L numbers in x, a mode's side by side.
+    """All forms of K modes, L numbers in x; the forms of a mode are adjacent.
 
     Attributes:
         forms: (K, 3m, L) as `contact_modes.ModeMaps.margin`.
@@ -39,13 +39,13 @@ class Rows(Record):
 
 
 class Sieve(Record):
-    """Forms of K modes, L numbers in x; made of NumPy arrays, to be placed on a device.
+    """Forms of K modes, L numbers in x, as NumPy arrays that a caller may place on a device.
 
     Attributes:
         telling: (K / 128, 4, L + 1, 128) float32, four forms of each mode and the sums of their absolute
             weights, in blocks of modes.
         blocks: (K / 128, 128) the same blocks of regular.
-        count: () int32, the blocks that hold regular modes are the first.
+        count: () int32, number of first blocks that contain all regular modes.
         rows: all forms.
     """
 
@@ -56,9 +56,9 @@ class Sieve(Record):
 
 
 def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """(4, K), the forms of margin (3m, L, K) that most of x (L, n) violate, one after the other.
+    """Choose the forms (4, K) of margin (3m, L, K) that most of x (L, n) violate, one after the other.
 
-    In NumPy: counting is not vectorised on a CPU by JAX. In single precision, which is enough to choose by.
+    In NumPy: counting is not vectorised on a CPU by JAX. In single precision, which suffices for the choice.
     """
     count, length, number = margin.shape
     values = margin.transpose(0, 2, 1).astype(np.float32).reshape(-1, length) @ in_single(x)
@@ -66,12 +66,12 @@ def telling_rows(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def in_single(x: np.ndarray) -> np.ndarray:
-    """X of any unit in single precision, relative to its largest number."""
+    """Convert x of any unit to single precision, relative to its largest number."""
     return (x / max(np.abs(x).max(), np.finfo(x.dtype).tiny)).astype(np.float32)
 
 
 def most_violated(bad: np.ndarray) -> np.ndarray:
-    """(4, K), the forms that most of n points violate, one after the other; bad (3m, K, n) bool."""
+    """Choose the forms (4, K) that most of n points violate, one after the other; bad (3m, K, n) bool."""
     number = bad.shape[1]
     bits = np.packbits(bad, axis=2)
     bits = np.pad(bits, [(0, 0), (0, 0), (0, -bits.shape[2] % 8)]).view(np.uint64)
@@ -83,7 +83,7 @@ def most_violated(bad: np.ndarray) -> np.ndarray:
 
 
 def sieve(table: contact_modes.ModeMaps, rows: np.ndarray) -> Sieve:
-    """The sieve of a table from `telling_rows`; K is a multiple of 128."""
+    """Build the sieve of a table from its `telling_rows`; K is a multiple of 128."""
     margin, regular = np.asarray(table.margin), np.asarray(table.regular)
     telling = np.take_along_axis(margin, rows[:, None], axis=0)
     telling = np.concatenate([telling, np.abs(telling).sum(axis=1, keepdims=True)], axis=1)
@@ -97,7 +97,7 @@ def sieve(table: contact_modes.ModeMaps, rows: np.ndarray) -> Sieve:
 
 
 def rows_of(table: contact_modes.ModeMaps) -> Rows:
-    """The forms of a table, by modes; in NumPy."""
+    """Order the forms of a table by modes, in NumPy."""
     margin, score = np.asarray(table.margin), np.asarray(table.score)
     arrays: dict[str, Any] = {
         "forms": np.ascontiguousarray(np.moveaxis(margin, -1, 0)),
@@ -107,8 +107,8 @@ def rows_of(table: contact_modes.ModeMaps) -> Rows:
 
 
 def possible(sieve: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> jax.Array:
-    """(K,) bool, whether at some live x (L, tile) no telling form of the mode is clearly below -limit."""
-    # In units of limit nothing under- or overflows where it matters; NaN rules nothing out.
+    """Mark the modes (K,) of which no telling form is clearly below -limit at some live x (L, tile)."""
+    # In units of limit no number that matters under- or overflows; NaN excludes no mode.
     single = jnp.where(live[None], x / limit, 0.0).astype(jnp.float32)
     rounding = 4.0 * x.shape[0] * float(jnp.finfo(jnp.float32).eps) * jnp.max(jnp.abs(single))
     single = jnp.concatenate([single, jnp.broadcast_to(rounding, (1, single.shape[1]))])
@@ -122,15 +122,15 @@ def possible(sieve: Sieve, x: jax.Array, live: jax.Array, limit: jax.Array) -> j
         passed = ~(worst < -1.0) & live[None] & regular[:, None]
         return lax.dynamic_update_slice_in_dim(maybe, passed, k * BLOCK, 0)
 
-    # What comes out of a loop is computed once, what goes on in it once for each of eight lanes.
+    # The result of a loop is computed once; without the loop it would be computed for each of eight lanes.
     nothing = jnp.zeros((sieve.rows.regular.shape[0], x.shape[1]), bool)
     return any_lane(lax.fori_loop(0, sieve.count, of_block, nothing))
 
 
 def scores(rows: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: jax.Array) -> jax.Array:
-    """(Q, *batch), the scores of the modes index[:count] of Q where they are valid, elsewhere inf.
+    """Compute the scores (Q, *batch) of the modes index[:count] of Q at which they are valid, else inf.
 
-    Valid as `modes.evaluate(table, x) <= limit`; index (Q,).
+    Valid as `contact_modes.evaluate(table, x) <= limit`; index (Q,).
     """
     size = min(_LEFT, index.shape[0])
 
@@ -151,7 +151,7 @@ def scores(rows: Rows, index: jax.Array, count: jax.Array, x: jax.Array, limit: 
 
 
 def places(bitmap: jax.Array, size: int) -> jax.Array:
-    """(size,) int32, the numbers of those of (K,) bool that are true, ascending, then K; 32 divides K.
+    """List the indices (size,) int32 of the true entries of (K,) bool, ascending, then K; 32 divides K.
 
     As `jnp.nonzero`, without sums over all numbers, which are slow on a CPU: in words of 32 bits.
     """
@@ -164,7 +164,7 @@ def places(bitmap: jax.Array, size: int) -> jax.Array:
     word = words.at[at].get(mode="clip")
     left = turn - (up_to - held).at[at].get(mode="clip")
     place = 32 * at
-    for width in (16, 8, 4, 2, 1):  # halves the part of the word in which the bit is
+    for width in (16, 8, 4, 2, 1):  # halves the part of the word that has the bit
         low = lax.population_count(word & jnp.uint32(2**width - 1)).astype(jnp.int32)
         above = left >= low
         left = jnp.where(above, left - low, left)
@@ -174,12 +174,12 @@ def places(bitmap: jax.Array, size: int) -> jax.Array:
 
 
 def any_lane(valid: jax.Array) -> jax.Array:
-    """any(valid, axis=1), eight lanes at a time: a row-wise reduction of booleans is not vectorised."""
+    """Reduce by any(valid, axis=1), eight lanes at a time: a row-wise reduction of booleans is slow."""
     folded = valid.astype(jnp.uint8).reshape(valid.shape[0], -1, 8)
     either = functools.reduce(jnp.bitwise_or, [folded[:, i] for i in range(folded.shape[1])])
     return lax.bitcast_convert_type(either.reshape(-1, 2, 4), jnp.uint32).any(axis=1)
 
 
 def _blocks(array: np.ndarray) -> np.ndarray:
-    """(..., K) -> (K / B, ..., B)."""
+    """Split the last axis into blocks: (..., K) -> (K / B, ..., B)."""
     return np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:-1], -1, BLOCK), -2, 0))

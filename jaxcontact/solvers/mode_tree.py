@@ -1,8 +1,8 @@
 """All modes of many contacts, the last contact in closed form: seven modes for little more than one.
 
-With the modes of the contacts before it held, what the last contact sees is a free velocity (a_n, a_t),
-linear in x, and a response (2, 2) to its own impulse l. So each of its seven modes has a formula for l, and
-the forms of the others move by G l: a quarter of the arithmetic of as many independent linear maps.
+If the modes of all other contacts are fixed, the last contact has a free velocity (a_n, a_t), linear in x,
+and a response (2, 2) to its own impulse l. So each of its seven modes has a formula for l, and the forms of
+the others change by G l: a quarter of the arithmetic of independent linear maps. Entries: `leaves`, `valid`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jax import lax
 from jaxcontact._pytree import Record
 from jaxcontact.solvers import contact_modes
 
-_BLOCK = 49
+_BLOCK = 49  # stems evaluated together
 _LOOSE = 128  # loose modes are padded to a multiple of this
 
 
@@ -44,12 +44,12 @@ class Leaves(Record):
 
 
 def leaves(table: contact_modes.ModeMaps, delassus: jax.Array, mu: jax.Array) -> Leaves:
-    """Of a table of all capped modes of at least three contacts; not for traced arrays.
+    """Build the `Leaves` of a table of all capped modes of at least three contacts; not for traced arrays.
 
     Args:
-        delassus, mu: as in `modes.mode_table`.
+        delassus, mu: as in `contact_modes.mode_table`.
     """
-    # In NumPy, for there is little to compute, and nothing to compile.
+    # In NumPy, because there is little to compute, and nothing to compile.
     table = jax.tree.map(np.asarray, table)
     matrix, m = np.asarray(delassus), mu.shape[0]
     stems = table.take(np.arange(0, table.regular.shape[0], 7))
@@ -75,15 +75,15 @@ def leaves(table: contact_modes.ModeMaps, delassus: jax.Array, mu: jax.Array) ->
 
 
 def valid(leaves_of_modes: Leaves, x: jax.Array, limit: jax.Array) -> jax.Array:
-    """(K, *batch) bool, whether no margin of the mode at x (L, *batch) is below -limit.
+    """Test that no margin of the modes (K, *batch) at x (L, *batch) is below -limit.
 
-    As `modes.evaluate(table, x) <= limit` up to rounding.
+    The same as `contact_modes.evaluate(table, x) <= limit` up to rounding.
     """
     cap = x[-1][None]
 
     def of_block(block: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         forms, gain, response, regular = block
-        # What comes out of a loop is computed once; else the compiler repeats it for each of the leaves.
+        # The result of a loop is computed once; otherwise the compiler repeats it for each of the leaves.
         rows = list(lax.map(lambda form: contact_modes.apply(form, x), forms))
         return _leaves(rows, gain, response, regular, leaves_of_modes.mu, cap, limit)
 
@@ -105,7 +105,7 @@ def _leaves(
     cap: jax.Array,
     limit: jax.Array,
 ) -> tuple[jax.Array, ...]:
-    """Seven (B, *batch), the validity of the leaves of a block of stems."""
+    """Test the seven leaves (B, *batch) of every stem in a block for validity."""
     a_n, a_t, *margins = rows
     wide = (slice(None),) + (None,) * (a_n.ndim - 1)
     (nn, nt), (tn, tt) = ((entry[wide] for entry in row) for row in response)
@@ -142,5 +142,5 @@ def _leaves(
 
 
 def _blocks(array: np.ndarray) -> np.ndarray:
-    """(..., P) -> (P / B, ..., B)."""
+    """Split the last axis into blocks: (..., P) -> (P / B, ..., B)."""
     return np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:-1], -1, _BLOCK), -2, 0))

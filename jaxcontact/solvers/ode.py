@@ -1,7 +1,7 @@
 """Dormand & Prince's method of order 5: one step, its error, its dense output, its step-size control.
 
 Owns ordinary differential equations between events. The field is a function f(t, x); the loop over
-steps belongs to the caller, who knows where a step must stop.
+steps belongs to the caller, who knows the end of each step. Entries: `step`, `error_ratio`, `next_size`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ DENSE = np.array(
         69997945 / 29380423,
     ]
 )
+# Bounds of the ratio of one step length to the last, and the fraction taken of the estimated best one.
 SHRINK, GROW, SAFETY = 0.2, 5.0, 0.9
 
 
@@ -49,7 +50,7 @@ class DormandPrince(Record):
     """Settings of the conventional integration: adaptive, or with a fixed step.
 
     Attributes:
-        rtol, atol: error allowed per step, |error_i| <= atol + rtol |x_i| in the root mean square.
+        rtol, atol: largest error per step, |error_i| <= atol + rtol |x_i| in the root mean square.
         dt: fixed step, s; None chooses steps by `rtol` and `atol`.
         longest: bound on chosen steps, s; for forcing that a long step would overlook, and for pictures.
     """
@@ -76,13 +77,13 @@ def step(
     h: jax.Array,
     k0: jax.Array | None = None,
 ) -> OdeStep:
-    """One step of length h from (t, x); a caller that has k0 = f(t, x) may pass it.
+    """Make one step of length h from (t, x); a caller that has k0 = f(t, x) may pass it.
 
-    `k[6]` is the field at its end.
+    `k[6]` is the field at the end of the step.
 
-    Derivative: exact derivative of the discrete step by t, x, h and what f depends on.
+    Derivative: exact derivative of the discrete step by t, x, h and the variables on which f depends.
     """
-    # One stage per turn of a loop: the field is compiled once, not six times.
+    # One stage per iteration of a loop: the field is compiled once, not six times.
     known = 0 if k0 is None else 1
     a = jnp.asarray(STAGES[known:], x.dtype)
     c = jnp.asarray(NODES[known:], x.dtype)
@@ -109,13 +110,13 @@ def step_and_look(
     """Make one step and evaluate its field at inner points of its interpolant, all in one loop.
 
     Args:
-        f: (t, x) -> (field, anything else that is asked at a point).
-        inner: shares of the step, in (0, 1).
+        f: (t, x) -> (field, any other pytree of values at a point).
+        inner: fractions of the step, in (0, 1).
 
     Returns:
-        OdeStep, and what else f says at its start, at the inner points and at its end, stacked.
+        OdeStep, and the other values of f at its start, at the inner points and at its end, stacked.
 
-    Derivative: exact derivative of the discrete step by t, x, h and what f depends on.
+    Derivative: exact derivative of the discrete step by t, x, h and the variables on which f depends.
     """
     weights = np.concatenate([STAGES, *(_dense_weights(share)[None] for share in inner)])
     rows = jnp.asarray(weights, x.dtype), jnp.asarray([*NODES, *inner], x.dtype), jnp.arange(len(weights))
@@ -140,14 +141,14 @@ def _dense_weights(share: float) -> np.ndarray:
 
 
 def error_ratio(trial: OdeStep, ode: DormandPrince) -> jax.Array:
-    """Estimated error of a step over what is allowed; at most 1 is good, NaN where the field was."""
+    """Compute the error of a step over its tolerance; at most 1 is good, NaN if the field was NaN."""
     error = trial.h * jnp.sum(jnp.asarray(ERROR, trial.x0.dtype)[:, None] * trial.k, axis=0)
     allowed = ode.atol + ode.rtol * jnp.maximum(jnp.abs(trial.x0), jnp.abs(trial.x1))
     return jnp.sqrt(jnp.mean((error / allowed) ** 2))
 
 
 def interpolate(trial: OdeStep, theta: jax.Array) -> jax.Array:
-    """The state (n,) at the share `theta` in [0, 1] of a step, by the interpolant of order 4."""
+    """Compute the state (n,) at the fraction `theta` in [0, 1] of a step, by the interpolant of order 4."""
     x0, x1, h, k = trial
     rise = x1 - x0
     bend = h * k[0] - rise
@@ -158,7 +159,7 @@ def interpolate(trial: OdeStep, theta: jax.Array) -> jax.Array:
 
 
 def next_size(size: jax.Array, ratio: jax.Array) -> jax.Array:
-    """The next step's length after one of length `size` with that `error_ratio`."""
+    """Choose the length of the next step after one of length `size` with the `error_ratio` `ratio`."""
     safe = jnp.where(ratio > 0, ratio, 1.0)
     factor = jnp.where(ratio > 0, jnp.clip(SAFETY * safe**-0.2, SHRINK, GROW), GROW)
     return size * jnp.where(jnp.isfinite(ratio), factor, SHRINK)

@@ -1,13 +1,8 @@
 """Contact modes in space, with a friction cone of k sides: every assignment, tabulated as in the plane.
 
-A contact separates; or it rests, or has taken all the impulse it may, and then sticks, slides against one
-corner of the friction polygon, or along one edge of it, where two neighbouring corners oppose it equally:
-3 + 4 k modes, 2 + 2 k without a cap. These are the complementary bases of the linear complementarity problem
-of Anitescu & Potra and of Halm & Posa's eq (75), those of one sticking contact taken together.
-
-Where contacts are redundant (a box on four corners) a mode may leave one impulse free that changes the
-outcome: the solutions are then a segment, and its ends, where one more velocity vanishes, need not be in any
-basis. The table has these ends, as modes of their own.
+The modes are the complementary bases of the linear complementarity problem of Anitescu & Potra and of Halm &
+Posa's eq (75), with all bases of one sticking contact as one mode. Entry: `mode_table`.
+Page: docs/methods/set-valued.md.
 """
 
 from __future__ import annotations
@@ -30,29 +25,29 @@ from jaxcontact.solvers.contact_modes import (
     possible_velocities,
 )
 
-_REDUNDANT = 3  # contacts from which on ends of segments are tabulated
+_REDUNDANT = 3  # contacts; from this number on, ends of segments are tabulated
 _WRENCH = 6  # numbers in the impulse on one body
 MOST = 2**17  # modes that are tabulated: four contacts with four sides, three with eight
 _TILE = 64  # modes tabulated together
 
 
 def num_kinds(num_directions: int, capped: bool) -> int:
-    """Modes of one contact."""
+    """Count the modes of one contact: 3 + 4 k with a cap for k friction directions, 2 + 2 k without."""
     return 3 + 4 * num_directions if capped else 2 + 2 * num_directions
 
 
 def most_contacts(num_directions: int) -> int:
-    """Contacts of which all modes of a step are tabulated."""
+    """Compute the largest number of contacts of which all modes of a step are tabulated."""
     return int(np.log(MOST) / np.log(num_kinds(num_directions, True)))
 
 
 class _Kinds(NamedTuple):
-    """The C modes of one contact; F forms each, as weights of what they are made of.
+    """The C modes of one contact; F forms each, as weights of velocities and impulses.
 
     Attributes:
         separate, rest: (C,) bool.
         free: (C, 2, 2) projector on the tangential directions that stick.
-        corner: (C, 2) a friction direction that opposes sliding most; 0 where the contact sticks.
+        corner: (C, 2) a friction direction that opposes sliding most; 0 if the contact sticks.
         velocity: (C, F, 3) weights of the outgoing velocity (n, t1, t2).
         friction: (C, F, 2) weights of lam_t, over the length of a ray of the cone.
         limit: (C, F) weights of mu lam_n, over that length.
@@ -73,7 +68,7 @@ class _Kinds(NamedTuple):
 
 @functools.cache
 def _kinds(fan: tuple[tuple[float, float], ...], capped: bool) -> _Kinds:
-    """Constants of the modes of one contact, for friction directions in the order of their angles."""
+    """Tabulate constants of the modes of one contact, for friction directions in order of their angles."""
     corners = np.array(fan)
     k = len(corners)
     ahead = np.roll(corners, -1, axis=0)  # edge i goes from corner i to corner i + 1
@@ -120,7 +115,7 @@ def _kinds(fan: tuple[tuple[float, float], ...], capped: bool) -> _Kinds:
 
 @functools.cache
 def mode_codes(num_contacts: int, num_directions: int, capped: bool) -> np.ndarray:
-    """All assignments (m, K) of modes to contacts."""
+    """List all assignments (m, K) of modes to contacts."""
     codes = range(num_kinds(num_directions, capped))
     return np.array(list(itertools.product(codes, repeat=num_contacts)), np.int32).T
 
@@ -130,7 +125,13 @@ def mode_table(
 ) -> ModeMaps:
     """Tabulate all contact modes of a spatial problem; `contact_modes.mode_table` is that of the plane.
 
-    The same problem with lam_t in -mu lam_n argmax_d (d . u'_t) over the polygon of the directions.
+    The same problem with lam_t in -mu lam_n argmax_d (d . u'_t) over the polygon of the directions. A contact
+    separates; or it rests, or has its largest impulse, and then sticks, slides against one corner of the
+    friction polygon, or along one edge of it, whose two corners oppose it equally.
+
+    If contacts are redundant (a box on four corners), a mode may leave one impulse free that changes the
+    outcome. The solutions are then a segment. At its ends one more velocity vanishes, and they need not be in
+    any basis. The table has these ends as modes of their own.
 
     Args:
         delassus: D (3m, 3m), contact-major rows (n, t1, t2), best scaled to unit diagonal.
@@ -141,7 +142,7 @@ def mode_table(
 
     Returns:
         ModeMaps with rows (n, t1, t2) of impulse, and (k + 2) m forms. A last row of codes is 0, or for
-        the end of a segment a number that says which velocity vanishes there.
+        the end of a segment the number of the velocity that vanishes there.
     """
     m, k, dtype = mu.shape[0], len(directions), delassus.dtype
     fan = tuple(map(tuple, np.asarray(directions).tolist()))
@@ -164,7 +165,7 @@ def mode_table(
 
 
 def _in_tiles(tabulate: Callable[..., Any], *modes: jax.Array) -> Any:
-    """What `_tabulate` says of modes (..., K), some at a time; modes last."""
+    """Tabulate modes (..., K) by `_tabulate` in tiles; modes are the last axis of the result."""
     number = modes[0].shape[-1]
     tile = min(_TILE, number)
     tiles = [jnp.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, -number % tile)]) for each in modes]
@@ -174,7 +175,7 @@ def _in_tiles(tabulate: Callable[..., Any], *modes: jax.Array) -> Any:
 
 
 def _room_for_ends(num_contacts: int, num_directions: int) -> int:
-    """Ends of segments where all contacts of one body rest, and only together are redundant."""
+    """Count ends of segments if all contacts of one body rest, and only all together are redundant."""
     if num_contacts < _REDUNDANT:
         return 0
     k, number = num_directions, 0
@@ -188,10 +189,10 @@ def _room_for_ends(num_contacts: int, num_directions: int) -> int:
 def _ends(
     fan: tuple[tuple[float, float], ...], capped: bool, segments: jax.Array, delassus: jax.Array, room: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Ends of segments: modes (m, room), the velocity that vanishes at each (room,), and how many there are.
+    """List ends of segments: modes (m, room), the velocity (room,) that vanishes at each, and their count.
 
-    One of the 3m velocity forms of the mode; or 3m, all of them, where the mode has as many impulses as the
-    contacts have velocities.
+    The velocity is one of the 3m velocity forms of the mode; or 3m, all of them, if the mode has at
+    least as many impulses as the contacts have independent velocities; or -1 in an unused entry.
     """
     m = delassus.shape[0] // 3
     kinds, codes = _kinds(fan, capped), mode_codes(m, len(fan), capped)
@@ -214,9 +215,9 @@ def _tabulate(
     codes: jax.Array,
     vanishing: jax.Array | None = None,
 ) -> tuple[tuple[jax.Array, jax.Array, jax.Array, jax.Array], jax.Array]:
-    """Of modes (m, T): impulse (3m, L, T), margin (F m, L, T), score (L, T), regular (T,); and free (T,).
+    """Tabulate modes (m, T): impulse (3m, L, T), margin (F m, L, T), score (L, T), regular (T,); free (T,).
 
-    `free` is of `free_outcomes`.
+    `free` is the result of `free_outcomes`, 0 for modes of inactive contacts.
     `vanishing` (T,) is the velocity form that determines the one of a segment; -1 for no mode.
     """
     dtype, m = delassus.dtype, mu.shape[0]
@@ -228,7 +229,7 @@ def _tabulate(
     u, cap = x[:rows].reshape(m, 3, -1), x[rows:] if capped else jnp.zeros((m, length), dtype)
     unit = jnp.eye(rows, dtype=dtype).reshape(m, 3, -1)
     response = delassus.reshape(m, 3, -1)
-    ray = lax.rsqrt(1.0 + mu**2)  # friction rows of length one, for any mu
+    ray = lax.rsqrt(1.0 + mu**2)  # scales friction rows to length one, for any mu
 
     separate, rest = of_mode.separate[:, :, None], of_mode.rest[:, :, None]
     equation_n = jnp.where(rest, response[None, :, 0], unit[None, :, 0])
@@ -245,7 +246,7 @@ def _tabulate(
 
     of_all = equations, sources
     if vanishing is not None:
-        # One equation more, added to all with weights that no dependence between them has by chance.
+        # One more equation, added to all with weights that no dependence between them has by chance.
         velocity = _vanishing_velocity(of_mode, vanishing)
         weights = (1.0 + 0.5 * jnp.cos(jnp.arange(rows) * 2.3 + 0.7)).astype(dtype)[None, :, None]
         equations = equations + weights * (velocity @ delassus)[:, None]
@@ -283,7 +284,7 @@ def _tabulate(
 
 
 def _vanishing_velocity(of_mode: _Kinds, vanishing: jax.Array) -> jax.Array:
-    """(T, 3m), of each mode the form of the outgoing velocity with this number below 3m; 3m: any form."""
+    """Select for each mode the form (T, 3m) of the outgoing velocity with this number; for 3m any form."""
     number, m = of_mode.rest.shape
     chosen = (vanishing[:, None] == jnp.arange(3 * m)[None]).reshape(number, m, 3)
     one = jnp.einsum("kcf,kcfi->kci", chosen, of_mode.velocity[:, :, :3]).reshape(number, 3 * m)

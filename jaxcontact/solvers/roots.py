@@ -1,4 +1,4 @@
-"""Roots in one variable: Newton's method or secants where they stay between two bounds, else halving."""
+"""Roots in one variable: Newton's method or secants if they stay between two bounds, else halving."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import jax.numpy as jnp
 
 
 def inside_or_middle(trial: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """The trial where it is in [low, high], else the middle."""
+    """Choose the trial if it is in [low, high], else the middle."""
     return jnp.where((trial >= low) & (trial <= high), trial, 0.5 * (low + high))
 
 
 def safeguarded_newton(
     x: jax.Array, value: jax.Array, slope: jax.Array, low: jax.Array, high: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The next x, low and high on the way to the root of a function with this value and slope at x."""
+    """Compute the next x, low and high in a search for the root of a rising function.
+
+    `value` and `slope` are those of the function at x.
+    """
     low, high = jnp.where(value < 0, x, low), jnp.where(value >= 0, x, high)
     newton = jnp.where(slope > 0, x - value / jnp.where(slope > 0, slope, 1.0), jnp.inf)
     return inside_or_middle(newton, low, high), low, high
 
 
 class Bracket(NamedTuple):
-    """Bounds of a root where a function falls: value_low > 0 at `low`, value_high < 0 at `high`.
+    """Bounds of a root of a falling function: value_low > 0 at `low`, value_high < 0 at `high`.
 
     `fell` tells whether the last value was below zero.
     """
@@ -36,10 +39,11 @@ class Bracket(NamedTuple):
 
 
 def illinois(x: jax.Array, value: jax.Array, bracket: Bracket, halve: jax.Array) -> tuple[jax.Array, Bracket]:
-    """The next x >= 0 and bracket on the way to the root of a function with this value at x: Illinois rule.
+    """Compute the next x >= 0 and bracket in a search for a root by the Illinois rule, from the value at x.
 
-    An end that stays twice counts for half, lest the other one creeps; `halve` takes the middle instead, of
-    bounds above zero the geometric one: the root may lie a thousandth of the way from the lower one.
+    The value of an end that stays twice is halved, so that the other end does not creep. `halve` takes the
+    middle instead, for bounds above zero the geometric mean: the root may be a thousandth of the way from the
+    lower bound.
     """
     below = value < 0
     weight = jnp.where(below == bracket.fell, 0.5, 1.0)
@@ -55,7 +59,7 @@ def illinois(x: jax.Array, value: jax.Array, bracket: Bracket, halve: jax.Array)
 def cubic_dip(
     low: jax.Array, high: jax.Array, slope_low: jax.Array, slope_high: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Least value in [0, 1] of a cubic that falls at 0 and rises at 1, and where; else its end.
+    """Find the minimum in [0, 1] of a cubic that falls at 0 and rises at 1, and its place; else its end.
 
     Args:
         low, high, slope_low, slope_high: its values and slopes at 0 and 1.

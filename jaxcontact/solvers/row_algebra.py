@@ -1,7 +1,7 @@
 """Products with the rows G and the mass matrix M of a cone program, and factors of its Hessian.
 
-Matrices are whole, G as its transpose, or `Diagonal` and `BodyRows` where many free bodies meet neighbours.
-Of one problem; batches are made by `vmap`.
+Matrices are dense, G as its transpose, or `Diagonal` and `BodyRows` if many free bodies meet neighbours.
+All functions are for one problem; `vmap` makes batches.
 """
 
 from __future__ import annotations
@@ -19,31 +19,34 @@ Factor = jax.Array | Sweeps
 
 
 def apply_rows(columns: Rows, x: jax.Array) -> jax.Array:
-    """G x (nr,), from G^T (nv, nr)."""
+    """Multiply G x (nr,), from G^T (nv, nr)."""
     if isinstance(columns, BodyRows):
         return body_rows.apply_rows(columns, x)
     return x @ columns
 
 
 def apply_columns(columns: Rows, p: jax.Array) -> jax.Array:
-    """G^T p (nv,), from G^T (nv, nr)."""
+    """Multiply G^T p (nv,), from G^T (nv, nr)."""
     if isinstance(columns, BodyRows):
         return body_rows.apply_columns(columns, p)
     return columns @ p
 
 
 def multiply(M: Mass, x: jax.Array) -> jax.Array:
-    """M x (nv,)."""
+    """Multiply M x (nv,)."""
     return M.values * x if isinstance(M, Diagonal) else M @ x
 
 
 def diagonal(M: Mass) -> jax.Array:
-    """The diagonal (nv,) of M."""
+    """Return the diagonal (nv,) of M."""
     return M.values if isinstance(M, Diagonal) else jnp.diagonal(M)
 
 
 def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax.Array:
-    """Diagonal (nr,) of G M^-1 G^T for a diagonal mass matrix, else of its order; see `isotropic`."""
+    """Compute the `isotropic` diagonal (nr,) of G M^-1 G^T from the diagonal `masses` of M.
+
+    For an M that is not diagonal it has the right order of magnitude.
+    """
     if isinstance(columns, BodyRows):
         own = body_rows.squares(columns, 1.0 / masses)
     elif masses.shape[0] <= small_dense.UNROLLED:  # row by row: the squares of all are not stored
@@ -57,7 +60,7 @@ def row_mobility(masses: jax.Array, columns: Rows, singles: int, nc: int) -> jax
 
 
 def isotropic(own: jax.Array, singles: int, nc: int) -> jax.Array:
-    """Mobilities (nr,) with the largest of its tangents for all of a contact's, so that friction is too."""
+    """Replace mobilities (nr,) of tangents by the largest of their contact, so that friction is isotropic."""
     if own.shape[0] <= singles + 2 * nc:
         return own
     end = singles + nc
@@ -66,12 +69,12 @@ def isotropic(own: jax.Array, singles: int, nc: int) -> jax.Array:
 
 
 def factorise(matrix: jax.Array | BlockTridiagonal) -> Factor:
-    """Cholesky factor."""
+    """Compute the Cholesky factor of a symmetric positive definite matrix."""
     return factorise_chain(matrix) if isinstance(matrix, BlockTridiagonal) else cholesky.factorise(matrix)
 
 
 def solve_factored(factor: Factor, rhs: jax.Array) -> jax.Array:
-    """Solution of L L^T x = b for a factor of `factorise`."""
+    """Solve L L^T x = b for a factor L of `factorise`."""
     if isinstance(factor, Sweeps):
         return solve_chain(factor, rhs)
     return cholesky.solve_factored(factor, rhs)

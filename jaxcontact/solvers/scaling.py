@@ -1,4 +1,7 @@
-"""Row and column scales of a matrix: geometric means in turn, with the matrices in the last axis."""
+"""Row and column scales of a matrix by alternating geometric means, with the matrices in the last axis.
+
+Entry: `scales`.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from jaxcontact.batching import platforms
 from jaxcontact.precision import all_digits
 
 _TILE = 64  # matrices at a time on a CPU, which stay in its cache
-SMALL_IN_LINES = 4.0  # eps; round-off of a row or a column
+SMALL_IN_LINES = 4.0  # eps, of the maximum of its row and of its column; a smaller entry is round-off
 SMALL_BY_DIAGONALS = 256.0  # eps; round-off of the products in a positive semidefinite matrix
 
 
 def scales(matrix: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
-    """Positive r (n,), c (n,), powers of two up to rounding, that bring the entries of r_i A_ij c_j near 1.
+    """Compute powers of two r (n,), c (n,) > 0 that bring the entries of r_i A_ij c_j near 1.
 
-    Derivative: none, they are held fixed.
+    They are powers of two up to rounding. Derivative: none, they are constants.
     """
     r, c = _entry(sweeps)(lax.stop_gradient(matrix)[None])
     return r[0], c[0]
@@ -56,7 +59,7 @@ def _tiles(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _tile(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
-    """Scales (B, n) of matrices (B, n, n)."""
+    """Compute scales (B, n) of matrices (B, n, n)."""
     n, dtype = matrices.shape[1], matrices.dtype
     size = jnp.abs(jnp.moveaxis(matrices, 0, 2))
     # Round-off in place of a zero must not set the scale: small in its row and in its column, or small with
@@ -86,7 +89,7 @@ def _tile(matrices: jax.Array, sweeps: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _middle(logs: jax.Array, axis: int) -> jax.Array:
-    """Half-way between the extremes along an axis, leaving out NaN; 0 where there is nothing else."""
+    """Compute the middle of the extremes along an axis without NaN; 0 if all are NaN."""
     present = ~jnp.isnan(logs)
     low = jnp.min(jnp.where(present, logs, jnp.inf), axis=axis)
     high = jnp.max(jnp.where(present, logs, -jnp.inf), axis=axis)

@@ -1,7 +1,7 @@
-"""The only door from mechanics and geometry to algebra: (System, Params, State) -> Contact/ConstraintTerms.
+"""The only door from mechanics and geometry to algebra: (Model, State) -> ContactTerms or ConstraintTerms.
 
 Impact laws and solvers see matrices only, so a record of terms built by hand serves them as well as the terms
-of a mechanism.
+of a mechanism. Entry functions: `contact_terms`, `constraint_terms`.
 """
 
 from jaxcontact.terms.constraints import MovingTerms as MovingTerms

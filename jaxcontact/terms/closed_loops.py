@@ -1,7 +1,7 @@
-"""Rows of contacts that move what closed loops and couplings hold: the loops' share of the effective mass.
+"""Rows of contacts on a mechanism with closed loops and couplings, which change its effective mass.
 
-Entry `project_rows`. With P = I - M^-1 G^T (G M^-1 G^T)^+ G, J P M^-1 P^T J^T = J P M^-1 J^T is the Delassus
-matrix of the held mechanism, so laws that see M and J P need to know nothing of loops.
+Entry: `project_rows`. With P = I - M^-1 G^T (G M^-1 G^T)^+ G, J P M^-1 P^T J^T = J P M^-1 J^T is the Delassus
+matrix of the mechanism with its loops, so laws that see M and J P need no data of loops.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 
-PASSES = 2  # of the projection; the second takes away what rounding left of the first
+PASSES = 2  # of the projection; the second removes the rounding errors of the first
 
 
 def project_rows(M: jax.Array, G: jax.Array, rows: jax.Array) -> jax.Array:
-    """Return J P (n, nv) of rows J (n, nv): impulses along it leave G v as it is. Rows that are held are 0.
+    """Return J P (n, nv) of rows J (n, nv), whose impulses do not change G v; rows that loops hold are 0.
 
     Args:
         M: (nv, nv) mass matrix.
         G: (nb, nv) rows of loops and couplings; dependent ones count once.
 
-    Derivative: exact where the rank of G is constant, forward and reverse.
+    Derivative: exact if the rank of G is constant, forward and reverse.
     """
     response = implicit.solve_spd(M, G.T)  # (nv, nb)
     gram = G @ response

@@ -1,4 +1,7 @@
-"""Mass matrix, contacts, joints and limits of a mechanism at a state, as matrices."""
+"""Mass matrix, contacts, joints and limits of a mechanism at a state, as matrices.
+
+Entry functions: `contact_terms` for impact laws, `constraint_terms` for compliant steps.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class Nearest(Record):
     Attributes:
         index: (k,) numbers of the selected contacts in the list of candidates, ascending.
         phi: (nc,) gaps of all candidates, m.
-        overflow: bool, True where a candidate that is not selected touches.
+        overflow: bool, True if a candidate that is not selected touches.
     """
 
     index: jax.Array
@@ -49,15 +52,15 @@ class Nearest(Record):
 
 
 def contact_terms(model: Model, state: State) -> ContactTerms:
-    """Mass matrix, gaps and contact Jacobians of a mechanism at a state.
+    """Compute the mass matrix, gaps and contact Jacobians of a mechanism at a state.
 
     J_n = (dphi/dq) N(q); J_t v is the tangential velocity of the material point of a in contact
-    relative to that of b. A contact is active where phi <= 1e-6 m. This tolerance is a fixed length, whatever
-    the size of the bodies, so lengths must be in metres. Impact laws, which take the terms, use no other
-    length.
+    relative to that of b. A contact is active if phi is at most 1e-6 m, or the rounding of the largest
+    coordinate of a contact point if that is larger. This tolerance does not depend on the size of the bodies,
+    so lengths must be in metres. Impact laws, which take the terms, use no other length.
 
     Closed loops and couplings of a tree (equality) are rigid: with their rows G the rows of contacts are J P,
-    P the projection on G v = 0 in the kinetic metric. Impulses then leave G v as it is, J P v is J v where
+    P the projection on G v = 0 in the kinetic metric. Impulses then do not change G v, J P v is J v if
     G v = 0, and every impact law has the effective mass of the closed mechanism.
 
     Args:
@@ -65,10 +68,10 @@ def contact_terms(model: Model, state: State) -> ContactTerms:
         state: configuration and velocity; only q matters here.
 
     Returns:
-        ContactTerms with nc candidate contacts in the order of `system.structure.pairs`.
+        ContactTerms with nc candidate contacts in the order of `model.structure.pairs`.
 
     Raises:
-        TypeError: arguments in another order, or a Model.
+        TypeError: arguments that are not a Model and a State, in this order.
         ValueError: q or v has the wrong length, params do not fit the structure.
 
     Derivative: exact by q and params, any order; `active` is piecewise constant.
@@ -137,11 +140,11 @@ def moving_terms(model: Model, state: State) -> MovingTerms:
 
 
 def constraint_terms(model: Model, state: State) -> ConstraintTerms:
-    """Joints, limits and contacts of a mechanism at a state, as rows of one matrix.
+    """Compute the joints, limits and contacts of a mechanism at a state, as rows of one matrix.
 
     With phi the deviation of a joint, the slack of a limit or the gap of a contact, G = (dphi/dq) N(q) and
     phidot = G v, phiddot = G vdot + Gdot v (Drumwright, eqs 29-31). Tangent rows have phi = 0 and the sliding
-    velocity of the material points in contact. The rows hold all candidate contacts, however large the gap.
+    velocity of the material points in contact. The rows hold all candidate contacts, at any gap.
 
     Args:
         model: the mechanism and its numbers.
@@ -149,10 +152,10 @@ def constraint_terms(model: Model, state: State) -> ConstraintTerms:
 
     Returns:
         ConstraintTerms with the rows of joints, then of limits, then of each contact as (n, t1[, t2]) in the
-        order of `system.structure.pairs`.
+        order of `model.structure.pairs`.
 
     Raises:
-        TypeError: arguments in another order, or a Model.
+        TypeError: arguments that are not a Model and a State, in this order.
         ValueError: q or v has the wrong length, params do not fit the structure, `constraints` returns
             something else than two vectors.
 
@@ -164,7 +167,7 @@ def constraint_terms(model: Model, state: State) -> ConstraintTerms:
 
 
 def unilateral_terms(model: Model, state: State) -> ContactTerms:
-    """`contact_terms`, with the limits of a mechanism behind its contacts, as contacts without friction.
+    """Compute `contact_terms`, followed by the limits of a mechanism as contacts without friction.
 
     Raises:
         ValueError: as `contact_terms`, and for joints held by `constraints`.
@@ -193,7 +196,7 @@ def unilateral_terms(model: Model, state: State) -> ContactTerms:
 
 
 def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[ConstraintTerms, Nearest]:
-    """`constraint_terms` with only the `max_contacts` contacts of least gap, and which contacts those are.
+    """Compute `constraint_terms` with only the `max_contacts` contacts of smallest gap; return both records.
 
     The selected contacts keep the order of the candidates.
 
@@ -210,7 +213,7 @@ def nearest_terms(model: Model, state: State, max_contacts: int) -> tuple[Constr
 def constraint_terms_at(
     model: Model, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[ConstraintTerms, Nearest | None]:
-    """`constraint_terms` where the kinematics are known; with `max_contacts`, `nearest_terms`."""
+    """Compute `constraint_terms` from the kinematics at q; with `max_contacts`, compute `nearest_terms`."""
     structure, dtype = model.structure, state.q.dtype
     (G, phi, gdot_v), kind, dry = joint_rows(model, state, kinematics)
     nearest, mu = None, jnp.zeros(0, dtype)
@@ -246,7 +249,7 @@ class _Moving(NamedTuple):
 def _moving_contacts(
     model: Model, state: State, kinematics: Any, max_contacts: int | None = None
 ) -> tuple[_Moving, geometry.Candidates]:
-    """Candidate contacts with their rates, and what else is known of them.
+    """Find the candidate contacts with their rates, and return also all data of the candidates.
 
     The geometry is evaluated once. Two polytopes that meet mostly make two contacts or more, so half of
     `max_contacts` pairs are enough; of capsules `place` takes twice as many.
@@ -259,7 +262,7 @@ def _moving_contacts(
 
 
 def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -> tuple[Nearest, _Moving]:
-    """The candidates with the smallest gaps, in the order of all."""
+    """Select the candidates with the smallest gaps, in the order of all."""
     phi = moving_contacts.places.phi
     count = min(count, phi.shape[0])
     chosen = smallest(phi, count)
@@ -276,7 +279,7 @@ def _nearest(moving_contacts: _Moving, found: geometry.Candidates, count: int) -
 
 
 def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
-    """The columns phi, gdot_v and kind of the rows of contacts; G and mu come from elsewhere."""
+    """Compute the columns phi, gdot_v and kind of the rows of contacts, without G and mu."""
     gap, drift = moving_contacts.places.phi, computed_once(contacts.slip_rate(*moving_contacts))
     return {
         "phi": jnp.zeros((*gap.shape, dim), gap.dtype).at[:, 0].set(gap).ravel(),
@@ -287,7 +290,7 @@ def _contact_columns(dim: int, moving_contacts: _Moving) -> dict[str, Any]:
 
 @jit
 def rows_by_body(model: Model, state: State) -> ConstraintTerms:
-    """`constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
+    """Compute `constraint_terms` of free bodies that meet in contacts only, with G as `BodyRows`.
 
     Derivative: exact by q, v and params, any order.
     """
@@ -305,7 +308,7 @@ def rows_by_body(model: Model, state: State) -> ConstraintTerms:
 
 
 def check_sizes(model: Model, state: State) -> None:
-    """Raise ValueError where numbers or a state do not fit the structure."""
+    """Raise ValueError if numbers or a state do not fit the structure."""
     structure = model.structure
     nb, nc = len(structure.bodies), structure.num_contacts
     inertia = (nb,) if structure.dim == 2 else (nb, 3) if structure.tree is None else (nb, 3, 3)

@@ -1,4 +1,4 @@
-"""Contacts to read: names, points, normals, gaps, forces in the world, in the order of the candidates."""
+"""Contacts for users (`contacts`): names, points, normals, gaps, forces in the world, by candidate."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Contacts(Record):
     """All candidate contacts of a mechanism at a state; axis 0 is the contact.
 
     Attributes:
-        point: (nc, dim) where the pair touches, on the surface of the first shape, in the world, m.
+        point: (nc, dim) contact point of the pair, on the surface of the first shape, in the world, m.
         normal: (nc, dim) unit vector from the second shape to the first.
         gap: (nc,) m; below 0 a depth.
         velocity: (nc, dim) of the first shape's material point relative to the second's, in the world, m/s.
-        touching: (nc,) bool, whether the gap is at most 1e-6 m.
-        force: (nc, dim) on the first shape, in the world, N; None where no impulse was given.
-        power: (nc,) of that force on the relative motion, W; None where no impulse was given.
+        touching: (nc,) bool, whether the gap is at most `touch_tolerance`: 1e-6 m, or rounding if larger.
+        force: (nc, dim) on the first shape, in the world, N; None without an impulse.
+        power: (nc,) of that force on the relative motion, W; None without an impulse.
         pairs: names of the two shapes of each pair (static).
         bodies: names of the two bodies of each pair, None for the world (static).
         pair: index of the pair of each contact (static).
@@ -50,7 +50,7 @@ class Contacts(Record):
         return [self.pairs[k] for k in self.pair]
 
     def rows(self, *names: str) -> np.ndarray:
-        """Indices of the contacts that involve all these shapes or bodies.
+        """Return the indices of the contacts that involve all named shapes or bodies.
 
         Raises:
             ValueError: no contact has one of these names.
@@ -65,7 +65,7 @@ class Contacts(Record):
         return np.array([k for k, pair in enumerate(self.pair) if {*names} <= owned[pair]], int)
 
     def table(self) -> Iterator[str]:
-        """Lines about the contacts that touch, outside of jit: names, gap, point, normal, force."""
+        """Yield lines about the contacts that touch, outside of jit: names, gap, point, normal, force."""
         for k in np.flatnonzero(np.asarray(self.touching)):
             first, second = self.pairs[self.pair[k]]
             point, normal = (_numbers(x[k]) for x in (self.point, self.normal))
@@ -83,7 +83,7 @@ def contacts(
         state: configuration and velocity.
         impulse: (nc, dim) impulses of the contacts along normal and tangents, N s, such as a row of
             `Trajectory.impulse`; None gives no forces.
-        dt: s, in which the impulses acted.
+        dt: time in which the impulses acted, s.
 
     Returns:
         Contacts in the order of `model.structure.pairs`.

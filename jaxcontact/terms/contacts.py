@@ -1,6 +1,6 @@
 """Contacts at a state: their places, sliding velocities and velocity Jacobians.
 
-The geometry is evaluated once, together with its rates where a step needs rates. All other quantities are
+The geometry is evaluated once, together with its rates if a step needs rates. All other quantities are
 products of the places with the frames of the bodies.
 """
 
@@ -40,7 +40,7 @@ class Places(NamedTuple):
 
 
 def bodies_of(system: System) -> tuple[Bodies, Bodies]:
-    """The first and the second body of every candidate."""
+    """Return the first and the second body of every candidate."""
     structure = system.structure
     return geometry.contact_bodies(structure.dim, structure.bodies, structure.shape_table, structure.pairs)
 
@@ -51,7 +51,7 @@ def place(
     orientations: jax.Array,
     max_pairs: int | None = None,
 ) -> tuple[Places, geometry.Candidates]:
-    """Candidates of bodies in the given frames, and what else is known of them."""
+    """Find the contacts of bodies with these frames; return their places, and all data of the candidates."""
     structure = model.structure
     candidates = geometry.candidates(
         structure.dim, structure.bodies, structure.shape_table, structure.pairs,
@@ -65,7 +65,7 @@ def place(
 
 
 def motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
-    """Frames of the bodies and their rates."""
+    """Compute the frames of the bodies and their rates."""
     if model.system.mechanics is not None:
         return model.system.mechanics.motion(model.structure, kinematics_of(model, q), v)[0]
     if model.system.poses is free_poses:
@@ -79,7 +79,7 @@ def motion(model: Model, q: jax.Array, v: jax.Array) -> FrameMotion:
 def motion_and_rate(
     model: Model, q: jax.Array, v: jax.Array, kinematics: Any
 ) -> tuple[FrameMotion, FrameMotion]:
-    """`motion`, and its rate of change at constant v."""
+    """Compute `motion`, and its rate of change at constant v."""
     if model.system.mechanics is not None:
         return model.system.mechanics.motion(model.structure, kinematics, v)
     qdot = position_rate(model.system, q, v)
@@ -87,7 +87,7 @@ def motion_and_rate(
 
 
 def slip(bodies: tuple[Bodies, Bodies], places: Places, frame_motion: FrameMotion) -> jax.Array:
-    """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
+    """Compute velocities (nc, dim) of a's material point in contact relative to b's, along n, t1[, t2]."""
     positions, orientations, velocities, orientation_rates = frame_motion
 
     def velocity(owner: Bodies, points: jax.Array) -> jax.Array:
@@ -113,7 +113,7 @@ def slip_rate(
     frame_motion: FrameMotion,
     motion_rate: FrameMotion,
 ) -> jax.Array:
-    """The rate (nc, dim) of `slip` at constant v."""
+    """Compute the rate (nc, dim) of `slip` at constant v."""
     return jax.jvp(functools.partial(slip, bodies), (places, frame_motion), (place_rates, motion_rate))[1]
 
 
@@ -124,7 +124,7 @@ def rows_of(
     places: Places,
     kinematics: Any,
 ) -> jax.Array:
-    """Velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
+    """Compute the velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
     if model.system.poses is free_poses:
         return free_bodies.contact_rows(model.system, bodies, places, *body_frames(model, q))
     if model.system.mechanics is not None:
@@ -141,16 +141,16 @@ def rows_of(
 
 
 def friction(model: Model, dtype: Any) -> jax.Array:
-    """Friction coefficient (nc,) of every candidate contact."""
+    """Return the friction coefficient (nc,) of every candidate contact."""
     return jnp.broadcast_to(jnp.asarray(model.params.mu, dtype), (model.structure.num_contacts,))
 
 
 def contact_gaps(model: Model, q: jax.Array) -> jax.Array:
-    """Gaps (nc,) of all candidate contacts, m."""
+    """Compute the gaps (nc,) of all candidate contacts, m."""
     return place(model, *body_frames(model, q))[0].phi
 
 
 def contact_velocities(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Velocity (nc, dim) of the material point of a in contact relative to b's, along n, t1[, t2]."""
+    """Compute velocities (nc, dim) of a's material point in contact relative to b's, along n, t1[, t2]."""
     frame_motion = motion(model, q, v)
     return slip(bodies_of(model.system), place(model, *frame_motion[:2])[0], frame_motion)

@@ -17,12 +17,12 @@ from jaxcontact.terms.owners import all_move, of_bodies, on_bodies
 def contact_rows(
     system: System, bodies: tuple[Any, Any], places: Any, positions: jax.Array, orientations: jax.Array
 ) -> jax.Array:
-    """Velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
+    """Compute the velocity Jacobians (nc, dim, nv) of contacts in the order n, t1[, t2]."""
     nb, dim = len(system.structure.bodies), system.structure.dim
     nc, width = places.phi.shape[0], 3 * dim - 3
     rows = jnp.zeros((nb, width, dim, nc), places.phi.dtype)
     for owner, block in zip(bodies, blocks(dim, bodies, places, positions, orientations), strict=True):
-        columns = jnp.swapaxes(block, 0, 1)  # (width, dim, nc), the order that a step takes them in
+        columns = jnp.swapaxes(block, 0, 1)  # (width, dim, nc), the order of axes that a step uses
         if nb == 1:
             rows = rows + columns[None]
             continue
@@ -38,12 +38,12 @@ def contact_rows(
 def blocks(
     dim: int, bodies: tuple[Any, Any], places: Any, positions: jax.Array, orientations: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Entries (dim, 3 or 6, nc) of the contact rows for the first and the second body, zero for the world."""
+    """Compute entries (dim, 3 or 6, nc) of the contact rows for first and second body, zero for the world."""
     # The contact is the last axis, so that XLA works on long vectors.
     frame = jnp.concatenate([places.normal.T[None], jnp.transpose(places.tangents, (1, 2, 0))])
 
     def body_block(sign: float, owner: Any, points: jax.Array) -> jax.Array:
-        """Row of f in f . (p' + R (w x arm)) = f . p' + w . (arm x R^T f), with arm in body axes."""
+        """Compute the row of f in f . (p' + R (w x arm)) = f . p' + w . (arm x R^T f), arm in body axes."""
         arm = (points - of_bodies(positions, owner)).T
         if dim == 2:
             around = arm[None, :1] * frame[:, 1:] - arm[None, 1:] * frame[:, :1]
@@ -61,7 +61,7 @@ def blocks(
 
 
 def kept_by_body(system: System) -> bool:
-    """Whether `rows_by_body` suits a mechanism: a chain of many free bodies without joints."""
+    """Tell whether `rows_by_body` suits a mechanism: a chain of many free bodies without joints."""
     structure = system.structure
     if system.poses is not free_poses or system.constraints is not None or not structure.num_contacts:
         return False

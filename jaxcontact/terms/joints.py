@@ -1,4 +1,4 @@
-"""Rows of joints at a state: closed loops, deviations, dry friction, limits."""
+"""Rows of joints at a state: closed loops, deviations, dry friction, limits; the entry is `joint_rows`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = tuple[jax.Array, jax.Array, jax.Array]  # G (n, nv), phi (n,), Gdot v (n,
 def joint_rows(
     model: Model, state: State, kinematics: Any
 ) -> tuple[Rows, tuple[Kind, ...], jax.Array | None]:
-    """All rows except contacts, their kinds, and the largest dry friction of each dry row or None."""
+    """Compute all rows except contacts, their kinds, and the largest dry friction of each dry row or None."""
     structure, tree = model.structure, model.structure.tree
     nb, nl = count_constraints(model, state.q)
     no_rows = _still(jnp.zeros((0, structure.num_velocities), state.q.dtype))
@@ -43,12 +43,12 @@ def joint_rows(
 
 
 def _still(G: jax.Array) -> Rows:
-    """Rows with the Jacobian G whose deviation and drift are zero."""
+    """Make rows with the Jacobian G, whose deviation and drift are zero."""
     return G, jnp.zeros(G.shape[0], G.dtype), jnp.zeros(G.shape[0], G.dtype)
 
 
 def _closure_rows(model: Model, state: State, kinematics: Any) -> Rows:
-    """Rows of the closed loops between bodies of a tree, whose motion has closed forms."""
+    """Compute the rows of closed loops between bodies of a tree, whose motion has closed forms."""
     mechanics, structure = model.system.mechanics, model.structure
     assert mechanics is not None
 
@@ -68,7 +68,7 @@ def _closure_rows(model: Model, state: State, kinematics: Any) -> Rows:
 
 
 def _holonomic_rows(model: Model, state: State) -> Rows:
-    """G, phi and Gdot v of the deviations of joints and of the limits."""
+    """Compute G, phi and Gdot v of the deviations of joints and of the limits."""
     q, v = state.q, state.v
 
     def holonomic(x: jax.Array) -> jax.Array:
@@ -83,7 +83,7 @@ def _holonomic_rows(model: Model, state: State) -> Rows:
 
 
 def count_constraints(model: Model, q: jax.Array) -> tuple[int, int]:
-    """Number of joint rows and of limit rows, from the shapes that `System.constraints` returns."""
+    """Count the joint rows and the limit rows, from the shapes that `System.constraints` returns."""
     if model.system.constraints is None:
         return 0, 0
     outputs = jax.eval_shape(functools.partial(model.system.constraints, model.structure), q, model.params)

@@ -1,4 +1,4 @@
-"""The bodies of contacts: a static tuple, or an array where the state selects the contacts."""
+"""The bodies of contacts: a static tuple, or an array if the state selects the contacts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Bodies = tuple[int, ...] | jax.Array  # (nc,) body of each contact, WORLD for th
 
 
 def on_bodies(bodies: Bodies) -> Any:
-    """Whether each contact (nc,) is on a body, False for the world."""
+    """Tell for each contact (nc,) whether it is on a body, False for the world."""
     return (bodies if isinstance(bodies, jax.Array) else np.array(bodies, int)) >= 0
 
 
 def all_move(bodies: Bodies) -> bool:
-    """Whether the bodies are static and none is the world."""
+    """Tell whether the bodies are static and none is the world."""
     return not isinstance(bodies, jax.Array) and bool(np.all(on_bodies(bodies)))
 
 
 def of_bodies(array: jax.Array, bodies: Bodies) -> jax.Array:
-    """array[bodies]; the entries for the world are arbitrary."""
+    """Return array[bodies]; the entries for the world are arbitrary."""
     if isinstance(bodies, jax.Array):
         return array[jnp.maximum(bodies, 0)]
     return geometry.rows(array, [max(body, 0) for body in bodies])
 
 
 def none_moves(bodies: Bodies) -> bool:
-    """Whether the bodies are static and all are the world."""
+    """Tell whether the bodies are static and all are the world."""
     return not isinstance(bodies, jax.Array) and not np.any(on_bodies(bodies))

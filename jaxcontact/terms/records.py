@@ -1,4 +1,4 @@
-"""The records that hold contacts and constraints of a mechanism at one configuration, as matrices."""
+"""Records of the contacts and constraints of a mechanism at one configuration, as matrices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jaxcontact.arguments import is_concrete
 from jaxcontact.geometry import num_contacts
 
 CONTACT_TOLERANCE = 1e-6  # m; a gap below it is a touching contact, below minus it a penetration
-TOUCH_ROUNDING = 16.0  # in units of rounding of the largest length of a scene, up to which a gap is zero
+TOUCH_ROUNDING = 16.0  # eps times the largest length of a scene; a gap up to it counts as zero
 
 
 def touch_tolerance(*lengths: jax.Array) -> jax.Array:
-    """Compute the gap in m up to which bodies touch: 1e-6 m, and no less than the rounding of `lengths`.
+    """Compute the largest gap of bodies that touch, m: 1e-6, or the rounding of `lengths` if that is larger.
 
     Lengths are coordinates of points or the lever arms in a contact Jacobian. Derivative: none.
     """
@@ -36,7 +36,7 @@ class ContactTerms(Record):
         J_t: (nc, nt, nv) tangential velocity Jacobian, nt = 1 in the plane, 2 in space.
         phi: (nc,) gap, m.
         mu: (nc,) friction coefficient.
-        active: (nc,) bool, True where a contact touches.
+        active: (nc,) bool, True if a contact touches.
     """
 
     M: jax.Array
@@ -47,22 +47,21 @@ class ContactTerms(Record):
     active: jax.Array
 
     def touching(self, contacts: Any, system: Any = None) -> ContactTerms:
-        """Return the terms with these contacts active, whatever their gaps, and no others; as `take`."""
+        """Return the terms with only these contacts active, at any gap; name them as for `take`."""
         nc = self.phi.shape[0]
         index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, nc, system)
         return self.replace(active=jnp.zeros(nc, bool).at[index].set(True))
 
     def take(self, contacts: Any, system: Any = None) -> ContactTerms:
-        """Return the terms of some contacts, in the order asked for.
+        """Return the terms of selected contacts, in the order of `contacts`.
 
         Args:
             contacts: numbers, a mask (nc,), or names: "foot" stands for every contact of that shape,
-                ("foot", "floor") for those of one pair. A traced array of numbers is
-                taken as it is.
+                ("foot", "floor") for those of one pair. A traced array of numbers is not checked.
             system: whose contacts these are; needed for names.
 
         Raises:
-            ValueError: numbers or names that there are not, names without a system.
+            ValueError: numbers or names of no contact, names without a system.
         """
         nc = self.phi.shape[0]
         index = contacts if not is_concrete(contacts) else _contact_numbers(contacts, nc, system)
@@ -139,7 +138,7 @@ class ConstraintTerms(Record):
         mu: (nc,) friction coefficient of each contact.
         kind: (nr,) the `Kind` of each row (static).
         dry: (nd,) largest force of dry friction of each row `DRY`, N or N m; None without such rows.
-        apart: True where every limit moves one velocity alone, as those of hinges and slides do (static).
+        apart: True if every limit moves one velocity alone, as those of hinges and slides do (static).
     """
 
     G: Any

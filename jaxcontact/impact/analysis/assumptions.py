@@ -1,4 +1,4 @@
-"""A statistical test of Assumption 6 of Halm & Posa: every step of an impact has one outcome."""
+"""A statistical test of Assumption 6 of Halm & Posa, one outcome of every step; entry `unique_steps`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes
 from jaxcontact.terms import ContactTerms
 
-CELLS = 2**21  # modes times steps that are evaluated together
+CELLS = 2**21  # largest number of modes times steps that are evaluated together; bounds the memory
 
 
 class StepExample(Record):
@@ -31,13 +31,13 @@ class StepExample(Record):
 
 
 class UniqueSteps(Record):
-    """Number and share of the steps that have several outcomes with distinct velocities.
+    """Number and fraction of the steps that have several outcomes with distinct velocities.
 
     Attributes:
         num_steps: number of independent steps that were tested.
         num_several: number of steps with several outcomes.
         share: num_several / num_steps.
-        share_low, share_high: one-sided confidence bounds on the true share (Clopper-Pearson), each at
+        share_low, share_high: one-sided confidence bounds on the true fraction (Clopper-Pearson), each at
             `confidence`.
         most: largest number of outcomes of a step.
         example: a step with `most` outcomes; None if all steps have one.
@@ -67,16 +67,16 @@ def unique_steps(
 
     The test draws independent impacts, selects one step of each at random, and counts the outcomes of that
     step over all contact modes (`outcomes`). One example disproves the assumption. Without an example,
-    `share_high` bounds the share of steps with several outcomes; it says nothing about velocities that the
+    `share_high` bounds the fraction of steps with several outcomes; it says nothing about velocities that the
     impact does not reach. If a step has a continuum of solutions, the test counts its corners.
 
     Args:
-        terms: contact terms, of as many contacts as `outcomes` takes.
+        terms: contact terms, with no more contacts than `outcomes` allows.
         v: (nv,) velocity before the impact; a contact approaches.
         law: as `sample`; its steps are drawn without its density and selection.
         num_samples: number of impacts, and so of tested steps.
         seed: of the draws.
-        confidence: of the bounds on the share, in (0, 1).
+        confidence: of the bounds on the fraction, in (0, 1).
 
     Returns:
         UniqueSteps.
@@ -142,7 +142,7 @@ def _example(
 def _count_outcomes(
     space: ContactSpace, table: contact_modes.ModeMaps, v: jax.Array, caps: jax.Array
 ) -> jax.Array:
-    """Number of outcomes (n,) of each step, from v (n, nv) and impulse_max (n, nc)."""
+    """Count the outcomes (n,) of each step, from v (n, nv) and impulse_max (n, nc)."""
     u = contact_modes.apply(space.jacobian.T, v.T)
     cap = jnp.where(space.active[:, None], caps.T / space.scale[:: 1 + space.num_tangents, None], 0.0)
     x = jnp.concatenate([u, cap])

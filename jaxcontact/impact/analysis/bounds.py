@@ -1,6 +1,6 @@
 """Bounds that hold before any sampling: on the number of steps of an impact, and on the number of samples.
 
-This module owns two bounds of Halm & Posa: Theorem 8 (steps) and Lemma 1 (samples).
+Owns two bounds of Halm & Posa: Theorem 8 (steps, `step_bound`) and Lemma 1 (samples, `net_bound`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from jaxcontact.impact.laws.routh_law import FittedRouth, Routh, fitted_law
 from jaxcontact.impact.sampling.by_modes import tabulate
 from jaxcontact.terms import ContactTerms
 
-FEW_MODES = 7**3  # up to this many modes, a linear program tests whether each region has an interior
+FEW_MODES = 7**3  # up to this many modes a linear program tests the region of each for an interior
 
 
 class StepBound(Record):
-    """A bound on the number of steps of an impact, exceeded with a small probability at most.
+    """A bound on the number of steps of an impact, which impacts exceed with a small probability at most.
 
     Attributes:
         num_steps: the bound; inf if there is none.
@@ -38,15 +38,15 @@ class StepBound(Record):
 
 
 def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: float = 1e-3) -> StepBound:
-    """A number of steps that an impact exceeds at most with a given probability (Halm & Posa, Theorem 8).
+    """Bound the number of steps of an impact, up to a small probability (Halm & Posa, Theorem 8).
 
     The bound needs a pointed friction cone. Take the shortest r with r . M^-1 J^T lam >= |lam_n|_1, eq (77).
     As energy does not grow, sum |lam_n|_1 <= |r|* |v|_M - r . v over all steps, where
-    |r|* = sqrt(r^T M^-1 r). Every step after which a contact still approaches adds at least the smallest of m
-    caps, which are uniform in (0, h), h = impulse_step; its mean is h / (m + 1). So Hoeffding's inequality
-    bounds the number of steps. This is the proof of Theorem 8 with sharper constants: the printed (78), (79)
-    bound |r|* by |r|_2 / sqrt(sigma) and r . v by its size, and round a dimensional speed up to a whole
-    number. The bound holds for every choice among solutions.
+    |r|* = sqrt(r^T M^-1 r). Every step after which a contact still approaches adds no less than the smallest
+    of m caps, which are uniform in (0, h), h = impulse_step; its mean is h / (m + 1). So Hoeffding's
+    inequality bounds the number of steps. This is the proof of Theorem 8 with sharper constants: the printed
+    (78), (79) bound |r|* by |r|_2 / sqrt(sigma) and r . v by its size, and round a dimensional speed up to a
+    whole number. The bound holds for every choice among solutions.
 
     Args:
         terms: contact terms.
@@ -76,7 +76,7 @@ def step_bound(terms: ContactTerms, v: jax.Array, law: Routh, *, probability: fl
     speed = float(np.sqrt(speed_v @ mass @ speed_v))
     m = int(np.sum(np.asarray(terms.active)))
     mean, budget = smallest / (m + 1), size * speed - float(r @ speed_v)
-    # The least K with exp(-2 (K mean - budget)^2 / (K step^2)) <= probability.
+    # The smallest K with exp(-2 (K mean - budget)^2 / (K step^2)) <= probability.
     slack = smallest * math.sqrt(0.5 * math.log(1.0 / probability))
     root = (slack + math.sqrt(slack**2 + 4.0 * mean * budget)) / (2.0 * mean)
     sigma = float(np.linalg.eigvalsh(mass)[0])
@@ -96,8 +96,8 @@ def _check_uniform(law: FittedRouth) -> None:
 
 
 def shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
-    """The r (nv,) of least |r|* = sqrt(r^T M^-1 r) with r . M^-1 f >= 1 for all generators f, and |r|*."""
-    from scipy.linalg import solve_triangular  # imported here, because the import takes long
+    """Minimise |r|* = sqrt(r^T M^-1 r) over r (nv,) with r . M^-1 f >= 1 for all generators f."""
+    from scipy.linalg import solve_triangular  # imported late because its import is slow
     from scipy.optimize import nnls
 
     active = np.asarray(terms.active)
@@ -122,13 +122,13 @@ def shortest_push(terms: ContactTerms) -> tuple[np.ndarray, float]:
 
 
 class NetBound(Record):
-    """Whether a number of samples is an epsilon-net of the reachable velocities, by Lemma 1.
+    """Result of Lemma 1: whether samples are an epsilon-net of the reachable velocities.
 
     Attributes:
-        applies: False where the lemma's assumptions fail.
+        applies: False if the lemma's assumptions fail.
         probability: lower bound on the probability that every reachable velocity lies within epsilon of a
-            sample; 0 where the lemma does not apply or the bound is vacuous.
-        log10_needed: log10 of the number of samples that would make the probability 0.99; inf where the lemma
+            sample; 0 if the lemma does not apply or the bound is vacuous.
+        log10_needed: log10 of the number of samples that would make the probability 0.99; inf if the lemma
             does not apply.
         lipschitz: constant of the map from all caps to the velocity, kg^(-1/2) (|dv|_M per N s).
         num_dimensions: of the cube of draws, steps times active contacts.
@@ -152,16 +152,16 @@ def net_bound(
     tolerance: float,
     num_tested: int = 1024,
 ) -> NetBound:
-    """Lemma 1 of Halm & Posa: are the samples of an impact an epsilon-net of the reachable velocities?
+    """Bound the probability that samples are an epsilon-net of the reachable velocities, by Lemma 1.
 
-    If every step has one outcome (Assumption 6, tested by `unique_steps`), the velocity after N steps is a
-    piecewise linear function of the N m caps in [0, impulse_step], and independent uniform draws of them are
-    an epsilon-net of its image with probability `dense_sampling`. The Lipschitz constant is computed from
-    the contact modes: a = max |dv'/dv|_M and b = max |dv'/dcap|_M over modes whose region has an
-    interior give L = b sqrt(sum_{k<N} a^(2k)), below the L^N of the paper's Theorem 9.
+    If every step has one outcome (Assumption 6 of Halm & Posa, see `unique_steps`), the velocity after N
+    steps is a piecewise linear function of the N m caps in [0, impulse_step], and independent uniform draws
+    of them are an epsilon-net of its image with probability `dense_sampling`. The Lipschitz constant is
+    computed from the contact modes: a = max |dv'/dv|_M and b = max |dv'/dcap|_M over modes whose region has
+    an interior give L = b sqrt(sum_{k<N} a^(2k)), below the L^N of the paper's Theorem 9.
 
-    The lemma does not apply where steps have several outcomes. At the settings of the ready models it asks
-    for impossibly many samples. `coverage` makes statements from the samples themselves.
+    The lemma does not apply if steps have several outcomes. At the settings of the ready models it needs
+    an impossible number of samples. `coverage` makes statements from the samples themselves.
 
     Args:
         terms: planar contact terms, nc <= 5.
@@ -222,11 +222,11 @@ def net_bound(
 def dense_sampling(
     lipschitz: float, side: float, num_dimensions: int, num_samples: int, tolerance: float
 ) -> float:
-    """Lemma 1 of Halm & Posa: the probability that samples of a Lipschitz image are an epsilon-net of it.
+    """Bound the probability that samples of a Lipschitz image are an epsilon-net of it, by Lemma 1.
 
-    The probability is at least 1 - (1 - Omega)^N / Omega with Omega = ceil(h L sqrt(n) / epsilon)^-n, for N
-    independent uniform points of [0, h]^n. N points miss each of the 1 / Omega cells of diameter epsilon / L
-    with probability (1 - Omega)^N.
+    Lemma 1 of Halm & Posa: the probability is no less than 1 - (1 - Omega)^N / Omega with
+    Omega = ceil(h L sqrt(n) / epsilon)^-n, for N independent uniform points of [0, h]^n. N points miss each
+    of the 1 / Omega cells of diameter epsilon / L with probability (1 - Omega)^N.
 
     Args:
         lipschitz: L.
@@ -236,7 +236,7 @@ def dense_sampling(
         tolerance: epsilon.
 
     Returns:
-        The bound, or 0 where the bound is negative and so vacuous.
+        The bound, or 0 if the bound is negative and so vacuous.
 
     >>> dense_sampling(1.0, 1.0, 1, 100, 0.1) > 0.999
     True
@@ -254,7 +254,7 @@ def dense_sampling(
 
 
 def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
-    """Largest |dv'/dv|_M and |dv'/dcap|_M over the contact modes whose regions have an interior."""
+    """Find the largest |dv'/dv|_M and |dv'/dcap|_M over the contact modes whose regions have an interior."""
     from scipy.linalg import cholesky
 
     space, table = tabulate(terms)
@@ -276,7 +276,7 @@ def _step_lipschitz(terms: ContactTerms) -> tuple[float, float]:
 
 
 def _has_interior(forms: np.ndarray, jacobian: np.ndarray) -> bool:
-    """Whether some v and cap > 0 satisfy all inequalities `forms` (3m, L) strictly."""
+    """Tell whether some v and cap > 0 satisfy all inequalities `forms` (3m, L) strictly."""
     from scipy.optimize import linprog
 
     rows = jacobian.shape[0]

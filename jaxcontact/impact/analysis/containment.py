@@ -1,4 +1,4 @@
-"""The comparison of measured velocities with a sampled set of outcomes."""
+"""Comparison of measured velocities with a sampled set of outcomes; entry `contains`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ROUNDING = 16.0  # smallest tolerance in units of the samples' rounding, if that
 
 
 class Containment(Record):
-    """Which measured velocities lie in a sampled set; arrays are (k,), or scalars for one velocity.
+    """Membership of measured velocities in a sampled set; arrays are (k,), or scalars for one velocity.
 
     Attributes:
         inside: whether `distance` is at most `tolerance`.
         distance: to the nearest sample: |dv|_M in kg^(1/2) m/s with terms, else Euclidean.
         nearest: index of the nearest sample along axis 0 of `samples.v_plus`.
         tolerance: the tolerance that `distance` was compared with, in the same unit.
-        unknown: whether too few samples lie around the nearest one to tell how far the set extends there;
-            then `inside` is False and `tolerance` is the smallest possible one.
+        unknown: whether too few samples lie around the nearest one to show the extent of the set there; then
+            `inside` is False and `tolerance` is the smallest possible one.
     """
 
     inside: jax.Array
@@ -45,20 +45,20 @@ def contains(
     terms: ContactTerms | None = None,
     tolerance: float | None = None,
 ) -> Containment:
-    """Whether measured post-impact velocities lie in the sampled set, and their distances from it.
+    """Tell whether measured post-impact velocities lie in the sampled set; return their distances from it.
 
     The distance is that to the nearest sample without a failure: |dv|_M = sqrt(dv^T M dv) if `terms` is
     given. Without `terms` the distance is Euclidean in the generalized velocities, which mixes m/s with rad/s
     and depends on the choice of coordinates.
 
     The default tolerance is the local spacing of the samples of one family. A family is the set of samples
-    after which every contact does the same: it separates, sticks, or slides to the same side. Without `terms`
+    after which every contact behaves alike: it separates, sticks, or slides to the same side. Without `terms`
     all samples are one family. The spacing is the distance from the sample nearest to the measured velocity
-    to the 8th neighbour of that sample, and at least 1e-9 of the speed before the impact. A velocity is
+    to the 8th neighbour of that sample, but no less than 1e-9 of the speed before the impact. A velocity is
     inside if it is inside for any family.
 
-    The result is `unknown`, unless the velocity equals a sample, where the samples do not show how far the
-    set extends: the nearest sample has fewer than 8 neighbours in its family, or a gap comes before the 8th,
+    Unless the velocity equals a sample, the result is `unknown` if the samples do not show the extent of the
+    set: the nearest sample has fewer than 8 neighbours in its family, or a gap comes before the 8th,
     or the family has 16 samples or fewer at different places. More samples make a sharper test. Extreme
     outcomes, such as those of single impacts one at a time, may still lie beyond the last sample.
 
@@ -118,7 +118,7 @@ def contains(
 
 
 def _checked(samples: ImpactSamples, v_measured: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Outcomes (n, nv), indices of the samples without failure, and measured velocities (nv,) or (k, nv)."""
+    """Check; return outcomes (n, nv), indices of samples without failure, and velocities (nv,) or (k, nv)."""
     check_type("samples", samples, ImpactSamples, "; draw them with sample(terms, v, ...)")
     v_plus = np.asarray(samples.v_plus)
     if v_plus.ndim != 2:
@@ -135,7 +135,7 @@ def _checked(samples: ImpactSamples, v_measured: Any) -> tuple[np.ndarray, np.nd
 
 
 def mass_root(terms: ContactTerms | None, nv: int) -> np.ndarray:
-    """R (nv, nv) with M = R^T R; the identity without terms."""
+    """Compute R (nv, nv) with M = R^T R; the identity without terms."""
     if terms is None:
         return np.eye(nv)
     from scipy.linalg import cholesky

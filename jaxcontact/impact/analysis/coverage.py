@@ -1,6 +1,6 @@
 """Confidence bounds on how well a sampled set covers the outcomes, for any distribution of independent draws.
 
-This module owns the split-sample test: one half of the samples is the set, and the other half tests the set.
+Entry `coverage` owns the split-sample test: one half of the samples is the set, and the other half tests it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from jaxcontact.impact.sampling.stream import ImpactSamples
 from jaxcontact.mechanics.system import Symmetry
 from jaxcontact.terms import ContactTerms
 
-SIZES = 10  # sets of 1, 1/2, 1/4, ... of the first half
-LEAST = 8  # samples in the smallest set
+SIZES = 10  # number of sets: 1, 1/2, 1/4, ... of the first half
+LEAST = 8  # minimum number of samples in a set
 REACH, PER_DECADE = 1e-6, 10  # default distances: from 1e-6 to 1 of the speed before, ten per decade
 
 
 class Coverage(Record):
-    """Bounds on the share of outcomes far from a sampled set; s sets of growing size, k distances.
+    """Bounds on the fraction of outcomes far from a sampled set; s sets of growing size, k distances.
 
     Attributes:
         r: (k,) distances, kg^(1/2) m/s; without terms a mixture of m/s and rad/s.
         num_set: (s,) samples in each set; the last is the whole first half.
-        share_far: (s, k) share of the test samples farther than r from the set.
-        share_bound: (s, k) upper confidence bound on the true share, for each r alone (Clopper-Pearson).
+        share_far: (s, k) fraction of the test samples farther than r from the set.
+        share_bound: (s, k) upper confidence bound on the true fraction, for each r alone (Clopper-Pearson).
         uniform_bound: (s, k) upper confidence bound for all r at once (Dvoretzky-Kiefer-Wolfowitz, Massart's
             constant).
-        shares: (p,) shares of outcomes.
-        radius: (s, p) distance beyond which at most that share of outcomes lies, in the unit of r; inf
-            where the test samples are too few for a bound.
+        shares: (p,) fractions of outcomes.
+        radius: (s, p) distance beyond which at most that fraction of outcomes lies, in the unit of r; inf
+            if the test samples are too few for a bound.
         num_test: number of samples in the second half.
         num_failed: number of samples excluded because of a status bit.
         confidence: of each bound.
@@ -62,17 +62,17 @@ def coverage(
     shares: Sequence[float] = (0.1, 0.01, 0.001),
     symmetry: Symmetry | None = None,
 ) -> Coverage:
-    """Confidence bounds on the share of outcomes that lie farther than r from the sampled set.
+    """Bound the fraction of outcomes that lie farther than r from the sampled set, with confidence.
 
     The samples are split. The first half is the set. Each sample of the second half is a trial that succeeds
     if its nearest neighbour in the set is within r. Given the set, trials are independent, so the number of
     failures is binomial for any distribution. The bounds need no smoothness and no uniqueness of steps
     (Assumption 6 of Halm & Posa). They are about outcomes without a status bit as the sampler draws them,
-    with its measure and its selection; rare outcomes may be far. They hold for the set of all samples, too,
-    because every outcome is at least as near to that set.
+    with its measure and its selection; rare outcomes may be far. They hold also for the set of all
+    samples, because every outcome is no farther from that set.
 
-    A bound of `share_bound` or `radius` holds only for an r, share and set chosen before looking at the
-    samples. `uniform_bound` holds for all r of one set at once, also for an r read off the curve.
+    A bound of `share_bound` or `radius` holds only for an r, fraction and set chosen before looking at
+    the samples. `uniform_bound` holds for all r of one set at once, also for an r read off the curve.
 
     Args:
         samples: independent samples, from `sample(..., key=...)`.
@@ -80,7 +80,7 @@ def coverage(
             distance is Euclidean in the generalized velocities, which mixes m/s with rad/s.
         confidence: in (0, 1), of each bound.
         r: (k,) distances; default from 1e-6 to 1 of the speed before the impact, ten per decade.
-        shares: for `radius`, each in (0, 1).
+        shares: fractions for `radius`, each in (0, 1).
         symmetry: of the model; the mirror images of the first half then belong to the set.
 
     Returns:
@@ -88,7 +88,7 @@ def coverage(
 
     Raises:
         ValueError: samples that are not independent; fewer than 16 samples without failure; a confidence or
-            share outside (0, 1); distances that are negative or not finite; terms that `contains` refuses.
+            fraction outside (0, 1); distances that are negative or not finite; terms that `contains` refuses.
 
     Derivative: none; a host-level function.
     """
@@ -132,7 +132,7 @@ def coverage(
 
 
 def _levels(confidence: float, shares: Sequence[float]) -> np.ndarray:
-    """The shares (p,), or ValueError where one of them or the confidence is not in (0, 1)."""
+    """Return the fractions (p,); raise ValueError if one of them or the confidence is not in (0, 1)."""
     chosen = np.asarray(shares, float)
     if not (0 < confidence < 1) or chosen.ndim != 1 or not np.all((chosen > 0) & (chosen < 1)):
         raise ValueError(f"confidence, shares: expected numbers in (0, 1), got {confidence}, {shares}")
@@ -140,7 +140,7 @@ def _levels(confidence: float, shares: Sequence[float]) -> np.ndarray:
 
 
 def _distances(r: Any, speed: float) -> np.ndarray:
-    """The distances r (k,), by default from `REACH` to 1 of the speed."""
+    """Return the distances r (k,), by default from `REACH` to 1 of the speed."""
     count = round(-np.log10(REACH) * PER_DECADE) + 1
     distances = speed * np.geomspace(REACH, 1.0, count) if r is None else np.asarray(r, float)
     if distances.ndim != 1 or not np.all(np.isfinite(distances) & (distances >= 0)):
@@ -155,9 +155,10 @@ def _as_points(
     terms: ContactTerms | None,
     symmetry: Symmetry | None,
 ) -> tuple[np.ndarray, list[np.ndarray], float]:
-    """Outcomes without failure as points with Euclidean distance |dv|_M, images of the first half, the speed.
+    """Convert outcomes without failure to points with Euclidean distance |dv|_M.
 
-    The images are the first half itself and, with a symmetry, its mirror image.
+    Also returns the images of the first half, and the speed before the impact. The images are the first half
+    itself and, with a symmetry, its mirror image.
     """
     v_plus, start = np.asarray(samples.v_plus, float)[succeeded], np.asarray(samples.v_minus, float)
     root = mass_root(terms, start.size)
@@ -172,8 +173,8 @@ def _as_points(
 
 
 def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:
-    """Clopper and Pearson's upper confidence bound on a probability, from `failures` of `trials`."""
-    from scipy.special import betaincinv  # imported here, because the import takes long
+    """Compute Clopper and Pearson's upper confidence bound on a probability, from `failures` of `trials`."""
+    from scipy.special import betaincinv  # imported late because its import is slow
 
     k = np.asarray(failures)
     bound = betaincinv(k + 1.0, np.maximum(trials - k, 1), confidence)
@@ -181,19 +182,19 @@ def binomial_upper(failures: Any, trials: int, confidence: float) -> np.ndarray:
 
 
 def binomial_lower(failures: Any, trials: int, confidence: float) -> np.ndarray:
-    """Clopper and Pearson's lower confidence bound on a probability."""
+    """Compute Clopper and Pearson's lower confidence bound on a probability."""
     return 1.0 - binomial_upper(trials - np.asarray(failures), trials, confidence)
 
 
 def _nested_distances(images: list[np.ndarray], test: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Distance of each test point to the first sizes[j] points of every image: (s, n)."""
+    """Compute the distance (s, n) of each test point to the first sizes[j] points of every image."""
     from scipy.spatial import cKDTree
 
     nearest_distance = np.full(len(test), np.inf)
     rows, begin = [], 0
     for end in sizes:
         for image in images:
-            # A tree with mean splits and compact nodes stays fast where many samples are equal.
+            # A tree with mean splits and compact nodes stays fast if many samples are equal.
             tree = cKDTree(image[begin:end], balanced_tree=False, compact_nodes=True)
             nearest_distance = np.minimum(nearest_distance, tree.query(test)[0])
         rows.append(nearest_distance)
@@ -202,10 +203,10 @@ def _nested_distances(images: list[np.ndarray], test: np.ndarray, sizes: np.ndar
 
 
 def _radius(ordered: np.ndarray, shares: np.ndarray, confidence: float) -> np.ndarray:
-    """Upper confidence bounds on the 1 - share quantiles, by order statistics: (s, p)."""
+    """Compute upper confidence bounds (s, p) on the 1 - share quantiles, by order statistics."""
     from scipy.special import betainc
 
-    # The i-th smallest of n is below the quantile only if i samples are, which has at most the probability
+    # The i-th smallest of n is below the quantile only if i samples are, which has a probability of at most
     # P(Bin(n, 1 - share) >= i).
     n = ordered.shape[1]
     i = np.arange(n)

@@ -1,6 +1,7 @@
-"""What can be proved of a whole impact path: how much impulse it takes, how much energy it must lose.
+"""Proven bounds on whole impact paths: on the impulse they take and on the energy they lose.
 
-Owns the two constants that Halm & Posa prove to exist and do not compute (Proposition 4, Theorem 3).
+Entries `impulse_bound` and `dissipation_bound`: the two constants that Halm & Posa prove to exist and do not
+compute (Proposition 4, Theorem 3).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NOT_POINTED = "the friction cone is not pointed: contacts can jam, and no bound 
 
 
 class ImpulseBound(Record):
-    """How much normal impulse the contacts of an impact take together at most.
+    """Upper bound on the total normal impulse of all contacts in an impact.
 
     Attributes:
         total: bound on the sum over contacts from this velocity, N s; inf if there is none.
@@ -35,11 +36,11 @@ class ImpulseBound(Record):
 
 
 def impulse_bound(terms: ContactTerms, v: jax.Array) -> ImpulseBound:
-    """How much normal impulse any path of the impact inclusion takes (Halm & Posa, Proposition 4).
+    """Bound the normal impulse of any path of the impact inclusion (Halm & Posa, Proposition 4).
 
     The shortest r with r . M^-1 J^T lam >= |lam_n|_1 (their (77)) gives s <= r . (v(s) - v), and as
     |v(s)|_M <= |v|_M (Theorem 2), s <= |r|* |v|_M - r . v <= 2 |r|* |v|_M with |r|* = sqrt(r^T M^-1 r). So an
-    impact ends within an impulse proportional to its speed, with a constant that is at hand; the paper's
+    impact ends within an impulse proportional to its speed, with a computable constant; the paper's
     proof, by compactness, has none.
 
     Args:
@@ -66,11 +67,11 @@ def impulse_bound(terms: ContactTerms, v: jax.Array) -> ImpulseBound:
 class DissipationBound(Record):
     """A rate alpha(s) of Halm & Posa, Definition 6: from |v|_M = 1, |v(s)|_M <= 1 - alpha(s).
 
-    alpha(s) = 1 - sqrt(1 - curvature s^2) for s below `end`; beyond it every impact is over, and alpha = 1.
+    alpha(s) = 1 - sqrt(1 - curvature s^2) for s up to `end`; beyond it every impact has ended, and alpha = 1.
 
     Attributes:
         curvature: 1/kg; 0 if there is no bound.
-        end: the impulse within which an impact of |v|_M = 1 is over, kg^(1/2); inf if there is no bound. The
+        end: the impulse within which an impact of |v|_M = 1 ends, kg^(1/2); inf if there is no bound. The
             number inf s / alpha(s) of Lemma 3.
         reason: why there is no bound, or "".
     """
@@ -80,26 +81,27 @@ class DissipationBound(Record):
     reason: str = static()
 
     def alpha(self, impulse: float | np.ndarray) -> np.ndarray:
-        """The rate at normal impulses s >= 0 of any shape, for |v|_M = 1; for other speeds at s / |v|_M."""
+        """Compute the rate at normal impulses s >= 0 of any shape, for |v|_M = 1; else use s / |v|_M."""
         s = np.asarray(impulse, float)
         lost = np.minimum(self.curvature * s**2, 1.0)
         return np.where(s > self.end, 1.0, lost / (1.0 + np.sqrt(1.0 - lost)))
 
 
 def dissipation_bound(terms: ContactTerms | Sequence[ContactTerms]) -> DissipationBound:
-    """How fast every path of the impact inclusion loses energy (Halm & Posa, Theorem 3, Corollary 2).
+    """Bound the energy loss of every path of the impact inclusion (Halm & Posa, Theorem 3, Corollary 2).
 
-    Let w_i = max(0, -u_n,i) + mu_i |u_t,i| be what contact i dissipates by unit of its impulse, c the largest
-    rate of any w_i by unit of s, |r|* as in `impulse_bound`. Impulse s moves v by s / |r|* at least. Of
-    thresholds that grow by the factor rho = 2 y c |r|*^2 / x, no w_i lies between some two neighbours, among
-    m + 1 pairs for m contacts. Contacts below them are too slow to take all the impulse of a fitting
-    interval without moving v less than that; so those above take some, and stay above over this interval.
+    Let w_i = max(0, -u_n,i) + mu_i |u_t,i| be the dissipation of contact i per unit of its impulse, c the
+    largest rate of any w_i per unit of s, |r|* as in `impulse_bound`. Impulse s moves v by no less than
+    s / |r|*. Of thresholds that grow by the factor rho = 2 y c |r|*^2 / x, no w_i lies between some two
+    neighbours, among m + 1 pairs for m contacts. Contacts below them are too slow to take all the impulse of
+    a fitting interval without moving v less than that; so those above take some, and stay above over this
+    interval.
     Energy falls by (1 - x)(y - 1) / 2 rho^(-2m) s^2 / |r|*^2, most for x = 2m / (2m + 1), y = 2m / (2m - 1).
 
     The paper's proof, by contradiction, gives no number. This one is small: paths lose much more.
 
     Args:
-        terms: contact terms, or several configurations of one mechanism, for which the bound holds alike.
+        terms: contact terms, or several configurations of one mechanism, for all of which the bound holds.
 
     Returns:
         DissipationBound.
@@ -120,7 +122,7 @@ def dissipation_bound(terms: ContactTerms | Sequence[ContactTerms]) -> Dissipati
 
 
 def _curvature(terms: ContactTerms, size: float) -> float:
-    """(1 - x)(y - 1) rho^(-2m) / |r|*^2 of one configuration."""
+    """Compute (1 - x)(y - 1) rho^(-2m) / |r|*^2 of one configuration."""
     m = int(np.sum(np.asarray(terms.active)))
     x, y = 2.0 * m / (2.0 * m + 1.0), 2.0 * m / (2.0 * m - 1.0)
     rho = 2.0 * y * _fastest_change(terms) * size**2 / x
@@ -128,7 +130,7 @@ def _curvature(terms: ContactTerms, size: float) -> float:
 
 
 def _fastest_change(terms: ContactTerms) -> float:
-    """Largest |J_n,i M^-1 f| + mu_i |J_t,i M^-1 f| over contacts i and forces f of unit normal part."""
+    """Maximise |J_n,i M^-1 f| + mu_i |J_t,i M^-1 f| over contacts i and forces f of unit normal part."""
     active = np.asarray(terms.active)
     J_n, J_t, mu = (np.asarray(getattr(terms, n), float)[active] for n in ("J_n", "J_t", "mu"))
     fan = np.array([[1.0], [-1.0]])

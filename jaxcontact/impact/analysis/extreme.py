@@ -1,4 +1,4 @@
-"""Extreme outcomes by gradient ascent: the ends of the post-impact set, which sampling only approaches."""
+"""Extreme outcomes by gradient ascent, which sampling only approaches; entry `extreme`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status
 from jaxcontact.terms import ContactTerms
 
-ROUNDS = 4  # of ascents; each but the first varies the best ends so far
-RENEWED = 0.5  # share of the numbers of a good end that a round draws anew
-PARENTS = 16  # ends that a round varies
-ALIKE = 1e-4  # relative difference of two values below which their ends count as one
+ROUNDS = 4  # number of rounds of ascents; each but the first varies the best ends so far
+RENEWED = 0.5  # fraction of the numbers of a good end that a round replaces by new draws
+PARENTS = 16  # number of ends that a round varies
+ALIKE = 1e-4  # difference of two values, relative to the largest, below which their ends count as one
 _Ends = tuple[
     jax.Array, jax.Array
 ]  # fractions of `impulse_step` and picks (n, N, nc + 1), and their values (n,)
@@ -39,7 +39,7 @@ class Extreme(Record):
         impulse_max: (N, nc) caps of the steps, N s; with `pick` they reproduce v_plus by `resolve`.
         pick: (N,) choices among the solutions of the steps.
         status: uint32 bits of `resolve`; UNTERMINATED if no start ended its impact.
-        values: (num_starts,) best values of the searches in parallel, -inf where no impact ended.
+        values: (num_starts,) best values of the searches in parallel, -inf if no impact ended.
     """
 
     v_plus: jax.Array
@@ -64,18 +64,18 @@ def extreme(
 
     The search maximises direction . v_plus over the caps in [0, impulse_step] of `resolve`, by projected
     gradient ascent from many quasi-random starts in parallel; the starts also draw the choices among
-    solutions. Three times the best ends, with some of their numbers drawn anew, are the next starts. The
-    objective is piecewise smooth, so the search is local: its result is an outcome with its impulse
-    order, and no proof that no outcome lies farther.
+    solutions. Three times the best ends, with some of their numbers replaced by new draws, are the next
+    starts. The objective is piecewise smooth, so the search is local: its result is an outcome with its
+    impulse order, and no proof that no outcome lies farther.
 
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
-        law: whose outcomes, `jc.impact.Routh(impulse_step=, max_steps=)`; its density plays no part, for the
-            set of outcomes does not depend on it.
+        law: `jc.impact.Routh(impulse_step=, max_steps=)`; its density plays no part, because the set of
+            outcomes does not depend on it.
         direction: (nv,) covector. A row of J_n, for example, maximises the separation speed of its contact.
-        num_starts: starts in parallel.
-        num_iters: gradient steps of each, a quarter of them in each round.
+        num_starts: number of starts in parallel.
+        num_iters: gradient steps of each start, a quarter of them in each round.
         seed: of the starts.
 
     Returns:
@@ -121,9 +121,9 @@ def _search(
     renewed: jax.Array,
     num_iters: int,
 ) -> Extreme:
-    """`extreme` from the impulse orders of each round (ROUNDS, num_starts, N, nc + 1): shares and picks.
+    """Search from the impulse orders (ROUNDS, num_starts, N, nc + 1) of all rounds: fractions and picks.
 
-    A round keeps what the best ends have where `renewed` is False.
+    If `renewed` is False, a round keeps the number of the best end.
     """
 
     def resolved(order: jax.Array) -> tuple[ImpactDraws, jax.Array, ImpactInfo]:
@@ -158,7 +158,10 @@ def _search(
 
 
 def _parents(values: jax.Array) -> jax.Array:
-    """For every start of a round (n,) the search whose end it varies: the best in turn, each value once."""
+    """Choose for every start of a round (n,) the search whose end it varies: the best ones, cyclically.
+
+    Ends with equal values count once.
+    """
     order = jnp.argsort(-values)
     fall = -jnp.diff(values[order], prepend=jnp.inf)
     distinct = fall > ALIKE * jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0))
@@ -169,7 +172,7 @@ def _parents(values: jax.Array) -> jax.Array:
 def _climb(
     outcome: Callable[[jax.Array], tuple[jax.Array, jax.Array]], orders: jax.Array, num_iters: int
 ) -> _Ends:
-    """Projected gradient ascent of the shares from `orders` (n, N, nc + 1): the best of each, and values."""
+    """Climb by projected gradient ascent from the fractions `orders` (n, N, nc + 1); return the best ones."""
     slopes = jax.vmap(jax.value_and_grad(outcome, has_aux=True))
 
     def iterate(carry: tuple, fraction: jax.Array) -> tuple[tuple, None]:

@@ -1,8 +1,8 @@
-"""Which finite forces contacts can have: every contact mode of the accelerations at a state.
+"""Finite contact forces at a state: every contact mode of the accelerations; entry `force_modes`.
 
-Where no normal velocity is left, the laws of contact hold for accelerations a = rate + D f: 0 <= f_n and
-a_n >= 0, complementary. A contact that slides has the friction of its direction, whatever a_t; one that does
-not opposes a_t all it can. With the friction of sliding there may be several solutions, or none.
+At contacts without normal velocity, the laws of contact hold for accelerations a = rate + D f: 0 <= f_n and
+a_n >= 0, complementary. A sliding contact has the friction of its direction for every a_t; another contact
+opposes a_t with all its friction. With the friction of sliding there may be several solutions, or none.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from jaxcontact.solvers.contact_modes import REST_MINUS, REST_PLUS, SEPARATE
 
 
 def near_zero(space: ContactSpace, v: jax.Array, speed: jax.Array) -> jax.Array:
-    """Scaled contact velocities (r,) below which one counts as zero, in a motion with |v|_M up to `speed`.
+    """Compute the scaled contact velocities (r,) that count as zero in a motion with |v|_M up to `speed`.
 
-    1e-8 m/s (float32: 1e-5), and no less than round-off. No derivative.
+    The limit is 1e-8 m/s (float32: 1e-5), and no less than round-off. No derivative.
     """
     speed = jnp.maximum(speed, mass_norm(space.mass, v))
     noise = 10.0 * contact_modes.feasibility_tolerance(v.dtype) * speed
@@ -28,7 +28,7 @@ def near_zero(space: ContactSpace, v: jax.Array, speed: jax.Array) -> jax.Array:
 
 
 def acceleration_size(space: ContactSpace, free: jax.Array, drift: jax.Array) -> jax.Array:
-    """What scaled accelerations are compared with: `free` without contact forces, and drift (r,)."""
+    """Compute the unit of scaled accelerations: from `free`, without contact forces, and drift (r,)."""
     size = mass_norm(space.mass, free) + jnp.max(jnp.abs(drift), initial=0.0)
     return jnp.where(size > 0, size, 1.0)
 
@@ -41,7 +41,7 @@ def force_modes(
     size: jax.Array,
     directions: np.ndarray,
 ) -> tuple[contact_modes.ModeMaps, jax.Array]:
-    """All modes without a cap, and by how much each violates its inequalities, relative; inf if it cannot be.
+    """Tabulate all modes without a cap, and the relative violation of each, inf for impossible modes.
 
     Args:
         space: of the contacts without normal velocity.
@@ -56,7 +56,7 @@ def force_modes(
         sliding = jnp.where(forward, REST_PLUS, REST_MINUS)
     else:  # the corner of the cone that opposes t1
         sliding = jnp.full(slides.shape, 2 + len(directions) // 2)
-    codes = table.codes[: slides.shape[0]]  # a further row says which end of a segment a mode is
+    codes = table.codes[: slides.shape[0]]  # a further row names the end of a segment that a mode is
     allowed = ~slides[:, None] | (codes == SEPARATE) | (codes == sliding[:, None])
     per_contact = table.margin.shape[0] // slides.shape[0]
     skip = jnp.zeros((slides.shape[0], per_contact), bool)
@@ -67,9 +67,9 @@ def force_modes(
 
 
 def presses(space: ContactSpace, slides: jax.Array, direction: jax.Array) -> jax.Array:
-    """(nc,) bool: sliding contacts whose own force, by its friction, accelerates them into each other.
+    """Find the sliding contacts (nc,) whose own force, by its friction, accelerates them into each other.
 
-    D_nn - mu d . D_nt < 0: at rest along the normal they can begin an impact without a collision.
+    They have D_nn - mu d . D_nt < 0: at rest along the normal they can begin an impact without a collision.
 
     Args:
         direction: (nc, nt) unit directions of sliding.

@@ -12,9 +12,9 @@ from jaxcontact.terms import ContactTerms
 NEIGHBOURS = 8  # number of neighbours that determine the spacing near a member
 FEW_MEMBERS = 16  # a family of at most so many members, not all at one place, does not show its width
 PROBES = 4096  # number of members whose distance to their nearest neighbour gives the usual spacing
-QUANTILE = 0.99  # of those distances, which is the usual spacing
-GAP = 10.0  # a neighbour farther by this factor than the one before, and than usual, is beyond a gap
-SEPARATING, STICKING, FORWARD, BACKWARD = range(4)  # what a contact does after the impact
+QUANTILE = 0.99  # the usual spacing is this quantile of those distances
+GAP = 10.0  # a neighbour is beyond a gap if it is farther by this factor than the one before, and than usual
+SEPARATING, STICKING, FORWARD, BACKWARD = range(4)  # behaviour of a contact after the impact
 
 
 class Match(NamedTuple):
@@ -36,7 +36,7 @@ class Match(NamedTuple):
 
 
 def match(numbers: np.ndarray, points: np.ndarray, places: np.ndarray, smallest_width: float) -> Match:
-    """The members of a family that are nearest to `places`.
+    """Find the members of a family that are nearest to `places`.
 
     Args:
         numbers: (n,) numbers of the members among all samples.
@@ -44,8 +44,8 @@ def match(numbers: np.ndarray, points: np.ndarray, places: np.ndarray, smallest_
         places: (k, nv) points whose nearest members are sought.
         smallest_width: distance below which two points count as one.
     """
-    # A tree with mean splits and compact nodes stays fast where many samples are equal.
-    from scipy.spatial import cKDTree  # imported here, because the import takes long
+    # A tree with mean splits and compact nodes stays fast if many samples are equal.
+    from scipy.spatial import cKDTree  # imported late because its import is slow
 
     tree = cKDTree(points, balanced_tree=False, compact_nodes=True)
     distance, member = tree.query(places)
@@ -69,7 +69,7 @@ def match(numbers: np.ndarray, points: np.ndarray, places: np.ndarray, smallest_
 
 
 def families(terms: ContactTerms | None, v_minus: np.ndarray, v_plus: np.ndarray) -> list[np.ndarray]:
-    """Numbers of the samples of each family; without terms all samples are one family."""
+    """List the numbers of the samples of each family; without terms all samples are one family."""
     if terms is None:
         return [np.arange(len(v_plus))]
     modes = end_modes(terms, v_minus, v_plus)
@@ -78,7 +78,7 @@ def families(terms: ContactTerms | None, v_minus: np.ndarray, v_plus: np.ndarray
 
 
 def end_modes(terms: ContactTerms, v_minus: np.ndarray, v_plus: np.ndarray) -> np.ndarray:
-    """Mode (n, nc) of each contact after an impact: separating, sticking, sliding forwards or backwards.
+    """Find the mode (n, nc) of each contact after an impact: separating, sticking, or sliding either way.
 
     A closed contact without friction counts as sticking. A contact that slides in space counts as sliding
     forwards, because all directions belong to one family. Inactive contacts separate. A rate counts as zero

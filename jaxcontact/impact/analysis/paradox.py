@@ -1,6 +1,6 @@
-"""Painleve's paradox: a sliding contact whose forces are several, or none.
+"""Painleve's paradox: a sliding contact with several possible forces, or none.
 
-Owns the question at one state; the modes are those of `force_modes`.
+Entry `paradox` decides it at one state; the modes are those of `force_modes`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from jaxcontact.solvers import contact_modes, mode_choice
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-MOST = 16  # solutions that are told one by one
+MOST = 16  # largest number of solutions that are returned; fixes the shape of the result
 
 
 class Paradox(enum.IntEnum):
-    """How many accelerations finite contact forces allow."""
+    """The number of accelerations that finite contact forces allow: one, several or none."""
 
     NONE = 0
     INDETERMINATE = 1
@@ -38,13 +38,13 @@ class ParadoxInfo(Record):
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: by how much the modes that are found violate their inequalities, in parts of the size of
-            accelerations.
-        count: distinct solutions; 0 is `INCONSISTENT`, 2 and more `INDETERMINATE`.
+        residual: smallest violation of the inequalities by a mode, relative to the size of accelerations; 0
+            without a solution.
+        count: number of distinct solutions; 0 is `INCONSISTENT`, 2 and more `INDETERMINATE`.
         force: (16, nc, 1 + nt) contact forces (n, t1, t2) of the solutions in the order of a score, N; NaN
-            behind the last.
-        acceleration: (16, nc, 1 + nt) of the contacts under them, m/s^2; NaN behind the last.
-        presses: (nc,) bool, contacts whose own sliding friction presses them together; they can begin an
+            after the last.
+        acceleration: (16, nc, 1 + nt) of the contacts under these forces, m/s^2; NaN after the last.
+        presses: (nc,) bool, contacts pressed together by their own sliding friction; they can begin an
             impact without a collision.
         complete: as `ImpactInfo.complete`.
     """
@@ -66,19 +66,20 @@ def paradox(
     drift: jax.Array | None = None,
     num_directions: int = 8,
 ) -> tuple[jax.Array, ParadoxInfo]:
-    """Painleve's paradox at a state: none, indeterminate or inconsistent under the forces f.
+    """Decide Painleve's paradox at a state: none, indeterminate or inconsistent under the forces f.
 
     M a = f + J^T lam with finite lam: the contacts at rest along their normals have accelerations
-    J a + drift >= 0, complementary to lam_n >= 0 (Halm & Posa, eqs (10), (12), (16), differentiated). Where
-    one slides, lam_t = -mu lam_n u_t / |u_t|, exactly, in space too. No solution: the contact cannot go on
-    without an impact, one without a collision. Several: forces do not say which motion follows.
+    J a + drift >= 0, complementary to lam_n >= 0 (Halm & Posa, eqs (10), (12), (16), differentiated). At a
+    sliding contact lam_t = -mu lam_n u_t / |u_t|, exactly, also in space. Without a solution the contact
+    cannot continue without an impact, which then has no collision. With several solutions forces do not
+    determine the motion that follows.
 
     Args:
         terms: contact terms, nc contacts; those that touch and neither approach nor separate take part.
         v: (nv,) velocity.
         f: (nv,) generalized forces without contacts, such as `-jc.bias(model, state)`, N.
         drift: (nc, 1 + nt) accelerations of the contacts at a = 0, (dJ/dt) v, m/s^2: the rate of
-            `jc.terms.contact_velocities` while v stays. None is zero, as of bodies that do not turn.
+            `jc.terms.contact_velocities` at constant v. None is zero, as for bodies that do not rotate.
         num_directions: sides of the friction cone in space of contacts that do not slide.
 
     Returns:
@@ -86,12 +87,12 @@ def paradox(
 
     Raises:
         ValueError, TypeError: as `anitescu_potra`; f or drift of the wrong shape or not finite; more contacts
-            than modes can be enumerated of.
+            than enumeration allows.
 
-    Status: UNTERMINATED where a contact still approaches, so that a collision comes first; OVERFLOW for more
+    Status: UNTERMINATED if a contact still approaches, so that a collision comes first; OVERFLOW for more
         than 16 solutions; NONFINITE, INVALID, PENETRATION for bad numbers.
 
-    Derivative: none, it is a decision; of `info.force` by all arguments in the modes found.
+    Derivative: none of the decision; of `info.force` by all arguments, in the modes found.
     """
     inputs.check(terms, v)
     inputs.check_array("f", f, jnp.shape(v))
@@ -155,9 +156,9 @@ def _paradox(
 
 
 def _along_slip(terms: ContactTerms, v: jax.Array) -> tuple[ContactTerms, jax.Array]:
-    """The terms in frames whose t1 is the direction of sliding, and the rotations to them.
+    """Express the terms in frames whose t1 is the direction of sliding; also return the rotations to them.
 
-    In the plane frames stay as they are. The direction carries no derivative: it is that of the state.
+    In the plane frames stay unchanged. The direction carries no derivative: it is that of the state.
     """
     nc, nt, _ = terms.J_t.shape
     turn = jnp.broadcast_to(jnp.eye(1 + nt, dtype=v.dtype), (nc, 1 + nt, 1 + nt))
@@ -176,7 +177,7 @@ def _solutions(
     space: ContactSpace, table: contact_modes.ModeMaps, modes: jax.Array, count: jax.Array,
     rate: jax.Array, turn: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-    """Forces and accelerations (16, nc, 1 + nt) in the frames of the terms as they came."""
+    """Compute forces and accelerations (16, nc, 1 + nt) in the original frames of the terms."""
     scaled = jnp.einsum("rlk,l->kr", table.impulse[:, :, modes], rate)
     scale = space.scale[None]
     both = scale * scaled, (scaled @ space.delassus.T + rate[None]) / scale

@@ -1,4 +1,4 @@
-"""The test whether the friction cone is pointed, and a direction in which every impulse pushes.
+"""Test whether the friction cone is pointed, and a direction in which every impulse pushes: `pointed_cone`.
 
 If the cone is pointed, a simultaneous impact ends after a finite number of partial impulses. Contacts that
 can jam against each other make the cone not pointed.
@@ -15,7 +15,7 @@ _RESOLUTION = 1e-9
 
 
 def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, float]:
-    """A direction r in which every admissible impulse of the active contacts pushes.
+    """Find a direction r in which every admissible impulse of the active contacts pushes.
 
     Equation (77) of Halm & Posa (Set-valued rigid body dynamics for simultaneous, inelastic, frictional
     impacts, Lemma 6): r . M^-1 J^T lam >= |lam_n|_1 for all admissible lam. It holds exactly if
@@ -32,7 +32,7 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
     Args:
         terms: a `ContactTerms` record or any object with M (nv, nv), J_n (nc, nv), J_t (nc, nt, nv),
             nt = 1 or 2, mu (nc,) and active (nc,); read as float64 NumPy arrays, so not traced.
-        num_directions: corners of the polygon where nt = 2, at least 3.
+        num_directions: number of corners of the polygon if nt = 2, 3 or more.
 
     Returns:
         r: (nv,), a covector to generalized velocities: r . M^-1 J^T lam has the unit of lam (N s). NaN if
@@ -77,8 +77,8 @@ def pointed_cone(terms: Any, *, num_directions: int = 16) -> tuple[np.ndarray, f
 
 
 def _deepest(units: np.ndarray) -> np.ndarray:
-    """The y in the unit box that maximises min_j y . units_j."""
-    from scipy.optimize import linprog  # imported here, because the import takes longer than the package's
+    """Find the y in the unit box that maximises min_j y . units_j."""
+    from scipy.optimize import linprog  # imported late because its import is slower than that of the package
 
     count, nv = units.shape
     result = linprog(
@@ -95,7 +95,7 @@ def _deepest(units: np.ndarray) -> np.ndarray:
 
 
 def _friction_directions(nt: int, count: int) -> np.ndarray:
-    """(k, nt) extreme friction directions; for nt = 2 the corners of a polygon around the unit disc."""
+    """List extreme friction directions (k, nt); for nt = 2 the corners of a polygon around the unit disc."""
     if isinstance(count, bool) or not isinstance(count, int | np.integer):
         raise TypeError(f"num_directions: expected an integer, got {count!r}")
     if count < 3:
@@ -107,7 +107,7 @@ def _friction_directions(nt: int, count: int) -> np.ndarray:
 
 
 def _active_terms(terms: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """M and the rows of the active contacts, checked."""
+    """Check the terms; return M and the rows of the active contacts."""
     M, J_n, J_t, mu = (np.asarray(getattr(terms, n), np.float64) for n in ("M", "J_n", "J_t", "mu"))
     active = np.asarray(terms.active, bool)
     if M.ndim != 2 or M.shape[0] != M.shape[1]:

@@ -1,4 +1,4 @@
-"""An approximation of the whole set of post-impact velocities (Halm & Posa, Algorithm 2)."""
+"""Approximation of the whole set of post-impact velocities (Halm & Posa, Algorithm 2): `approximate_set`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PostImpactSet(Record):
 
     Attributes:
         v_plus: (n, nv).
-        valid: (n,) bool, False where a contact still approaches after the closing step, or a status bit other
+        valid: (n,) bool, False if a contact still approaches after the closing step, or a status bit other
             than UNTERMINATED is set.
         status: (n,) uint32 bits of the samples before the closing step.
         tolerance: epsilon of the approximation, in the units of v.
@@ -48,11 +48,11 @@ def approximate_set(
     seed: int = 0,
     run: Run = DEFAULT_RUN,
 ) -> PostImpactSet:
-    """Approximate the set of post-impact velocities within a tolerance (Halm & Posa, Algorithm 2).
+    """Find velocities that approximate the post-impact set within a tolerance (Halm & Posa, Algorithm 2).
 
-    The algorithm draws samples of at most max_steps steps. Where a contact still approaches, one small
+    The algorithm draws samples of at most max_steps steps. If a contact still approaches, one small
     closing step follows, with normal impulses up to epsilon / (3 psi), psi = sigma_max(M^-1 J^T) m (1 + max
-    mu) + 1. A sample is valid if no contact approaches any more. Theorem 9: for every epsilon and delta some
+    mu) + 1. A sample is valid if no contact approaches after it. Theorem 9: for every epsilon and delta some
     number of samples and steps gives an epsilon-net with probability 1 - delta. The theorem does not tell
     these numbers, and it needs Assumption 6 (one solution per step), which the compass gait and RAMone
     violate.

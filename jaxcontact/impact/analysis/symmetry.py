@@ -1,4 +1,4 @@
-"""Mirror images of samples, for impacts that are symmetric; the test of the symmetry."""
+"""Mirror images of samples of symmetric impacts (`mirrored`), and the test of the symmetry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxcontact.terms import ContactTerms
 
 
 def mirrored(samples: ImpactSamples, terms: ContactTerms, symmetry: Symmetry) -> ImpactSamples:
-    """The n samples followed by their n mirror images.
+    """Return the n samples followed by their n mirror images.
 
     If the impact is its own mirror image (see `check_symmetry`), so is its set of outcomes: S v_plus, with
     the impulses exchanged between the contacts, obeys the law as v_plus does. The measure is its own image if
@@ -25,7 +25,7 @@ def mirrored(samples: ImpactSamples, terms: ContactTerms, symmetry: Symmetry) ->
     Args:
         samples: of the impact, n of them.
         terms: the contact terms that were sampled.
-        symmetry: `model.symmetry`, or a `Symmetry` made by hand.
+        symmetry: `model.symmetry`, or a `Symmetry` built by hand.
 
     Returns:
         ImpactSamples of 2 n samples; sample n + i is the image of sample i.

@@ -1,8 +1,9 @@
 """The scaled space in which impact laws are solved (`contact_space`), and their last step, `outcome`.
 
 Rows are contact-major (n, t1, t2). Scaled by the apparent mass of each direction, contact velocities u and
-impulses lam have the same unit (square root of energy), the Delassus matrix D = J M^-1 J^T has a unit
-diagonal, and a tolerance relative to |v|_M means the same for a gram and for a ton.
+impulses lam have the same unit (square root of energy), and the Delassus matrix D = J M^-1 J^T has a unit
+diagonal, for the two tangents of a contact in space on average. A tolerance relative to |v|_M means the same
+for a gram and for a ton.
 """
 
 from __future__ import annotations

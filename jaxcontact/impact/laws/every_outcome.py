@@ -1,6 +1,6 @@
 """Every outcome of a step of Anitescu & Potra's law and of Routh's impact, by enumerating contact modes.
 
-Entry `outcomes`. Owns the criterion that tells outcomes apart, and tells whether some do not fit the result.
+Entry `outcomes`. Owns the criterion that tells outcomes apart; the status says if some do not fit.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def stop(unit_normals: Normals, speed: jax.Array, unilateral: bool) -> tuple[jax
 def share(unit_normals: Normals, bounces: jax.Array, stops: jax.Array, restitution: jax.Array) -> jax.Array:
     """Compute the fraction alpha of the elastic outcome that makes the loss (1 - R^2) times the plastic one.
 
-    alpha = R where <p_p, p_e> = |p_p|^2, eq (18). Otherwise alpha is the root of
+    alpha = R if <p_p, p_e> = |p_p|^2, eq (18). Otherwise alpha is the root of
     (1 - s) alpha^2 + s alpha = R^2 with s = 2 (<p_p, p_e> - |p_p|^2) / (|p_minus|^2 - |p_p|^2). With the
     unilateral plastic outcome 0 <= s < 1, because <p_p, p_e - p_p> is a sum of products of rates and
     impulses >= 0; so there is one root in 0..1.

@@ -66,7 +66,7 @@ class Routh(Record):
             contacts take some seconds to begin; of more candidates those that are active count alone).
             "visited": the same among the modes that earlier samples met, much faster for many contacts; a
             sample with a step whose valid modes are not among the sets that earlier samples found complete
-            continues with "all" (`sample` only). "lemke": the one that pivoting finds. Where steps have
+            continues with "all" (`sample` only). "lemke": the one that pivoting finds. If steps have
             several solutions it misses whole families of outcomes. It is the only choice for more contacts;
             in space the covering vector of Lemke's method is random in every step, which finds other
             solutions as well, with frequencies of its own. None: "all" if many outcomes are requested, and in
@@ -80,7 +80,7 @@ class Routh(Record):
             direction of sliding is preferred (spatial contacts). Modes then belong to one step: "lemke" for
             any number of contacts, "all" for two at most, which takes milliseconds per outcome.
             `complete` is False.
-        early_exit: as `resolve`; for single calls only.
+        early_exit: as `resolve`, and the loop over steps may end early as well; for single calls only.
     """
 
     impulse_step: Any = None

@@ -59,7 +59,7 @@ def routh_path(
     dv/ds = M^-1 J^T lam, Halm & Posa, eq (39): an approaching contact i accumulates normal impulse at
     rate r_i, a separating one at rate 0, one at rest (u_n = 0) at a rate in [0, r_i] that keeps it from
     approaching where it can; lam_t in -mu lam_n Sign(u_t). The impact ends when no contact approaches.
-    It is the limit of `routh_step` with impulse_max = r ds, ds -> 0. Where several continuations
+    It is the limit of `routh_step` with impulse_max = r ds, ds -> 0. If several continuations
     exist, the first in a fixed order is followed.
 
     With restitution a contact stores e_i^2 of the work that its normal impulse does in compression (u_n < 0),

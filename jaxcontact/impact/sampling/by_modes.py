@@ -1,6 +1,7 @@
-"""Samples by contact modes: the kernel on one device, with what is known first and then with all modes.
+"""Samples by contact modes: the kernel on one device, first with known modes and then with all modes.
 
-Owns the mode table of an impact, the order in which the kernel takes samples, and who has to be repeated.
+Owns the mode table of an impact, the order of samples in the kernel, and the repetition of samples that the
+known modes do not cover; entry `ByModes`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
 from jaxcontact.terms import ContactTerms
 
-PIECE = 2**14  # samples per call of the kernel, at most
+PIECE = 2**14  # largest number of samples per call of the kernel
 NO_FACTS = np.empty(0, np.int64)
 
 
@@ -65,13 +66,13 @@ class ByModes:
     def resolve(
         self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, known: Known | None, device: jax.Device
     ) -> tuple[LaneResults, np.ndarray]:
-        """The samples of these numbers among `draws`, with what is known first, and what they taught."""
+        """Resolve the samples `numbers` of `draws`, with known modes first; return results and new facts."""
         if known is None:
             return self._lanes(numbers, draws, None, device)
         if known.first is None or self.restitution is not None:
             results = self._lanes(numbers, draws, known, device)[0]
         else:
-            # The first step of all, where fewer modes have to be looked at; then those that go on.
+            # First the first step of all samples, which needs fewer modes; then the samples that continue.
             order = self._neighbours(numbers, draws, device)
             nothing = self._nothing_begun(numbers.size)
             first = self._lanes(numbers[order], draws, known.first, device, nothing, once=True)[0]
@@ -80,18 +81,18 @@ class ByModes:
             more = np.flatnonzero(results.collides & ~results.missed & (results.num_solves < self.max_steps))
             begun = _begun(results, more)
             _put(results, more, self._lanes(numbers[more], draws, known, device, begun)[0], begun)
-        # From a step on whose valid modes are not a set known to be complete, samples go on with all.
+        # If the valid modes of a step are no set known to be complete, the sample continues with all modes.
         lost = np.flatnonzero(results.missed)
         facts = NO_FACTS
         if lost.size:
-            # The energies in store are not kept: with restitution, from their beginning.
+            # Energies in store are not saved: with restitution samples restart from their beginning.
             begun = _begun(results, lost) if self.restitution is None else self._nothing_begun(lost.size)
             again, facts = self._lanes(numbers[lost], draws, None, device, begun)
             _put(results, lost, again, begun)
         return results, facts
 
     def _neighbours(self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device) -> np.ndarray:
-        """The order of samples in which the largest impulses of the first steps are alike."""
+        """Order samples so that neighbours have similar largest impulses in their first steps."""
         padded = jax.device_put((draws, np.resize(numbers, PIECE)), device)
         places = np.asarray(first_places(*padded, self.space.mu.shape[0]))[: numbers.size]
         return np.argsort(places, kind="stable")
@@ -155,7 +156,7 @@ class ByModes:
 
 
 def _put(results: Any, at: np.ndarray, again: Any, begun: Begun | None = None) -> None:
-    """Stores later results of some samples; of a path what was not begun."""
+    """Store later results of some samples; of a path only the rows after the steps done before."""
     for name in ("impulse", "num_solves", "residual", "missed", "collides"):
         getattr(results, name)[..., at] = getattr(again, name)
     if results.path is not None:
@@ -177,7 +178,7 @@ def _first(leaf: jax.Array, size: int) -> np.ndarray:
 
 @functools.partial(jit, static_argnums=1, compiler_options=all_cores.WIDE)
 def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace, contact_modes.ModeMaps]:
-    """Scaled contact matrices, and all contact modes of a step."""
+    """Compute the scaled contact matrices, and tabulate all contact modes of a step."""
     space = contact_space(terms)
     directions = friction_directions(space.num_tangents, num_directions)
     return space, mode_table(space, directions, capped=True)
@@ -185,12 +186,12 @@ def tabulate(terms: ContactTerms, num_directions: int = 8) -> tuple[ContactSpace
 
 @jit
 def _scales(space: ContactSpace, v: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Scaled rates (r,) of the contacts, their largest impulses (m,) in a step, and |v|_M."""
+    """Compute scaled rates (r,) of the contacts, their largest impulses (m,) in a step, and |v|_M."""
     return space.jacobian @ v, mode_selection.largest(space, step), mass_norm(space.mass, v)
 
 
 def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
-    """Of many modes those that are regular, and so many others that their number is a multiple of 128."""
+    """Select the regular modes of a large table, padded with others to a multiple of 128."""
     if table.regular.shape[0] <= FEW:
         return table
     kept = np.flatnonzero(np.asarray(table.regular))
@@ -200,7 +201,7 @@ def regular_modes(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
 
 
 def tile_size(num_modes: int, platform: str) -> int:
-    """Lanes of the kernel: enough to vectorise, few enough that a (modes, lanes) array stays in cache."""
+    """Choose the lanes of the kernel: enough to vectorise, few enough that (modes, lanes) fits in cache."""
     if not platforms.is_cpu(platform):
         return int(np.clip(2**24 // num_modes, 2**10, 2**14))
     return 256 if num_modes <= 64 else 128 if num_modes <= FEW else 64 if num_modes <= 4096 else 32

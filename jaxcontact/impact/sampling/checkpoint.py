@@ -1,6 +1,6 @@
-"""Samples of an impact on disk as they come, in the store of every long run: `sample(run=Run(checkpoint=))`.
+"""Samples of an impact stored on disk during a run, `sample(run=Run(checkpoint=))`.
 
-Owns what determines such a run, and `load_samples`. docs/understand/long-runs.md has the layout of the files.
+Owns the description of such a run, and `load_samples`; docs/understand/long-runs.md has the file layout.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from jaxcontact.impact.sampling.stream import Chunk, ImpactSamples, Stream
 from jaxcontact.io import fingerprint
 from jaxcontact.io.run_store import load_store, open_store
 
-FORMAT = "jaxcontact impact samples, 3"  # a new number where the same draws end in other bits
+FORMAT = "jaxcontact impact samples, 3"  # a new number when the same draws lead to other bits
 FIELDS = ("v_plus", "impulse", "status", "num_solves", "energy_ratio", "residual", "path")
 
 
 def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
-    """Load the finished samples of a checkpoint, as memory-mapped arrays; the run may still be going on.
+    """Load the finished samples of a checkpoint as memory-mapped arrays, even while the run is in progress.
 
     Every row is read once and compared with its SHA-256. Without this package, `numpy.load("v_plus.npy",
-    mmap_mode="r")` gives the rows of a whole run; the last "end" in finished.jsonl is how many are finished.
+    mmap_mode="r")` gives the rows of a whole run; the last "end" in finished.jsonl counts the finished rows.
 
     Args:
         directory: the checkpoint of `sample`, or of `jaxcontact impact --checkpoint`.
@@ -53,7 +53,7 @@ def load_samples(directory: str | os.PathLike[str]) -> ImpactSamples:
 def describe(
     stream: Stream, num_samples: int, seed: int | jax.Array, about: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Describe the run: equal descriptions give the same bits on one kind of machine."""
+    """Describe the run: equal descriptions yield the same bits on one kind of machine."""
     names = ("M", "J_n", "J_t", "phi", "mu", "active")
     draws: Any = seed
     if isinstance(seed, jax.Array):
@@ -85,7 +85,7 @@ def describe(
 
 
 def stored(folder: Path, described: Mapping[str, Any], stream: Stream, size: int) -> Generator[Chunk]:
-    """The chunks found, verified, then the missing ones, each safe on the disk before it is yielded.
+    """Yield the stored chunks, verified, then the missing ones, each after it is safe on the disk.
 
     Raises:
         ValueError: a checkpoint that is damaged, of another run, or in use by another process.

@@ -1,6 +1,7 @@
 """Other densities of the largest impulses of a step: draws from the unit cube, reshaped.
 
-Owns how a user's density gets between the random numbers and the sampling kernel, which sees draws only.
+Owns the place of a user's density between the random numbers and the sampling kernel, which sees draws only;
+entry `shaped`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jaxcontact._pytree import Record, static
 from jaxcontact.impact.laws.routh_steps import Density
 from jaxcontact.impact.sampling.draws import Iid, Sobol
 
-_LOOKS = 1024  # points at which a density is checked
+_LOOKS = 1024  # points of the unit cube at which a density is checked
 
 
 class Shaped(Record):
@@ -38,17 +39,17 @@ class Shaped(Record):
         return self.draws.independent
 
     def epoch(self, number: int) -> Shaped:
-        """As the draws'."""
+        """Return the draws of epoch `number`, reshaped by the same density."""
         return self.replace(draws=self.draws.epoch(number))
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the density's values, by which a checkpoint knows it."""
+        """A hash of the density's values, by which a checkpoint identifies it."""
         values = np.asarray(_looked_at(self.density, self.num_contacts))
         return hashlib.sha256(values.tobytes()).hexdigest()[:16]
 
     def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
-        """As the draws', for whole steps: start and count are multiples of nc + 1."""
+        """Compute coordinates as the draws do, for whole steps: start and count are multiples of nc + 1."""
         drawn = self.draws.uniform(index, start, count, dtype)
         rows = self.num_contacts
         steps = drawn.reshape(-1, rows + 1, drawn[0].size)
@@ -58,7 +59,7 @@ class Shaped(Record):
 
 
 def shaped(draws: Sobol | Iid, density: Density | None, num_contacts: int) -> Sobol | Iid | Shaped:
-    """The draws with another density, after a look at it on 1024 points; as they are if it is None.
+    """Reshape draws by a density, after a check of it on 1024 points; return them unchanged if it is None.
 
     Raises:
         TypeError, ValueError: not callable, not hashable, a wrong shape, fractions outside of [0, 1] or NaN.
@@ -77,7 +78,7 @@ def shaped(draws: Sobol | Iid, density: Density | None, num_contacts: int) -> So
 
 
 def _looked_at(density: Density, num_contacts: int) -> jax.Array:
-    """Values (_LOOKS, nc) of a density at corners, or nearly, and inner points of the cube."""
+    """Compute the values (_LOOKS, nc) of a density at points near corners and at inner points of the cube."""
     inner = np.random.default_rng(0).uniform(size=(_LOOKS, num_contacts))
     inner[: _LOOKS // 4] = np.where(inner[: _LOOKS // 4] < 0.5, 1e-7, 1 - 1e-7)
     with jax.ensure_compile_time_eval():

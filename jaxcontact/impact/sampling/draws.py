@@ -1,11 +1,8 @@
-"""Point sets in the unit cube that are pure functions of the sample number.
+"""Random numbers of the sampled impact sets: points of the unit cube, pure functions of the sample number.
 
-Owns the random numbers of the sampled impact sets: coordinates start, ..., start + count - 1 of
-sample number i, for any i in any order, without state. A chunk drawn alone has the bits it has in the
-whole, whatever the tile, the device count or a resume; a lane may be at its own sample and dimension.
-
-`Sobol` (quasi-random, errors near 1/n for smooth quantities) and `Iid` (independent) share `uniform`. Their
-sample numbers have 32 bits: `epoch` gives the draws for the next 2^32 samples, so that none comes again.
+A chunk drawn alone has the same bits as within the whole, for every tile, device count or resume. `Sobol`
+(quasi-random, errors near 1/n for smooth quantities; entry `sobol`) and `Iid` (independent) share `uniform`.
+Sample numbers have 32 bits: `epoch` gives the draws for the next 2^32 samples, so that no point repeats.
 """
 
 from __future__ import annotations
@@ -19,15 +16,15 @@ import numpy as np
 
 from jaxcontact._pytree import Record
 
-_BITS = 32
+_BITS = 32  # of sample numbers and of coordinates
 _LEVELS = (12, 11, 10, 9, 8, 7)  # pairs of dimensions are compared as sets of 2^m points for these m
-_CANDIDATES = 8  # sets of initial numbers tried per dimension, at least
-_CANDIDATE_PAIRS = 1024  # pairs examined per dimension, at least: early dimensions have more choice
+_CANDIDATES = 8  # minimum number of sets of initial numbers tried per dimension
+_CANDIDATE_PAIRS = 1024  # minimum number of pairs examined per dimension: early dimensions have more choice
 _WINDOW = 256  # preceding dimensions that a candidate is compared with
 _DIGIT = 4  # bits of the index resolved by one table look-up
 
 
-PERIOD = 2**_BITS  # samples after which the next epoch begins
+PERIOD = 2**_BITS  # number of samples of an epoch: all 32-bit sample numbers
 
 
 class Sobol(Record):
@@ -44,14 +41,14 @@ class Sobol(Record):
     independent: ClassVar[bool] = False
 
     def epoch(self, number: int) -> Sobol:
-        """The sequence of the samples behind the first number 2^32: this one, scrambled once more."""
+        """Return the sequence of epoch `number`, for samples from `number` 2^32 on: scrambled once more."""
         if number == 0:
             return self
         rng = np.random.default_rng([number, *np.asarray(self.shift).tolist()])
         return _scrambled(np.asarray(self.directions), rng)
 
     def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
-        """Coordinates start, ..., start + count - 1 of the points numbered `index`.
+        """Compute coordinates start, ..., start + count - 1 of the points numbered `index`.
 
         Point i is x_j = shift_j XOR_c b_c directions_jc with b the bits of i + 1: the zero point of
         the unscrambled sequence is skipped. So the samples 2^k - 1, ..., 2^(k+1) - 2 form a net.
@@ -64,7 +61,7 @@ class Sobol(Record):
 
         Returns:
             (count, ...) in the open interval (0, 1), of 32 bits or the dtype's mantissa if that is
-            shorter. NaN where a `start` given as an array leaves the dimensions 0, ..., d - 1.
+            shorter. NaN if an array `start` leaves the dimensions 0, ..., d - 1.
 
         Raises:
             TypeError, ValueError: a wrong dtype, shape or count, or an int `start` out of range.
@@ -123,13 +120,13 @@ class Iid(Record):
     independent: ClassVar[bool] = True
 
     def epoch(self, number: int) -> Iid:
-        """The numbers of the samples behind the first number 2^32: those of a key of their own."""
+        """Return the numbers of epoch `number`, for samples from `number` 2^32 on: those of another key."""
         if number == 0:
             return self
         return Iid(key=jax.random.fold_in(jax.random.fold_in(self.key, PERIOD - 1), number))
 
     def uniform(self, index: jax.Array, start: int | jax.Array, count: int, dtype: Any = float) -> jax.Array:
-        """Coordinates start, ..., start + count - 1 of the samples numbered `index`.
+        """Compute coordinates start, ..., start + count - 1 of the samples numbered `index`.
 
         Coordinate j of sample i is the first word of fold_in(fold_in(key, i), j): one block of the
         counter-based generator, a function of the key, i and j alone.
@@ -171,12 +168,12 @@ class Iid(Record):
         first = jnp.broadcast_to(jnp.asarray(start).astype(jnp.uint32), index.shape).reshape(-1)
         coordinates = first[None] + jnp.arange(count, dtype=jnp.uint32)[:, None]
         samples = jax.vmap(jax.random.fold_in, (None, 0))(key, index.reshape(-1))
-        words = jax.vmap(jax.vmap(word), (None, 0))(samples, coordinates)  # in one call: each has its cost
+        words = jax.vmap(jax.vmap(word), (None, 0))(samples, coordinates)  # in one call: each has a cost
         return _unit(words.reshape(count, *index.shape), dtype)
 
 
 def sobol(num_dimensions: int, seed: int) -> Sobol:
-    """A Sobol sequence with Matousek's linear scramble and a digital shift.
+    """Make a Sobol sequence with Matousek's linear scramble and a digital shift.
 
     Each dimension's generator matrix is multiplied by a random lower triangular matrix over GF(2)
     with unit diagonal and its points are shifted by a random word (Matousek 1998, On the L2-discrepancy
@@ -203,7 +200,7 @@ def sobol(num_dimensions: int, seed: int) -> Sobol:
 
 
 def _scrambled(plain: np.ndarray, rng: np.random.Generator) -> Sobol:
-    """The sequence with direction numbers (d, 32), randomly scrambled and shifted."""
+    """Make the sequence with direction numbers (d, 32), randomly scrambled and shifted."""
     words = rng.integers(0, 2**32, (_BITS + 1, len(plain)), dtype=np.uint32)
     scrambled = np.zeros_like(plain)
     for row in range(_BITS):
@@ -216,7 +213,7 @@ def _scrambled(plain: np.ndarray, rng: np.random.Generator) -> Sobol:
 
 
 def _unit(word: jax.Array, dtype: np.dtype) -> jax.Array:
-    """The centre of the interval that the leading bits of a word name: exact, never 0 or 1."""
+    """Return the centre of the interval named by the leading bits of a word: exact, never 0 or 1."""
     bits = min(_BITS, jnp.finfo(dtype).nmant)
     return ((word >> (_BITS - bits)).astype(dtype) + 0.5) * 2.0**-bits
 
@@ -230,7 +227,7 @@ def _integer(name: str, value: Any, least: int) -> int:
 
 
 def _checked(index: Any, start: Any, count: Any, dtype: Any) -> tuple[Any, Any, int, np.dtype]:
-    dtype = jax.dtypes.canonicalize_dtype(dtype)  # float64 means float32 where x64 is off
+    dtype = jax.dtypes.canonicalize_dtype(dtype)  # float64 means float32 if x64 is off
     if not jnp.issubdtype(dtype, jnp.floating):
         raise TypeError(f"dtype: expected a floating dtype, got {dtype}")
     index = jnp.asarray(index)
@@ -250,9 +247,9 @@ def _checked(index: Any, start: Any, count: Any, dtype: Any) -> tuple[Any, Any, 
 
 @functools.cache
 def _direction_numbers(size: int) -> np.ndarray:
-    """Unscrambled direction numbers (size, 32): van der Corput, then one primitive polynomial each.
+    """Find unscrambled direction numbers (size, 32): van der Corput, then one primitive polynomial each.
 
-    The initial numbers of a dimension are the best of a few random sets: the one with the least sum of
+    The initial numbers of a dimension are the best of a few random sets: the set with the smallest sum of
     4^t over its pairs with preceding dimensions and over the levels, where t is the quality parameter;
     the squared discrepancy of a pair grows as 4^t. Dimension j is the same for every size.
     """
@@ -289,7 +286,7 @@ def _direction_numbers(size: int) -> np.ndarray:
 
 
 def _primitive_polynomials(degree: int) -> np.ndarray:
-    """All primitive polynomials over GF(2) of one degree, as ascending bit masks.
+    """List all primitive polynomials over GF(2) of one degree, as ascending bit masks.
 
     p is primitive exactly if x has order 2^degree - 1 modulo p.
     """
@@ -327,7 +324,7 @@ def _primitive_polynomials(degree: int) -> np.ndarray:
 
 
 def _pair_quality(matrices: np.ndarray, inverses: np.ndarray) -> np.ndarray:
-    """Quality t of 2^m points in the plane of a candidate and an earlier dimension, m in _LEVELS.
+    """Compute the quality t of 2^m points in the plane of a candidate and an earlier dimension, m in _LEVELS.
 
     With A the candidate's generator matrix times the inverse of the earlier one, leading m x m blocks,
     t = m + 1 - min (q + top(b A)) over the row vectors b whose last nonzero entry is the q-th, with

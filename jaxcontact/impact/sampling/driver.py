@@ -1,6 +1,7 @@
 """Sampling the post-impact set: many impacts with random impulse orders.
 
-The host-side driver of the sampling kernel: draws, choice of contact modes, chunks, results.
+Entry `sample`, the host-side driver of the sampling kernel: draws, choice of contact modes, chunks, results;
+docs/methods/set-valued.md.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from jaxcontact.impact.sampling.draws import Iid, sobol
 from jaxcontact.impact.sampling.stream import PIECE, Chunk, ImpactSamples, Stream
 from jaxcontact.terms import ContactTerms
 
-CHECKPOINT_CHUNK = 2**16  # each chunk waits for the disk once
-LARGE_OUTPUT = 4e9  # bytes from which on a run says first what it needs
+CHECKPOINT_CHUNK = 2**16  # samples; each chunk waits for the disk once
+LARGE_OUTPUT = 4e9  # bytes of output above which a run warns first about its memory
 Reduced = TypeVar("Reduced")
 Seed = int | jax.Array
 
@@ -80,38 +81,38 @@ def sample(
     Args:
         terms: contact terms, nc contacts.
         v: (nv,) velocity before the impact.
-        law: what is drawn from, `jc.impact.Routh(impulse_step=, max_steps=)`.
-        num_samples: how many samples.
-        seed: of the scrambled Sobol points of dimension N (nc + 1); a JAX random key in its place makes the
-            draws independent instead of quasi-random.
+        law: the law to draw from, `jc.impact.Routh(impulse_step=, max_steps=)`.
+        num_samples: number of samples.
+        seed: of the scrambled Sobol points of dimension N (nc + 1); a JAX random key instead makes the draws
+            independent, not quasi-random.
         keep_path: also return the velocities through the impact.
         reduce: (accumulated, ImpactSamples of one chunk) -> accumulated, called in order, at first with
             None; `sample` then returns the last value, in memory that does not grow.
         run: chunk (default 2^14 samples, with a checkpoint 2^16), devices, checkpoint, about, progress. Above
-            2^14 the work of a chunk is still spread over all devices, and only memory grows: about six chunks
-            are held. Below, each call of the kernel does less for its fixed cost of about a millisecond. The
+            2^14 the work of a chunk is still spread over all devices, and only memory grows, to about six
+            chunks. Below, each call of the kernel does less for its fixed cost of about a millisecond. The
             checkpoint is a folder, see `load_samples` for its files; `reduce` sees the stored chunks first.
 
     Returns:
         ImpactSamples, or what `reduce` accumulated. With a checkpoint the arrays are memory-mapped files.
 
     With several processes of `jax.distributed`, all of which must make the same call, each computes its
-    share on its local devices. Each returns all samples, the same bits as in one process; with `reduce`
-    each accumulates over its own share only, and `progress` counts that. The devices of a process work
+    part on its local devices. Each returns all samples, the same bits as in one process; with `reduce`
+    each accumulates over its own part only, and `progress` counts that. The devices of a process work
     without `jax.sharding`, one thread each on separate chunks: a sample is computed by one device and none
     waits for another.
 
     In memory a run needs little more than its output; with `reduce` or a checkpoint memory does not grow.
-    More than 4 GB of output are announced by a `MemoryWarning`.
+    A `MemoryWarning` announces more than 4 GB of output.
 
     Raises:
-        ValueError, TypeError: bad terms or v (as `anitescu_potra`); a law that is no `Routh`, or has an
+        ValueError, TypeError: bad terms or v (as `anitescu_potra`); a law that is not a `Routh`, or has an
             impulse_step that is not positive and finite, a restitution outside of 0..1 or NaN, a selection
             not offered for these terms, or a density of the wrong shape or outside of [0, 1]; num_samples
-            < 1; a checkpoint that is damaged, of another run, or in use; a `reduce` that is no function.
-        OSError: the checkpoint cannot be written, as on a full disk; what it holds stays good.
+            < 1; a checkpoint that is damaged, of another run, or in use; a `reduce` that is not a function.
+        OSError: the checkpoint cannot be written, as on a full disk; its content stays valid.
 
-    Status: per sample, UNTERMINATED where a contact still approaches, or has energy in store, after
+    Status: per sample, UNTERMINATED if a contact still approaches, or has energy in store, after
         max_steps; STALLED for a residual above 1e-9 (float32: 5e-6).
 
     Derivative: none; a host-level driver. Differentiate `resolve` with the draws of interest.
@@ -153,11 +154,11 @@ def sample(
 
 
 class MemoryWarning(UserWarning):
-    """A call is about to ask for more than 4 GB of memory."""
+    """Warning that a call is about to use more than 4 GB of memory."""
 
 
 def _announce_memory(stream: Stream, total: int) -> None:
-    """Warn where the samples of a run need more than LARGE_OUTPUT bytes."""
+    """Warn if the samples of a run need more than LARGE_OUTPUT bytes."""
     per_sample = sum(leaf.nbytes for leaf in jax.tree.leaves(stream.unmoved(1).replace(v_minus=None)))
     if per_sample * total > LARGE_OUTPUT:
         warnings.warn(
@@ -171,7 +172,7 @@ def _announce_memory(stream: Stream, total: int) -> None:
 def _stream(
     terms: ContactTerms, v: jax.Array, law: FittedRouth, seed: Seed, keep_path: bool, run: Run
 ) -> Stream:
-    """Make the source of the samples; of more contacts than can be enumerated, those that are active."""
+    """Make the source of the samples; with too many contacts to enumerate, of the active ones only."""
     nc, places = terms.phi.shape[0], None
     touching = touching_contacts(terms, law.num_directions)
     if touching is not None:
@@ -195,7 +196,7 @@ def _stream(
 
 
 def _reported(chunks: Generator[Chunk], total: int, progress: Callable[..., None] | None) -> Generator[Chunk]:
-    """The chunks, each reported once it has been used."""
+    """Yield the chunks, and report the progress after each has been used."""
     done = 0
     with contextlib.closing(chunks):
         for chunk in chunks:
@@ -208,7 +209,7 @@ def _reported(chunks: Generator[Chunk], total: int, progress: Callable[..., None
 def _gather(
     chunks: Iterator[Chunk], stream: Stream, total: int, rows: list[list[tuple[int, int]]]
 ) -> ImpactSamples:
-    """All chunks in one record, written in place: little memory beyond the result."""
+    """Gather all chunks in one record, written in place, with little memory beyond the result."""
     whole = jax.tree.map(
         lambda leaf: _aligned_empty((total, *leaf.shape[1:]), leaf.dtype),
         stream.unmoved(0).replace(v_minus=None),
@@ -223,7 +224,7 @@ def _gather(
 
 
 def _aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory that JAX takes over on a CPU without a copy: aligned to 64 bytes."""
+    """Reserve memory aligned to 64 bytes, which JAX uses on a CPU without a copy."""
     size = int(np.prod(shape)) * dtype.itemsize
     raw = np.empty(size + 64, np.uint8)
     offset = -raw.ctypes.data % 64

@@ -1,7 +1,8 @@
-"""One step of a tile of lanes: which contact modes are valid, the one that a draw picks, and what it does.
+"""One step of a tile of lanes: the valid contact modes, the mode that a draw picks, and its impulse.
 
-Owns the choice among many modes, where a tile looks closely only at those that some lane may meet. All is
-elementwise over the lanes, with sums in a fixed order: a lane has the same bits in every tile.
+Owns the choice among many modes, entry `select`: a tile examines closely only those that some lane may meet.
+All operations are elementwise over the lanes, with sums in a fixed order: a lane has the same bits in every
+tile.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from jax import lax
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.solvers import contact_modes, mode_choice, mode_filter, mode_tree
 
-FEW = 128  # modes that a tile is expected to meet at most
-BLOCK = 128  # modes looked at together
-SIEVED = 512  # modes that a sieve is expected to leave at most
-_HANDFUL = 32  # modes that a sieve mostly leaves
+FEW = 128  # largest number of modes that a tile is expected to meet; more modes take a slower path
+BLOCK = 128  # number of modes evaluated together
+SIEVED = 512  # largest number of modes that a sieve is expected to leave; more take a slower path
+_HANDFUL = 32  # number of modes that a sieve mostly leaves at most
 
 
 def select(
@@ -31,10 +32,10 @@ def select(
     speed: jax.Array,
     names: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array | None, jax.Array | None]:
-    """The mode that a draw picks (tile,), whether any is valid (tile,), and what is told of the valid ones.
+    """Pick a mode (tile,) by each draw; also return whether any is valid (tile,), and data of valid ones.
 
-    Told are the signature of the set of outcomes (tile,) and the modes (K,) bool that stand for some outcome
-    of some lane; both None without `names` (K,) of the modes' outcomes.
+    These data are the signature of the set of outcomes (tile,) and the modes (K,) bool that stand for some
+    outcome of some lane; both None without `names` (K,) of the modes' outcomes.
     """
     limit = contact_modes.feasibility_tolerance(x.dtype) * speed
     speeds = jnp.full(x.shape[1:], speed)
@@ -46,7 +47,7 @@ def select(
         told = None if names is None else _told(valid, score, names, speeds, index)
         return mode, count > 0, told
 
-    # What stands in a branch or in a loop is computed once; else the compiler repeats it in every use.
+    # Values of a branch or a loop are computed once; otherwise the compiler repeats them in every use.
     if number <= FEW:
         score = lax.cond(
             jnp.any(live),
@@ -68,7 +69,7 @@ def select(
             return choose(jnp.isfinite(score) & live[None], score, index)
 
         def sift() -> _Choice:
-            """Looks on among the modes left that are valid in some lane."""
+            """Choose among the remaining modes that are valid in some lane."""
             index = mode_filter.places(maybe, SIEVED)
             score = mode_filter.scores(pieces.rows, index, left, x, limit)
             some = mode_filter.any_lane(jnp.isfinite(score) & live[None])
@@ -91,7 +92,7 @@ def select(
             valid = lax.map(lambda block: contact_modes.evaluate(block, x) <= limit, pieces)
         valid = valid.reshape(-1, x.shape[1])[:number] & live[None]
         some = mode_filter.any_lane(valid)
-        # Of hundreds of modes a tile meets few: look on among those only, unless there are many.
+        # Of hundreds of modes a tile meets few: choose among those only, unless there are many.
         index = jnp.nonzero(some, size=FEW, fill_value=number)[0].astype(jnp.int32)
 
         def among_few() -> _Choice:
@@ -112,10 +113,10 @@ _Choice = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]
 def _told(
     valid: jax.Array, score: jax.Array, names: jax.Array, speeds: jax.Array, index: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Signature of each lane's set of outcomes (tile,), and the modes that stand for them (K,) bool.
+    """Compute the signature (tile,) of each set of outcomes, and a mask (K,) of modes that stand for them.
 
-    A mode stands for an outcome where it is the first of those valid. The sums of the outcomes' names tell
-    sets of them apart, but for one pair in 2^32.
+    A mode stands for an outcome if it is the first of the valid modes with this outcome. The sums of the
+    outcomes' names distinguish sets, except for one pair in 2^32.
     """
     number = names.shape[0]
     numbers = jnp.arange(number, dtype=jnp.int32) if index is None else index
@@ -132,17 +133,17 @@ def _told(
 
 
 def largest(space: ContactSpace, step: jax.Array) -> jax.Array:
-    """(m,) the largest normal impulses of a step, N s, scaled; zero for inactive contacts."""
+    """Scale the largest normal impulses (m,) of a step, in N s; zero for inactive contacts."""
     return jnp.where(space.active, step / space.scale[:: 1 + space.num_tangents], 0.0)
 
 
 def approaches(u: jax.Array, slowest: jax.Array) -> jax.Array:
-    """(tile,) bool, whether a contact approaches faster than (m,) at u (2m or 3m, tile); all scaled."""
+    """Tell for each lane (tile,) whether a contact approaches faster than `slowest` (m,) at u, all scaled."""
     return jnp.any(u[:: u.shape[0] // slowest.shape[0]] < -slowest[:, None], axis=0)
 
 
 def least_bad(table: contact_modes.ModeMaps, x: jax.Array) -> jax.Array:
-    """(tile,) the mode that is violated least."""
+    """Find the mode (tile,) that is violated least."""
     violation = contact_modes.evaluate(table, x)
     iota = jnp.arange(violation.shape[0], dtype=jnp.int32)[:, None]
     return jnp.min(
@@ -151,7 +152,7 @@ def least_bad(table: contact_modes.ModeMaps, x: jax.Array) -> jax.Array:
 
 
 def in_blocks(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
-    """The table cut into blocks of BLOCK modes, along a new first axis; the last one is padded."""
+    """Divide the table into blocks of BLOCK modes, along a new first axis; the last one is padded."""
     number = table.regular.shape[0]
     size = min(BLOCK, number)
     padded = jax.tree.map(
@@ -161,7 +162,7 @@ def in_blocks(table: contact_modes.ModeMaps) -> contact_modes.ModeMaps:
 
 
 def impulse_of(table: contact_modes.ModeMaps, mode: jax.Array, x: jax.Array) -> jax.Array:
-    """impulse[:, :, mode] x of each lane: (2m, tile), in space (3m, tile)."""
+    """Compute impulse[:, :, mode] x of each lane: (2m, tile), in space (3m, tile)."""
     maps = table.impulse[:, :, mode]  # (2m, L, tile)
     total = jnp.zeros((), x.dtype)
     for j in range(x.shape[0]):
@@ -177,7 +178,7 @@ def misfit(
     speed: jax.Array,
     directions: np.ndarray,
 ) -> jax.Array:
-    """The residual of `ImpactInfo`, per lane: (tile,)."""
+    """Compute the residual of `ImpactInfo` of each lane, (tile,)."""
     if space.num_tangents == 2:
         return _misfit_in_space(space, u, impulse, cap, speed, directions)
     u_n, u_t, lam_n, lam_t = u[0::2], u[1::2], impulse[0::2], impulse[1::2]
@@ -198,7 +199,7 @@ def _misfit_in_space(
     speed: jax.Array,
     directions: np.ndarray,
 ) -> jax.Array:
-    """As `contact_space.residual`, for lanes; sums are written out: the same bits in every tile."""
+    """Compute `contact_space.residual` of lanes, with explicit sums: the same bits in every tile."""
     u_n, lam_n = u[0::3], impulse[0::3]
     u_t, lam_t = (u[1::3], u[2::3]), (impulse[1::3], impulse[2::3])
     limit = space.mu[:, None] * lam_n

@@ -1,4 +1,4 @@
-"""What kind of outcome a sample is: which contacts stick, slide or lift afterwards."""
+"""Kinds of outcomes: the contacts that stick, slide or lift after the impact of a sample."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LABELS = ("sticks", "slides", "lifts", "approaches")
 
 
 def contact_names(num_contacts: int) -> list[str]:
-    """A, B, C, ... in the order of the contacts; c26, c27, ... beyond Z."""
+    """List names of the contacts: A, B, C, ... in their order; c26, c27, ... beyond Z."""
     return [chr(ord("A") + i) if i < 26 else f"c{i}" for i in range(num_contacts)]
 
 
 def contact_velocities(samples: ImpactSamples, terms: ContactTerms) -> tuple[np.ndarray, np.ndarray]:
-    """Normal (n, nc) and tangential (n, nc, nt) contact velocities after the impact, m/s."""
+    """Compute normal (n, nc) and tangential (n, nc, nt) contact velocities after the impact, m/s."""
     # Not `@`: its threads would wait for the cores that the sampler keeps busy.
     v_plus = np.asarray(samples.v_plus)
     return (
@@ -29,7 +29,7 @@ def contact_velocities(samples: ImpactSamples, terms: ContactTerms) -> tuple[np.
 
 
 def outcome_labels(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
-    """Index into `LABELS` of every sample and contact: (n, nc).
+    """Classify every sample and contact by an index into `LABELS`, (n, nc).
 
     A velocity below 1e-6 of the largest pre-impact contact velocity counts as zero.
     """
@@ -44,7 +44,7 @@ def outcome_labels(samples: ImpactSamples, terms: ContactTerms) -> np.ndarray:
 
 
 def outcome_counts(samples: ImpactSamples, terms: ContactTerms) -> dict[tuple[int, ...], int]:
-    """How many terminated samples are of each kind: a kind is an index into `LABELS` per active contact."""
+    """Count the successful samples of each kind, an index into `LABELS` per active contact."""
     kept = (np.asarray(samples.status) & np.uint32(int(Status.FAILURES))) == 0
     labels = outcome_labels(samples, terms)[kept][:, np.asarray(terms.active)]
     # A number per kind: sorting rows is ten times slower.
@@ -55,7 +55,7 @@ def outcome_counts(samples: ImpactSamples, terms: ContactTerms) -> dict[tuple[in
 
 
 def outcome_shares(samples: ImpactSamples, terms: ContactTerms) -> list[tuple[str, float]]:
-    """Kinds of outcomes found and their shares of the terminated samples, most frequent first.
+    """List the kinds of outcomes and their fractions of the successful samples, most frequent first.
 
     Example: [("A lifts, B sticks", 0.49), ("A sticks, B lifts", 0.49), ("A sticks, B sticks", 0.02)].
     """
@@ -65,7 +65,7 @@ def outcome_shares(samples: ImpactSamples, terms: ContactTerms) -> list[tuple[st
 def named_shares(
     counts: Mapping[tuple[int, ...], int], terms: ContactTerms, names: Sequence[str] | None = None
 ) -> list[tuple[str, float]]:
-    """`outcome_shares` from the counts of `outcome_counts`; `names` are of the nc contacts."""
+    """List `outcome_shares` from the counts of `outcome_counts`; `names` has those of the nc contacts."""
     nc = terms.phi.shape[0]
     names = np.array(contact_names(nc) if names is None else names[:nc])[np.asarray(terms.active)]
     total = sum(counts.values())

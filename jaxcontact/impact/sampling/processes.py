@@ -1,7 +1,7 @@
-"""Several processes of `jax.distributed` at work on one run: what they tell each other.
+"""Exchanges between several processes of `jax.distributed` that work on one run.
 
-Owns the two exchanges that a run needs: the facts about modes, and, where the samples are wanted in memory,
-the samples themselves. The kernel has no collectives: a sample is computed by one device.
+Owns the two exchanges that a run needs: the facts about modes (`union`), and, if the samples are requested in
+memory, the samples themselves (`fill`). The kernel has no collectives: one device computes a sample.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-SLAB = 2**16  # samples of each process per exchange
+SLAB = 2**16  # samples of each process per exchange; bounds the memory of the exchange
 
 
 def share() -> tuple[int, int]:
-    """(i, n): this is process i of n."""
+    """Return (i, n): this is process i of n."""
     return jax.process_index(), jax.process_count()
 
 
 def union(facts: np.ndarray) -> np.ndarray:
-    """The numbers (k,), ascending, that any process has; k differs between them."""
+    """Unite the ascending numbers (k,) of all processes; k may differ between processes."""
     if jax.process_count() == 1:
         return facts
     most = int(np.max(multihost_utils.process_allgather(np.array(facts.size))))
-    # Halves, for without 64-bit types only those travel; a negative number is padding.
+    # Without 64-bit types only halves can be exchanged; a negative number is padding.
     halves = np.full((2, most), -1, np.int32)
     halves[:, : facts.size] = facts >> 31, facts & (2**31 - 1)
     high, low = np.moveaxis(np.asarray(multihost_utils.process_allgather(halves), np.int64), 1, 0)
@@ -34,11 +34,11 @@ def union(facts: np.ndarray) -> np.ndarray:
 
 
 def fill(arrays: Sequence[np.ndarray], rows: Sequence[Sequence[tuple[int, int]]]) -> None:
-    """Complete arrays, in place, of which each process knows some rows.
+    """Complete arrays in place, of which each process has some rows.
 
     Args:
         arrays: each (total, ...), the same shapes in all processes.
-        rows: (begin, end) of the rows that each process knows, one list per block of rows.
+        rows: (begin, end) of the rows of each process, one list per block of rows.
     """
     if jax.process_count() == 1:
         return

@@ -1,7 +1,7 @@
-"""Samples of an impact inside the user's own program: what `sample` does on the host, traced.
+"""Samples of an impact inside the user's own program: a traceable form of `sample`; entry `sample_in_jit`.
 
 The sampling kernel finds the outcomes and the impulses of their steps. Derivatives are those of the steps
-with these impulses, by the rule of `resolve`, and are computed only where somebody differentiates.
+with these impulses, by the rule of `resolve`, and are computed only on demand. docs/methods/set-valued.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from jaxcontact.precision import jit
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-_GROUP = 8  # a tile has a multiple of so many lanes, see `mode_filter.any_lane`
+_GROUP = 8  # lanes: the size of a tile is a multiple of it, see `mode_filter.any_lane`
 
 
 def sample_in_jit(
@@ -54,7 +54,7 @@ def sample_in_jit(
 ) -> tuple[jax.Array, ImpactInfo]:
     """Draw outcomes of an impact over random impulse orders (Halm & Posa, Algorithm 1), inside `jit`.
 
-    `sample` for programs of your own: traceable, of static shape, under `jit`, `vmap`, `lax.scan`,
+    This is `sample` for programs of your own: traceable, of static shape, under `jit`, `vmap`, `lax.scan`,
     `shard_map` (with check_vma=False) and derivatives. The outcomes are those of `sample(..., seed=key)`, up
     to rounding: sample i is a function of the key and i alone.
 
@@ -63,21 +63,21 @@ def sample_in_jit(
         v: (nv,) velocity before the impact.
         law: as `sample`; the selection "visited" learns on the host and is not offered.
         key: a JAX random key, of threefry2x32 or rbg.
-        num_samples: n, how many samples (static).
-        max_contacts: so many of the active contacts at most take part, the first ones in their order; limits
-            are those of so many contacts, and the others get no impulse. A robot has many more candidates
-            than touch. Draws are then those of so many contacts. None: all candidates.
+        num_samples: n, number of samples (static).
+        max_contacts: largest number of active contacts that take part, the first ones in their order; limits
+            and draws are those of `max_contacts` contacts, and the others get no impulse. A robot has many
+            more candidates than touch. None: all candidates.
 
     Returns:
         v_plus (n, nv) and ImpactInfo, whose arrays have the samples first: status, residual, energy_ratio and
         num_solves and complete (n,), impulse (n, nc, 1 + nt).
 
     Raises:
-        ValueError, TypeError: as `sample`; a key that is none.
+        ValueError, TypeError: as `sample`; a key that is not a JAX random key.
 
     Status: per sample, UNTERMINATED and STALLED as `sample`; inside jit all samples have the bits of
         `resolve` for bad numbers, INVALID also for an impulse_step that is not positive, and v_plus is v.
-        OVERFLOW where more than `max_contacts` are active.
+        OVERFLOW if more than `max_contacts` are active.
 
     Derivative: of each outcome and its impulse, by v, all terms and the numbers of the law, through the
         contact modes of its steps as `resolve`, forward and reverse, any order. Draws, modes and numbers of
@@ -115,7 +115,7 @@ def _of_active(
 
 
 def random_draws(key: jax.Array, law: FittedRouth) -> Iid | Sobol | Shaped:
-    """Independent draws with the density of the law."""
+    """Make independent draws with the density of the law."""
     return shaped(Iid(key=key), law.density, law.impulse_step.shape[0])
 
 
@@ -124,7 +124,7 @@ def _sample(
     terms: ContactTerms, v: jax.Array, key: jax.Array, law: FittedRouth, num_samples: int
 ) -> tuple[jax.Array, ImpactInfo]:
     step = law.impulse_step
-    law = law.replace(impulse_step=jnp.where(step <= 0, -1.0, step))  # which no step of an impact takes
+    law = law.replace(impulse_step=jnp.where(step <= 0, -1.0, step))  # -1 makes the status INVALID
     nc, max_steps = step.shape[0], law.max_steps
     numbers = jnp.arange(num_samples, dtype=jnp.uint32)
     drawn = random_draws(key, law).uniform(numbers, 0, max_steps * (nc + 1), v.dtype)
@@ -140,9 +140,9 @@ _Data = tuple[ContactTerms, jax.Array, FittedRouth, jax.Array]
 
 
 def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, ImpactInfo]:
-    """The samples one step after the other; differentiable.
+    """Resolve the samples one step after the other, differentiably.
 
-    `impulses` (N, r, n) are those of the steps, if they have been found.
+    `impulses` (N, r, n) are the impulses of the steps, if they are known.
     """
     terms, v, law, drawn = data
     nc, num_samples = law.impulse_step.shape[0], drawn.shape[2]
@@ -156,7 +156,7 @@ def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, Impac
 
 
 def _misfit(data: tuple[_Data, jax.Array], at: Any) -> Any:
-    """The misfit of outcomes and impulses from those of the steps taken again: its derivative is theirs."""
+    """Compute outcomes and impulses minus those of repeated steps, which determine the derivative."""
     v_plus, info = _by_steps(*data)
     return at[0] - v_plus, at[1] - info.impulse
 
@@ -168,7 +168,7 @@ def _unchanged(data: Any, at: Any, rhs: Any) -> Any:
 def _by_modes(
     terms: ContactTerms, v: jax.Array, key: jax.Array, law: FittedRouth, num_samples: int
 ) -> tuple[jax.Array, ImpactInfo, jax.Array]:
-    """Outcomes (n, nv), their info, and the impulses (N, r, n) of the steps. No derivative."""
+    """Sample by contact modes; return outcomes (n, nv), info, step impulses (N, r, n). No derivative."""
     v_in = lax.stop_gradient(v)
     terms, v, law = lax.stop_gradient((terms, v, law))
     step, e = law.impulse_step, law.restitution
@@ -179,7 +179,7 @@ def _by_modes(
     space = contact_space(terms)
     begins = jnp.any(approaching(space, v, slowest_approach(space, v))) & (status == 0)
     run = functools.partial(_lanes, num_samples=num_samples)
-    # The squares of the coefficients, which the kernel takes, in the place of the coefficients.
+    # The kernel expects the squares of the coefficients in place of the coefficients.
     data = space, key, v, law.replace(impulse_step=step, restitution=elastic), begins
     lanes, holds_all = batch_first(run, functools.partial(_worlds, run), *data)
     v_plus = v[None] + jnp.einsum("rn,vr->nv", lanes.impulse, space.response)
@@ -205,7 +205,7 @@ def _lanes(
     *,
     num_samples: int,
 ) -> tuple[LaneResults, jax.Array]:
-    """All samples of one impact, none where it does not begin; and whether all modes were looked at."""
+    """Draw all samples of one impact, none if it does not begin; tell whether all modes were candidates."""
     directions = friction_directions(space.num_tangents, law.num_directions)
     table = mode_table(space, directions, capped=True)
     count = jnp.where(begins, jnp.int32(num_samples), 0)
@@ -229,7 +229,7 @@ def _lanes(
 
 
 def _worlds(run: Callable[..., Any], *given: Any) -> Any:
-    """Many impacts: on a CPU one after the other, whose tiles stay in its cache, else together."""
+    """Run many impacts: on a CPU one after the other, so that tiles stay in its cache, else together."""
     return platforms.choose(
         *given, cpu=lambda *each: lax.map(lambda one: run(*one), each), other=jax.vmap(run)
     )

@@ -1,9 +1,8 @@
-"""The sampling kernel: a tile of lanes that never idle.
+"""The sampling kernel, entry `resolve_lanes`: a tile of lanes that never idle.
 
 Each lane works on one sample; when its impact ends it stores the result and takes the next sample, so a
-tile does no work for finished impacts. Arithmetic is elementwise over the lanes, sums are unrolled in a
-fixed order, and draws depend on the sample number alone: a sample has the same bits in every tile,
-chunk and order.
+tile does no work for finished impacts. Arithmetic is elementwise over the lanes, sums are unrolled in a fixed
+order, and draws depend on the sample number alone: a sample has the same bits in every tile, chunk and order.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
 from jaxcontact.status import Status
 
-_BITS = 3  # of each draw, that neighbours share
+_BITS = 3  # leading bits of each draw that neighbours in the order of samples have in common
 
 
 class LaneResults(Record):
-    """Results per sample, in the order of the indices given; impulses are scaled.
+    """Results per sample, in the order of the indices; impulses are scaled, r = 2m in the plane, 3m in space.
 
     Attributes:
-        impulse: (2m, n) total scaled impulse.
-        num_solves: (n,) steps taken.
-        residual: (n,) worst violation of the law in any step, relative to |v|_M.
+        impulse: (r, n) total scaled impulse.
+        num_solves: (n,) number of steps.
+        residual: (n,) largest violation of the law in any step, relative to |v|_M.
         missed: (n,) bool, some step had no valid mode in the table, or a set of them that is not known to
-            be complete. With known sets the sample ends before that step, and the other results say where.
+            be complete. With known sets the sample ends before that step, and num_solves tells where.
         collides: (n,) bool, a contact still approaches, or has energy in store.
         visited: (K,) bool, modes that stood for an outcome in some step of some sample; none without names.
         sets: (N, n) uint32, the signature of the set of outcomes of each step, 0 after the last; or None.
-        path: (N + 1, 2m, n) scaled impulse so far after each step, or None.
-        changes: (N, 2m, n) scaled impulse of the compression of each step, 0 after the last; or None.
+        path: (N + 1, r, n) scaled impulse so far after each step, or None.
+        changes: (N, r, n) scaled impulse of the compression of each step, 0 after the last; or None.
     """
 
     impulse: jax.Array
@@ -65,7 +64,7 @@ class LaneResults(Record):
 
 
 class Begun(Record):
-    """Samples of which some steps are done; as in `LaneResults`."""
+    """Samples with some of their steps done; fields as in `LaneResults`."""
 
     impulse: jax.Array
     num_solves: jax.Array
@@ -73,7 +72,7 @@ class Begun(Record):
 
 
 class _Lanes(Record):
-    """The sample that each lane works on, and how far its impact is; the last axis is the lane."""
+    """The sample of each lane and the state of its impact; the last axis is the lane."""
 
     slot: jax.Array  # place of the sample among the indices
     num_solves: jax.Array
@@ -85,7 +84,7 @@ class _Lanes(Record):
 
 
 class _Impact(NamedTuple):
-    """What all samples share; fields named as arguments of `resolve_lanes` are those."""
+    """Data common to all samples; fields with names of arguments of `resolve_lanes` are these arguments."""
 
     space: ContactSpace
     table: contact_modes.ModeMaps
@@ -130,14 +129,14 @@ def resolve_lanes(
     Args:
         v: (nv,) velocity before the impact, the same for all; some contact approaches.
         step: (nc,) largest normal impulse of a step, N s.
-        complete: (S,) uint32, ascending: signatures of sets of outcomes that lack none. A step with another
-            set counts as missed. None where the table holds all modes.
+        complete: (S,) uint32, ascending: signatures of complete sets of outcomes. A step with another set
+            counts as missed. None if the table holds all modes.
         pieces: the validity of the modes of the table by stems and leaves, or by a sieve, which is faster;
             or None.
-        begun: what was done of each sample before; default nothing.
+        begun: the steps of each sample done before; default none.
         names: (K,) uint32 of the modes, equal for equal outcomes; needed for `complete` and `keep_sets`.
         elastic: (nc,) squared coefficients of restitution, see `energetic_restitution`; or None.
-        once: take one step of each sample only.
+        once: take only one step of each sample.
         num_directions: sides of the friction cone in space.
     """
     dtype = v.dtype
@@ -194,7 +193,7 @@ def resolve_lanes(
 def _begin(
     space: ContactSpace, u_start: jax.Array, begun: Begun | None, elastic: jax.Array | None, slot: jax.Array
 ) -> _Lanes:
-    """Lanes that take up the samples at `slot`."""
+    """Start lanes on the samples at `slot`."""
     rows, tile, dtype = u_start.shape[0], slot.shape[0], u_start.dtype
     impulse = jnp.zeros((rows, tile), dtype)
     num_solves, residual = jnp.zeros(tile, jnp.int32), jnp.zeros(tile, dtype)
@@ -217,9 +216,9 @@ def _begin(
 def _take_step(
     impact: _Impact, lanes: _Lanes, index: jax.Array, live: jax.Array
 ) -> tuple[_Lanes, jax.Array, jax.Array, _Told]:
-    """One step of every lane: the lanes after it, the impulse of its compression, and which still collide.
+    """Take one step of every lane; return lanes, the impulse of compression, and a mask of colliding lanes.
 
-    Also what is told of the valid modes: the signature of their set and which of them were met.
+    Also returns the signature of the set of valid modes, and a mask of those that were met.
     """
     space, elastic, u = impact.space, impact.elastic, lanes.u
     m = space.mu.shape[0]
@@ -259,7 +258,7 @@ def _take_step(
 def _choose_mode(
     impact: _Impact, x: jax.Array, pick: jax.Array, presses: jax.Array
 ) -> tuple[jax.Array, jax.Array, _Told]:
-    """The mode of each lane, whether its set of valid modes lacks some, and what is told of the set."""
+    """Choose a mode for each lane; also tell whether its set of valid modes lacks some, and describe it."""
     table, complete = impact.table, impact.complete
     mode, found, valid_set, met = mode_selection.select(
         table, impact.pieces, x, pick, presses, impact.speed, impact.names
@@ -269,7 +268,7 @@ def _choose_mode(
         mode = lax.cond(
             jnp.any(lost), lambda: jnp.where(lost, mode_selection.least_bad(table, x), mode), lambda: mode
         )
-    else:  # the sample is repeated
+    else:  # a lost sample is repeated
         assert valid_set is not None
         place = jnp.searchsorted(complete, valid_set, method="scan_unrolled")
         known = complete[jnp.minimum(place, complete.shape[0] - 1)] == valid_set
@@ -280,7 +279,7 @@ def _choose_mode(
 def _keep_step(
     results: LaneResults, before: _Lanes, after: _Lanes, change: jax.Array, told: _Told, where: jax.Array
 ) -> LaneResults:
-    """Results with what is kept of each step."""
+    """Write the data of each step into the results."""
     valid_set, met = told
     sets, path, changes = results.sets, results.path, results.changes
     if sets is not None:
@@ -294,7 +293,7 @@ def _keep_step(
 
 
 def _keep_outcome(results: LaneResults, last: _Lanes, collides: jax.Array, where: jax.Array) -> LaneResults:
-    """Results with those of the samples that end."""
+    """Write the outcomes of samples that end into the results."""
 
     def store(array: jax.Array, value: jax.Array) -> jax.Array:
         return array.at[..., where].set(value, mode="drop", unique_indices=True)
@@ -317,7 +316,7 @@ run_lanes = jit(
 
 @functools.partial(jit, static_argnames="num_contacts")
 def first_places(draws: Sobol | Iid | Shaped, indices: jax.Array, num_contacts: int) -> jax.Array:
-    """(n,) uint32, close for samples whose first draws are: their leading bits, in turn."""
+    """Mix the leading bits of first draws, (n,) uint32: close numbers for samples with close first draws."""
     drawn = draws.uniform(indices, 0, num_contacts + 1)[:num_contacts]
     digits = jnp.minimum(drawn * 2**_BITS, 2**_BITS - 1).astype(jnp.uint32)
     place = jnp.zeros(indices.shape, jnp.uint32)
@@ -336,7 +335,7 @@ def _nothing_yet(
     keep_changes: bool,
     dtype: Any,
 ) -> LaneResults:
-    """Results of n samples, before any is known."""
+    """Make empty results of n samples."""
     rows = table.impulse.shape[0]
     return LaneResults(
         impulse=jnp.zeros((rows, n), dtype),
@@ -352,7 +351,7 @@ def _nothing_yet(
 
 
 def lane_status(results: LaneResults) -> Any:
-    """Status bits (n,) uint32 of the samples, in NumPy."""
+    """Compute the status bits (n,) uint32 of the samples, in NumPy."""
     residual = np.asarray(results.residual)
     stalled = np.where(residual <= residual_limit(residual.dtype), 0, int(Status.STALLED))
     unterminated = np.where(results.collides, int(Status.UNTERMINATED), 0)

@@ -1,7 +1,8 @@
 """Samples in chunks of fixed size, in order, computed ahead on all devices.
 
-Owns how a long run is cut up: chunks, worker threads, devices and processes, and the growing mode table of
-the selection "visited". A sample depends on its number alone, so none of this shows in the results.
+Owns the division of a long run among chunks, worker threads, devices and processes, and the growing table
+of modes of the selection "visited"; entry `Stream`. A sample depends on its number alone, so the division
+does not show in the results.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from jaxcontact.impact.sampling.sampling_kernel import lane_status
 from jaxcontact.impact.sampling.visited_modes import Known, fits
 from jaxcontact.terms import ContactTerms
 
-MANY_MODES = 512  # in a table; each block is then cut so that all workers have a part of it
-PILOT = 2048  # samples that fill the first table of "visited"
-HUGE, SHORT_PILOT = 2**15, 512  # of so many modes fewer samples fill it, for each takes long
+MANY_MODES = 512  # modes of a table above which each block is cut so that all workers have a part
+PILOT = 2048  # number of samples that fill the first table of "visited"
+HUGE, SHORT_PILOT = 2**15, 512  # above so many modes fewer samples fill it, because each takes long
 _NONE = np.empty(0, np.uint32)
-LONG = 2**19  # samples of a block for which a larger table is compiled
-LEMKE_MEMORY = 2**30  # bytes of the problems that are solved together
-GROWTH = 1.5  # each block of "visited" ends at this many times the sample number of the one before
+LONG = 2**19  # samples of a block from which on a larger table is compiled
+LEMKE_MEMORY = 2**30  # bytes at most of the problems that are solved together
+GROWTH = 1.5  # each block of "visited" ends at this multiple of the last sample number of the block before
 
 
 class ImpactSamples(Record):
@@ -46,15 +47,15 @@ class ImpactSamples(Record):
         v_plus: (n, nv) velocities after.
         impulse: (n, nc, 1 + nt) total contact impulse (n, t1, t2), N s.
         status: (n,) uint32 bits of `Status`; 0 is success.
-        num_solves: (n,) steps taken.
+        num_solves: (n,) number of steps.
         energy_ratio: (n,) kinetic energy after / before.
         residual: (n,) worst residual of any step, as in `ImpactInfo`.
         path: (n, max_steps + 1, nv) velocities through the impact, or None; rows after the last step
             repeat v_plus.
         complete: whether all solutions of every step were candidates, of a continuum of them its corners:
-            with "all", but for modes of redundant contacts with more free impulses than are tabulated. False:
-            outcomes may be missing and shares biased, with "lemke" whole families.
-        independent: whether the samples are independent draws of one distribution: made with a `key`, and
+            with "all", except for modes of redundant contacts with more free impulses than are tabulated.
+            False: outcomes may be missing and frequencies biased, with "lemke" whole families may be missing.
+        independent: whether the samples are independent draws of one distribution: drawn with a `key`, and
             not with "visited", where a sample depends on the modes that earlier ones met.
     """
 
@@ -73,9 +74,9 @@ class ImpactSamples(Record):
 class Chunk(NamedTuple):
     """Samples number begin, ..., end - 1, as NumPy arrays, and the facts they taught, ascending.
 
-    With "visited" the facts are the modes that were valid in some step, and the sets of modes that were
-    valid in the same step, by their signatures; none with other selections. Behind its pilot, facts come
-    only from samples that needed more than what was known.
+    With "visited" the facts are the modes that stood for an outcome in some step, and the sets of outcomes
+    of the steps, by their signatures; none with other selections. After the pilot, facts come
+    only from samples that needed more than the known modes and sets.
     """
 
     begin: int
@@ -101,7 +102,7 @@ class Stream:
         self.terms, self.v, self.draws, self.law = terms, v, draws, law
         self.keep_path, self.places = keep_path, places
         self.devices = list(jax.local_devices() if devices is None else devices)
-        self.compiled: set[Any] = set()  # sizes of what is known that the kernel has been compiled for
+        self.compiled: set[Any] = set()  # sizes of `Known` for which the kernel has been compiled
         self.collides = bool(jnp.any(colliding(terms, v, v)))
         self.enumerates = self.collides and law.selection != "lemke" and not law.turn_polygon
         self.learns = law.selection == "visited"
@@ -131,20 +132,20 @@ class Stream:
         share: tuple[int, int] = (0, 1),
         exchange: Callable[[np.ndarray], np.ndarray] = np.asarray,
     ) -> Generator[Chunk]:
-        """Chunks of at most `size` samples, in order.
+        """Yield chunks of at most `size` samples, in order.
 
         Args:
-            done: (end, facts) of the chunks computed before, in order, to go on behind them.
+            done: (end, facts) of the chunks computed before, in order; the run continues after them.
             share: (i, n) to compute only the i-th of n equal parts of every block.
-            exchange: the facts of this share -> those of all n shares.
+            exchange: maps the facts of this part to those of all n parts.
         """
         facts, used, room = NO_FACTS, NO_FACTS, (0, 0)
         begin = done[-1][0] if done else 0
         workers = all_cores.workers(self.devices)
         with threads(len(workers)) as pool:
             for number, (block_begin, block_end) in enumerate(self._blocks(total)):
-                # The pilot looks among all modes; later blocks use what was known before the block, but only
-                # long ones what there is no room for yet: more room is compiled anew.
+                # The pilot searches all modes; later blocks use the facts known before the block. Only the
+                # block after the pilot and long blocks enlarge the room, which needs a new compilation.
                 known = None
                 if self.enumerates and self.learns and block_begin > 0:
                     long = self.pilot * GROWTH**number - block_begin >= LONG
@@ -165,11 +166,11 @@ class Stream:
                 facts = exchange(facts)
 
     def shares(self, total: int, size: int, count: int) -> list[list[tuple[int, int]]]:
-        """(begin, end) of the part of each block that each of `count` processes computes."""
+        """List (begin, end) of the part of each block that each of `count` processes computes."""
         return [_parts(begin, end, size, count) for begin, end in self._blocks(total)]
 
     def _piece(self, cuts: list[tuple[int, int]], num_workers: int) -> int:
-        """Samples per call of the kernel, for one block."""
+        """Choose the number of samples per call of the kernel, for one block."""
         if not self.enumerates or self.by_modes.table.regular.shape[0] <= MANY_MODES:
             return PIECE
         count = sum(end - begin for begin, end in cuts)
@@ -182,11 +183,11 @@ class Stream:
         pieces: list[tuple[int, int]],
         known: Known | None,
     ) -> Iterator[Chunk]:
-        """The pieces, in order, each computed by the next worker, a few ahead."""
+        """Yield the chunks of the pieces, in order, each computed by the next worker, a few ahead."""
         placed = {device: jax.device_put(known, device) for device in dict.fromkeys(workers)}
         sizes = known and tuple(leaf.shape for leaf in jax.tree.leaves(known))
         if pieces and self.enumerates and sizes not in self.compiled:
-            # No samples: compiles where that is still to be done, which two threads would both do.
+            # A call without samples compiles the kernel once; otherwise two threads would both compile it.
             resolve = self.by_modes.resolve
             list(pool.map(lambda device: resolve(_NONE, self.draws, placed[device], device), placed))
             self.compiled.add(sizes)
@@ -219,7 +220,7 @@ class Stream:
         return Chunk(begin, end, samples.replace(independent=self.independent), facts)
 
     def _placed(self, samples: ImpactSamples) -> ImpactSamples:
-        """The samples with the impulses of all candidates, zero for those that take no part."""
+        """Expand the impulses of samples to all candidates, zero for those that take no part."""
         if self.places is None:
             return samples
         index, count = self.places
@@ -229,7 +230,7 @@ class Stream:
         return samples.replace(impulse=every)
 
     def unmoved(self, n: int) -> ImpactSamples:
-        """N samples, all of them v: where no contact approaches, and to show shapes and dtypes."""
+        """Make n samples equal to v, for impacts without approaching contacts and as template of shapes."""
         nc, nt, nv = self.terms.J_t.shape
         nc = nc if self.places is None else self.places[1]
         v = np.asarray(self.v)
@@ -248,11 +249,11 @@ class Stream:
     def _by_steps(
         self, numbers: np.ndarray, draws: Sobol | Iid | Shaped, device: jax.Device
     ) -> ImpactSamples:
-        """Each step by itself, with one Lemke solution or modes of its own, a padded batch at a time."""
+        """Resolve samples step by step, by Lemke's method or own modes of each step, in padded batches."""
         law, nc = self.law, self.terms.phi.shape[0]
         size = 32
         if law.selection == "lemke":
-            rows = nc * (law.num_directions + 3)  # of the problem of a step; pivoting holds it three times
+            rows = nc * (law.num_directions + 3)  # of the problem of a step; pivoting stores it three times
             bytes_of_lane = 3 * rows * (rows + 3) * self.v.dtype.itemsize
             size = int(np.clip(LEMKE_MEMORY // bytes_of_lane, 1, 1024))
         terms, draws, step, v, e = jax.device_put(
@@ -286,7 +287,7 @@ def _cuts(begin: int, end: int, size: int) -> list[tuple[int, int]]:
 
 
 def _parts(begin: int, end: int, size: int, count: int) -> list[tuple[int, int]]:
-    """The range cut into `count` parts of nearly as many whole chunks."""
+    """Divide a range into `count` parts with nearly equal numbers of whole chunks."""
     begin = min(begin, end)
     chunks = -(-(end - begin) // size)
     edges = [begin + size * (chunks * i // count) for i in range(count)] + [end]
@@ -309,7 +310,7 @@ def _joined(parts: list[Chunk]) -> Chunk:
 def _physical(
     terms: ContactTerms, space: ContactSpace, v: jax.Array, results: Any, complete: bool
 ) -> ImpactSamples:
-    """Physical units, samples first. In NumPy, elementwise: the same bits for any number of samples."""
+    """Convert results to physical units, samples first, elementwise in NumPy: same bits for any number."""
     response, scale, start = (np.asarray(a) for a in (space.response, space.scale, v))
     nc, nt = terms.J_t.shape[:2]
 

@@ -1,4 +1,4 @@
-"""What a run found, in numbers that add up: from samples in any number of parts, in bounded memory."""
+"""Summary of a run in numbers that add up, from samples in any number of parts, in bounded memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Tally:
 
     Attributes:
         number: of samples.
-        terminated: how many ended; the kinds and ranges are of these.
-        kinds: counts per kind of outcome, as `outcome_counts`.
+        terminated: number of samples that ended; the ranges are of these.
+        kinds: counts per kind of outcome of the samples without a failure, as `outcome_counts`.
         low, high: (nc, 1 + nt) contact velocities (n, t1, t2), m/s.
         energy: (lowest, highest) kinetic energy after / before.
         steps: total number of steps.
         worst_residual: largest residual of any step.
         status: all status bits that occur.
-        failed: how many samples failed otherwise than by running out of steps.
+        failed: number of samples that failed for another reason than too few steps.
         first_failed: (sample, step) of the first of them, or None.
     """
 
@@ -62,7 +62,7 @@ class Tally:
 
 
 def tally(samples: ImpactSamples, terms: ContactTerms) -> Tally:
-    """The tally of some samples, at least one."""
+    """Count the outcomes and extremes of some samples, at least one."""
     status = np.asarray(samples.status)
     failed = np.flatnonzero(status & np.uint32(int(Status.FAILURES & ~Status.UNTERMINATED)))
     ended = status & np.uint32(int(Status.UNTERMINATED)) == 0

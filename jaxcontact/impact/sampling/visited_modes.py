@@ -1,8 +1,8 @@
-"""What earlier samples of "visited" taught: the modes met, and which sets of outcomes are complete.
+"""Knowledge from earlier samples of "visited": the modes met, and the complete sets of outcomes.
 
-Redundant contacts have thousands of modes with one outcome. One of them that is valid is enough, and sets are
-told apart by outcomes. Owns the facts, integers that chunks and checkpoints carry, and what the sampling
-kernel is told of them.
+Owns the facts, integers that chunks and checkpoints carry, and their form for the sampling kernel; entry
+`Memory`. Redundant contacts have thousands of modes with one outcome. One valid mode among them is enough,
+and outcomes tell sets apart.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from jaxcontact.impact.sampling.mode_selection import FEW
 from jaxcontact.solvers import contact_modes, mode_filter
 
-SET = 2**32  # facts below are numbers of modes, from here on signatures of complete sets of outcomes
+SET = 2**32  # facts below it are numbers of modes, the others are signatures of complete sets of outcomes
 
-_TOGETHER = 2**12  # modes whose telling forms are found together
-_AT_LEAST = 1024  # modes that a large table makes room for
-_TYPICAL = 96  # samples whose steps tell which forms are telling
+_TOGETHER = 2**12  # modes whose telling forms are found together; limits memory
+_AT_LEAST = 1024  # minimum room of a large table, in modes
+_TYPICAL = 96  # samples whose steps determine the telling forms
 
 
 class Known(NamedTuple):
     """The modes met, the signatures of complete sets of outcomes, the names of the modes, the sieve of many.
 
-    `first` is the same for first steps: all samples start at one velocity, and most modes are invalid there
-    whatever the largest impulses.
+    `first` has the same for first steps: all samples start at one velocity, at which most modes are invalid
+    for all largest impulses.
     """
 
     table: contact_modes.ModeMaps
@@ -37,7 +37,7 @@ class Known(NamedTuple):
 
 
 class Memory:
-    """Facts about the modes of one table, as the kernel takes them.
+    """Facts about the modes of one table, in the form that the kernel uses.
 
     The rows of the sieve are found once per mode, at typical x.
 
@@ -58,13 +58,13 @@ class Memory:
         self.x: np.ndarray | None = None
 
     def room(self, facts: np.ndarray) -> tuple[int, int]:
-        """Modes and sets to make room for: many more, and few different sizes."""
+        """Choose numbers of modes and sets to make room for: many more than now, in few different sizes."""
         count, number = int(np.count_nonzero(facts < SET)), self.table.regular.shape[0]
         sets = max(3 * (facts.size - count) // 2, number // 8, 1)
         return _room(max(2 * count, min(number // 16, _AT_LEAST))), 1 << sets.bit_length()
 
     def known(self, facts: np.ndarray, room: tuple[int, int]) -> Known:
-        """What facts tell, padded to their room; the kernel is compiled for each."""
+        """Convert facts to input of the kernel, padded to `room`; the kernel is compiled for each room."""
         met, number = facts[facts < SET], self.table.regular.shape[0]
         size, most = room
         table, names = _padded(self.table, met, size), np.resize(self.names[met], size)
@@ -92,7 +92,7 @@ class Memory:
         )
 
     def sieve_of_all(self) -> mode_filter.Sieve:
-        """The sieve of the whole table."""
+        """Build the sieve of the whole table."""
         if self.x is None:
             self.x = self._typical(self.table)
         number = self.table.regular.shape[0]
@@ -100,7 +100,7 @@ class Memory:
         return mode_filter.sieve(self.table, self.rows)
 
     def _find_rows(self, modes: np.ndarray) -> None:
-        """The telling forms of modes for which they are not known yet, some at a time."""
+        """Find the telling forms of modes that lack them, some at a time."""
         assert self.x is not None
         margin = np.asarray(self.table.margin)
         fresh = modes[self.rows[0, modes] < 0]
@@ -109,7 +109,7 @@ class Memory:
             self.rows[:, some] = mode_filter.telling_rows(margin[..., some], self.x)
 
     def _possible_first(self, margin: np.ndarray) -> np.ndarray:
-        """Which modes bounds over all largest impulses do not rule out in a first step."""
+        """Find the modes that bounds over all largest impulses do not rule out in a first step."""
         split = self.u.size
         at_u = margin[:, :split] * self.u[:, None]
         up_to = margin[:, split:] * self.cap[:, None]
@@ -118,12 +118,12 @@ class Memory:
         return np.flatnonzero(np.all(highest >= -self.limit - rounding, axis=0))
 
     def _typical(self, table: contact_modes.ModeMaps) -> np.ndarray:
-        """Typical x (3m, n), of first, second and third steps, roughly as they are met."""
+        """Draw typical x (r + m, n) of first, second and third steps, roughly as samples meet them."""
         rng = np.random.default_rng(0)
         margin = np.asarray(table.margin)
         u = np.broadcast_to(self.u[:, None], (self.u.size, _TYPICAL))
         met = []
-        for _ in range(3):  # as if all impacts had so many
+        for _ in range(3):  # as if all impacts had three steps
             x = np.concatenate([u, rng.uniform(size=(self.cap.size, _TYPICAL)) * self.cap[:, None]])
             x = x.astype(self.delassus.dtype)
             starts = range(0, table.regular.shape[0], _TOGETHER)
@@ -135,32 +135,32 @@ class Memory:
 
 
 def _worst_form(margin: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """(K, n) the least form of each mode, of margin (F, L, K) at x (L, n)."""
+    """Compute the lowest form (K, n) of each mode, of margin (F, L, K) at x (L, n)."""
     worst: np.ndarray = (margin.astype(np.float32).transpose(0, 2, 1) @ mode_filter.in_single(x)).min(axis=0)
     return worst
 
 
 def fits(facts: np.ndarray, room: tuple[int, int]) -> bool:
-    """Whether there is room for facts."""
+    """Tell whether the facts fit into the room."""
     count = np.count_nonzero(facts < SET)
     return bool(count <= room[0] and facts.size - count < room[1])
 
 
 def _padded(table: contact_modes.ModeMaps, index: np.ndarray, size: int) -> contact_modes.ModeMaps:
-    """The modes of an index, then some that are not regular."""
+    """Select the modes of an index, padded to `size` with modes that are not regular."""
     taken = table.take(np.resize(index, size))
     return taken.replace(regular=taken.regular & (np.arange(size) < index.size))
 
 
 def _room(size: int) -> int:
-    """The next power of two."""
+    """Return the next power of two."""
     return 1 << (max(size, 1) - 1).bit_length()
 
 
 def outcome_names(table: contact_modes.ModeMaps, delassus: np.ndarray) -> np.ndarray:
-    """(K,) uint32 numbers of the modes, well mixed; one for modes with the same outcome at every x.
+    """Give the modes well mixed numbers (K,) uint32, equal for modes with the same outcome at every x.
 
-    Equal outcomes have equal scores, for velocities before that bodies can have.
+    Equal outcomes have equal scores, for all velocities before that are possible for the bodies.
     """
     dtype = delassus.dtype
     score = np.array(table.score.T)
@@ -183,6 +183,6 @@ def outcome_names(table: contact_modes.ModeMaps, delassus: np.ndarray) -> np.nda
 
 
 def sets_of(signatures: np.ndarray) -> np.ndarray:
-    """Facts: the sets of outcomes met, from their signatures."""
+    """Convert the signatures of the sets of outcomes met to facts."""
     distinct = np.unique(signatures).astype(np.int64)
     return distinct[distinct > 0] + SET

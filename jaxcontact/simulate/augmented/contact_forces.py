@@ -1,6 +1,7 @@
 """Contact forces of a smooth motion: their values in given modes, and the choice of modes.
 
-Owns the accelerations at a state and the forces that keep the contacts of a piece as they are.
+Owns the accelerations at a state and the forces that keep the contacts of a piece in their modes. Entries:
+`accelerations`, `choose_modes`.
 """
 
 from __future__ import annotations
@@ -34,20 +35,20 @@ from jaxcontact.solvers.contact_problem import (
 )
 from jaxcontact.terms import ContactTerms, moving_terms
 
-FORCE_TOLERANCE = 0.575  # power of eps: a force below it, in parts of the size of accelerations, is zero
-SHARE_OF_FRICTION = 2.0**-6  # of a load that rests on normal forces and friction alike; its square is taken
-NO_MOTION = 2.0**16  # squares of eps, below which the square of a row, in parts of the largest, is round-off
+FORCE_TOLERANCE = 0.575  # power of eps; a smaller force, relative to the size of accelerations, is zero
+SHARE_OF_FRICTION = 2.0**-6  # weight of friction that shares a load with normal forces; it carries the square
+NO_MOTION = 2.0**16  # of eps^2; a row whose square relative to the largest is smaller is round-off
 
 
 class Accelerations(NamedTuple):
-    """What a state accelerates by without contact forces.
+    """The accelerations of a state without contact forces.
 
     Attributes:
         terms: the terms there.
         space: contact space of the closed contacts.
         free: (nv,) acceleration.
         rate: (r,) scaled acceleration of the closed contacts.
-        size: () what scaled accelerations are compared with.
+        size: () reference that scaled accelerations are compared with.
     """
 
     terms: ContactTerms
@@ -64,7 +65,10 @@ def accelerations(
     controls: jax.Array | None = None,
     dt: jax.Array | None = None,
 ) -> Accelerations:
-    """M^-1 F and J M^-1 F + (dJ/dt) v at a state; what changes v by round-off within `dt` s is small."""
+    """Compute M^-1 F and J M^-1 F + (dJ/dt) v at a state.
+
+    The reference `size` is not below the acceleration that changes v by round-off within `dt` s.
+    """
     terms, drift, kinematics = moving_terms(model, state)
     space = contact_space(terms.replace(active=closed))
     force = -bias_at(model, state, kinematics)
@@ -80,7 +84,7 @@ def accelerations(
 
 
 def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> jax.Array:
-    """The shortest scaled forces (r,) in these modes: contacts may share a load in many ways."""
+    """Compute the shortest scaled forces (r,) in given modes: contacts may share a load in many ways."""
     slip = jnp.where(codes == REST_PLUS, 1.0, -1.0)[:, None].astype(rate.dtype)
     kind = jnp.where(codes == SEPARATE, FREE, jnp.where(codes == REST_STICK, STICK, SLIDE))
     return shortest_forces(space, rate, kind, slip)
@@ -89,7 +93,7 @@ def forces_in_modes(space: ContactSpace, rate: jax.Array, codes: jax.Array) -> j
 def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip: jax.Array) -> jax.Array:
     """Compute the shortest scaled forces (r,) of contacts that separate, stick or slide along slip (nc, nt).
 
-    Rows of contacts may be zero, parallel or dependent. Where friction can share a load with normal forces,
+    Rows of contacts may be zero, parallel or dependent. If friction can share a load with normal forces,
     it counts as longer by 1 / `SHARE_OF_FRICTION`, so that it stays inside of its cone.
     """
     uncapped = jnp.zeros_like(space.mu)
@@ -108,15 +112,16 @@ def shortest_forces(space: ContactSpace, rate: jax.Array, kind: jax.Array, slip:
     fixed = lax.stop_gradient(rows)
     square, _ = small_dense.generalized_inverse(fixed @ fixed.T)
     inverse, multipliers = fixed.T @ square, square @ lax.stop_gradient(rhs)
-    # `refine` would leave the share of a load as it is. The shortest forces are rows^T times multipliers, so
-    # their share turns with the rows; the part of that which loads nothing is zero here, not its derivative.
+    # `refine` would not change the distribution of a load. The shortest forces are rows^T times multipliers,
+    # so their distribution turns with the rows; its part without an effect on the rows is zero in value, but
+    # its derivative is not.
     turned = rows.T @ multipliers
     force = implicit.refine(rows, rhs, inverse @ rhs, inverse) + turned - inverse @ (fixed @ turned)
     return weight * force
 
 
 def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:
-    """(nc, 3) what is not negative of scaled forces: f_n, mu f_n - f_t, mu f_n + f_t."""
+    """Compute the distances (nc, 3) of scaled forces inside their cones: f_n, mu f_n - f_t, mu f_n + f_t."""
     normal, tangential = force[0::2], force[1::2]
     ray = lax.rsqrt(1.0 + space.mu**2)
     limit = space.mu * normal
@@ -124,7 +129,7 @@ def in_cones(space: ContactSpace, force: jax.Array) -> jax.Array:
 
 
 class Choice(NamedTuple):
-    """How contacts go on: modes (nc,), how many distinct ways there are, and the violation of this one."""
+    """The chosen modes (nc,) of contacts, the number of distinct options, and the violation of this one."""
 
     codes: jax.Array
     options: jax.Array
@@ -134,7 +139,7 @@ class Choice(NamedTuple):
 def choose_modes(
     here: Accelerations, u: jax.Array, near: jax.Array, ended: jax.Array, pick: jax.Array | None
 ) -> Choice:
-    """The modes of the closed contacts, at scaled contact velocities u (r,) of which below `near` is zero.
+    """Choose the modes of the closed contacts at scaled contact velocities u (r,); below `near` they are 0.
 
     Args:
         ended: (nc, 4) bool, modes that end here.
@@ -152,7 +157,7 @@ def choose_modes(
     mode, count = mode_choice.choose(valid, score, wanted, size)
     mode = jnp.where(count == 0, jnp.argmin(violation), jnp.argmax(valid) if pick is None else mode)
     codes = table.codes[:, mode]
-    # Of a load that can be shared in many ways a mode has an extreme share; the shortest is better behaved.
+    # If a load can be shared in many ways, a mode has an extreme distribution; the shortest forces vary less.
     out = space.delassus @ (table.impulse[:, :, mode] @ rate) + rate
     noise = contact_modes.feasibility_tolerance(rate.dtype) * size * 100.0
     rests, sticks = jnp.abs(out[0::2]) <= noise, ~slides & (jnp.abs(out[1::2]) <= noise)

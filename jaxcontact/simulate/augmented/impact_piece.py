@@ -1,6 +1,7 @@
-"""A piece of an impact over s: time and positions stand still, velocities go along a line.
+"""A piece of an impact over s: time and positions stand still, velocities move along a line.
 
-Owns which mode the piece has, with or without a collision; the mode equations are those of `routh_path`.
+Owns the choice of its mode, with or without a collision; the mode equations are those of `routh_path`.
+Entry: `impact_rate`. Page: docs/papers/halm_posa.md.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from jaxcontact.solvers.contact_modes import CAP_STICK
 
 
 class ImpactRate(NamedTuple):
-    """How an impact goes on.
+    """The continuation of an impact.
 
     Attributes:
-        rate: (r,) scaled impulse by unit of s, normal impulses (in N s) summing to one.
+        rate: (r,) scaled impulse per unit of s, normal impulses (in N s) summing to one.
         violation: of the mode's inequalities.
         possible: whether any mode is valid.
     """
@@ -33,9 +34,9 @@ class ImpactRate(NamedTuple):
 def impact_rate(
     space: ContactSpace, u: jax.Array, rates: jax.Array, near: jax.Array, pick: jax.Array | None
 ) -> ImpactRate:
-    """The mode in which the impact inclusion goes on at scaled contact velocities u (r,).
+    """Choose the mode in which the impact inclusion continues at scaled contact velocities u (r,).
 
-    Where no contact approaches, only modes do in which one begins to: an impact without a collision.
+    If no contact approaches, only modes in which one begins to approach do: an impact without a collision.
 
     Args:
         rates: (nc,) relative rates of normal impulse.
@@ -67,7 +68,7 @@ def impact_rate(
 
 
 def piece_length(u: jax.Array, slope: jax.Array, near: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """How far in s the first velocity that is not zero reaches it, and whether none does."""
+    """Compute the length in s until the first nonzero velocity reaches zero, and whether none does."""
     tolerance = 10.0 * contact_modes.feasibility_tolerance(u.dtype)
     steady = jnp.abs(slope) <= tolerance * jnp.max(jnp.abs(slope))
     wait = -u / jnp.where(steady, 1.0, slope)

@@ -1,4 +1,4 @@
-"""The record of a motion over s, and what is to be said of it."""
+"""The record of a motion over s: `AugmentedPath`, and its info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxcontact._pytree import Record
 
 
 class PieceKind(enum.IntEnum):
-    """What a piece of a path is."""
+    """The kind of a piece of a path."""
 
     UNUSED = -1
     FREE = 0
@@ -26,9 +26,9 @@ class AugmentedPath(Record):
         t: (K + 1,) s.
         q: (K + 1, nq).
         v: (K + 1, nv).
-        lam: (K, nc, 2) impulse (n, t1) by unit of s at the start of each piece. In an impact, where it stays
-            as it is, |lam_n|_1 = 1; else the contact force is lam / t_rate.
-        t_rate: (K,) dt/ds there; 1 - |lam_n|_1.
+        lam: (K, nc, 2) impulse (n, t1) per unit of s at the start of each piece. In an impact it is constant
+            and |lam_n|_1 = 1; else the contact force is lam / t_rate.
+        t_rate: (K,) dt/ds at the start of each piece; 1 - |lam_n|_1.
         kind: (K,) int32 `PieceKind`.
         impact: (K,) int32 number of the impact that a piece belongs to, -1 outside.
         collision: (K,) bool, of the pieces of an impact, whether it began with an approach. False is an
@@ -47,12 +47,12 @@ class AugmentedPath(Record):
 
 
 class AugmentedInfo(Record):
-    """What is to be said of a path.
+    """The info of a path.
 
     Attributes:
         status: uint32 bits of `Status`.
-        residual: the largest violation of the inequalities of a mode where it was chosen, in parts of the
-            size of accelerations or of impulse rates.
+        residual: the largest violation of the inequalities of a mode at its choice, relative to the size of
+            accelerations or of impulse rates.
         num_pieces: int32, pieces in use.
         num_impacts: int32.
         num_without_collision: int32, impacts without a collision.

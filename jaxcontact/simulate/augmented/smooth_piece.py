@@ -1,7 +1,7 @@
 """A smooth piece of a motion: contacts keep their modes while time runs, up to the first event.
 
-Owns the field (q, v, s) over t with dt/ds = 1 / (1 + |lam_n|_1), what ends a mode, and the search for its
-time.
+Owns the field (q, v, s) over t with dt/ds = 1 / (1 + |lam_n|_1), the conditions that end a mode, and the
+search for their time. Entry: `smooth_piece`. Page: docs/papers/halm_posa.md.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from jaxcontact.solvers.contact_modes import REST_PLUS, REST_STICK, SEPARATE
 from jaxcontact.solvers.roots import Bracket, illinois
 from jaxcontact.terms import contact_terms
 
-MAX_TRIALS = 80  # steps tried for one piece
-SAMPLES = 4  # points of a step at which events are looked for
+MAX_TRIALS = 80  # steps tried for one piece; a search that needs more fails
+SAMPLES = 4  # equal parts of a step; events are looked for at their ends
 
 
 class SmoothMotion(NamedTuple):
-    """What stays as it is during a piece.
+    """The quantities that stay constant during a piece.
 
     Attributes:
         codes: (nc,) modes.
-        state: where it starts.
-        s: where it starts.
-        length: where s ends.
+        state: the start.
+        s: its start.
+        length: its largest value, at which the motion ends.
         base: (nc,) gaps at the start of contacts that touch there, else 0.
         leaving: (nc,) rates of gaps that are zero at the start and grow, m/s; NaN of the others.
         near: (r,) scaled velocities that count as zero.
@@ -59,11 +59,11 @@ class Piece(NamedTuple):
     """A piece and its end.
 
     Attributes:
-        state, s: its end.
+        state, s: at its end.
         force: (nc, dim) contact forces at its start, N.
-        next_step: what to try next, s.
+        next_step: the step to try next, s.
         event: bool, whether a mode ends; else the step is over.
-        who: (nc,) bool, whose.
+        who: (nc,) bool, the contact whose mode ends.
         failed: bool, no step is small enough.
     """
 
@@ -91,7 +91,7 @@ class _Trial(NamedTuple):
 
 
 def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: ode.DormandPrince) -> Piece:
-    """One step of Dormand & Prince with the modes as they are, or its part before the first event."""
+    """Make one step of Dormand & Prince in the given modes, or its part before the first event."""
     start = smooth.state
     nq, nv, dtype = start.q.shape[0], start.v.shape[0], start.q.dtype
     nc = smooth.codes.shape[0]
@@ -123,7 +123,8 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
         raw, forces = lax.map(lambda row: look(*row), (start.t + shares * c.h, ys))
         ratio = ode.error_ratio(trial, solver)
         happened = raw < -least[None]
-        # What starts below zero, by round-off, or comes back to where it was, is no event before it has left.
+        # A value negative at the start through round-off counts as an event only after it has been positive;
+        # a gap that starts at zero and grows has its next zero where its mean rate has one.
         value = raw + jnp.where(raw[0] > least, 0.0, least)[None]
         times = (shares * c.h)[:, None]
         back = jnp.where(times > 0, raw / jnp.where(times > 0, times, 1.0), returns[None])
@@ -159,15 +160,16 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
 
 
 def _forces(model: Model, state: State, codes: jax.Array) -> tuple[Accelerations, jax.Array]:
-    """Accelerations of the contacts at rest, and their scaled forces (r,)."""
+    """Compute the accelerations with the contacts that are not separate, and their scaled forces (r,)."""
     here = accelerations(model, state, codes != SEPARATE)
     return here, forces_in_modes(here.space, here.rate, codes)
 
 
 def _events(model: Model, smooth: SmoothMotion, state: State, s: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What ends a piece where it falls below zero (3 nc + 1,): three of each contact, then s; forces (r,).
+    """Compute the values (3 nc + 1,) that end a piece when they fall below zero, and the forces (r,) in N.
 
-    Of an open contact the gap; of a closed one its force in the cone, and where it slides its velocity. N.
+    The values are three of each contact, then the rest of s. An open contact has its gap; a sticking one its
+    distances inside the cone; a sliding one its normal force and its velocity along the direction of sliding.
     """
     here, force = _forces(model, state, smooth.codes)
     cone = in_cones(here.space, force) / here.size
@@ -182,7 +184,7 @@ def _events(model: Model, smooth: SmoothMotion, state: State, s: jax.Array) -> t
 
 
 def _least(smooth: SmoothMotion, eps: float) -> jax.Array:
-    """How far below zero (3 nc + 1,) an event has happened."""
+    """Compute the depths below zero (3 nc + 1,) beyond which an event has happened."""
     force = jnp.full_like(smooth.base, eps**FORCE_TOLERANCE)
     one = jnp.ones_like(force)
     gap = jnp.stack([512.0 * eps * one, one, one], axis=1)
@@ -197,7 +199,7 @@ def _stepped(
     c: _Trial, y: jax.Array, value: jax.Array, happened: jax.Array, ratio: jax.Array, shares: jax.Array,
     force: jax.Array,
 ) -> _Trial:  # fmt: skip
-    """Behind a step: a shorter one if it was wrong, the search if something happened, else done."""
+    """Continue after a step: retry a shorter one if its error is too large, search an event, or finish."""
     good = ratio <= 1.0
     any_yet = jnp.any(happened, axis=1)
     at = jnp.argmax(any_yet)
@@ -229,7 +231,7 @@ def _stepped(
 
 
 def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
-    """Behind a step of the search: the bracket by the Illinois rule, now and then halved."""
+    """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it."""
     here = jnp.min(jnp.where(c.suspects, value / c.size, jnp.inf))
     trial, bracket = illinois(c.h, here, c.bracket, c.tries % 8 == 7)
     done = (jnp.abs(here) <= 8.0 * eps) | (bracket.high - bracket.low <= 4.0 * eps * bracket.high)
@@ -244,7 +246,7 @@ def _narrowed(c: _Trial, y: jax.Array, value: jax.Array, eps: float) -> _Trial:
 
 
 def _settled(model: Model, state: State, codes: jax.Array) -> State:
-    """The state with what rests at rest: what the integration has let drift of gaps and velocities goes."""
+    """Remove from the state the drift of the gaps and velocities of contacts at rest."""
     terms = contact_terms(model, state)
     closed = codes != SEPARATE
     space = contact_space(terms.replace(active=closed))

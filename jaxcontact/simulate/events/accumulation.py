@@ -1,8 +1,8 @@
-"""An accumulation of impacts (Zeno): what is remembered of the last ones, and the limit they go to.
+"""An accumulation of impacts (Zeno): the memory of the last ones, and the limit that they approach.
 
 Times, positions and velocities of a chatter approach their limit as a geometric series. Two impacts of a
 period may differ, as those of the two corners of a block, so every other one is compared: with the ratio R of
-the intervals, x_k = x + a R^k + b R^2k, which the last five impacts determine.
+the intervals, x_k = x + a R^k + b R^2k, which the last five impacts determine. Entry: `outlook`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import jax.numpy as jnp
 from jaxcontact.mechanics.configuration import difference, retract
 from jaxcontact.mechanics.system import State, System
 
-SKIPPED = 4  # pairs of impacts that are left out, at least, where the chatter ends behind the step
-DENSE = 1e-2  # share of a step in which five impacts are thick and fast
-LENGTH = 5  # impacts: two intervals of two impacts, each next to one that is shifted by an impact
+SKIPPED = 4  # pairs of impacts; if fewer can be left out before the end of the step, none are
+DENSE = 1e-2  # fraction of a step; five impacts within it are dense
+LENGTH = 5  # impacts remembered: two intervals of two impacts, each also shifted by an impact
 
 
 class Chatter(NamedTuple):
     """The last impacts, the newest first, and how many of the rows are in use.
 
     Attributes:
-        q, v, t: states behind them.
+        q, v, t: states after them.
         who: (LENGTH, nc) bool, contacts that took part.
-        used: int32.
+        used: int32, number of rows in use.
     """
 
     q: jax.Array
@@ -37,13 +37,13 @@ class Chatter(NamedTuple):
 
 
 def no_chatter(state: State, nc: int) -> Chatter:
-    """Nothing is remembered."""
+    """Make an empty memory of impacts."""
     q, v, t = (jnp.broadcast_to(x, (LENGTH, *jnp.shape(x))) for x in (state.q, state.v, state.t))
     return Chatter(q, v, t, jnp.zeros((LENGTH, nc), bool), jnp.int32(0))
 
 
 def remembered(chatter: Chatter, state: State, who: jax.Array) -> Chatter:
-    """The memory with one more impact."""
+    """Record one impact in the memory and drop the oldest one."""
 
     def pushed(rows: jax.Array, row: jax.Array) -> jax.Array:
         return jnp.concatenate([jnp.asarray(row, rows.dtype)[None], rows[:-1]])
@@ -55,14 +55,14 @@ def remembered(chatter: Chatter, state: State, who: jax.Array) -> Chatter:
 
 
 def _ratio(t: jax.Array) -> jax.Array:
-    """R of the intervals between every other impact; 1/2 where they do not shrink and there is no limit."""
+    """Compute R of the intervals between every other impact; 1/2 if they do not shrink: no limit exists."""
     last, before = t[0] - t[2], t[2] - t[4]
     shrinks = (last > 0) & (last < before)
     return jnp.where(shrinks, last, 0.5) / jnp.where(shrinks, before, 1.0)
 
 
 def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
-    """The state behind 2 `turns` further impacts; inf is the end of the chatter.
+    """Extrapolate the state to after 2 `turns` further impacts; inf is the end of the chatter.
 
     Derivative: by the states of the impacts that are remembered.
     """
@@ -70,7 +70,7 @@ def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
     left = jnp.where(jnp.isinf(turns), 0.0, ratio ** jnp.where(jnp.isinf(turns), 1.0, turns))
 
     def extrapolated(rows: jax.Array) -> jax.Array:
-        """X + a R^turns + b R^2turns of rows x_k (5, ...), the first row being zero."""
+        """Evaluate x + a R^turns + b R^2turns of rows x_k (5, ...), the first row being zero."""
         newer = (rows[0] - ratio * rows[2]) / (1.0 - ratio)
         older = (rows[2] - ratio * rows[4]) / (1.0 - ratio)
         end = (newer - ratio**2 * older) / (1.0 - ratio**2)
@@ -86,12 +86,12 @@ def ahead(system: System, chatter: Chatter, turns: jax.Array) -> State:
 
 
 class Outlook(NamedTuple):
-    """What the last impacts say.
+    """The prediction from the last impacts.
 
     Attributes:
-        known: bool, whether what follows is known, as far as round-off lets one see.
-        turns: how many pairs of impacts are left before the end of the step; inf where it ends in it.
-        dense: bool, whether they come thick and fast, and yet nothing is known.
+        known: bool, whether the next impacts are known to round-off, and enough of them can be left out.
+        turns: pairs of impacts left before the end of the step; inf if the chatter ends in the step.
+        dense: bool, whether impacts are dense without a known series.
     """
 
     known: jax.Array
@@ -100,7 +100,7 @@ class Outlook(NamedTuple):
 
 
 def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -> Outlook:
-    """Whether the last impacts are a geometric series, and how far it leads within the step.
+    """Decide whether the last impacts are a geometric series; return it with its extent within the step.
 
     Derivative: none.
     """
@@ -110,7 +110,7 @@ def outlook(system: System, chatter: Chatter, t_end: jax.Array, dt: jax.Array) -
     ratios = newer / jnp.where(older > 0, older, 1.0)
     limit = ahead(system, chatter, jnp.asarray(jnp.inf, t.dtype))
     left = limit.t - t[0]
-    # What a difference of the two ratios makes of the time that is left.
+    # The error in the time that is left from the difference of the two ratios.
     doubt = left * jnp.abs(ratios[0] - ratios[1]) / (1.0 - jnp.max(ratios))
     fine = doubt <= eps**0.6 * dt + 64.0 * eps * jnp.abs(t[0])
     alike = jnp.all(chatter.who[0] == chatter.who[2]) & jnp.all(chatter.who[2] == chatter.who[4])

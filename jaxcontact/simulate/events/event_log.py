@@ -1,6 +1,7 @@
-"""The pieces of a time step, stretches and impacts in the order of time, as far as it takes to repeat them.
+"""The log of a time step: its stretches and impacts in the order of time, with the numbers to repeat them.
 
-Owns the record that links the search for a step's events to its repetition, which can be differentiated.
+Owns the record `EventPieces`, which links the search for a step's events to its repetition, which can be
+differentiated.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ class EventPieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
     A stretch goes to the end of the time step (WHOLE), as far as its error allows (PART) or to an event. A
-    JAM is an impact without a collision; SKIP leaves out impacts of a chatter, to its end or nearly.
+    JAM is an impact without a collision; SKIP leaves out impacts of a chatter, to its end or to the end of
+    the step.
     """
 
     kind: jax.Array
     h: jax.Array  # length of a stretch, s
     modes: Modes  # in it
-    value: jax.Array  # (nc, 2) bool, which of `stretch.values` is zero at its end
-    who: jax.Array  # (nc,) bool, what took part in an impact, or in a chatter
+    value: jax.Array  # (nc, 2) bool, the entry of `stretch.Look.value` that is zero at its end
+    who: jax.Array  # (nc,) bool, contacts that took part in an impact or in a chatter
     dead: jax.Array  # bool, whether an impact of a chatter was made inelastic
     breaks: jax.Array  # bool, whether it is the first that was
     turns: jax.Array  # pairs of impacts that were left out, inf for all of them
     push: jax.Array  # (nc, dim) impulses of a jam, N s
-    rests: jax.Array  # (nc,) what contacts do that are held at rest at its end, as the kind of `Modes`
-    end: State  # the state behind it
+    rests: jax.Array  # (nc,) kinds as in `Modes` of the contacts that are held at rest at its end
+    end: State  # the state after it
 
 
 class Carry(NamedTuple):
@@ -47,12 +49,12 @@ class Carry(NamedTuple):
 
 
 class EventMemory(NamedTuple):
-    """What the stepper remembers.
+    """The memory of the stepper.
 
     Attributes:
         key: of all impacts, for laws that draw.
         chatter: the last impacts.
-        number: how many there were.
+        number: number of impacts so far.
     """
 
     key: jax.Array | None
@@ -61,7 +63,7 @@ class EventMemory(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a step goes by; it can be differentiated by all of these but `rtol`."""
+    """The arguments of a step; it can be differentiated by all of these but `rtol`."""
 
     params: Any
     state: State
@@ -90,7 +92,7 @@ def no_piece(nc: int, dim: int, state: State) -> EventPieces:
 
 
 def no_impacts(nv: int, nc: int, rows: int, dtype: jnp.dtype) -> Impacts:
-    """Room for impacts."""
+    """Make an empty record with room for `rows` impacts."""
     return Impacts(
         t=jnp.full(rows, jnp.nan, dtype),
         touching=jnp.zeros((rows, nc), bool),
@@ -108,7 +110,7 @@ def recorded(
     impacts: Impacts, before: State, after: State, touching: jax.Array, approaching: jax.Array,
     plastic: jax.Array | bool, impulse: jax.Array,
 ) -> Impacts:  # fmt: skip
-    """The impacts with one more."""
+    """Append one impact to the record; beyond its rows only `count` grows."""
     i = impacts.count
     return Impacts(
         t=impacts.t.at[i].set(after.t, mode="drop"),

@@ -1,6 +1,7 @@
 """The first event of a stretch: a gap closes, a contact lets go, begins to slip, comes to stick.
 
-Owns the length of a step by its error, the search for the time of an event within it, and whose event it is.
+Owns the length of a step by its error, the search for the time of an event within it, and the contact of
+the event. Entry: `first_event`. Page: docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE
 from jaxcontact.solvers.roots import Bracket, cubic_dip, illinois
 
-MAX_TRIALS = 80  # steps tried for one stretch
-ROUGH = 1e-4  # share of a rate that the round-off of a gap may be
-SAMPLES = 4  # parts of a step in which events are looked for
+MAX_TRIALS = 80  # steps tried for one stretch; a search that needs more fails
+ROUGH = 1e-4  # fraction of a rate that the round-off of a gap over its time may be; else the mean is rough
+SAMPLES = 4  # equal parts of a step; events are looked for at their ends
 INNER = tuple(k / SAMPLES for k in range(1, SAMPLES))
 
 
@@ -34,7 +35,7 @@ class Found(NamedTuple):
         friction: (nc, nt) directions of the friction forces there.
         along: (nc,) the second of the values of `Look` there.
         event: bool, whether an event ends it.
-        who: (nc, 2) bool, which value is zero there.
+        who: (nc, 2) bool, the value that is zero at the end.
         fine: bool, whether a step was small enough.
     """
 
@@ -65,13 +66,13 @@ def first_event(
     system: System, motion: StretchMotion, state: State, y0: jax.Array, remaining: jax.Array,
     touching: jax.Array, near: jax.Array, solver: ode.DormandPrince, ignores: jax.Array,
 ) -> Found:  # fmt: skip
-    """One step along a stretch, of what remains or as short as its error asks, or its part before an event.
+    """Make one step along a stretch, no longer than its error allows, or its part before the first event.
 
     Args:
         y0: the `start_vector` of the state.
         touching: (nc,) bool, contacts whose gap counts as zero at the start.
         near: (nc,) sliding velocities that count as zero, m/s.
-        ignores: bool, whether the step goes over all that remains, whatever happens in it.
+        ignores: bool, whether the step goes to the end of the time step and ignores events.
 
     Derivative: none.
     """
@@ -94,7 +95,7 @@ def first_event(
         raw = rows.value.at[:, :, 0].add(-base[None])
         samples = _Samples(raw, rows.rate, shares * c.h, gaps, leaves)
         value = _values_for_roots(samples, least, floor[:, 0])
-        # A mean rate has the round-off of the gap over its time, or where that is too much that of rates.
+        # A mean rate has the round-off of the gap over its time, or, if that is too large, that of rates.
         rough = leaves & _rough(samples, floor[:, 0])[-1]
         noise = floor[:, 0] / jnp.where(leaves, jnp.where(rough, jnp.inf, c.h), 1.0)
         noise = floor.at[:, 0].set(noise + jnp.where(rough, eps * jnp.max(jnp.abs(state.v)), 0.0))
@@ -114,14 +115,14 @@ def first_event(
     end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
     nearest = jnp.min(share, initial=jnp.inf)
-    event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only look as if it closed
+    event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only seem to close
     first_one = jnp.arange(2 * nc) == jnp.argmin(share) if nc else jnp.zeros(0, bool)
     fine = (end.done | event) & jnp.isfinite(end.h)  # an event that round-off hides is found well enough
     return Found(end.h, end.y, end.friction, end.along, event, first_one.reshape(nc, 2) & event, fine)
 
 
 class _Samples(NamedTuple):
-    """Values (k, nc, 2) and rates of gaps (k, nc) at times (k,); which are gaps, which leave from zero."""
+    """Values (k, nc, 2), rates of gaps (k, nc), times (k,); masks of gaps, and of gaps that leave from 0."""
 
     raw: jax.Array
     rates: jax.Array
@@ -131,7 +132,7 @@ class _Samples(NamedTuple):
 
 
 def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
-    """Values (nc, 2) that are round-off."""
+    """Compute the sizes (nc, 2) of values that are round-off."""
     one = jnp.ones(kind.shape[0], state.q.dtype)
     length = jnp.maximum(1.0, jnp.max(jnp.abs(state.q)))  # m; a mechanism has lengths that q does not show
     gap, speed = 4.0 * eps * length * one, eps * jnp.max(jnp.abs(state.v)) * one
@@ -140,22 +141,23 @@ def _floor(kind: jax.Array, state: State, eps: float) -> jax.Array:
 
 
 def _least(kind: jax.Array, near: jax.Array, state: State) -> jax.Array:
-    """How far below zero (nc, 2) an event has happened."""
+    """Compute the depths below zero (nc, 2) beyond which an event has happened."""
     force = jnp.full_like(near, float(jnp.finfo(near.dtype).eps) ** FORCE_TOLERANCE)
     gap = jnp.full_like(near, 2.0) * allowed_depth(state.q)
     return jnp.stack([jnp.where(kind == SEPARATE, gap, force), jnp.where(kind == SLIDE, near, force)], axis=1)
 
 
 def _rough(samples: _Samples, floor: jax.Array) -> jax.Array:
-    """(k, nc) times so short that gaps of round-off `floor` (nc,) say little of a mean rate."""
+    """Find times (k, nc) so short that the round-off `floor` (nc,) of gaps spoils a mean rate."""
     return floor[None] >= ROUGH * samples.times[:, None] * jnp.abs(samples.rates[:1])
 
 
 def _values_for_roots(samples: _Samples, least: jax.Array, floor: jax.Array) -> jax.Array:
-    """Values (k, nc, 2) with the roots that are looked for, and no others.
+    """Compute values (k, nc, 2) with the roots that are looked for, and no others.
 
-    What starts below zero, by round-off, is no event before it has left. A gap that starts at zero and grows
-    has its next zero where its mean rate has one; over the shortest times that is the mean of two rates.
+    A value negative at the start through round-off counts as an event only after it has been positive. A gap
+    that starts at zero and grows has its next zero where its mean rate has one; over the shortest times the
+    mean rate is the mean of two rates.
     """
     raw, times = samples.raw, samples.times
     shift = jnp.where(raw[0] > least, 0.0, least)
@@ -166,7 +168,7 @@ def _values_for_roots(samples: _Samples, least: jax.Array, floor: jax.Array) -> 
 
 
 def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, least: jax.Array) -> _Trial:
-    """Behind a step: a shorter one if it was wrong, the search if something happened, else done."""
+    """Continue after a step: retry a shorter one if its error is too large, search an event, or finish."""
     good = ratio <= 1.0
     behind = samples.raw[1:] < -least[None]
     gap, slope = samples.raw[:, :, 0], samples.rates * (c.h / SAMPLES)
@@ -201,7 +203,7 @@ def _stepped(c: _Trial, samples: _Samples, value: jax.Array, ratio: jax.Array, l
 
 
 def _narrowed(c: _Trial, value: jax.Array, floor: jax.Array, eps: float) -> _Trial:
-    """Behind a step of the search: the bracket by the Illinois rule, now and then halved."""
+    """Narrow the bracket of the search by the Illinois rule; every eighth trial halves it."""
     share = jnp.where(c.suspects, value / c.size, jnp.inf)
     here = jnp.min(share, initial=jnp.inf)
     noise = jnp.max(jnp.where(share == here, floor / c.size, 0.0), initial=0.0)

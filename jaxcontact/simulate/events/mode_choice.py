@@ -1,6 +1,7 @@
-"""How closed contacts go on: which stick, slide or let go, by complementary forces and accelerations.
+"""The next modes of closed contacts: stick, slide or let go, by complementary forces and accelerations.
 
-Owns the choice of modes at a state, and the states in which no finite forces go on.
+Owns the choice of modes at a state, and the detection of states without finite forces. Entry:
+`choose_modes`. Page: docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 
 
 class Ended(NamedTuple):
-    """Modes that ended here: contacts (nc,) that let go, that began to slip, and the way (nc, nt) they do."""
+    """Modes that ended at the state: contacts (nc,) that let go, that began to slip, and the way (nc, nt)."""
 
     released: jax.Array
     slipped: jax.Array
@@ -30,11 +31,11 @@ class Ended(NamedTuple):
 
 
 class ModeChoice(NamedTuple):
-    """How contacts go on.
+    """The next modes of contacts.
 
     Attributes:
-        modes: of the contacts, where finite forces were found.
-        found: bool.
+        modes: of the contacts, if finite forces were found.
+        found: bool, whether finite forces were found.
         jams: bool, whether an impact without a collision was found in their place.
         push: (nc, 1 + nt) its impulses, N s.
     """
@@ -46,7 +47,7 @@ class ModeChoice(NamedTuple):
 
 
 class _Question(NamedTuple):
-    """What `contact_impulses` is asked: sliding contacts slide along `way`, those `released` are open."""
+    """A problem for `contact_impulses`: sliding contacts slide along `way`, those `released` are open."""
 
     slides: jax.Array
     way: jax.Array
@@ -60,12 +61,12 @@ def choose_modes(
     model: Model, state: State, controls: jax.Array, dt: jax.Array, closed: jax.Array,
     near: jax.Array, ended: Ended,
 ) -> ModeChoice:  # fmt: skip
-    """Modes of the closed contacts at a state.
+    """Choose the modes of the closed contacts at a state, or the impulses of a jam.
 
-    0 <= f_n and a_n >= 0 are complementary; friction opposes the sliding velocity, or where there is none
-    (below `near` (nc,), m/s) the sliding acceleration, all it can. A mode that ended here is taken up again
-    only if nothing else goes on. Where no finite forces do (Painleve), the impulses of an inelastic impact
-    with friction are looked for.
+    0 <= f_n and a_n >= 0 are complementary; friction opposes the sliding velocity with maximal dissipation,
+    or, if that is zero (below `near` (nc,), m/s), the sliding acceleration. A mode that ended at this state
+    is chosen again only if no other mode continues the motion. If no finite forces do (Painleve), the
+    impulses of an inelastic impact with friction are looked for.
     """
     here = accelerations(model, state, closed, controls, dt)
     nc = near.shape[0]
@@ -105,9 +106,9 @@ def choose_modes(
 
 
 def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tuple[jax.Array, jax.Array]:
-    """Scaled forces (nc, 1 + nt), and whether they were found."""
+    """Find scaled forces (nc, 1 + nt), and whether they were found."""
     nc, dim = question.rows.shape
-    # Friction of sliding is that share of the normal force: a contact without friction, with other columns.
+    # Friction of sliding is `share` times the normal force: a contact without friction, with other columns.
     slides = question.slides
     share = jnp.where(slides[:, None], -space.mu[:, None] * question.way, 0.0)
     columns = space.delassus.reshape(-1, nc, dim)
@@ -122,7 +123,7 @@ def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tu
 def _modes(
     here: Accelerations, closed: jax.Array, question: _Question, lam: jax.Array
 ) -> tuple[Modes, jax.Array]:
-    """The modes of these forces, and whether they are those that were asked for."""
+    """Find the modes of these forces, and whether they agree with the question."""
     space, nc = here.space, closed.shape[0]
     slides, way = question.slides, question.way
     rate = (here.rate + space.delassus @ lam.reshape(-1)).reshape(nc, -1)
@@ -137,7 +138,7 @@ def _modes(
     def kinds(pushing: jax.Array) -> jax.Array:
         return jnp.where(closed & pushing, jnp.where(sticks, STICK, SLIDE), SEPARATE).astype(jnp.int32)
 
-    # Of a load that can be shared in many ways the shortest forces are better behaved than any others.
+    # If a load can be shared in many ways, the shortest forces vary less than any others.
     shared = kinds(held & ~question.released)
     push, left = pushes(space, shortest_forces(space, here.rate, shared, heading))
     inside = (push >= -noise) & ((left >= -noise) | (shared != STICK))

@@ -1,6 +1,7 @@
-"""The pieces of a motion as functions of the state before: a stretch, an impact, a jam, the end of a chatter.
+"""The pieces of a motion as functions of the state before: an impact, and the end of a chatter.
 
-Owns what both the search for events and its repetition do, so that both have the same values.
+Owns the code that the search for events and its repetition share, so that both have the same values.
+Entries: `contacts_at`, `impact`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class EventContacts(NamedTuple):
 
 
 def contacts_at(model: Model, state: State) -> EventContacts:
-    """Which contacts touch, strike (touch and approach) and are closed (touch and do neither)."""
+    """Find the contacts that touch, that strike (touch and approach) and that are closed (touch and rest)."""
     terms = terms_at(model, state.q, state.t)
     slow = collision_tolerance(state.v.dtype)
     near = terms.phi <= touching_gap(state.q.dtype)
@@ -42,7 +43,7 @@ def contacts_at(model: Model, state: State) -> EventContacts:
 
 
 class Blow(NamedTuple):
-    """An impact: the velocity behind it, normal impulses (nc,), N s, bits of its law."""
+    """An impact: the velocity after it, normal impulses (nc,), N s, bits of its law."""
 
     v: jax.Array
     impulse: jax.Array
@@ -53,12 +54,13 @@ def impact(
     terms: ContactTerms, carry: Carry, law: Any, key: Any, near: jax.Array, dead: jax.Array, wanted: Any,
     once: bool,
 ) -> Blow:  # fmt: skip
-    """The impact of the contacts `near` by the law, or without restitution by that of contacts that press.
+    """Compute the impact of the contacts `near` by the law, or by that of pressing contacts if `dead`.
 
     Args:
         dead: bool, whether it is made inelastic.
         wanted: bool, whether there is one; else the velocity stays.
-        once: batches go through the law one by one, so that only those pay that have one; no derivative.
+        once: rows of a batch go through the law one by one, so that only those with an impact pay; no
+            derivative.
     """
     own = None if key is None else jax.random.fold_in(key, carry.number)
     ask = in_turn(struck) if once else struck
@@ -72,7 +74,7 @@ def impact(
 
 
 def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array | bool = False) -> Carry:
-    """The motion behind an impact of the contacts `who`; one that `breaks` a chatter is no part of it."""
+    """Continue after an impact of the contacts `who`; one that `breaks` a chatter clears the memory."""
     state = carry.state.replace(v=v)
     chatter, nothing = remembered(carry.chatter, state, who), no_chatter(state, who.shape[0])
     chatter = jax.tree.map(lambda a, b: jnp.where(breaks, b, a), chatter, nothing)
@@ -80,5 +82,5 @@ def behind_impact(carry: Carry, v: jax.Array, who: jax.Array, breaks: jax.Array 
 
 
 def behind_chatter(carry: Carry, state: State) -> Carry:
-    """The motion behind the end of a chatter."""
+    """Continue from `state` after the end of a chatter, with an empty memory of impacts."""
     return Carry(state, no_chatter(state, carry.chatter.who.shape[1]), carry.number + 1)

@@ -1,7 +1,7 @@
-"""A time step again, piece by piece, as a function that one can differentiate, forward and reverse.
+"""The repetition of a time step, piece by piece, as a function with a derivative, forward and reverse.
 
-Owns the derivative of a step: which pieces there are and the modes of contact come from the search; the
-times of events follow by the implicit rule.
+Owns the derivative of a step: the list of pieces and the modes of contact come from the search; the times
+of events follow by the implicit rule. Entry: `event_step`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jaxcontact.simulate.variational.jam import jolt
 from jaxcontact.solvers.contact_problem import SEPARATE
 from jaxcontact.terms import ContactTerms
 
-# Which branch repeats a piece: nothing, a stretch, an impact, a jam, impacts left out.
+# The branch that repeats a piece of each kind: 0 nothing, 1 a stretch, 2 an impact, 3 a jam, 4 a skip.
 BRANCH = np.zeros(7, np.int32)
 BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, SKIP]] = 1, [2, 3, 4]
 
@@ -47,7 +47,7 @@ BRANCH[[WHOLE, PART, EVENT]], BRANCH[[IMPACT, JAM, SKIP]] = 1, [2, 3, 4]
 def event_step(
     system: System, max_events: int, given: Given, memory: EventMemory
 ) -> tuple[State, EventMemory, StepperInfo]:
-    """Make a step: the state after it, what it leaves to remember, and its info.
+    """Make a step; return the state after it, the new memory, and its info.
 
     Derivative: that of `repeated`.
     """
@@ -119,7 +119,7 @@ def _terms(system: System, params: Params, q: jax.Array, t: jax.Array) -> Contac
     return terms_at(Model(system=system, params=params), q, t)
 
 
-# The log has what a piece leads to; a derivative needs no more of its values, and none of impulses.
+# The log has the end of each piece; a derivative needs no other values, and no impulses.
 
 
 def _read_nothing(given: Given, key: Any, carry: Carry, piece: EventPieces, terms: Any) -> tuple[Any, ...]:
@@ -180,7 +180,8 @@ def _move(
 ) -> tuple[Any, ...]:
     """Repeat a stretch.
 
-    Its length is known; the length that keeps what ends it at zero moves the end along its rates.
+    The log has its length. Its derivative keeps the value that ends the stretch at zero; it moves the end
+    along the rates there.
     """
     state = carry.state
     motion = StretchMotion(given.params, given.controls, piece.modes, given.dt)

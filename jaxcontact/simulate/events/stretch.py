@@ -1,7 +1,7 @@
-"""A stretch of motion in which no contact changes what it does: its field, its end, what ends it.
+"""A stretch of motion in which no contact changes its mode: its field, its end, and its event functions.
 
 Owns the equations of motion of contacts that separate, stick or slide; one step of Dormand & Prince along
-them; the functions whose zeros are events.
+them; the functions whose zeros are events. Entries: `start_vector`, `step`. Page: docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from jaxcontact.solvers import ode
 from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.terms import ContactTerms, contact_terms
 
-ROOT, FRICTION = range(2)  # columns of `values`: gap or normal force; sliding velocity or friction left
+ROOT, FRICTION = range(2)  # columns of `Look.value`: gap or normal force; sliding velocity or friction left
 
 
 class Modes(NamedTuple):
-    """What every contact does: kind (nc,) SEPARATE, STICK, SLIDE; heading (nc, nt) of sliding at first."""
+    """The modes of contacts: kind (nc,) SEPARATE, STICK, SLIDE; heading (nc, nt) of sliding at the start."""
 
     kind: jax.Array
     heading: jax.Array
 
 
 class StretchMotion(NamedTuple):
-    """A mechanism, what drives it, what its contacts do, and the length of the time step it is part of, s."""
+    """The numbers of a mechanism, its controls, the modes of its contacts, and the whole time step, s."""
 
     params: Params
     controls: jax.Array
@@ -48,8 +48,8 @@ class StretchMotion(NamedTuple):
 def start_vector(system: System, state: State, terms: ContactTerms) -> jax.Array:
     """Join (q, v, impulses of contacts, sliding velocities in space), which the field moves.
 
-    The smaller a sliding velocity, the faster friction turns with it. The stages of a step know q and v of a
-    body that spins too roughly for that; their own rates keep sliding velocities smooth.
+    The smaller a sliding velocity, the faster friction turns with it. The stages of a step have q and v of a
+    spinning body not accurately enough for that; rates of their own keep sliding velocities smooth.
     """
     nc, dim = system.structure.num_contacts, system.structure.dim
     slip = jnp.zeros(0, state.q.dtype)
@@ -59,9 +59,9 @@ def start_vector(system: System, state: State, terms: ContactTerms) -> jax.Array
 
 
 def parts(system: System, t: jax.Array, y: jax.Array) -> tuple[State, jax.Array, jax.Array]:
-    """The state, the impulses (nc, dim) and the sliding velocities (nc, nt) in a vector of `start_vector`.
+    """Split a vector of `start_vector` into state, impulses (nc, dim) and sliding velocities (nc, nt).
 
-    In the plane, where friction has but one line, the latter are zero.
+    In the plane, in which friction has only one line, the latter are zero.
     """
     nq, nv = system.structure.num_positions, system.structure.num_velocities
     nc, dim = system.structure.num_contacts, system.structure.dim
@@ -74,11 +74,11 @@ class Look(NamedTuple):
     """The contacts at a point of a stretch.
 
     Attributes:
-        value: (nc, 2) what ends it where it falls below zero. Of an open contact the gap, m; of a closed one
-            its normal force, and the friction that is left where it sticks, in parts of the size of
-            accelerations, or the velocity along its heading where it slides, m/s.
+        value: (nc, 2) values that end the stretch when they fall below zero. An open contact has its gap, m,
+            and 1; a closed one its normal force relative to the size of accelerations, and, if it sticks, the
+            friction that is left, likewise relative, or, if it slides, the velocity along its heading, m/s.
         rate: (nc,) of the gaps, m/s.
-        friction: (nc, nt) directions of the friction forces, zero where there are none.
+        friction: (nc, nt) directions of the friction forces, zero without a force.
     """
 
     value: jax.Array
@@ -140,7 +140,7 @@ def step(
     system: System, motion: StretchMotion, t: jax.Array, y: jax.Array, h: jax.Array,
     inner: tuple[float, ...] = (),
 ) -> tuple[ode.OdeStep, Look]:  # fmt: skip
-    """Make one step of Dormand & Prince of length h, and look at its start, at shares `inner`, at its end.
+    """Make one step of Dormand & Prince of length h, and look at its start, at fractions `inner`, at its end.
 
     Derivative: of the discrete step.
     """
@@ -149,7 +149,7 @@ def step(
 
 
 def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Scaled normal forces (nc,), and how far friction is from the edge of its cone (nc,)."""
+    """Compute scaled normal forces (nc,), and the distances (nc,) of friction from the edge of its cone."""
     force = force.reshape(space.mu.shape[0], -1)
     square = jnp.sum(force[:, 1:] ** 2, axis=1)
     length = jnp.sqrt(jnp.where(square > 0, square, 1.0)) * (square > 0)
@@ -157,9 +157,9 @@ def pushes(space: ContactSpace, force: jax.Array) -> tuple[jax.Array, jax.Array]
 
 
 def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
-    """Unit directions (nc, nt) of sliding, which go on smoothly where a sliding velocity goes through zero.
+    """Compute unit directions (nc, nt) of sliding that stay smooth as a sliding velocity passes through zero.
 
-    Where it is zero at the start, the heading. In the plane there is but one line.
+    A sliding velocity that is zero at the start has its heading. In the plane there is only one line.
     """
     if heading.shape[1] == 1:
         return heading
@@ -171,9 +171,9 @@ def _direction(slip: jax.Array, heading: jax.Array) -> jax.Array:
 
 
 def settled(model: Model, state: State, kind: jax.Array) -> State:
-    """The state with what rests at rest: what the integration has let drift of gaps and velocities goes.
+    """Remove from the state the drift of the gaps and velocities of contacts at rest.
 
-    Quaternions come out with length one.
+    The quaternions of the result have length one.
     """
     q, v = retract(model.system, state.q, jnp.zeros_like(state.v)), state.v
 

@@ -1,6 +1,7 @@
-"""A time step from event to event: which piece follows which.
+"""A time step from event to event: the order of its pieces.
 
-Owns the search. What a piece does is in `pieces`, the derivative in `repetition`.
+Owns the search; entry `run`. The pieces are in `pieces`, the derivative is in `repetition`.
+Page: docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ from jaxcontact.solvers.contact_problem import SEPARATE, SLIDE, STICK
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms, touch_tolerance
 
-CROWDED = 0.4  # share of the pieces of a step behind which an unknown chatter is ended
-ALWAYS = 4  # pieces that any step may take without time going on
-PROGRESS = 1e-3  # of a step: less, by all of its pieces, is none
-SHRUNK = 0.75  # what impacts take, in parts of the time of as many before, that come ever faster
+CROWDED = 0.4  # fraction of the pieces of a step after which a chatter without a known limit is ended
+ALWAYS = 4  # pieces that any step may take without progress in time
+PROGRESS = 1e-3  # fraction of a step; if all pieces together take less time, the step is stuck
+SHRUNK = 0.75  # of the time of the earlier half; impacts come ever faster if the later half takes less
 
 
 class _Step(NamedTuple):
@@ -69,17 +70,17 @@ class _Step(NamedTuple):
     ended: Ended
     modes: Modes  # of the last stretch
     located: jax.Array  # bool, whether the time of the state is that of an event or an impact
-    stops: jax.Array  # (nc,) bool, contacts that have come to stick where a stretch ended without an event
+    stops: jax.Array  # (nc,) bool, contacts that began to stick at the end of a stretch without an event
     over: jax.Array  # bool, whether the last piece went to the end of the step
     impacts: Impacts
     impulse: jax.Array  # (nc, dim) of closed contacts
     pieces: EventPieces
-    made: jax.Array  # pieces
+    made: jax.Array  # number of pieces
     status: jax.Array
 
 
 class EventRun(NamedTuple):
-    """A step: its end, the memory behind it, its info, its pieces."""
+    """A step: its end, the memory after it, its info, its pieces."""
 
     state: State
     memory: EventMemory
@@ -88,7 +89,7 @@ class EventRun(NamedTuple):
 
 
 class _Here(NamedTuple):
-    """What stays as it is during a step."""
+    """The quantities that stay constant during a step."""
 
     system: System
     given: Given
@@ -100,7 +101,7 @@ class _Here(NamedTuple):
 
 @functools.partial(jit, static_argnums=(0, 1))
 def run(system: System, max_events: int, given: Given, memory: EventMemory) -> EventRun:
-    """The step, its events at their time.
+    """Compute the step with its events at their time; return its end, memory, info and pieces.
 
     Derivative: none; see `repetition`.
     """
@@ -156,7 +157,7 @@ def _finite(state: State) -> jax.Array:
 
 
 def _bad_numbers(given: Given, start: EventContacts) -> jax.Array:
-    """Bits of numbers that no motion has."""
+    """Set the status bits of numbers that are not finite or out of range."""
     params = given.params
     finite = usable_numbers(params, given.state) & jnp.all(jnp.isfinite(given.controls))
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
@@ -170,16 +171,16 @@ def _nothing_ended(impulse: jax.Array) -> Ended:
 
 
 def _piece(here: _Here, c: _Step) -> _Step:
-    """Append the end of a chatter if it is known, an impact where one is due, else a stretch.
+    """Append the end of a chatter if it is known, an impact if one is due, else a stretch.
 
-    An impact follows an event, so that derivatives know of its time: where a stretch ends without one as a
-    contact strikes or comes to stick, or a motion begins so, an event without a length comes between.
+    An impact follows an event, so that derivatives include its time: if a stretch ends without an event while
+    a contact strikes or comes to stick, or a motion begins so, an event of no length comes between.
     """
     model = Model(system=here.system, params=here.given.params)
     if c.impulse.shape[0]:
         strikes = jnp.any(c.contacts.strikes)
         view = outlook(model.system, c.carry.chatter, here.t_end, here.given.dt)
-        # Known right behind an impact: later the chatter may have been something else.
+        # The limit is used only right after an impact: later events may have interrupted the chatter.
         fresh = (c.carry.chatter.t[0] == c.carry.state.t) & ~strikes
         hidden = ~c.located & (strikes | jnp.any(c.stops))
         due = jnp.where(hidden, 3, jnp.where(strikes, 1, 2))
@@ -208,7 +209,7 @@ def _piece(here: _Here, c: _Step) -> _Step:
 
 
 def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
-    """Many impacts of a chatter at once; behind infinitely many its contacts rest."""
+    """Append many impacts of a chatter at once; after infinitely many its contacts rest."""
     state = ahead(here.system, c.carry.chatter, turns)
     who = jnp.any(c.carry.chatter.who[:2], axis=0)
     none = jnp.zeros_like(c.contacts.terms.phi)
@@ -222,7 +223,7 @@ def _skip(here: _Here, c: _Step, turns: jax.Array) -> tuple[_Step, EventPieces]:
 
 
 def _crowded(c: _Step) -> jax.Array:
-    """Whether impacts that come ever faster have used up most pieces of the step."""
+    """Decide whether impacts that come ever faster have used a fraction `CROWDED` of the step's pieces."""
     half = c.impacts.count // 2
     first, middle, last = (c.impacts.t.at[k].get(mode="clip") for k in (0, half, 2 * half))
     shrinks = last - middle < SHRUNK * (middle - first)
@@ -230,12 +231,12 @@ def _crowded(c: _Step) -> jax.Array:
 
 
 def _locate(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
-    """Append the event of a contact that strikes, or else comes to stick, where a stretch has ended."""
+    """Append the event of a contact that strikes, or else comes to stick, at the end of a stretch."""
     strikes = jnp.any(c.contacts.strikes)
     first = jnp.argmax(jnp.where(strikes, c.contacts.strikes, c.stops))
     column = jnp.where(strikes, ROOT, FRICTION)
     value = here.unused.value.at[first, column].set(True)
-    # Of the one that strikes the gap is looked at, whatever it did before.
+    # The event of a striking contact is the zero of its gap, in any mode before.
     kind = c.modes.kind.at[first].set(jnp.where(strikes, SEPARATE, c.modes.kind[first]))
     modes = c.modes._replace(kind=kind)
     piece = here.unused._replace(kind=jnp.int32(EVENT), modes=modes, value=value)
@@ -243,19 +244,19 @@ def _locate(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
 
 
 def _is_stuck(here: _Here, c: _Step) -> jax.Array:
-    """Decide whether the last piece is due and none took time, so that the next step would begin alike."""
+    """Decide whether only the last piece is left and none took time: the next step would begin alike."""
     last = c.made == c.pieces.kind.shape[0] - 1
     return last & (c.made >= ALWAYS) & (here.t_end - c.carry.state.t > (1.0 - PROGRESS) * here.given.dt)
 
 
 def _follows(here: _Here, c: _Step) -> jax.Array:
-    """Whether a contact strikes that has just been in an impact made inelastic."""
+    """Decide whether a contact strikes that has just been in an impact made inelastic."""
     just = c.impacts.plastic & (c.carry.state.t - c.impacts.t < DENSE * here.given.dt)
     return jnp.any(just[:, None] & c.impacts.touching & c.contacts.strikes[None])
 
 
 def _impact(here: _Here, c: _Step, dense: jax.Array, follows: jax.Array) -> tuple[_Step, EventPieces]:
-    """The impact of all contacts that touch."""
+    """Append the impact of all contacts that touch."""
     given, near, strikes = here.given, c.contacts.near, c.contacts.strikes
     dead = dense | follows
     blow = impact(c.contacts.terms, c.carry, given.law, here.key, near, dead, jnp.any(strikes), True)
@@ -269,7 +270,7 @@ def _behind(
     here: _Here, c: _Step, v: jax.Array, touching: jax.Array, strikes: jax.Array, dead: jax.Array | bool,
     impulse: jax.Array, breaks: jax.Array | bool = False,
 ) -> _Step:  # fmt: skip
-    """The step behind an impact of the contacts `touching`."""
+    """Record an impact of the contacts `touching`; return the step after it."""
     before, M = c.carry.state, c.contacts.terms.M
     old, new = before.v @ M @ before.v, v @ M @ v
     gains = new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)
@@ -283,7 +284,7 @@ def _behind(
 
 
 def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
-    """A stretch up to its first event, or where no finite forces go on an impact without a collision."""
+    """Append a stretch up to its first event, or an impact without a collision if no finite forces exist."""
     system, given, state, contacts = here.system, here.given, c.carry.state, c.contacts
     nc = contacts.near.shape[0]
     slow = jnp.full(nc, collision_tolerance(state.v.dtype), state.v.dtype)
@@ -309,7 +310,7 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
     end, impulse, slip = parts(system, jnp.where(whole, here.t_end, state.t + ahead.h), ahead.y)
     closed, sticks = modes.kind != SEPARATE, modes.kind == STICK
     # In space several contacts may come to rest together, without an event. A sliding velocity that friction
-    # has brought down to what counts as zero is zero, and so are its derivatives.
+    # has reduced to the size that counts as zero is zero, and so are its derivatives.
     slid = jnp.einsum("ctv,v->ct", contacts.terms.J_t, state.v)
     stops = (modes.kind == SLIDE) & (contacts.terms.mu > 0) & (system.structure.dim == 3)
     stops = stops & (jnp.sum(slid**2, axis=1) > slow**2) & (jnp.sum(slip**2, axis=1) <= slow**2)
@@ -342,6 +343,6 @@ def _stretch(here: _Here, c: _Step) -> tuple[_Step, EventPieces]:
 
 
 def _jolt(terms: ContactTerms, push: jax.Array) -> jax.Array:
-    """Change of velocity (nv,) by impulses (nc, dim), N s."""
+    """Compute the change of velocity (nv,) by impulses (nc, dim), N s."""
     force = push[:, 0] @ terms.J_n + jnp.einsum("ct,ctv->v", push[:, 1:], terms.J_t)
     return implicit.solve_spd(terms.M, force[:, None])[:, 0]

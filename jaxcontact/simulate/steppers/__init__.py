@@ -1,1 +1,4 @@
-"""Methods of motion in time, one per file, all with the protocol of `simulate.stepper`."""
+"""Methods of motion in time, one per file, all with the protocol of `simulate.stepper`.
+
+Page: docs/methods/motion.md.
+"""

@@ -19,7 +19,7 @@ from jaxcontact.terms import constraint_terms, contact_gaps, kept_by_body, rows_
 class Compliant(Record):
     """Steps of `jc.compliant.step`, each started from the forces of the one before.
 
-    A contact is closed where it pushes at the end of the step; at the start, where its gap is not positive.
+    A contact is closed if it pushes at the end of the step; at the start, if its gap is not positive.
 
     Attributes:
         cone, formulation, solver, max_contacts: as `compliant.step`.
@@ -31,14 +31,14 @@ class Compliant(Record):
     max_contacts: int | None = static(default=None)
 
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> Any:
-        """(nr,) forces to start from: none. With friction springs in the law (forces, stretch (nc, nt))."""
+        """Make the first memory: zero forces (nr,); with friction springs (forces, stretch (nc, nt))."""
         terms = rows_by_body if kept_by_body(model.system) else constraint_terms
         rows = jax.eval_shape(terms, model, state).phi
         forces, stretch = jnp.zeros(rows.shape, rows.dtype), start_of_springs(model, state)
         return forces if stretch is None else (forces, stretch)
 
     def closed(self, model: Model, state: State) -> jax.Array:
-        """(nc,) bool, gaps that are not positive."""
+        """Find the contacts whose gap is not positive; return (nc,) bool."""
         if not model.structure.num_contacts:
             return jnp.zeros(0, bool)
         return contact_gaps(model, state.q) <= 0.0
@@ -52,7 +52,7 @@ class Compliant(Record):
         *,
         dt: jax.Array,
     ) -> tuple[State, Any, StepperInfo]:
-        """One step; `info.details` is the `StepInfo` of `compliant.step`."""
+        """Make one step; `info.details` is the `StepInfo` of `compliant.step`."""
         forces, stretch = memory if isinstance(memory, tuple) else (memory, None)
         then, info = step(
             model, state, tau, dt=dt, cone=self.cone, formulation=self.formulation,

@@ -26,42 +26,43 @@ class EventDriven(Record):
     """Motion of order five from event to event, with impacts at their time under any law.
 
     M vdot + b = tau + J^T f with contacts that separate, stick (no sliding acceleration) or slide (f_t =
-    -mu f_n along the sliding velocity), by steps of Dormand & Prince that end at dt, where their error asks,
-    or at the first event: a gap closes, also one that opens again within the step; a normal force falls to
-    zero; friction comes to the edge of its cone; a sliding velocity comes to zero. Its time is a root, to
-    rounding. There 0 <= f_n, J_n vdot + Jdot_n v >= 0 complementary say how closed contacts go on, and the
-    law, of all contacts nearer than 1e-9 m, how approaching ones do. Where no finite forces go on (Painleve's
-    paradox), an impact without a collision goes on record: inelastic, with friction, whatever the law.
+    -mu f_n along the sliding velocity), by steps of Dormand & Prince that end at dt, at the length that their
+    error allows, or at the first event: a gap closes, also one that opens again within the step; a normal
+    force falls to zero; friction reaches the edge of its cone; a sliding velocity reaches zero. Its time is a
+    root, to rounding. At the event the complementarity of 0 <= f_n and J_n vdot + Jdot_n v >= 0 determines
+    the modes of closed contacts, and the law the outcome for approaching ones; it gets all contacts nearer
+    than 1e-9 m. If no finite forces exist (Painleve's paradox), the record gets an impact without a
+    collision: inelastic, with friction, for every law.
 
-    As soon as the last five impacts are a geometric series, as far as rounding lets one see, x_k = x + a R^k
-    + b R^2k with R the ratio of the intervals between every other impact, an accumulation of impacts (Zeno)
-    that ends within the step ends at its limit; of one that ends later the impacts of this step are left out
-    if there are eight or more. Its record is an impact that is `plastic`, with velocities before and after
-    the ones that are left out. Impacts that are no such series, and come five in a hundredth of dt or ever
-    faster until 0.4 of `max_events` are used up, are made inelastic, as by `AnitescuPotra`, and so are those
-    of the same contacts in the next hundredth of dt; their own series then ends the chatter.
+    As soon as the last five impacts are a geometric series to rounding, x_k = x + a R^k + b R^2k with R the
+    ratio of the intervals between every other impact, an accumulation of impacts (Zeno) that ends within the
+    step ends at its limit; if it ends later, the impacts of this step are left out if there are eight or
+    more. Its record is an impact that is `plastic`, with velocities before and after the ones that are left
+    out. Impacts that are no such series, and come five in a hundredth of dt or ever faster until 0.4 of
+    `max_events` are used up, are made inelastic, as by `AnitescuPotra`, and so are those of the same contacts
+    in the next hundredth of dt; their own series then ends the chatter.
 
-    Controls stay as they are during a step. With a key, impact k of a motion gives its law the key folded
-    with k. A contact is closed where it touches and neither approaches nor leaves.
+    Controls are constant during a step. With a key, impact k of a motion gives its law the key folded with k.
+    A contact is closed if it touches and neither approaches nor leaves.
 
     Attributes:
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
         rtol: error allowed per step of q and v, relative, with 1e-2 of it absolute.
-        max_events: most pieces of one step, stretches and impacts together.
+        max_events: largest number of pieces of one step, stretches and impacts together.
 
     Raises:
         TypeError: a law that is no callable.
         ValueError: `max_events` is no integer >= 1, `rtol` is not positive.
 
-    Status: MAX_ITERS where a step has more pieces, and ends early, or where none of them takes time: then the
-        last one goes to the end of the step, whatever happens on the way; STALLED where no forces go on, or
-        no step is small enough; ZENO as above; SIMULTANEOUS for an impact with more than one contact closed;
-        ENERGY where an impact gains any; PENETRATION for a step that starts deeper than 1e-6 m; NONFINITE and
+    Status: MAX_ITERS if a step has more pieces, and ends early, or if none of them takes time: then the last
+        one goes to the end of the step and ignores events; STALLED if no forces continue the motion, or no
+        step is small enough; ZENO as above; SIMULTANEOUS for an impact with more than one contact closed;
+        ENERGY if an impact gains any; PENETRATION for a step that starts deeper than 1e-6 m; NONFINITE and
         INVALID for bad numbers, with a state that stays; and the bits of the law.
 
-    Derivative: first order, forward and reverse, by state, params, controls, dt and the numbers of the law;
-        the times of events, and the end of a chatter, move along. Which events there are and what contacts do
-        between them are piecewise constant.
+    Derivative: first order, forward and reverse, by state, params, controls, dt and the numbers of the law,
+        including that of the times of events and of the end of a chatter. The list of events and the modes of
+        contacts between them are piecewise constant.
     """
 
     impact: Any = AnitescuPotra()
@@ -76,7 +77,7 @@ class EventDriven(Record):
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> EventMemory:
-        """What the stepper remembers of impacts: none.
+        """Check the mechanism and the state, and make the first memory, without impacts.
 
         Raises:
             ValueError: a mechanism with `constraints`, closed loops or dry friction; a state that is known to
@@ -98,7 +99,7 @@ class EventDriven(Record):
 
     @all_digits
     def closed(self, model: Model, state: State) -> jax.Array:
-        """(nc,) bool, contacts that touch and neither approach nor leave."""
+        """Find the contacts that touch and neither approach nor leave; return (nc,) bool."""
         return contacts_at(model, state).closed
 
     @all_digits
@@ -111,7 +112,7 @@ class EventDriven(Record):
         *,
         dt: jax.Array,
     ) -> tuple[State, EventMemory, StepperInfo]:
-        """One step; the residual is the largest gap of a closed contact at its end, m."""
+        """Make one step; the residual is the largest gap of a closed contact at its end, m."""
         dtype = state.q.dtype
         dt, rtol = jnp.asarray(dt, dtype), jnp.asarray(self.rtol, dtype)
         state = state.replace(t=jnp.asarray(state.t, dtype))

@@ -1,6 +1,7 @@
-"""`TimeStepping`: steps of fixed length under any impact law, no event is looked for.
+"""`TimeStepping`: steps of fixed length under any impact law, without a search for events.
 
-Owns which contacts a step hands to which law, and what it makes of the answer.
+Owns the choice of the contacts that a step gives to each law, and the use of the answers.
+Page: docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from jaxcontact.terms import ContactTerms, contact_gaps, touch_tolerance, unilat
 
 
 class SteppingMemory(NamedTuple):
-    """What the stepper remembers.
+    """The memory of the stepper.
 
     Attributes:
         key: of all steps, for laws that draw.
-        number: of steps that were made.
+        number: number of steps so far.
     """
 
     key: jax.Array | None
@@ -41,7 +42,7 @@ class SteppingMemory(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What laws made of a velocity: v (nv,), impulse (nu, 1 + nt), status, residual, number of solves."""
+    """The answer of laws to a velocity: v (nv,), impulse (nu, 1 + nt), status, residual, number of solves."""
 
     v: jax.Array
     impulse: jax.Array
@@ -54,21 +55,20 @@ class TimeStepping(Record):
     """Steps of fixed length under an impact law; Stewart & Trinkle (1996), Anitescu & Potra (1997).
 
     v^ is the velocity of the free step, which is that of `jc.compliant`, of second order; the law makes v+ of
-    v^ with J_n v+ >= -gap / dt, so that a contact may close within the step but not open a depth; where one
-    pushes, q+ is q retracted by dt v+, and what depth its curvature leaves, of the order of dt^2, is removed
-    in q alone as by `jc.project`. First order in dt with contacts. Kinetic plus
-    potential energy of a mechanism with constant M in constant gravity never rises but by the work of that
-    projection.
+    v^ with J_n v+ >= -gap / dt, so that a contact may close within the step but not gain a depth; if one
+    pushes, q+ is q retracted by dt v+, and the depth that its curvature leaves, of the order of dt^2, is
+    removed in q alone as by `jc.project`. First order in dt with contacts. Kinetic plus potential energy of a
+    mechanism with constant M in constant gravity rises only by the work of that projection.
 
     A law is inelastic with friction, and gets every step, or else only strikes: contacts that close within
     the step and approach faster than the forces of one step make them. They and the ones that touch (gap <=
-    1e-6 m) go to the law with the velocity at the start; what presses then goes to `Routh` without its
+    1e-6 m) go to the law with the velocity at the start; contacts that press then go to `Routh` without its
     restitution, for other laws to `AnitescuPotra`, with the friction `params.mu`. `AnitescuPotra`,
     `Sequential` and `Routh` without restitution are laws of the first kind. Limits are contacts without
-    friction, behind the others.
+    friction, after the others.
 
-    A contact is closed where it pushes in the step; at the start, where its gap is at most 1e-6 m. With a
-    key, step k gives its law the key folded with k.
+    A contact is closed if it pushes in the step; at the start, if its gap is at most 1e-6 m. With a key,
+    step k gives its law the key folded with k.
 
     Attributes:
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function.
@@ -77,11 +77,12 @@ class TimeStepping(Record):
         TypeError: a law that is no callable.
 
     Status: the bits of the laws and of `jc.project`; UNTIMED, a note, for a strike; PENETRATION for a step
-        that starts deeper than 1e-6 m; NONFINITE for a state that is none.
+        that starts deeper than 1e-6 m; MAX_ITERS if the free step does not settle; NONFINITE for an end that
+        is not finite.
 
     Derivative: of the contact modes of each step, by state, params, controls and the numbers of the law,
         forward and reverse. A strike comes at the start of the step in which its gap closes, up to dt early,
-        whatever the state, so its time has no derivative: of two equal balls in an elastic collision the end
+        for every state, so its time has no derivative: of two equal balls in an elastic collision the end
         of the second has the derivative (0, 1, 0.69, 0.31) by both positions and velocities in place of
         (1, 0, 1, 0), however short the steps. `EventDriven` and `Variational` have it.
     """
@@ -93,7 +94,7 @@ class TimeStepping(Record):
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> SteppingMemory:
-        """What the stepper remembers: its key.
+        """Check the mechanism and the state, and make the first memory: the key and no steps.
 
         Raises:
             ValueError: a mechanism with closed loops, joints held by `constraints` or dry friction; a state
@@ -113,7 +114,7 @@ class TimeStepping(Record):
 
     @all_digits
     def closed(self, model: Model, state: State) -> jax.Array:
-        """(nc,) bool, gaps of at most 1e-6 m."""
+        """Find the contacts with gaps of at most 1e-6 m; return (nc,) bool."""
         if not model.structure.num_contacts:
             return jnp.zeros(0, bool)
         return contact_gaps(model, state.q) <= touch_tolerance(state.q)
@@ -128,7 +129,7 @@ class TimeStepping(Record):
         *,
         dt: jax.Array,
     ) -> tuple[State, SteppingMemory, StepperInfo]:
-        """One step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
+        """Make one step; `info.details` is the `ProjectionInfo` of the depth that was removed."""
         key = None if memory.key is None else jax.random.fold_in(memory.key, memory.number)
         update, free, touched, deep = self._velocity(model, state, tau, key, jnp.asarray(dt, state.q.dtype))
         v, rate = take_free_step(model.system, free, update.v, touched)
@@ -151,7 +152,12 @@ class TimeStepping(Record):
     def _velocity(
         self, model: Model, state: State, tau: jax.Array, key: Any, dt: jax.Array
     ) -> tuple[_Answer, FreeStep, jax.Array, jax.Array]:
-        """The velocity at the end, the free step, where contacts act, and whether one starts too deep."""
+        """Compute the velocity at the end of the step, and whether a contact starts too deep.
+
+        Returns:
+            The answer of the laws, the free step, a mask (nv,) of the velocities that pushing contacts move,
+            and whether a contact starts too deep.
+        """
         if not constraint_values(model, state.q)[1].shape[0]:
             kinematics = kinematics_of(model, state.q)
             M = mass_matrix_at(model, state.q, kinematics)
@@ -187,12 +193,15 @@ def _no_answer(v: jax.Array, impulse: jax.Array) -> _Answer:
 
 
 def _start_of_constraints(free: FreeStep) -> jax.Array:
-    """The velocity (nv,) that impulses of contacts and limits start from."""
+    """Compute the velocity (nv,) that impulses of contacts and limits start from."""
     return free.v + implicit.solve_spd(free.M, free.push[:, None])[:, 0]
 
 
 def _within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array:
-    """Contacts (nu,) that can close within the step: no law adds energy, so |J v+| <= |J|_g |v|_M."""
+    """Find the contacts (nu,) that can close within the step.
+
+    No law adds energy, so |J v+| <= |J|_g |v|_M.
+    """
     terms, v, dt = lax.stop_gradient((terms, v, dt))
     size = jnp.sqrt(jnp.sum(terms.J_n.T * implicit.solve_spd(terms.M, terms.J_n.T), axis=0))
     return terms.phi <= jnp.maximum(dt * size * mass_norm(terms.M, v), touch_tolerance(terms.J_n))
@@ -201,7 +210,7 @@ def _within_reach(terms: ContactTerms, v: jax.Array, dt: jax.Array) -> jax.Array
 def _struck(
     law: Any, terms: ContactTerms, v: jax.Array, ahead: jax.Array, key: Any, dt: jax.Array
 ) -> _Answer:
-    """What the law makes of contacts that strike; v where none does.
+    """Apply the law to contacts that strike; return its answer, v if none does.
 
     A contact that approaches more slowly than its forces make it in one step presses: it would bounce for
     less than a step.
@@ -210,7 +219,7 @@ def _struck(
     closes = terms.phi + dt * (terms.J_n @ ahead) < 0
     slowest = jnp.abs(terms.J_n @ ahead - rate) + collision_tolerance(v.dtype)
     strikes = jnp.any(closes & (rate < -slowest))
-    # In a batch the law is asked of every lane: one without active contacts costs it least.
+    # In a batch every lane calls the law: a lane without active contacts costs the smallest time.
     terms = terms.replace(active=strikes & (closes | (terms.phi <= touch_tolerance(terms.J_n))))
     none = _no_answer(v, jnp.zeros((terms.phi.shape[0], 1 + terms.J_t.shape[1]), v.dtype))
 

@@ -21,15 +21,15 @@ _start_of = jit(start_of)
 
 
 class Variational(Record):
-    """Steps of `jc.simulate.variational`, with controls that stay as they are during a step.
+    """Steps of `jc.simulate.variational`, with controls that are constant during a step.
 
-    A contact is closed where it touches and neither approaches nor leaves. Controls act at the midpoint of
+    A contact is closed if it touches and neither approaches nor leaves. Controls act at the midpoint of
     every move. With a key, impact k of a motion gives its law the key folded with k.
 
     Attributes:
         impact: a law, such as `jc.impact.AnitescuPotra()`, or a module-level function; None reflects.
         restitution, order, zeno: as `variational`.
-        max_impacts: number of impacts of a step that are kept on record, and that a derivative goes through.
+        max_impacts: number of impacts of a step that are recorded, and that a derivative includes.
 
     Raises:
         TypeError: a law that is no callable.
@@ -37,8 +37,8 @@ class Variational(Record):
 
     Status: as `variational`, and PENETRATION for every step that starts too deep.
 
-    Derivative: as `variational`, also by controls and the numbers of the law; NaN behind a step with more
-        impacts than are kept.
+    Derivative: as `variational`, also by controls and the numbers of the law; NaN after a step with more
+        impacts than are recorded.
     """
 
     impact: Any = None
@@ -54,7 +54,7 @@ class Variational(Record):
 
     @all_digits
     def init(self, model: Model, state: State, key: jax.Array | None = None) -> MotionMemory:
-        """What the stepper remembers of impacts: none.
+        """Check the mechanism and the state, and make the first memory, without impacts.
 
         Raises:
             ValueError: as `variational`.
@@ -65,7 +65,7 @@ class Variational(Record):
 
     @all_digits
     def closed(self, model: Model, state: State) -> jax.Array:
-        """(nc,) bool, contacts that touch and neither approach nor leave."""
+        """Find the contacts that touch and neither approach nor leave; return (nc,) bool."""
         return _start_of(model, state).closed
 
     @all_digits
@@ -78,7 +78,7 @@ class Variational(Record):
         *,
         dt: jax.Array,
     ) -> tuple[State, MotionMemory, StepperInfo]:
-        """One step; the residual is how much another iteration of Newton's method changes a velocity."""
+        """Make one step; the residual is the relative change of a velocity by another Newton iteration."""
         dtype = state.q.dtype
         dt, restitution, zeno = (
             jnp.asarray(x, dtype) for x in (dt, self.restitution, dt if self.zeno is None else self.zeno)

@@ -1,1 +1,4 @@
-"""A momentum-keeping integrator with impacts at their time."""
+"""A momentum-keeping integrator with impacts at their time; entry `integrator.variational`.
+
+Page: docs/methods/motion.md.
+"""

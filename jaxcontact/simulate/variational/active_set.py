@@ -1,12 +1,6 @@
 """Impulses of contacts that stay closed: unilateral normals, friction of maximal dissipation.
 
-Owns the search for their modes in velocities that are affine in the impulses, u = u_0 + D lam; D need not be
-symmetric. Newton's method on the law as it is finds most at once. It can go round in circles, and of contacts
-that share a load it may ask one to pull where the others could carry it. Then impulses follow C dlam/ds = -u,
-kept in their cones and C the diagonal of D, which comes to rest where the law holds: steps of implicit Euler,
-each found by Newton's method, longer behind one that was found and shorter behind one that was not. Long ones
-are Newton's method on the law, so that unstable solutions are found, too. Where even that goes round in
-circles, contacts follow at other speeds.
+Owns the search for their modes in velocities that are affine in the impulses; entry `contact_impulses`.
 """
 
 from __future__ import annotations
@@ -19,14 +13,14 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 
-TRIES = 8  # of Newton's method for a step, and at first for the law as it is
-MAX_TRIES = 800  # all together
-OTHERWISE = 100  # tries behind which contacts follow at other speeds
-LONGER, SHORTER = 2.0, 4.0  # a step behind one that was found, and behind one that was not
+TRIES = 8  # iterations of Newton's method for a step, and at first for the law itself
+MAX_TRIES = 800  # iterations in all; a search that needs more is not settled
+OTHERWISE = 100  # iterations after which contacts follow at other speeds, to leave a cycle
+LONGER, SHORTER = 2.0, 4.0  # factors of the length: longer after a step that was found, else shorter
 
 
 class _Modes(NamedTuple):
-    """Which contacts (nc,) push, which of these slide, and what they are pulled to, lam - u / C (nc, dim)."""
+    """Contacts (nc,) that push, those of them that slide, and their targets lam - u / C (nc, dim)."""
 
     pushes: jax.Array
     slides: jax.Array
@@ -34,16 +28,16 @@ class _Modes(NamedTuple):
 
 
 class _ImpulseSearch(NamedTuple):
-    """Where the search is.
+    """The state of the search.
 
     Attributes:
         lam: (nc, dim) impulses.
-        start: (nc, dim) where the step starts.
-        rate: 1 / length of the step; 0 is the law as it is.
+        start: (nc, dim) impulses at the start of the step.
+        rate: 1 / length of the step; 0 is the law itself.
         inverse, modes: of the last equations.
-        settled: bool.
-        left: tries of this step.
-        tries: all of them.
+        settled: bool, whether the law holds.
+        left: iterations left for this step.
+        tries: iterations made in all.
     """
 
     lam: jax.Array
@@ -59,7 +53,14 @@ class _ImpulseSearch(NamedTuple):
 def contact_impulses(
     delassus: jax.Array, velocity: jax.Array, mu: jax.Array, closed: jax.Array, guess: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Impulses with 0 <= lam_n, u_n >= 0 complementary, |lam_t| <= mu lam_n opposing u_t all it can.
+    """Find impulses with 0 <= lam_n, u_n >= 0 complementary, |lam_t| <= mu lam_n of maximal dissipation.
+
+    Velocities are u = u_0 + D lam; D need not be symmetric. Newton's method on the law itself finds most
+    solutions at once. It can cycle, and of contacts that share a load it may ask one to pull although the
+    others could carry it. Then impulses follow C dlam/ds = -u, kept in their cones and C the diagonal of D,
+    which comes to rest at solutions of the law: steps of implicit Euler, each found by Newton's method,
+    longer after a step that was found and shorter after one that was not. Long ones are Newton's method on
+    the law, so that unstable solutions are found as well. If this cycles, contacts follow at other speeds.
 
     Args:
         delassus: D (nc dim, nc dim), contact-major.
@@ -88,7 +89,7 @@ def contact_impulses(
         return _Modes(normal > 0, length > friction * normal, z)
 
     def good(lam: jax.Array, matrix: jax.Array, free: jax.Array) -> jax.Array:
-        """Whether impulses obey the law; noise that only changes the name of a mode is no matter."""
+        """Decide whether impulses obey the law; noise that only changes the name of a mode is ignored."""
         error = jnp.abs(lam - _projected(modes_of(lam, matrix, free).pulled, friction, closed))
         size = jnp.maximum(reference, jnp.max(jnp.abs(lam), initial=0.0))
         return jnp.max(error, initial=0.0) <= 256.0 * eps * size
@@ -100,7 +101,7 @@ def contact_impulses(
         modes = modes_of(c.lam, matrix, free)
         rows, rhs = _equations(matrix, free, friction, scale, modes)
         inverse, _ = small_dense.generalized_inverse(rows)
-        # A load that can be shared in many ways stays shared as it is.
+        # If a load can be shared in many ways, its distribution does not change.
         lam = c.lam + (inverse @ (rhs - rows @ c.lam.reshape(-1))).reshape(nc, dim)
         found, there, plain = good(lam, matrix, free), good(lam, *law), c.rate == 0
         ends = found | (c.left == 1)
@@ -128,13 +129,13 @@ def contact_impulses(
     end = lax.while_loop(searching, improve, first)
     rows, rhs = _equations(delassus, velocity, mu, scale, lax.stop_gradient(end.modes))
     exact = implicit.refine(rows, rhs, lax.stop_gradient(end.lam).reshape(-1), end.inverse).reshape(nc, dim)
-    # Equations that are all but singular may lead away from what was found.
+    # Nearly singular equations may lead away from the solution that was found.
     away = jnp.where(good(lax.stop_gradient(exact), *law), 0.0, lax.stop_gradient(end.lam - exact))
     return exact + away, end.settled
 
 
 def _lengths(z: jax.Array, closed: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Normal parts (nc,), zero where they would pull or the contact is open, and lengths of the tangents."""
+    """Compute normal parts (nc,), zero if they would pull or the contact is open, and tangential lengths."""
     square = jnp.sum(z[:, 1:] ** 2, axis=1)
     return jnp.where(closed, jnp.maximum(z[:, 0], 0.0), 0.0), jnp.sqrt(jnp.where(square > 0, square, 1.0)) * (
         square > 0
@@ -142,7 +143,7 @@ def _lengths(z: jax.Array, closed: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _projected(z: jax.Array, mu: jax.Array, closed: jax.Array) -> jax.Array:
-    """Impulses (nc, dim) with the friction clipped at mu times the normal part."""
+    """Clip the friction of impulses (nc, dim) at mu times the normal part."""
     normal, length = _lengths(z, closed)
     share = jnp.minimum(1.0, mu * normal / jnp.where(length > 0, length, 1.0))
     share = jnp.where(length > 0, share, 0.0)
@@ -152,9 +153,9 @@ def _projected(z: jax.Array, mu: jax.Array, closed: jax.Array) -> jax.Array:
 def _equations(
     delassus: jax.Array, velocity: jax.Array, mu: jax.Array, scale: jax.Array, modes: _Modes
 ) -> tuple[jax.Array, jax.Array]:
-    """Linear equations of given modes, rows of similar size: u = 0, lam_t = mu lam_n direction, lam = 0.
+    """Build the linear equations of given modes: u = 0, lam_t = mu lam_n direction, or lam = 0.
 
-    The direction is that of lam_t - w u_t, which turns with the impulses.
+    Rows have similar size. The direction is that of lam_t - u_t / C, which turns with the impulses.
     """
     nc, dim = velocity.shape
     unit = jnp.eye(nc * dim, dtype=velocity.dtype).reshape(nc, dim, nc * dim)

@@ -1,6 +1,6 @@
-"""A configuration within a motion, its momentum, and what its contacts do there.
+"""A configuration within a motion, its momentum, and the states of its contacts.
 
-Owns the tolerances that say which contacts touch, approach, or stay closed, and how hard these push.
+Owns the tolerances by which contacts touch, approach, or stay closed, and the loads of closed contacts.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class Node(NamedTuple):
 
 
 def touching_gap(dtype: jnp.dtype) -> float:
-    """Gap in m below which a contact touches: 1e-9, 1e-5 in single precision."""
+    """Return the gap in m below which a contact touches: 1e-9, 1e-5 in single precision."""
     return 1e-9 if jnp.finfo(dtype).bits >= 64 else 1e-5
 
 
 def touching(terms: ContactTerms) -> jax.Array:
-    """Contacts (nc,) that an impact takes part in."""
+    """Find the contacts (nc,) that touch; these take part in an impact."""
     return terms.phi <= touching_gap(terms.phi.dtype)
 
 
 def approaching(node: Node) -> jax.Array:
-    """Contacts (nc,) that touch and get nearer, which takes an impact."""
+    """Find the contacts (nc,) that touch and approach, so that an impact is due."""
     return touching(node.terms) & (node.terms.J_n @ node.v < -collision_tolerance(node.v.dtype))
 
 
 def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
-    """`contact_terms`, of a system without contacts too."""
+    """Compute `contact_terms`, with empty rows for a system without contacts."""
     if model.structure.num_contacts:
         return contact_terms(model, State(q=q, v=jnp.zeros(model.structure.num_velocities), t=t))
     nv, dtype = model.structure.num_velocities, q.dtype
@@ -65,22 +65,22 @@ def terms_at(model: Model, q: jax.Array, t: jax.Array) -> ContactTerms:
 
 
 def contacts_of(terms: ContactTerms, closed: jax.Array) -> Contacts:
-    """The contacts of a step that starts at `terms`."""
+    """Collect the contacts of a step that starts at `terms`."""
     rows = jnp.concatenate([terms.J_n[:, None], terms.J_t], axis=1)
-    most = 10.0 * touching_gap(terms.phi.dtype)  # more is no round-off: PENETRATION says so
-    # An open contact is moved by round-off alone, which has no derivative: its gap, and the time of its next
-    # event, go by the state.
+    most = 10.0 * touching_gap(terms.phi.dtype)  # m; a larger gap is no round-off, and is not closed
+    # Only round-off moves an open contact, and it has no derivative: its gap, and the time of its next
+    # event, depend on the state.
     opened = lax.stop_gradient(jnp.clip(terms.phi, -most, 0.0))
     off = jnp.where(closed, jnp.clip(terms.phi, -most, most), opened)
     return Contacts(rows, terms.mu, off, closed)
 
 
 def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Node:
-    """The node of a configuration q with momentum p."""
+    """Make the node of a configuration q with momentum p."""
     v = implicit.solve_spd(terms.M, p[:, None])[:, 0]
-    # Contacts that leave so slowly that they would be back within the round-off of a gap stay closed, which
+    # Contacts that leave so slowly that they would return within the round-off of a gap stay closed. That
     # does not hold them: closed contacts push but never pull. 4e-6 m/s rises by 8e-13 m under gravity. At
-    # 1e-6 m/s a contact comes back faster than it left, for the search sees a gap of 1e-13 m as zero.
+    # 1e-6 m/s a contact comes back faster than it left, because the search takes a gap of 1e-13 m as zero.
     rate, tolerance = terms.J_n @ v, collision_tolerance(v.dtype)
     return Node(q, p, v, t, terms, touching(terms) & (rate >= -tolerance) & (rate <= 400.0 * tolerance))
 
@@ -88,7 +88,11 @@ def arrive(terms: ContactTerms, q: jax.Array, p: jax.Array, t: jax.Array) -> Nod
 def land(
     model: Model, node: Node, q: jax.Array, p: jax.Array, t: jax.Array, guess: jax.Array
 ) -> tuple[Node, jax.Array, jax.Array]:
-    """The node at the end (q, p) of a step from `node`, impulses (nc, dim) there, and whether found."""
+    """Make the node at the end (q, p) of a step from `node`.
+
+    Returns:
+        The node, the impulses (nc, dim) at the end, and whether their modes were found.
+    """
     terms = terms_at(model, q, node.t)
     stay = node.closed & touching(terms)
     p, second, fine = onto_closed_contacts(terms.M, p, contacts_of(terms, stay), guess)
@@ -99,14 +103,14 @@ def loads(
     model: Model, node: Node, closed: jax.Array, after: jax.Array, guess: jax.Array,
     controls: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
-    """How hard the closed contacts push at a node (nc,), m/s^2, negative where they would have to pull.
+    """Compute the loads (nc,) of the closed contacts at a node, m/s^2, negative if they would have to pull.
 
     With M a + b = J^T f and gaps accelerating by J a + Jdot v = c + D f, the forces f obey the law of
-    `contact_impulses`; of each contact the normal part of D_ii f_i - (c + D f)_i, which goes through zero as
-    it opens. Friction opposes the sliding velocity `after` so many seconds.
+    `contact_impulses`. The load of contact i is the normal part of D_ii f_i - (c + D f)_i, which passes
+    through zero as it opens. Friction opposes the sliding velocity after `after` seconds.
 
     Returns:
-        These (nc,), and the size of accelerations that they are differences of.
+        The loads, and the size of the accelerations that they are differences of.
 
     Derivative: by everything but `guess`, in the modes found.
     """

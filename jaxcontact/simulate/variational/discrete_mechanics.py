@@ -1,12 +1,7 @@
 """Midpoint discrete mechanics: the discrete Lagrangian of a step, its momenta, and the step that they define.
 
-Owns the discrete Euler-Lagrange equations of a step and Newton's method for them, with forces of contacts
-that stay closed. With w = d / h, d the tangent step from q_0 to q_1, and the midpoint q_m = q_0 (+) d / 2,
-
-    L_d(q_0, q_1) = h L(q_m, w),    p_0 = -D_1 L_d - F^- - J^T lam,    p_1 = D_2 L_d + F^+
-
-(Seghete & Murphey, eqs 28-29, with the forces of Leyendecker et al.). Variations of a quaternion are turns in
-its body axes, so that a body turning in space is covered too and keeps its angular momentum.
+Owns the discrete Euler-Lagrange equations of a step (`discrete_momenta`) and Newton's method for them, with
+forces of contacts that stay closed. Entries: `take_step`, `repeat_step`. Page: docs/methods/motion.md.
 """
 
 from __future__ import annotations
@@ -25,17 +20,17 @@ from jaxcontact.mechanics.system import Model, State, System
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.terms import contact_gaps, contact_velocities
 
-MAX_NEWTON = 24
-FRESH = 4  # iterations between two derivatives: two or three with the first one are enough, as a rule
+MAX_NEWTON = 24  # iterations of a step; a step that needs more is not solved (bit STALLED)
+FRESH = 4  # iterations between two derivatives; two or three with the first one usually suffice
 
 
 def gaps(model: Model, q: jax.Array) -> jax.Array:
-    """Gaps (nc,) of all candidate contacts, m; nc may be 0."""
+    """Compute the gaps (nc,) of all candidate contacts, m; nc may be 0."""
     return contact_gaps(model, q) if model.structure.num_contacts else jnp.zeros(0, q.dtype)
 
 
 class Contacts(NamedTuple):
-    """What a step needs to know of the contacts at its start."""
+    """The data of the contacts at the start of a step."""
 
     rows: jax.Array  # (nc, dim, nv) velocity Jacobians, n first
     mu: jax.Array  # (nc,)
@@ -44,7 +39,7 @@ class Contacts(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a step starts, and the controls (nu,) that act during it, None for none."""
+    """The start of a step, and the controls (nu,) that act during it, None for none."""
 
     q: jax.Array
     p: jax.Array
@@ -55,8 +50,8 @@ class Start(NamedTuple):
 class MidpointStep(NamedTuple):
     """A step: mean velocity w (nv,), impulses (nc, dim) at its start, end (q, p), gaps, Newton's outcome.
 
-    The residual is what one more iteration of Newton's method adds to w, relative. `closed_by` (nc,) is what
-    `closing` alone makes of the gaps, m.
+    The residual is the relative change of w by one more iteration of Newton's method. `closed_by` (nc,) is
+    the change of the gaps by `closing` alone, m.
     """
 
     w: jax.Array
@@ -70,10 +65,10 @@ class MidpointStep(NamedTuple):
 
 
 def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
-    """The tangent step (nv,) that takes touching contacts towards phi = 0, without any momentum.
+    """Compute the tangent step (nv,) that takes touching contacts towards phi = 0, without any momentum.
 
-    A gap is off by its round-off, and by what is left of it where an event is found. As a velocity, in a
-    short step, that would be energy from nothing. Each contact moves by its share: several need a few steps.
+    A gap is off by its round-off, and by the rest of it when an event is found. As a velocity, in a short
+    step, that would be energy from nothing. Each contact moves by its part: several need a few steps.
     """
     normals = contacts.rows[:, 0]
     response = inverse @ normals.T
@@ -83,10 +78,11 @@ def closing(contacts: Contacts, inverse: jax.Array) -> jax.Array:
 
 
 def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> jax.Array:
-    """Displacements over h (nc, dim) of the material points in contact, along the step h w from q, n first.
+    """Compute the mean velocities (nc, dim) of the material points in contact over the step h w from q.
 
-    By Gauss's rule of three points, which is exact for a corner to the seventh power of the angle of a step:
-    what sticks is held in its place, and what rolls may roll, on a path that is no straight line, too.
+    These are displacements divided by h, n first, by Gauss's rule of three points, which is exact for a
+    corner to the seventh power of the angle of a step: a sticking point is held in its place, and a rolling
+    body may roll, also on a path that is no straight line.
     """
     middle, reach = 0.5, 0.5 * 0.6**0.5
     parts = jnp.array([middle - reach, middle, middle + reach], q.dtype)
@@ -96,13 +92,13 @@ def mean_velocities(model: Model, q: jax.Array, w: jax.Array, h: jax.Array) -> j
 
 
 def lagrangian(model: Model, q: jax.Array, v: jax.Array) -> jax.Array:
-    """Kinetic energy less that of gravity, J."""
+    """Compute the kinetic energy minus the potential energy of gravity, J."""
     kinetic, gravity = energies(model, q, v)
     return kinetic - gravity
 
 
 def applied_force(model: Model, state: State, controls: jax.Array | None) -> jax.Array:
-    """The generalized force (nv,) of `forces`, `drive` and controls."""
+    """Compute the generalized force (nv,) of `forces`, `drive` and controls."""
     force = jnp.zeros_like(state.v)
     if controls is not None:
         force = force + actuator_forces(model, state, controls)
@@ -114,7 +110,7 @@ def applied_force(model: Model, state: State, controls: jax.Array | None) -> jax
 
 
 def _at_midpoint(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """dL/dv and dL/dq + forces (nv,) at the midpoint of a step."""
+    """Compute dL/dv and dL/dq + forces (nv,) at the midpoint of a step."""
     middle = retract(model.system, start.q, 0.5 * h * w)
     force, momentum = jax.grad(
         lambda delta, v: lagrangian(model, retract(model.system, middle, delta), v), argnums=(0, 1)
@@ -124,7 +120,7 @@ def _at_midpoint(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tupl
 
 
 def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Array) -> jax.Array:
-    """Covector (nv,) at the end of the tangent step d, of dL/dv and h times the force at its midpoint.
+    """Carry dL/dv and h times the force at the midpoint to the covector (nv,) at the end of tangent step d.
 
     Plain coordinates: momentum + impulse / 2. With -d it is the covector at the start.
     """
@@ -138,7 +134,15 @@ def _at_end(system: System, d: jax.Array, momentum: jax.Array, impulse: jax.Arra
 
 
 def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The momenta -D_1 L_d - F^- at the start and D_2 L_d + F^+ at the end of a step, (nv,) each."""
+    """Compute the momenta -D_1 L_d - F^- at the start and D_2 L_d + F^+ at the end of a step, (nv,) each.
+
+    With w = d / h, d the tangent step from q_0 to q_1, and the midpoint q_m = q_0 (+) d / 2,
+
+        L_d(q_0, q_1) = h L(q_m, w),    p_0 = -D_1 L_d - F^- - J^T lam,    p_1 = D_2 L_d + F^+
+
+    (Seghete & Murphey, eqs 28-29, with the forces of Leyendecker et al.). Variations of a quaternion are
+    turns in its body axes, so that a body turning in space keeps its angular momentum.
+    """
     momentum, force = _at_midpoint(model, start, w, h)
     return _at_end(model.system, -h * w, momentum, -h * force), _at_end(
         model.system, h * w, momentum, h * force
@@ -146,7 +150,7 @@ def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> 
 
 
 class EndRates(NamedTuple):
-    """Rates of what is at the end of a step by its length: of gaps (nc,), q, p and impulses (nc, dim)."""
+    """Rates of the end of a step by its length: of gaps (nc,), q, p and impulses (nc, dim)."""
 
     phi: jax.Array
     q: jax.Array
@@ -157,7 +161,7 @@ class EndRates(NamedTuple):
 def take_step(
     model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array
 ) -> tuple[MidpointStep, EndRates]:
-    """Make the step of length h; its end moves at these rates with h.
+    """Make the step of length h; return it and the rates of its end by h.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
     pushing; friction opposes the mean sliding velocity as far as mu lam_n allows.
@@ -196,9 +200,9 @@ def take_step(
 
 
 def _change(w: jax.Array, new: jax.Array, free: jax.Array) -> jax.Array:
-    """How much an iteration changes the velocity w, relative.
+    """Compute the relative change of the velocity w by an iteration.
 
-    Of bodies at rest only the velocity that they would have without contacts sets a scale.
+    For bodies at rest only the velocity that they would have without contacts sets a scale.
     """
     size = jnp.maximum(jnp.max(jnp.abs(new)), jnp.max(jnp.abs(free))) + float(jnp.finfo(w.dtype).tiny)
     return jnp.max(jnp.abs(new - w)) / size
@@ -208,7 +212,7 @@ def repeat_step(
     model: Model, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
     contacts: Contacts, h: jax.Array,
 ) -> MidpointStep:  # fmt: skip
-    """The step again from its mean velocity w: one more iteration, for the last digits and the derivative.
+    """Repeat the step from its mean velocity w: one more iteration, for the last digits and the derivative.
 
     Args:
         impulse: (nc, dim), to find the modes of contact from.
@@ -227,7 +231,7 @@ def repeat_step(
 
 
 def step_inverse(model: Model, start: Start, w: jax.Array, h: jax.Array) -> jax.Array:
-    """Inverse (nv, nv) of the derivative of the start momentum by w, which is M up to terms of order h."""
+    """Invert the derivative (nv, nv) of the start momentum by w, which is M up to terms of order h."""
     derivative = jax.jacfwd(lambda w: discrete_momenta(model, start, w, h)[0])(w)
     return small_dense.generalized_inverse(derivative)[0]
 
@@ -236,7 +240,7 @@ def _newton(
     model: Model, start: Start, w: jax.Array, impulse: jax.Array, inverse: jax.Array,
     contacts: Contacts, h: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:  # fmt: skip
-    """One iteration: w (nv,), impulses (nc, dim), whether these were found, and w without contacts."""
+    """Make one iteration; return w (nv,), impulses (nc, dim), if they were found, and w without contacts."""
     fixed_params, fixed_q, fixed_h = lax.stop_gradient((model.params, start.q, h))
     free = w + inverse @ (start.p - discrete_momenta(model, start, w, h)[0])
 
@@ -266,7 +270,7 @@ def _newton(
 def onto_closed_contacts(
     mass: jax.Array, p: jax.Array, contacts: Contacts, guess: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Momentum (nv,) at the end of a step made tangent to the contacts that stay closed.
+    """Make the momentum (nv,) at the end of a step tangent to the contacts that stay closed.
 
     Returns:
         p + J^T lam with 0 <= lam_n, J_n v >= 0 complementary and friction of maximal dissipation;

@@ -1,15 +1,6 @@
-"""The energy of a move or an impact against the work done in it.
+"""The energy of a move or an impact, compared with the work done in it.
 
-With a move from (q_0, v_0) by the mean velocity w, forces F at its midpoint, impulses lam_0 and lam_1 of
-closed contacts at its ends, velocities v_0+ behind the first and v_1- before the second, and u = J v,
-
-    E_1 - E_0 = h w . F + delta + lam_0 . u(w) + lam_1 . u_1 + curvature,
-    curvature = lam_0 . (u_0+ - u(w)) - lam_0 . (u_0+ - u_0) / 2 - lam_1 . (u_1 - u_1-) / 2.
-
-delta is the error of the midpoint rule for T and V along the move, of third order in h: where a step
-resolves the motion, less than its terms of second order, the energy |2 (w - v_0+)|^2 / 2 of the change of
-velocity and the second differences of T and V. The two terms behind it are never positive by the law of
-contact. So a rise is explained up to h w . F, these terms, the curvature, and rounding.
+Owns the tests for the bit ENERGY; entries: `move_gains`, with the equation, and `impact_gains`.
 """
 
 from __future__ import annotations
@@ -24,7 +15,7 @@ from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.variational.contact_state import Node, contacts_of
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep, applied_force, mean_velocities
 
-ROUNDING = 1024.0  # units of the last place of the energies that are compared
+ROUNDING = 1024.0  # machine epsilons of the energies that are compared; a smaller rise is rounding
 
 
 def move_gains(
@@ -36,9 +27,19 @@ def move_gains(
     h: jax.Array,
     controls: jax.Array | None = None,
 ) -> jax.Array:
-    """Whether a move of length h from `node` gains energy that is not explained.
+    """Decide whether a move of length h from `node` gains more energy than the work and its errors explain.
 
-    Closing the gaps that round-off has left is no motion, and does not count.
+    With a move from (q_0, v_0) by the mean velocity w, forces F at its midpoint, impulses lam_0 and lam_1 of
+    closed contacts at its ends, velocities v_0+ after the first and v_1- before the second, and u = J v,
+
+        E_1 - E_0 = h w . F + delta + lam_0 . u(w) + lam_1 . u_1 + curvature,
+        curvature = lam_0 . (u_0+ - u(w)) - lam_0 . (u_0+ - u_0) / 2 - lam_1 . (u_1 - u_1-) / 2.
+
+    delta is the error of the midpoint rule for T and V along the move, of third order in h: if a step
+    resolves the motion, it is less than the terms of second order, the energy |2 (w - v_0+)|^2 / 2 of the
+    change of velocity and the second differences of T and V. The next two terms are never positive by the
+    law of contact. So a rise is explained up to h w . F, these terms, the curvature, and rounding.
+    The displacement that closes gaps left by round-off is no motion, and does not count.
     """
     w, lam = step.w, step.impulse
     rows_0, rows_1 = (contacts_of(n.terms, n.closed).rows for n in (node, arrived))
@@ -51,7 +52,7 @@ def move_gains(
         jnp.stack([node.q, middle, end]), jnp.stack([jnp.zeros_like(w), w, jnp.zeros_like(w)])
     )
     before, after = 0.5 * node.v @ node.p, 0.5 * arrived.v @ arrived.p
-    # Where the move would lead from its start and its middle, whatever its end says.
+    # The velocity to which start and middle of the move lead, without its end.
     ahead = 2.0 * w - v_plus
     plus, minus = 0.5 * v_plus @ p_plus, 0.5 * ahead @ arrived.terms.M @ ahead
     work = h * w @ applied_force(model, State(q=middle, v=w, t=node.t + 0.5 * h), controls)
@@ -74,6 +75,6 @@ def move_gains(
 
 
 def impact_gains(before: Node, after: Node) -> jax.Array:
-    """Whether an impact gains energy, beyond the square root of the precision, as good as a law may be."""
+    """Decide whether an impact gains energy beyond a fraction eps^0.5, the error that a law may have."""
     old, new = 0.5 * before.v @ before.p, 0.5 * after.v @ after.p
     return new > old * (1.0 + float(jnp.finfo(old.dtype).eps) ** 0.5)

@@ -1,6 +1,6 @@
-"""The pieces of a motion, moves and impacts in the order of time, as far as it takes to repeat them.
+"""The log of a motion: its moves and impacts in the order of time, with the numbers that repeat them.
 
-Owns the record that links a run, which searches, to its repetition, which can be differentiated.
+Owns the record `Pieces`, which links a run, which searches, to its repetition, which can be differentiated.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ UNUSED, WHOLE, EVENT, IMPACT, JAM = range(5)
 class Pieces(NamedTuple):
     """One piece, or with a first axis all of them.
 
-    A move goes to the end of a time step (WHOLE) or to where a gap closes or a contact lets go (EVENT).
-    A JAM is an impact without a collision.
+    A move ends at the end of a time step (WHOLE) or at the time at which a gap closes or a contact lets go
+    (EVENT). A JAM is an impact without a collision.
     """
 
     kind: jax.Array
     step: jax.Array  # number of the time step
     h: jax.Array  # length of a move, s
     w: jax.Array  # (nv,) its mean velocity
-    impulse: jax.Array  # (nc, dim) of closed contacts at its start; of a jam
-    second: jax.Array  # (nc, dim) and at its end
-    who: jax.Array  # (nc,) bool: whose event ended a move; what took part in an impact
+    impulse: jax.Array  # (nc, dim) of closed contacts at its start, or of a jam, N s
+    second: jax.Array  # (nc, dim) of closed contacts at its end, N s
+    who: jax.Array  # (nc,) bool: the contact whose event ended a move; the contacts of an impact
     plastic: jax.Array  # whether an impact was made plastic
     order: jax.Array  # (k,) of single impacts
     closed: jax.Array  # (nc,) bool, contacts that stay closed from its end on
@@ -63,7 +63,10 @@ def no_pieces(nq: int, nv: int, nc: int, dim: int, length: int, dtype: jnp.dtype
 
 
 def kept(pieces: Pieces, count: jax.Array, piece: Pieces) -> tuple[Pieces, jax.Array]:
-    """`piece` put behind the others unless it is unused, and their number; beyond the room it only counts."""
+    """Append `piece` to the others unless it is unused; return them and their number.
+
+    A piece beyond the room is counted and not stored.
+    """
     used = piece.kind != UNUSED
     room = pieces.kind.shape[0]
     at = jnp.where(used, count, room)
@@ -76,7 +79,7 @@ def recorded(
     impacts: Impacts, before: Node, after: Node, touching: jax.Array, approaching: jax.Array,
     soon: jax.Array, hit: Strike,
 ) -> Impacts:  # fmt: skip
-    """The impacts with one more."""
+    """Append one impact to the record; beyond its rows only `count` grows."""
     i = impacts.count
     return Impacts(
         t=impacts.t.at[i].set(before.t, mode="drop"),

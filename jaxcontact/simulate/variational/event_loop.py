@@ -1,7 +1,7 @@
 """The loop over time: trial steps, impacts, contacts that stay closed.
 
-Owns what happens within one time step. The step itself is in `discrete_mechanics`, the search for the time of
-an event in `event_search`, the impact in `impact_event`.
+Owns the order of moves and impacts within one time step; entry `run`. The step itself is in
+`discrete_mechanics`, the search for the time of an event in `event_search`, the impact in `impact_event`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from jaxcontact.simulate.variational.jam import jolt, stopped
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import touch_tolerance
 
-MAX_TURNS = 1000  # of the loop within one step: trial steps and impacts
+MAX_TURNS = 1000  # iterations of the loop within one step: trial steps and impacts; then bit MAX_ITERS
 
 
 class _StepCarry(NamedTuple):
@@ -57,10 +57,10 @@ class _StepCarry(NamedTuple):
     search: EventSearch
     last: jax.Array  # (nc,) time of the last impact
     impacts: Impacts
-    impulse: jax.Array  # (nc, dim) of closed contacts in this step
+    impulse: jax.Array  # (nc, dim) of closed contacts in this step, N s
     status: jax.Array
     residual: jax.Array  # the largest of the moves
-    turns: jax.Array  # trial steps and impacts
+    turns: jax.Array  # number of trial steps and impacts
     let_go: jax.Array  # (nc,) bool, contacts that let go in this step; once is enough
     located: jax.Array  # whether the time of the node is that of an event or an impact
     over: jax.Array  # whether the last piece went to the end of the step
@@ -69,7 +69,7 @@ class _StepCarry(NamedTuple):
 
 
 class MotionNumbers(NamedTuple):
-    """What a motion starts from and obeys; it can be differentiated by all of these but `zeno`."""
+    """The start and the numbers of a motion; it can be differentiated by all of these but `zeno`."""
 
     params: Params
     state: State
@@ -81,12 +81,12 @@ class MotionNumbers(NamedTuple):
 
 
 class MotionMemory(NamedTuple):
-    """What a motion remembers of its impacts.
+    """The memory of a motion of its impacts.
 
     Attributes:
-        key: of all of them, for laws that draw.
-        last: (nc,) time of the last one of each contact, s.
-        number: how many there were.
+        key: of all impacts, for laws that draw.
+        last: (nc,) time of the last impact of each contact, s.
+        number: number of impacts so far.
     """
 
     key: jax.Array | None
@@ -95,7 +95,7 @@ class MotionMemory(NamedTuple):
 
 
 class MotionChoice(NamedTuple):
-    """What is fixed when a motion is compiled; see `variational`."""
+    """The static choices of a motion, fixed when it is compiled; see `variational`."""
 
     order: str | tuple[int, ...]
     num_steps: int
@@ -103,7 +103,7 @@ class MotionChoice(NamedTuple):
 
 
 class ImpactSetting(NamedTuple):
-    """How the impacts of a motion go."""
+    """The settings of the impacts of a motion."""
 
     restitution: jax.Array
     zeno: jax.Array
@@ -114,13 +114,13 @@ class ImpactSetting(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A motion and how to repeat it.
+    """A motion and the pieces that repeat it.
 
     Attributes:
         trajectory: the motion.
         memory: of its impacts, after it.
         pieces: its pieces, with a first axis of `max_pieces`.
-        num_pieces: how many there are, also of those beyond that.
+        num_pieces: number of pieces, including those beyond `max_pieces`.
         ends: (T,) index of the last piece of each time step.
     """
 
@@ -132,7 +132,7 @@ class Run(NamedTuple):
 
 
 class _TimeStep(NamedTuple):
-    """What stays as it is during one time step."""
+    """The quantities that stay constant during one time step."""
 
     model: Model
     setting: ImpactSetting
@@ -143,14 +143,14 @@ class _TimeStep(NamedTuple):
 
 
 def impact_setting(choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory) -> ImpactSetting:
-    """How the impacts of a motion go that remembers the ones before."""
+    """Make the settings of the impacts of a motion that continues one with this memory."""
     return ImpactSetting(
         numbers.restitution, numbers.zeno, memory.key, memory.number, choice.order, numbers.law
     )
 
 
 def start_of(model: Model, state: State) -> Node:
-    """The node that a motion starts from."""
+    """Make the node that a motion starts from."""
     terms = terms_at(model, state.q, state.t)
     return arrive(terms, state.q, terms.M @ state.v, jnp.asarray(state.t, state.q.dtype))
 
@@ -159,7 +159,7 @@ def start_of(model: Model, state: State) -> Node:
 def run(
     system: System, choice: MotionChoice, max_pieces: int, numbers: MotionNumbers, memory: MotionMemory
 ) -> Run:
-    """The motion over `num_steps` steps of dt.
+    """Compute the motion over `num_steps` steps of dt; return it with its pieces.
 
     Derivative: none; see `replay`.
     """
@@ -218,7 +218,7 @@ def run(
 
 
 def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
-    """Bits of numbers that no motion has."""
+    """Set the status bits of numbers that are not finite or out of range."""
     params, restitution, zeno = numbers.params, numbers.restitution, numbers.zeno
     finite = usable_numbers(params, numbers.state)
     mass = (small_dense.spd_inverse(start.terms.M)[1] > 0) & jnp.all(params.mass >= 0)
@@ -228,10 +228,10 @@ def _bad_numbers(numbers: MotionNumbers, start: Node) -> jax.Array:
 
 
 def _turn(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
-    """Append an impact where one is due, else a trial step.
+    """Append an impact if one is due, else a trial step.
 
-    An impact follows an event, so that derivatives know of its time: where a step ends without one as a
-    contact strikes, or a motion begins so, an event without a length comes between.
+    An impact follows an event, so that derivatives include its time: if a step ends without an event while a
+    contact strikes, or a motion begins so, an event of no length comes between.
     """
     if carry.last.shape[0] == 0:
         return _move(here, carry)
@@ -244,12 +244,12 @@ def _turn(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
 
 
 def _collide(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
-    """The impact of all touching contacts."""
+    """Append the impact of all touching contacts."""
     node, impacts = carry.node, carry.impacts
     near, striking = touching(node.terms), approaching(node)
     soon = jnp.any(striking & (node.t - carry.last < here.setting.zeno))
     number = here.setting.first + impacts.count
-    # In a batch worlds without an impact come along; they ask no law.
+    # In a batch, worlds without an impact pass through as well, without a call of the law.
     after, hit = impact(here.setting, node, near, soon | ~jnp.any(striking), number)
     status = (
         carry.status | hit.status | flag(soon, Status.ZENO) | flag(impact_gains(node, after), Status.ENERGY)
@@ -269,16 +269,16 @@ def impact(
     setting: ImpactSetting, node: Node, near: jax.Array, plastic: jax.Array, number: jax.Array,
     sequence: jax.Array | None = None,
 ) -> tuple[Node, Strike]:  # fmt: skip
-    """The node behind impact `number` of the contacts `near`, in the order on record if there is one."""
+    """Compute the node after impact `number` of the contacts `near`, in the order on record if given."""
     key = None if setting.key is None else jax.random.fold_in(setting.key, number)
     terms = node.terms.replace(active=near)
     hit = strike(terms, node.v, key, plastic, setting.restitution, setting.order, setting.law, sequence)
-    p = node.p + terms.M @ (hit.v_plus - node.v)  # what the impact leaves alone stays as it is, to the bit
+    p = node.p + terms.M @ (hit.v_plus - node.v)  # velocities without a change keep their momentum to the bit
     return arrive(node.terms, node.q, p, node.t), hit
 
 
 def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -> tuple[Impacts, Pieces]:
-    """Room for impacts, and an unused piece."""
+    """Make an empty record with room for `rows` impacts, and an unused piece."""
     nc, nv, dtype = node.terms.phi.shape[0], node.v.shape[0], node.v.dtype
     length = 1
     if nc:
@@ -302,7 +302,7 @@ def _no_impacts(system: System, setting: ImpactSetting, node: Node, rows: int) -
 
 
 def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
-    """A trial step: to the end of the time step if nothing happens, else nearer to the first event."""
+    """Make a trial step: to the end of the time step if no event happens, else nearer to the first event."""
     model, t_end = here.model, here.t_end
     node, nc = carry.node, carry.last.shape[0]
     strikes = approaching(node)
@@ -317,7 +317,7 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     arrived, second, fine = land(model, node, step.q, step.p, t, step.impulse)
     guess = step.impulse / jnp.where(search.h > 0, search.h, 1.0)
     load, load_0, size = _loads(here, node, arrived, guess, search.tries > 0)
-    # A contact that changes no velocity by more than what counts as approaching carries nothing.
+    # A contact that changes no velocity by more than the slowest approach that counts carries no load.
     least = collision_tolerance(size.dtype) / (here.dt * size)
     value, rate, fell, zero = events(node, search, step, rates.phi, load, load_0, least)
     fell = fell & ~(node.closed & carry.let_go)
@@ -332,7 +332,7 @@ def _move(here: _TimeStep, carry: _StepCarry) -> tuple[_StepCarry, Pieces]:
     whole = whole & ~hidden
     accept = done | hidden | ~finite
 
-    # Whose event it is: that which the last trial is nearest to, in time.
+    # The contact of the event: the one whose zero is nearest to the last trial, in time.
     eps = float(jnp.finfo(node.q.dtype).eps)
     suspects = following.suspects & ~(node.closed & (jnp.abs(value) > eps**0.4))
     apart = jnp.where(suspects, jnp.abs(value) / jnp.where(rate != 0, jnp.abs(rate), eps), jnp.inf)
@@ -363,14 +363,14 @@ def _or_jammed(
     here: _TimeStep, carry: _StepCarry, accept: jax.Array, impulse: jax.Array, arrived: Node,
     moved: tuple[_StepCarry, Pieces],
 ) -> tuple[_StepCarry, Pieces]:  # fmt: skip
-    """What a move leads to, or in its place the impact without a collision that a step found in its stead."""
+    """Return the result of a move, or in its place the impact without a collision that its step found."""
     node, impacts = carry.node, carry.impacts
     nc = carry.last.shape[0]
     if nc == 0:
         return moved
     asked = accept & jnp.any(stopped(node, arrived, impulse))
     nothing = node, jnp.zeros_like(impulse), jnp.array(False)
-    # In a batch worlds without one come along; none of their contacts takes part.
+    # In a batch, worlds without a jam pass through as well; none of their contacts takes part.
     after, push, jams = lax.cond(asked, lambda: jolt(node, node.closed & asked, impulse), lambda: nothing)
 
     def jammed() -> tuple[_StepCarry, Pieces]:
@@ -391,10 +391,10 @@ def _or_jammed(
 def _loads(
     here: _TimeStep, node: Node, arrived: Node, guess: jax.Array, searching: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Loads (nc,) of the contacts that are closed at `node`, where the step arrived and at its start.
+    """Compute the loads (nc,) of the contacts closed at `node`, at the end of the step and at its start.
 
-    In parts of the size of accelerations at the start, m/s^2, which comes third. Where nothing is being
-    searched for and no contact has to pull at the end, the start is not looked at.
+    They are relative to the size of accelerations at the start, m/s^2, which is the third value. If no search
+    is under way and no contact has to pull at the end, the loads at the start are not computed.
     """
     none, dt = jnp.zeros_like(node.terms.phi), here.dt
     start = (jnp.stack([none, none]), jnp.ones((2,), dt.dtype), jnp.int32(0))

@@ -1,7 +1,7 @@
 """The search for the time of an event within a step: an open gap closes, or a closed contact lets go.
 
-Owns when a contact's event has happened, and the next length of a step to try. Gaps that close and open again
-within a step are in `gap_dips`.
+Owns the tests of whether a contact's event has happened, and the next length of a step to try. Gaps that
+close and open again within a step are in `gap_dips`. Entries: `whole_step`, `events`, `narrowed`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxcontact.simulate.variational.contact_state import Node
 from jaxcontact.simulate.variational.discrete_mechanics import MidpointStep
 from jaxcontact.solvers.roots import inside_or_middle
 
-LEAST = 1e-3  # share of the last trial that the next one is, lest it be the zero that a gap starts from
+LEAST = 1e-3  # fraction of the last trial: smallest next one, so that it is not the zero that a gap starts at
 
 
 class Ends(NamedTuple):
@@ -27,13 +27,13 @@ class Ends(NamedTuple):
 
 
 class GapLook(NamedTuple):
-    """A look for gaps that close and open again within a step.
+    """The state of the look for gaps that close and open again within a step.
 
     Attributes:
         between: whether the trial is one of a length in between.
-        goal: the length of the step that is taken if nothing is found; 0 before one would be.
-        left, right: what is known of either side of the dips.
-        number: of trials in between.
+        goal: length of the step that is taken if no dip is found, s; 0 before a step would be taken.
+        left, right: the nearest known gaps on either side of the dips.
+        number: number of trials in between.
     """
 
     between: jax.Array
@@ -44,7 +44,7 @@ class GapLook(NamedTuple):
 
 
 class EventSearch(NamedTuple):
-    """Where a search is."""
+    """The state of a search: bounds of the length of the step, next trial and suspects."""
 
     low: jax.Array  # no event has happened after this long
     high: jax.Array  # one has
@@ -58,7 +58,7 @@ class EventSearch(NamedTuple):
 
 
 def whole_step(remaining: jax.Array, nc: int) -> EventSearch:
-    """A first trial: all that remains of the step."""
+    """Start a search with a first trial of all that remains of the step."""
     zero = jnp.zeros_like(remaining)
     none, zeros, no = jnp.zeros(nc, bool), jnp.zeros(nc, zero.dtype), jnp.array(False)
     ends = Ends(zeros, zeros, zeros)
@@ -67,7 +67,7 @@ def whole_step(remaining: jax.Array, nc: int) -> EventSearch:
 
 
 def round_off(dtype: jnp.dtype) -> float:
-    """Gaps in m, and loads in parts of their size, that are zero: 512 eps, 1e-13 in float64."""
+    """Return the largest gap in m, or load relative to its size, that is zero: 512 eps, 1e-13 in float64."""
     return 512.0 * float(jnp.finfo(dtype).eps)
 
 
@@ -80,11 +80,15 @@ def events(
     load_0: jax.Array,
     least: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """What each contact's event is a zero of (nc,), its rate, whether it went through, and where it may be.
+    """Evaluate the functions (nc,) whose zeros are the events of the contacts.
 
     Args:
-        load, load_0: (nc,) loads at the end and at the start, in parts of their size.
-        least: load that counts.
+        load, load_0: (nc,) loads at the end and at the start, relative to their size.
+        least: smallest load that counts.
+
+    Returns:
+        The values, their rates, whether each has passed through zero, and an estimate of the time of the
+        zero (inf if there is none).
     """
     noise = round_off(rate.dtype)
     begin, base = behind_closing(node, step)
@@ -95,16 +99,16 @@ def events(
     fell = jnp.where(node.closed, opens, gap < -noise)
     span = search.h - search.before
     secant = (load - jnp.where(first, load_0, search.load)) / jnp.where(span != 0, span, 1.0)
-    # A gap that has just opened is a parabola from zero, which Newton's method would halve its way down to.
+    # A gap that has just opened is a parabola from zero; Newton's method would halve its way down to it.
     zero = jnp.where(node.closed, jnp.inf, _zero_of_parabola(begin, gap, rate, search.h))
     return jnp.where(node.closed, load, gap), jnp.where(node.closed, secant, rate), fell, zero
 
 
 def behind_closing(node: Node, step: MidpointStep) -> tuple[jax.Array, jax.Array]:
-    """Gaps (nc,) of a step of no length, and what gaps count from, m.
+    """Compute the gaps (nc,) of a step of no length, and the values that gaps count from, m.
 
-    A gap that starts a little below zero, by round-off, closes when it comes back to where it was. What
-    closes another contact may have pushed it there, however short the step: that is no event.
+    A gap that starts a little below zero, by round-off, closes when it returns to its start. The displacement
+    that closes another contact may have pushed it there in a step of any length: that is no event.
     """
     begin = node.terms.phi + step.closed_by
     base = jnp.minimum(begin, 0.0)
@@ -112,7 +116,7 @@ def behind_closing(node: Node, step: MidpointStep) -> tuple[jax.Array, jax.Array
 
 
 def _zero_of_parabola(begin: jax.Array, end: jax.Array, rate: jax.Array, h: jax.Array) -> jax.Array:
-    """Where a parabola is zero that is `begin` at 0 and `end` at h, with that rate there; inf if nowhere."""
+    """Find the zero of the parabola with value `begin` at 0, `end` and `rate` at h; inf if it has none."""
     bends = (rate * h - (end - begin)) / h**2
     rises = rate - 2.0 * bends * h
     square = rises**2 - 4.0 * bends * begin
@@ -133,16 +137,16 @@ def narrowed(
     closed: jax.Array,
     t_end: jax.Array,
 ) -> tuple[EventSearch, jax.Array, jax.Array]:
-    """The search behind a trial; whether the trial is a whole step, and whether it ends on an event."""
+    """Narrow the search after a trial; return it, whether the trial is a whole step or ends on an event."""
     eps = float(jnp.finfo(value.dtype).eps)
     crossed = jnp.any(fell)
     whole = (search.tries == 0) & ~crossed
     suspects = jnp.where(crossed, fell, search.suspects)
-    # On an event: within 450 eps seconds, 1e-13 in float64, or as near as round-off lets one see.
+    # On an event: within 450 eps seconds, 1e-13 in float64, or within round-off.
     allowed = 450.0 * eps * jnp.abs(rate) + jnp.where(closed, 64.0, 16.0) * eps
     late = jnp.any(suspects & (value < -allowed))
     near = jnp.any(suspects & (jnp.abs(value) <= allowed)) & ~late
-    # Late by less than what starts a search is late nevertheless.
+    # A trial that is late by less than the threshold that starts a search counts as late.
     beyond = crossed | late
     low = jnp.where(beyond, search.low, search.h)
     high = jnp.where(beyond, search.h, search.high)
@@ -151,11 +155,11 @@ def narrowed(
     ahead = jnp.where(falls, search.h - value / jnp.where(falls, rate, -1.0), jnp.inf)
     newton = jnp.min(ahead, initial=jnp.inf)
     # One more step of Newton's method from a point on the event, for the last digits of the time: a short
-    # one, for a load that falls by little more than round-off says nothing of it.
+    # one, because a load that falls by little more than round-off does not determine the time.
     again = near & ~search.near & (jnp.abs(newton - search.h) <= LEAST * search.h)
     located = (near & ~again) | shut
     first = jnp.min(jnp.where(suspects, jnp.where(jnp.isfinite(zero), zero, ahead), jnp.inf), initial=jnp.inf)
-    halved = search.tries % 8 == 7  # now and then, lest a bound stays where it is
+    halved = search.tries % 8 == 7  # every eighth trial, so that both bounds move
     trial = jnp.where(again, newton, inside_or_middle(jnp.where(halved, jnp.inf, first), low, high))
     load = jnp.where(closed, value, 0.0)
     following = EventSearch(low, high, trial, suspects, near, search.tries + 1, search.h, load, search.look)

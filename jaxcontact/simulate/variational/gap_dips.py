@@ -1,7 +1,7 @@
 """Gaps that close and open again within a step: the look between its ends before it is taken.
 
-Owns the trials in between. A cubic through the gaps and their rates at both ends tells where a gap is least;
-a trial of that length says what it is there, and the next cubic is nearer.
+Owns the trials in between; entry `looked_between`. A cubic through the gaps and their rates at both ends
+estimates the minimum of a gap; a trial of that length evaluates the gap, and the next cubic is nearer.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from jaxcontact.simulate.variational.event_search import (
 )
 from jaxcontact.solvers.roots import cubic_dip
 
-MOST = 8  # trials in between
-DOUBT = 0.1  # of a dip below the nearer end, in parts of its depth
+MOST = 8  # trials in between at most
+DOUBT = 0.1  # possible error of a dip, as a fraction of its depth below the lower end
 
 
 def looked_between(
     node: Node, before: EventSearch, after: EventSearch, step: MidpointStep, value: jax.Array,
     rate: jax.Array, crossed: jax.Array, taken: jax.Array,
 ) -> tuple[EventSearch, jax.Array, jax.Array]:  # fmt: skip
-    """The search behind a trial, whether its step is taken, and whether it is one that had to wait for this.
+    """Look for gap dips after a trial; return the search, and whether its step is taken.
+
+    The third value is whether the trial repeats the step that waited for this look.
 
     Args:
-        before, after: the search that asked for the trial, and what `narrowed` made of it.
+        before, after: the search that asked for the trial, and its continuation by `narrowed`.
         value, rate: (nc,) gaps of open contacts at its end, and their rates.
         crossed: whether an event has happened there.
         taken: whether the step would be taken.

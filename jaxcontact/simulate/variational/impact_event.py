@@ -1,4 +1,4 @@
-"""One impact within a motion: which law it obeys and what is kept of it."""
+"""One impact within a motion: the choice of its law, and its record `Strike`; entry `strike`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.status import Status, flag
 from jaxcontact.terms import ContactTerms
 
-MAX_REFLECTIONS = 64
+MAX_REFLECTIONS = 64  # single impacts of one impact; if contacts still approach then, bit UNTERMINATED
 
 
 class Strike(NamedTuple):
@@ -33,7 +33,7 @@ def strike(
     terms: ContactTerms, v: jax.Array, key: Any, plastic: jax.Array, restitution: jax.Array,
     order: str | tuple[int, ...], law: Any, sequence: jax.Array | None = None,
 ) -> Strike:  # fmt: skip
-    """The impact of the active contacts: plastic where that is asked for, else by `law` or by reflections.
+    """Compute the impact of the active contacts: plastic if `plastic`, else by `law` or by reflections.
 
     Args:
         law: a law as a pytree, see `law_as_pytree`; None for reflections.
@@ -58,7 +58,7 @@ def strike(
             status | jnp.where(plastic, 0, said),
         )
     if sequence is None:
-        # Resting contacts chatter at the level of round-off; one that a neighbour's blow leaves is faster.
+        # Resting contacts chatter at the level of round-off; a neighbour's impact leaves a higher speed.
         least = 1e-2 * collision_tolerance(v.dtype) / rows.size
         chosen = order if isinstance(order, str) else jnp.asarray(order, jnp.int32)
         bounces, sequence, left = reflect_while_any(rows, least, chosen, MAX_REFLECTIONS)
@@ -74,7 +74,7 @@ def strike(
 def struck(
     law: Law, wanted: jax.Array, terms: ContactTerms, v: jax.Array, key: Any
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What the law says: v_plus (nv,), normal impulses (nc,), status; v and zeros where it is not asked."""
+    """Apply the law if `wanted`; return v_plus (nv,), normal impulses (nc,), status, else v and zeros."""
 
     def ask() -> tuple[jax.Array, jax.Array, jax.Array]:
         v_plus, info = law(terms, v, key)
@@ -85,10 +85,12 @@ def struck(
 
 
 def in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` whose batches go through it one by one.
+    """Wrap `function` so that the rows of a batch go through it one by one.
 
-    `vmap` turns a `cond` into both of its branches for every world: a law that draws would cost in each trial
-    step of each of them what it costs in an impact. One by one only those pay that have one. No derivative.
+    `vmap` turns a `cond` into both of its branches for every world: a law that draws would then cost as much
+    in each trial step of each world as in an impact. One by one, only worlds with an impact pay.
+
+    Derivative: none.
     """
     call = jax.custom_batching.custom_vmap(all_digits(function))
 

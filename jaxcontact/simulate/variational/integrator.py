@@ -37,41 +37,40 @@ def variational(
     key: jax.Array | None = None,
     max_impacts: int = 1024,
 ) -> Trajectory:
-    """Motion of a mechanism by midpoint discrete mechanics, with impacts at their time.
+    """Move a mechanism by midpoint discrete mechanics, with impacts at their time; return the trajectory.
 
-    Seghete & Murphey, VI. Between impacts the discrete Euler-Lagrange equations (29) of
+    Seghete & Murphey, VI. Between impacts the motion obeys the discrete Euler-Lagrange equations (29) of
     L_d = h L((q_0 + q_1) / 2, (q_1 - q_0) / h), with gravity in L, `forces` and `drive` at the midpoint;
-    momentum maps are kept, and the energy error is of second order, while contacts stick, too. A step in
-    which a gap closes, even one that opens again, is shortened to end there; the momentum goes through the
-    impact law (30), and the motion goes on to the next multiple of dt. Contacts that touch without
-    approaching stay closed: impulses at both ends of a step (RATTLE) keep the gap, never pull, and hold the
-    material points in contact in their place over the step, or slide with the friction `params.mu` that
-    dissipates most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless
-    `law` has.
+    momentum maps are kept, and the energy error is of second order, also while contacts stick. A step in
+    which a gap closes, even one that opens again, is shortened to end there; the impact law (30) changes the
+    momentum, and the motion continues to the next multiple of dt. Contacts that touch without approaching
+    stay closed: impulses at both ends of a step (RATTLE) keep the gap, never pull, and hold the material
+    points in contact in their place over the step, or slide with the friction `params.mu` that dissipates
+    most. A gap that round-off leaves is closed without momentum. Impacts have no friction unless `law` has.
 
     An impact of a contact less than `zeno` after its last one is plastic for all contacts that touch
     (bit ZENO): a chatter that is faster than the steps is cut short, and the contact stays closed until its
-    impulse would pull. A step in which a contact that pushes comes to need a pull is shortened to end where
-    it lets go. Where sliding contacts jam (Painleve's paradox), an impact without a collision goes on record
-    in place of the step that would hide it: inelastic, with friction, whatever the law.
+    impulse would pull. A step in which a pushing contact comes to need a pull is shortened to end when it
+    lets go. If sliding contacts jam (Painleve's paradox), the record has an impact without a collision in
+    place of the step that would hide it: inelastic, with friction, for every law.
 
     Args:
         model: the mechanism and its numbers, without `constraints`.
-        state: where it starts. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact
-            at once, here and later; those that leave more slowly than 4e-6 m/s stay closed.
+        state: the start. Contacts closer than 1e-9 m that approach faster than 1e-8 m/s have an impact at
+            once, at the start and later; those that leave more slowly than 4e-6 m/s stay closed.
         dt: step, s.
         duration: s, rounded to a number of steps; a Python number.
-        restitution: R in 0..1: of the energy that a plastic impact would lose, the share R^2 comes back (16);
-            the outcome is that mixture of the elastic and of the unilateral plastic one. No meaning with
-            `law`.
+        restitution: R in 0..1: of the energy that a plastic impact would lose, the fraction R^2 comes back
+            (16); the outcome is that mixture of the elastic and of the unilateral plastic one. No meaning
+            with `law`.
         order: of the single elastic impacts: "most_violated" or "least_violated", by approach speed in the
             metric of the kinetic energy, or contact indices as a cycle that skips contacts not approaching.
             No meaning with `law`.
         law: (terms, v, key) -> (v_plus, info) in place of these impacts, info having `status` and `impulse`:
             a record such as `jc.impact.AnitescuPotra()`, or a module-level function.
         zeno: shortest time between two impacts of a contact, s; default dt, 0 for never.
-        key: handed on to `law`, folded with the number of the impact.
-        max_impacts: number of impacts that are kept on record, and that a derivative goes through.
+        key: passed to `law`, folded with the number of the impact.
+        max_impacts: number of impacts that are recorded, and that a derivative includes.
 
     Returns:
         Trajectory.
@@ -82,15 +81,15 @@ def variational(
             masses that leave a coordinate without inertia, a restitution outside 0..1.
 
     Status: of each step. ZENO; SIMULTANEOUS for an impact with more than one contact closed; PENETRATION
-        where the start is; STALLED where Newton's method or the search for modes of contact fails; MAX_ITERS
-        after 1000 trial steps within one; UNTERMINATED after 64 single impacts of one; ENERGY where a move
-        gains more than the work of forces and its terms of second order (`energy.py`), or an impact gains
-        any; NONFINITE and INVALID for numbers as above that are traced; and the bits of `law`. In a batch
-        `law` is asked world by world, and only where there is an impact.
+        of the start, set in the first step; STALLED if Newton's method or the search for modes of contact
+        fails; MAX_ITERS after 1000 trial steps and impacts within a step; UNTERMINATED after 64 single
+        impacts of one impact; ENERGY if a move gains more than the work of forces and its terms of second
+        order (`energy.move_gains`), or an impact gains any; NONFINITE and INVALID for numbers as above that
+        are traced; and the bits of `law`. In a batch `law` is called world by world, and only at an impact.
 
-    Derivative: first order, forward and reverse, by state, params and restitution; the times of impact move
-        along. The order of impacts and the modes of contact are piecewise constant. NaN where there are more
-        than `max_impacts` impacts, for then a motion cannot be repeated.
+    Derivative: first order, forward and reverse, by state, params and restitution, including that of the
+        times of impact. The order of impacts and the modes of contact are piecewise constant. NaN if there
+        are more than `max_impacts` impacts, because the log then lacks pieces.
     """
     if not is_concrete(dt):
         raise ValueError("dt: expected a number that is known, for it sets the number of steps")
@@ -110,7 +109,7 @@ def variational(
 def check_motion(
     model: Model, state: State, order: str | tuple[int, ...], restitution: Any, zeno: Any
 ) -> None:
-    """Raise ValueError for what no motion has, and warn of single precision."""
+    """Check the arguments of a motion: raise ValueError if one is bad, and warn of single precision."""
     if model.system.constraints is not None:
         raise ValueError("system: variational takes no `constraints`; use generalized coordinates")
     check_no_held_joints(model.system, "variational")
@@ -120,13 +119,13 @@ def check_motion(
 
 
 def no_memory(system: System, state: State, key: jax.Array | None) -> MotionMemory:
-    """What is remembered before the first impact."""
+    """Make the memory that a motion has before its first impact."""
     never = jnp.full(system.structure.num_contacts, -jnp.inf, state.q.dtype)
     return MotionMemory(key=key, last=never, number=jnp.int32(0))
 
 
 def _check_numbers(model: Model, state: State, restitution: Any, zeno: Any) -> None:
-    """Raise ValueError for known numbers that no motion has; those that are traced set bits."""
+    """Raise ValueError for known numbers that are out of range; traced ones set bits."""
     for name, value in (("state.q", state.q), ("state.v", state.v), ("params.gravity", model.params.gravity)):
         if is_concrete(value):
             check_number(name, value)

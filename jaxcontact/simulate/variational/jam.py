@@ -1,8 +1,8 @@
 """Impacts without a collision: sliding contacts that jam while none approaches.
 
-Owns how a step tells of one. With a step of no length contacts that slide have the impulse zero, which solves
-their laws; where another impulse does, too, no finite force need hold them (Painleve's paradox), and a step
-may find that impulse whatever its length.
+Owns their detection (`stopped`) and their outcome (`jolt`). In a step of no length sliding contacts have the
+impulse zero, which solves their laws. If another impulse solves them as well, finite forces may not exist
+(Painleve's paradox), and a step of any length may find that impulse.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from jaxcontact.impact.laws.contact_space import collision_tolerance
 from jaxcontact.simulate.variational.active_set import contact_impulses
 from jaxcontact.simulate.variational.contact_state import Node, arrive, contacts_of
 
-LEAST = 1e-3  # change of velocity that counts, in parts of the sliding velocity
+LEAST = 1e-3  # smallest change of velocity that counts as a jam, relative to the sliding velocity
 
 
 def stopped(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
-    """Contacts (nc,) that slide at the start of a step, and at its end stick or slide back under load."""
+    """Find contacts (nc,) that slide at the start of a step, and stick or slide back, loaded, at its end."""
     before = jnp.einsum("ctv,v->ct", node.terms.J_t, node.v)
     after = jnp.einsum("ctv,v->ct", arrived.terms.J_t, arrived.v)
     slides = jnp.sum(before**2, axis=1) > collision_tolerance(node.v.dtype) ** 2
@@ -28,10 +28,10 @@ def stopped(node: Node, arrived: Node, impulse: jax.Array) -> jax.Array:
 
 
 def jolt(node: Node, closed: jax.Array, guess: jax.Array) -> tuple[Node, jax.Array, jax.Array]:
-    """The node behind an impact without approach, its impulses (nc, dim), and whether there is one.
+    """Find the impact without approach; return the node after it, its impulses (nc, dim), and if it exists.
 
-    Inelastic, with friction: 0 <= lam_n, u_n >= 0 complementary, lam_t opposing u_t all it can, at the
-    velocities after it.
+    Inelastic, with friction: 0 <= lam_n, u_n >= 0 complementary, lam_t opposing u_t with maximal dissipation,
+    at the velocities after it.
 
     Args:
         closed: (nc,) bool, contacts that take part.

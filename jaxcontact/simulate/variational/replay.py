@@ -1,7 +1,7 @@
-"""A motion again, piece by piece, as a function that one can differentiate, forward and reverse.
+"""The repetition of a motion, piece by piece, as a function that has a derivative, forward and reverse.
 
-Owns the derivative of a motion: which pieces there are, the modes of contact and the orders of single impacts
-come from the run; the ends of moves at an event follow by the implicit rule.
+Owns the derivative of a motion: the list of pieces, the modes of contact and the orders of single impacts
+come from the run; the ends of moves at an event follow by the implicit rule. Entry: `motion`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from jaxcontact.simulate.variational.event_loop import (
 from jaxcontact.simulate.variational.jam import jolt
 from jaxcontact.terms import ContactTerms
 
-PIECES = 3  # of the log for an impact that is kept: its event, itself, a move behind it
+PIECES = 3  # of the log for each impact on record: its event, the impact, the move after it
 
 
 def motion(
     system: System, choice: MotionChoice, numbers: MotionNumbers, memory: MotionMemory
 ) -> tuple[Trajectory, MotionMemory]:
-    """Move over `num_steps` steps of dt; the motion, and what it remembers of its impacts.
+    """Move over `num_steps` steps of dt; return the motion and the memory of its impacts.
 
-    Derivative: that of `replay`; NaN where there are more than `max_impacts` impacts.
+    Derivative: that of `replay`; NaN if there are more than `max_impacts` impacts.
     """
     result: tuple[Trajectory, MotionMemory] = _paired(system, choice)(numbers, memory)
     return result
@@ -90,7 +90,7 @@ def replay(
 
     _, rows = lax.scan(one, (start, memory.number), pieces)
     room = pieces.kind.shape[0]
-    # Where pieces are missing, numbers are no longer known, nor are their derivatives.
+    # If pieces are missing, neither the numbers nor their derivatives are known.
     trust = jnp.where(recorded.num_pieces > room, jnp.nan, 1.0).astype(start.q.dtype)
     q, v, t, pushed, *blows = (row * trust for row in rows)
     ends = (
@@ -142,7 +142,7 @@ def _rest(numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece
 def _read(
     numbers: MotionNumbers, key: Any, node: Node, number: jax.Array, piece: Pieces
 ) -> tuple[tuple[Any, ...], Any]:
-    """Read from the log what a piece leads to; a derivative needs no more of its values, none of impulses."""
+    """Read the end of a piece from the log; a derivative needs no other values, and no impulses."""
     nothing = jnp.zeros_like(node.terms.phi), jnp.zeros_like(piece.impulse)
     return (piece.q, piece.p, piece.t, *nothing), ()
 
@@ -168,8 +168,8 @@ def _move(
 ) -> tuple[Any, ...]:
     """Repeat a move.
 
-    A move that ends on an event is known with its length; the length that keeps the gap, or the load of a
-    closed contact, at zero moves the end along the rates of the step, which the log has.
+    The log has the length of a move that ends on an event. Its derivative keeps the gap, or the load of a
+    closed contact, at zero; it moves the end along the rates of the step, which the log has as well.
     """
     params, dt = numbers.params, numbers.dt
     model = Model(system=system, params=params)
