@@ -69,7 +69,8 @@ SYSTEMS = {
     "box": (box, box_params, random_pose),
     "spheres": (spheres, sphere_params, lambda rng: random_pose(rng, 2)),
     "disks": (
-        lambda: jc.models.disk_stack(),
+        lambda: jc.models.disk_stack().system,
+        lambda: jc.models.disk_stack().params,
         lambda rng: reference.disk_stack().q0 * 1.3 + 0.2 * rng.normal(size=9),
     ),
 }

@@ -37,13 +37,14 @@ NO_CONTENT = frozenset(
     ]
 )
 # Names of other packages in docstrings, and our own short name.
+IN_S = {"Pass", "Process", "Express", "Cross", "Compress", "Guess", "Need", "Embed", "Feed", "Bring"}
 OTHERS = {"jc", "jax", "jaxcontact", "sharding", "distributed", "shard_map", "jaxtyping"}
 # An opening that is no verb in the imperative; a word in -s after it ("Returns") is none either.
 NO_VERB = re.compile(
-    r"(The|A|An|What|Whether|As|Of|Where|How|Those|All|Each|One|This|These|Its|It|No|With|In|At|From|For|By|To|Two|"
+    r"(?:The|A|An|What|Whether|As|Of|Where|How|Those|All|Each|One|This|These|Its|It|No|With|In|At|From|For|By|To|Two|"
     r"Three|Some|Any|That|Which|Who|When|If|On|Not|Only|Both|Every|Same|Largest|Least|Lowest|First|Last|Nearest|"
-    r"Number|Numbers|Names?|Bits?|Values?|Rows?|Rates?|States?|Gaps?|Points?|Positions?|Velocity|Velocities|"
-    r"Impulses?|Forces?|Mean|Gradient|Derivatives?|Status|True|None|Like|Without|Between|Called|\(|`|[^A-Za-z])"
+    r"Numbers|Names|Bits?|Values?|Rows?|Rates|States|Gaps?|Points|Positions|Velocity|Velocities|"
+    r"Impulses?|Forces?|Mean|Gradient|Derivatives?|Status|True|None|Like|Without|Between|Called)\b|[^A-Za-z]"
 )
 
 
@@ -68,9 +69,7 @@ def begins_without_verb(path, tree):
         if not text or is_property(function):
             continue
         first = re.split(r"[\s,.:]", text, maxsplit=1)[0]
-        if NO_VERB.match(text) or (
-            first.endswith(("s", "ed", "ing")) and first not in {"Pass", "Process", "Express"}
-        ):
+        if NO_VERB.match(text) or (first.endswith(("s", "ed", "ing")) and first not in IN_S):
             yield f"{path.relative_to(ROOT)}:{function.lineno} {function.name}: {text.splitlines()[0][:60]}"
 
 

@@ -233,7 +233,8 @@ SYSTEMS = {
     "box": (box, box_params, random_pose),
     "spheres": (spheres, sphere_params, lambda rng: random_pose(rng, 2)),
     "disks": (
-        lambda: jc.models.disk_stack(),
+        lambda: jc.models.disk_stack().system,
+        lambda: jc.models.disk_stack().params,
         random_disks,
     ),
 }
@@ -373,7 +374,7 @@ def test_wrong_sizes_are_named(record, field, shape, message):
     arguments = {"params": walker_params(), "state": state(np.zeros(5), np.zeros(5))}
     arguments[record] = arguments[record].replace(**{field: jnp.ones(shape)})
     with pytest.raises(ValueError, match=message):
-        jc.contact_terms(walker(), **arguments)
+        jc.contact_terms(jc.Model(system=walker(), params=arguments["params"]), arguments["state"])
 
 
 def test_wrong_sizes_in_space_are_named():
