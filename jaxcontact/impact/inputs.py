@@ -81,7 +81,8 @@ def check_values(terms: ContactTerms, v: jax.Array) -> None:
         energy = np.asarray(v) @ (arrays["M"] @ np.asarray(v))
     if not np.isfinite(energy):
         raise ValueError(f"v: its kinetic energy leaves the range of {np.asarray(v).dtype}; use larger units")
-    tolerance = float(touch_tolerance(terms.J_n))
+    with jax.ensure_compile_time_eval():  # the terms have values, and jit would trace what is made of them
+        tolerance = float(touch_tolerance(terms.J_n))
     if np.any(arrays["phi"] < -tolerance):
         worst = int(np.argmin(arrays["phi"]))
         raise ValueError(

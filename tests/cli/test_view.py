@@ -34,7 +34,7 @@ def test_a_model_a_robot_file_and_a_motion_become_pages(tmp_path, capsys, monkey
         (["robot.xml"], "FILE: no file 'robot.xml'"),
         (["run.npz"], "FILE: no file 'run.npz'"),
         (["bad.npz"], "--model: which mechanism bad.npz is a motion of"),
-        (["bad.npz", "--model", "rocking_block"], "bad.npz holds no record"),
+        (["bad.npz", "--model", "rocking_block"], "bad.npz is damaged, or was not written by this package"),
         (["rocking_block", "--model", "x"], "--model: only with a .npz file"),
         (["rocking_block", "--out", "x.avi"], "--out: expected a name that ends in .html, .gif or .mp4"),
     ],
