@@ -320,7 +320,9 @@ def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, ja
 
     fixed, start = jax.lax.stop_gradient((data, start))
     invert = implicit.positive_solver(_jacobian(system, fixed, start))
-    parts = sum(jnp.abs(part) for part in (fixed.p, *_middle(system, fixed, start)))
+    parts: jax.Array = sum(  # type: ignore[assignment]  # of at least one part
+        jnp.abs(part) for part in (fixed.p, *_middle(system, fixed, start))
+    )
     resolution = resolution_of(fixed.state.q, fixed.dt)
     rate, settled = search(functools.partial(misfit, fixed), invert, start, parts, resolution)
     return implicit.attach(misfit, correct, data, rate), settled

@@ -109,7 +109,7 @@ def contacts(
         raise ValueError(f"impulse: expected shape {shape}, got {jnp.shape(impulse)}")
     if isinstance(dt, int | float):
         check_number("dt", dt, 5e-324)
-    return _contacts(model, state, None if impulse is None else impulse / dt)
+    return _contacts(model, state, None if impulse is None or dt is None else impulse / dt)
 
 
 @jit
