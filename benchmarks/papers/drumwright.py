@@ -106,7 +106,7 @@ LIMIT, INERTIA, WEIGHT = 1e12, 1.005, 9.81  # N m/rad, kg m^2, N m of `jc.models
 
 
 def limited_step(theta: Any, rate: Any, dt: float) -> tuple[Any, Any]:
-    """One compliant step of that pendulum in closed form: 10^8 of them are for a loop of a few operations."""
+    """Take one step of the paper of that pendulum, in closed form; 10^8 of them are drawn."""
     free = rate - dt * WEIGHT / INERTIA * jnp.sin(theta)
     push = jnp.maximum(0.0, -LIMIT * (theta + dt * free)) / (1.0 + dt * dt * LIMIT / INERTIA)
     rate = free + dt * push / INERTIA
