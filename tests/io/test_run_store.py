@@ -177,7 +177,7 @@ def test_one_process_at_a_time(tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["run"]
 
 
-class Pair(Record):
+class StoredPair(Record):
     """A record with an array and a name."""
 
     values: np.ndarray
@@ -210,8 +210,8 @@ def test_files_that_are_replaced_refuse_flips_and_edits(tmp_path):
         load_state(path, about)
     assert load_state(tmp_path / "none.npz", about) is None
     record = tmp_path / "pair.npz"
-    save_record(record, Pair(values=np.arange(4.0), name="a"))
-    flipped_file(record, lambda: load_record(record, Pair), record.read_bytes(), FLIPS // 4)
+    save_record(record, StoredPair(values=np.arange(4.0), name="a"))
+    flipped_file(record, lambda: load_record(record, StoredPair), record.read_bytes(), FLIPS // 4)
 
 
 def test_settings_of_a_run_are_named():
