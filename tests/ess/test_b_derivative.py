@@ -378,7 +378,7 @@ def test_two_balls_at_a_wall_keep_their_energy_and_say_that_order_matters():
 
 def test_named_errors_and_tangents_of_params():
     model = jc.models.affine_3d()
-    arguments = (model, model.initial_state())
+    arguments = (model.system, model.params, model.initial_state())
     with pytest.raises(ValueError, match="dx: expected"):
         b_derivative(*arguments, jnp.ones(2), 0.0, 0.5, eps=1e-3)
     with pytest.raises(ValueError, match="dparams: expected"):

@@ -373,7 +373,7 @@ def test_one_program_for_equal_systems_and_a_loop_agrees_with_vmap():
 @pytest.mark.slow
 def test_bands_may_differ_and_steps_may_be_fixed():
     model = jc.models.affine_3d()
-    arguments = (model, model.initial_state(), 0.0, 0.5)
+    arguments = (model.system, model.params, model.initial_state(), 0.0, 0.5)
     tight, _ = flow(*arguments, eps=1e-8, ode=TIGHT)
     same, _ = flow(*arguments, eps=jnp.full(3, 1e-3), ode=TIGHT)
     one, _ = flow(*arguments, eps=1e-3, ode=TIGHT)

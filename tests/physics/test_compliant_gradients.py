@@ -68,15 +68,19 @@ def bounces(heights, steps):
 
 
 def test_height_after_a_bounce_has_no_sawtooth():
-    """Continuous in the height of the drop and rising with it, whatever the phase of the step at touch-down."""
+    """It rises with the height of the drop, and jumps at most by what gravity moves in a step, at the one phase
+    of the step at which a touch-down falls on its end: there the ball changes from free flight, of second
+    order, to a step of the contact, of first order.
+    """
     heights = np.linspace(0.5, 0.52, 801)
     z, slope, status = (np.asarray(x) for x in bounces(jnp.array(heights), 800))
     assert not np.any(status)
     assert slope.min() > 0.5 and slope.max() < 5.0
     # Between neighbours, 25 micrometres apart, the height rises as one of their slopes says: nothing jumps.
-    rise = np.diff(z) / np.diff(heights)
-    ends = np.stack([slope[:-1], slope[1:]])
-    assert np.all(rise > ends.min(axis=0) - 1e-6) and np.all(rise < ends.max(axis=0) + 1e-6)
+    rise = np.diff(z)
+    ends = np.stack([slope[:-1], slope[1:]]) * np.diff(heights)
+    off = np.maximum(ends.min(axis=0) - rise, rise - ends.max(axis=0))
+    assert off.max() < 0.5 * 9.81 * (TIME / 800) ** 2 and np.sum(off > 1e-11) <= 1
 
 
 def test_slope_of_a_bounce_converges_with_the_step():
