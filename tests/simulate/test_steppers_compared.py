@@ -9,11 +9,15 @@ from benchmarks import steppers_compared as compared
 
 
 def converges(row):
-    """What a row must show: a closed form, first order of `TimeStepping`, second of `Variational`."""
+    """Check a closed form, the first order of `TimeStepping` and the last step of `Variational`.
+
+    `TimeStepping` strikes at most one step off the time of the impact, so the ball, which loses a third of
+    1 m/s there, ends at most dt / 3 m away. Where in its step the impact falls decides how far.
+    """
     errors = list(row.values())
     assert errors[0] < 1e-9
-    coarse, middle, fine = errors[1:4]
-    assert 1.5 < coarse / middle < 2.7 and 1.5 < middle / fine < 2.7
+    for error, steps in zip(errors[1:4], (compared.COARSE, compared.MIDDLE, compared.FINE), strict=True):
+        assert error < compared.ball().duration / steps / 3.0
     assert errors[5] < 1e-4
 
 
