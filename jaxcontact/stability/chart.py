@@ -102,8 +102,8 @@ def chart(
     check_starts(num_samples, seed, max_events)
 
     def row(k: int) -> list[LocalTerms]:
-        made = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
-        return [jax.tree.map(np.asarray, as_terms(body)) for body in made]
+        row_bodies = (make_body(**{first: float(a), second: float(y[k])}) for a in x)
+        return [jax.tree.map(np.asarray, as_terms(body)) for body in row_bodies]
 
     def computed(k: int) -> np.ndarray:
         bodies = row(k)
@@ -148,7 +148,7 @@ def chart(
 def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
     """Certify each body; return regions by the certificates alone, and margins."""
     region, margin = np.zeros(len(bodies)), np.zeros(len(bodies))
-    known = {"stable": Region.CERTIFIED, "unstable": Region.AMBIGUOUS, "undecided": Region.UNDECIDED}
+    region_of = {"stable": Region.CERTIFIED, "unstable": Region.AMBIGUOUS, "undecided": Region.UNDECIDED}
     for i, body in enumerate(bodies):
         try:
             certificate = certify(body)
@@ -159,7 +159,7 @@ def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
                 raise
             region[i] = Region.NO_EQUILIBRIUM
             continue
-        region[i] = known[certificate.verdict]
+        region[i] = region_of[certificate.verdict]
         margin[i] = certificate.residuals.get("margin", 0.0) if certificate.verdict == "stable" else 0.0
     return region, margin
 
