@@ -116,11 +116,11 @@ def _check(
     nv = model.structure.num_velocities
     if not all(isinstance(i, int | np.integer) and 0 <= i < nv for i in hold):
         raise ValueError(f"hold: expected indices in 0..{nv - 1}, got {hold}")
-    for name, (least, most) in (bounds or {}).items():
+    for name, (lower, upper) in (bounds or {}).items():
         if name not in design:
             raise ValueError(f"bounds: {name!r} is not in design {design}")
-        if not least <= most:
-            raise ValueError(f"bounds: expected least <= most for {name!r}, got {(least, most)}")
+        if not lower <= upper:
+            raise ValueError(f"bounds: expected lower <= upper for {name!r}, got {(lower, upper)}")
 
 
 class DesignEquations:
