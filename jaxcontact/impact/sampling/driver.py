@@ -210,16 +210,16 @@ def _gather(
     chunks: Iterator[Chunk], stream: Stream, total: int, rows: list[list[tuple[int, int]]]
 ) -> ImpactSamples:
     """Gather all chunks in one record, written in place, with little memory beyond the result."""
-    whole = jax.tree.map(
+    gathered = jax.tree.map(
         lambda leaf: _aligned_empty((total, *leaf.shape[1:]), leaf.dtype),
         stream.unmoved(0).replace(v_minus=None),
     )
     for chunk in chunks:
         parts = jax.tree.leaves(chunk.samples.replace(v_minus=None))
-        for to, part in zip(jax.tree.leaves(whole), parts, strict=True):
+        for to, part in zip(jax.tree.leaves(gathered), parts, strict=True):
             to[chunk.begin : chunk.end] = part
-    processes.fill(jax.tree.leaves(whole), rows)
-    placed: ImpactSamples = jax.device_put(whole)  # `jnp.asarray` would copy
+    processes.fill(jax.tree.leaves(gathered), rows)
+    placed: ImpactSamples = jax.device_put(gathered)  # `jnp.asarray` would copy
     return placed.replace(v_minus=stream.v)
 
 

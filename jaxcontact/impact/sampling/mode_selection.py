@@ -44,8 +44,8 @@ def select(
     def choose(valid: jax.Array, score: jax.Array, index: jax.Array | None = None) -> _Choice:
         place, count = mode_choice.choose(valid, score, pick, speeds)
         mode = place if index is None else index.at[place].get(mode="fill", fill_value=number)
-        told = None if names is None else _told(valid, score, names, speeds, index)
-        return mode, count > 0, told
+        set_data = None if names is None else _describe_sets(valid, score, names, speeds, index)
+        return mode, count > 0, set_data
 
     # Values of a branch or a loop are computed once; otherwise the compiler repeats them in every use.
     if number <= FEW:
@@ -56,7 +56,7 @@ def select(
             ),
             lambda: jnp.full((number, *x.shape[1:]), jnp.inf, x.dtype),
         )
-        mode, found, told = choose(jnp.isfinite(score) & live[None], score)
+        mode, found, set_data = choose(jnp.isfinite(score) & live[None], score)
     elif isinstance(pieces, mode_filter.Sieve):
         maybe = mode_filter.possible(pieces, x, live, limit)
         left = jnp.sum(maybe, dtype=jnp.int32)
@@ -74,17 +74,17 @@ def select(
             score = mode_filter.scores(pieces.rows, index, left, x, limit)
             some = mode_filter.any_lane(jnp.isfinite(score) & live[None])
             at = mode_filter.places(some, FEW)
-            kept = index.at[at].get(mode="fill", fill_value=number)
+            valid_index = index.at[at].get(mode="fill", fill_value=number)
             score = score.at[at].get(mode="fill", fill_value=jnp.inf)
             few = jnp.sum(some, dtype=jnp.int32) <= FEW
-            return lax.cond(few, lambda: among(kept, score), lambda: look(number))
+            return lax.cond(few, lambda: among(valid_index, score), lambda: look(number))
 
         def many() -> _Choice:
             if number <= 2 * SIEVED:
                 return lax.cond(left <= FEW, lambda: look(FEW), lambda: look(number))
             return lax.cond(left <= SIEVED, sift, lambda: look(number))
 
-        mode, found, told = lax.cond(left <= _HANDFUL, lambda: look(_HANDFUL), many)
+        mode, found, set_data = lax.cond(left <= _HANDFUL, lambda: look(_HANDFUL), many)
     else:
         if isinstance(pieces, mode_tree.Leaves):
             valid = mode_tree.valid(pieces, x, limit)
@@ -100,17 +100,17 @@ def select(
             return choose(valid.at[index].get(mode="fill", fill_value=False), score, index)
 
         few_enough = jnp.sum(some, dtype=jnp.int32) <= FEW
-        mode, found, told = lax.cond(
+        mode, found, set_data = lax.cond(
             few_enough, among_few, lambda: choose(valid, contact_modes.apply(table.score, x))
         )
-    valid_set, met = (None, None) if told is None else told
+    valid_set, met = (None, None) if set_data is None else set_data
     return jnp.minimum(mode, number - 1), found, valid_set, met
 
 
 _Choice = tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array] | None]
 
 
-def _told(
+def _describe_sets(
     valid: jax.Array, score: jax.Array, names: jax.Array, speeds: jax.Array, index: jax.Array | None
 ) -> tuple[jax.Array, jax.Array]:
     """Compute the signature (tile,) of each set of outcomes, and a mask (K,) of modes that stand for them.
@@ -121,15 +121,15 @@ def _told(
     number = names.shape[0]
     numbers = jnp.arange(number, dtype=jnp.int32) if index is None else index
 
-    def tell(
-        first: jax.Array, there: jax.Array, told: tuple[jax.Array, jax.Array]
+    def add_outcome(
+        first: jax.Array, there: jax.Array, set_data: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
         mode = jnp.where(there, numbers.at[first].get(mode="clip"), number)
-        added = told[0] + names.at[mode].get(mode="fill", fill_value=0)
-        return added, told[1].at[mode].set(True, mode="drop")
+        added = set_data[0] + names.at[mode].get(mode="fill", fill_value=0)
+        return added, set_data[1].at[mode].set(True, mode="drop")
 
     nothing = jnp.zeros(speeds.shape, jnp.uint32), jnp.zeros(number, bool)
-    return mode_choice.over_outcomes(valid, score, speeds, tell, nothing)
+    return mode_choice.over_outcomes(valid, score, speeds, add_outcome, nothing)
 
 
 def largest(space: ContactSpace, step: jax.Array) -> jax.Array:

@@ -209,13 +209,13 @@ def _lanes(
     directions = friction_directions(space.num_tangents, law.num_directions)
     table = mode_table(space, directions, capped=True)
     count = jnp.where(begins, jnp.int32(num_samples), 0)
-    whole = -(-num_samples // _GROUP) * _GROUP
+    padded_samples = -(-num_samples // _GROUP) * _GROUP
 
     def tiled(platform: str) -> Callable[..., LaneResults]:
         return functools.partial(
             resolve_lanes,
             max_steps=law.max_steps,
-            tile=min(tile_size(table.regular.shape[0], platform), whole),
+            tile=min(tile_size(table.regular.shape[0], platform), padded_samples),
             keep_path=False,
             keep_changes=True,
             elastic=law.restitution,
@@ -228,8 +228,8 @@ def _lanes(
     return lanes, ~jnp.any(table.unresolved)
 
 
-def _worlds(run: Callable[..., Any], *given: Any) -> Any:
+def _worlds(run: Callable[..., Any], *arguments: Any) -> Any:
     """Run many impacts: on a CPU one after the other, so that tiles stay in its cache, else together."""
     return platforms.choose(
-        *given, cpu=lambda *each: lax.map(lambda one: run(*one), each), other=jax.vmap(run)
+        *arguments, cpu=lambda *worlds: lax.map(lambda world: run(*world), worlds), other=jax.vmap(run)
     )

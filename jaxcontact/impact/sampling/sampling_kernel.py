@@ -99,7 +99,7 @@ class _Impact(NamedTuple):
     directions: np.ndarray
 
 
-_Told = tuple[jax.Array | None, jax.Array | None]  # as the last two of `mode_selection.select`
+_SetData = tuple[jax.Array | None, jax.Array | None]  # as the last two of `mode_selection.select`
 
 
 def resolve_lanes(
@@ -161,7 +161,7 @@ def resolve_lanes(
         lanes, following, results = carry
         live = lanes.slot < count
         index = indices[jnp.minimum(lanes.slot, n - 1)]
-        stepped, change, collides, told = _take_step(impact, lanes, index, live)
+        stepped, change, collides, set_data = _take_step(impact, lanes, index, live)
         done = live if once else live & (~collides | (stepped.num_solves >= max_steps))
         last = stepped
         if complete is not None:  # a lane that missed a mode ends before that step
@@ -171,7 +171,7 @@ def resolve_lanes(
                 num_solves=jnp.where(stepped.missed, lanes.num_solves, stepped.num_solves),
                 residual=jnp.where(stepped.missed, lanes.residual, stepped.residual),
             )
-        results = _keep_step(results, lanes, stepped, change, told, jnp.where(live, lanes.slot, nowhere))
+        results = _keep_step(results, lanes, stepped, change, set_data, jnp.where(live, lanes.slot, nowhere))
         results = _keep_outcome(results, last, collides, jnp.where(done, lanes.slot, nowhere))
         # Finished lanes take the next samples.
         turn = jnp.cumsum(done, dtype=jnp.int32) - 1
@@ -215,7 +215,7 @@ def _begin(
 
 def _take_step(
     impact: _Impact, lanes: _Lanes, index: jax.Array, live: jax.Array
-) -> tuple[_Lanes, jax.Array, jax.Array, _Told]:
+) -> tuple[_Lanes, jax.Array, jax.Array, _SetData]:
     """Take one step of every lane; return lanes, the impulse of compression, and a mask of colliding lanes.
 
     Also returns the signature of the set of valid modes, and a mask of those that were met.
@@ -226,7 +226,7 @@ def _take_step(
     presses = live if elastic is None else live & mode_selection.approaches(u, impact.slowest)
     drawn = impact.draws.uniform(index, lanes.num_solves * (m + 1), m + 1, u.dtype)
     cap = drawn[:m] * impact.cap_scale[:, None]
-    mode, lost, told = _choose_mode(impact, jnp.concatenate([u, cap]), drawn[m], presses)
+    mode, lost, set_data = _choose_mode(impact, jnp.concatenate([u, cap]), drawn[m], presses)
     compression = mode_selection.impulse_of(impact.table, mode, jnp.concatenate([u, cap]))
     if elastic is not None:
         compression = jnp.where(presses[None], compression, 0.0)
@@ -252,12 +252,12 @@ def _take_step(
         missed=lanes.missed | lost,
         stored=stored,
     )
-    return stepped, compression, collides | mode_selection.approaches(u_next, impact.slowest), told
+    return stepped, compression, collides | mode_selection.approaches(u_next, impact.slowest), set_data
 
 
 def _choose_mode(
     impact: _Impact, x: jax.Array, pick: jax.Array, presses: jax.Array
-) -> tuple[jax.Array, jax.Array, _Told]:
+) -> tuple[jax.Array, jax.Array, _SetData]:
     """Choose a mode for each lane; also tell whether its set of valid modes lacks some, and describe it."""
     table, complete = impact.table, impact.complete
     mode, found, valid_set, met = mode_selection.select(
@@ -271,16 +271,21 @@ def _choose_mode(
     else:  # a lost sample is repeated
         assert valid_set is not None
         place = jnp.searchsorted(complete, valid_set, method="scan_unrolled")
-        known = complete[jnp.minimum(place, complete.shape[0] - 1)] == valid_set
-        lost |= presses & ~known
+        is_complete = complete[jnp.minimum(place, complete.shape[0] - 1)] == valid_set
+        lost |= presses & ~is_complete
     return mode, lost, (valid_set, met)
 
 
 def _keep_step(
-    results: LaneResults, before: _Lanes, after: _Lanes, change: jax.Array, told: _Told, where: jax.Array
+    results: LaneResults,
+    before: _Lanes,
+    after: _Lanes,
+    change: jax.Array,
+    set_data: _SetData,
+    where: jax.Array,
 ) -> LaneResults:
     """Write the data of each step into the results."""
-    valid_set, met = told
+    valid_set, met = set_data
     sets, path, changes = results.sets, results.path, results.changes
     if sets is not None:
         sets = sets.at[before.num_solves, where].set(valid_set, mode="drop", unique_indices=True)
