@@ -151,6 +151,7 @@ def _optimise(
     checkpoint: Path | None,
     progress: Progress | None,
 ) -> tuple[Any, TrajectoryInfo]:
+    """Optimise with a checkpoint that this process alone has open."""
     optimizer, num_steps, tol, about, directional = search
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
         raise ValueError(f"num_steps: expected an integer >= 0, got {num_steps!r}")

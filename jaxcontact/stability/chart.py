@@ -93,12 +93,7 @@ def chart(
 
     Derivative: none.
     """
-    if len(grid) != 2:
-        raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")
-    (first, x), (second, y) = ((name, np.asarray(values, float).ravel()) for name, values in grid.items())
-    for name, values in ((first, x), (second, y)):
-        if not values.size or not np.all(np.isfinite(values)):
-            raise ValueError(f"grid: expected finite values of {name!r}, got {values}")
+    (first, x), (second, y) = _axes_of(grid)
     check_starts(num_samples, seed, max_events)
 
     def row(k: int) -> list[LocalTerms]:
@@ -143,6 +138,17 @@ def chart(
         diverging=diverging,
         contradictions=int(np.sum((region == Region.CERTIFIED) & (diverging > 0))),
     )
+
+
+def _axes_of(grid: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
+    """List name and values of both parameters; raise ValueError if there are not two with finite values."""
+    if len(grid) != 2:
+        raise ValueError(f"grid: expected the values of two parameters by name, got {list(grid)}")
+    axes = [(name, np.asarray(values, float).ravel()) for name, values in grid.items()]
+    for name, values in axes:
+        if not values.size or not np.all(np.isfinite(values)):
+            raise ValueError(f"grid: expected finite values of {name!r}, got {values}")
+    return axes
 
 
 def _certified(bodies: list[LocalTerms]) -> tuple[np.ndarray, np.ndarray]:
