@@ -124,6 +124,7 @@ class ByModes:
         if learns and begun is None:
             begun = self._nothing_begun(numbers.size)
         elastic = None if self.restitution is None else self.restitution**2
+        complete, names, pieces = jax.device_put((complete, names, pieces), device)
         problem = LaneProblem(self.space, table, draws, self.v, self.step, complete, pieces, names, elastic)
         problem = jax.device_put(problem, device)
         settings = LaneSettings(
@@ -144,9 +145,9 @@ class ByModes:
                 ),
                 (numbers, begun),
             )
-            indices, begins = padded
-            samples = jax.device_put(SampleBatch(indices, np.int32(piece.size), begins), device)
-            part = run_lanes(problem, samples, settings)
+            indices, begins = jax.device_put(padded, device)
+            size = jax.device_put(np.int32(piece.size), device)
+            part = run_lanes(problem, SampleBatch(indices, size, begins), settings)
             if part.sets is not None:
                 facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
             part = part.replace(visited=part.visited[:0], sets=None)

@@ -112,10 +112,10 @@ class LaneProblem(NamedTuple):
 
 
 class SampleBatch(NamedTuple):
-    """The first `count` of the samples numbered `indices` (n,), and the steps done before; default none."""
+    """The first `size` of the samples numbered `indices` (n,), and the steps done before; default none."""
 
     indices: jax.Array
-    count: jax.Array
+    size: jax.Array
     begun: Begun | None = None
 
 
@@ -160,7 +160,7 @@ _SetData = tuple[jax.Array | None, jax.Array | None]  # as the last two of `mode
 
 def resolve_lanes(problem: LaneProblem, samples: SampleBatch, settings: LaneSettings) -> LaneResults:
     """Resolve a batch of samples of one impact."""
-    space, indices, count = problem.space, samples.indices, samples.count
+    space, indices, size = problem.space, samples.indices, samples.size
     n = indices.shape[0]
     impact = _prepare(problem, settings.num_directions)
     begin = functools.partial(_begin, space, space.jacobian @ problem.v, samples.begun, problem.elastic)
@@ -168,7 +168,7 @@ def resolve_lanes(problem: LaneProblem, samples: SampleBatch, settings: LaneSett
 
     def body(carry: tuple[_Lanes, jax.Array, LaneResults]) -> tuple[_Lanes, jax.Array, LaneResults]:
         lanes, following, results = carry
-        live = lanes.slot < count
+        live = lanes.slot < size
         index = indices[jnp.minimum(lanes.slot, n - 1)]
         stepped, change, collides, set_data = _take_step(impact, lanes, index, live)
         done = live if settings.once else live & (~collides | (stepped.num_solves >= settings.max_steps))
@@ -195,7 +195,7 @@ def resolve_lanes(problem: LaneProblem, samples: SampleBatch, settings: LaneSett
 
     results = _make_empty_results(problem.table, n, settings, problem.v.dtype)
     start = begin(jnp.arange(settings.tile, dtype=jnp.int32)), jnp.int32(settings.tile), results
-    final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0].slot < count), body, start)[-1]
+    final: LaneResults = lax.while_loop(lambda carry: jnp.any(carry[0].slot < size), body, start)[-1]
     return final
 
 
