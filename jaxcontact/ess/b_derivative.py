@@ -304,8 +304,8 @@ def numbers_of(inputs: Inputs, direction: Direction) -> NumberRates:
     )
 
 
-def _tangent(name: str, value: Any, given: Any) -> Any:
-    """Make a direction with the shapes of `value` from `given`, or zeros; integers have none (float0)."""
+def _tangent(name: str, value: Any, change: Any) -> Any:
+    """Make a direction with the shapes of `value` from `change`, or zeros; integers have none (float0)."""
 
     def like(leaf: Any, d: Any) -> Any:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
@@ -316,9 +316,9 @@ def _tangent(name: str, value: Any, given: Any) -> Any:
             raise ValueError(f"{name}: expected shapes as displaced, {jnp.shape(leaf)}, got {jnp.shape(d)}")
         return jnp.asarray(d, jnp.result_type(leaf))
 
-    if given is None:
+    if change is None:
         return jax.tree.map(lambda leaf: like(leaf, None), value)
-    expected, got = str(jax.tree.structure(value)), str(jax.tree.structure(given))
+    expected, got = str(jax.tree.structure(value)), str(jax.tree.structure(change))
     if expected != got:
         raise ValueError(f"{name}: expected a pytree {expected}, got {got}")
-    return jax.tree.map(like, value, given)
+    return jax.tree.map(like, value, change)

@@ -60,11 +60,11 @@ def start_mask(
 def _strong(numbers: Any, dtype: Any) -> Any:
     """Convert weakly typed floats to the dtype of the state, so that a program is compiled only once."""
 
-    def one(a: Any) -> Any:
+    def strengthen(a: Any) -> Any:
         loose = isinstance(a, float) or getattr(a, "weak_type", False)
         return jnp.asarray(a, dtype) if loose and jnp.issubdtype(jnp.result_type(a), jnp.floating) else a
 
-    return jax.tree.map(one, numbers)
+    return jax.tree.map(strengthen, numbers)
 
 
 def check(

@@ -144,17 +144,16 @@ def flow(
         NotImplementedError. Reverse mode repeats the run in a loop of max_steps iterations, so a small
         max_steps makes batches of gradients faster.
     """
-    given = crossed0
-    inputs, crossed0, plan, widths = run(model, x0, t0, t1, settings, control, given)
+    inputs, mask, plan, widths = run(model, x0, t0, t1, settings, control, crossed0)
     info = flow_info(plan, settings.max_events)
     if settings.tol is not None:
         allowed = allowed_error(settings.tol, inputs.x0)
-        half = run(model, x0, t0, t1, settings.replace(eps=0.5 * widths), control, given)[2]
+        half = run(model, x0, t0, t1, settings.replace(eps=0.5 * widths), control, crossed0)[2]
         info = _compared(info, plan, half, allowed)
     if settings.corner == "one_sided":
         width = corner_width(settings, inputs.x0)
-        return one_sided_end(model.system, settings.max_events, inputs, crossed0, plan, widths, width), info
-    return end_state(model.system, inputs, crossed0, plan), info
+        return one_sided_end(model.system, settings.max_events, inputs, mask, plan, widths, width), info
+    return end_state(model.system, inputs, mask, plan), info
 
 
 def _compared(info: FlowInfo, plan: Plan, half: Plan, allowed: jax.Array) -> FlowInfo:

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from scipy.optimize import linprog
 
 from jaxcontact._pytree import Record
 from jaxcontact.arguments import check_count
@@ -112,12 +111,12 @@ def one_sided_jacobian(
     dx, leads, _, stuck = (np.asarray(a) for a in propagated(jnp.asarray(orders)))
     jacobians, conditions = np.swapaxes(dx, 1, 2), np.moveaxis(leads, 1, -1)
     conditions = conditions.reshape(len(orders), -1, conditions.shape[-1])
-    taken = [p for p in range(len(orders)) if not stuck[p].any() and _has_interior(conditions[p])]
-    used = np.any(conditions[taken] != 0, axis=(0, 2))
+    possible = [p for p in range(len(orders)) if not stuck[p].any() and _has_interior(conditions[p])]
+    used = np.any(conditions[possible] != 0, axis=(0, 2))
     return LinearPieces(
-        jacobians=jnp.asarray(jacobians[taken]),
-        conditions=jnp.asarray(conditions[taken][:, used]),
-        orders=jnp.asarray(orders[taken]),
+        jacobians=jnp.asarray(jacobians[possible]),
+        conditions=jnp.asarray(conditions[possible][:, used]),
+        orders=jnp.asarray(orders[possible]),
     ), info
 
 
@@ -140,13 +139,15 @@ def _has_interior(conditions: np.ndarray) -> bool:
     if not len(rows):
         return True
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    from scipy.optimize import linprog  # inside the function, because the import takes long
+
     k = rows.shape[1]
     # Largest t <= 1 with rows @ c >= t, |c| <= 1.
-    found = linprog(
+    program = linprog(
         np.append(np.zeros(k), -1.0), A_ub=np.column_stack([-rows, np.ones(len(rows))]),
         b_ub=np.zeros(len(rows)), bounds=[(-1.0, 1.0)] * k + [(None, 1.0)],
     )  # fmt: skip
-    return bool(found.status == 0 and -found.fun > 1e-9)
+    return bool(program.status == 0 and -program.fun > 1e-9)
 
 
 @functools.partial(jit, static_argnums=(0, 1))

@@ -19,7 +19,7 @@ from jaxcontact.batching.run_settings import DEFAULT_RUN, Run
 from jaxcontact.io import fingerprint
 from jaxcontact.mechanics.event_system import EventSystem
 from jaxcontact.mechanics.system import Model
-from jaxcontact.optimize.trajectory import TrajectoryInfo, optimise
+from jaxcontact.optimize.trajectory import Search, TrajectoryInfo, optimise
 from jaxcontact.status import Status
 
 if TYPE_CHECKING:
@@ -144,7 +144,5 @@ def gait(
 
         about["num_steps"] = num_steps
         optimizer = optax.adam(optax.cosine_decay_schedule(0.02, max(num_steps, 1)))
-    return optimise(
-        lambda free: gait_outcome(problem, params, free, speed), free0, optimizer=optimizer, directional=None,
-        num_steps=num_steps, tol=tol, about=about, run=run,
-    )  # fmt: skip
+    search = Search(optimizer, num_steps, tol, about)
+    return optimise(lambda free: gait_outcome(problem, params, free, speed), free0, search, run)
