@@ -1,4 +1,4 @@
-"""`python -m benchmarks friction [--problems FOLDER] [--figure FILE] [--put PAGE]`: friction problems, and peers.
+"""`python -m benchmarks friction [--problems FOLDER] [--figure FILE] [--put PAGE]`: friction problems.
 
 Heaps and plates made here, or every `.npz` (W, q, mu, dim), Siconos text and FCLIB file of FOLDER. One
 residual judges all answers, De Saxce's natural map or that of the associated law. Performance profiles give
