@@ -78,11 +78,11 @@ def _power_of_two(x: np.ndarray) -> np.ndarray:
 def _scale(W: Any, q: np.ndarray, mu: np.ndarray, dim: int, lifts: bool) -> HostProblem:
     """Scale a problem as `friction_law.scale_friction` does, and choose how W is stored."""
     nc = len(mu)
-    own = np.abs(W.diagonal()).reshape(nc, dim)
-    mobility = own.max(axis=1)
+    diagonal = np.abs(W.diagonal()).reshape(nc, dim)
+    mobility = diagonal.max(axis=1)
     largest = mobility.max()
     mobility = np.where(mobility > 0, mobility, largest if largest > 0 else 1.0)
-    parts = np.stack([own[:, 0], own[:, 1:].max(axis=1)])
+    parts = np.stack([diagonal[:, 0], diagonal[:, 1:].max(axis=1)])
     normal, tangential = _power_of_two(np.sqrt(np.where(parts > 0, parts, mobility)))
     velocity = np.empty((nc, dim))
     velocity[:, 0], velocity[:, 1:] = normal, tangential[:, None]
@@ -150,11 +150,11 @@ class _Search:
         self.record(r, u)
         while not self.ended and misses < patience:
             self.steps += 1
-            own, through = law.linearise(mu, r, u)
-            solve = W.factorise(own, through, shift)
+            by_impulse, by_velocity = law.linearise(mu, r, u)
+            solve = W.factorise(by_impulse, by_velocity, shift)
             dr = -solve(value)
             # A second solve removes the effect of the shift of the diagonal.
-            dr = dr - solve(value + _multiply(own, dr) + _multiply(through, W.apply(dr)))
+            dr = dr - solve(value + _multiply(by_impulse, dr) + _multiply(by_velocity, W.apply(dr)))
             du = W.apply(dr)
             r, u, value, after = self._shorten(r, u, dr, du, merit)
             if not np.isfinite(after):
@@ -191,10 +191,10 @@ class _Search:
     def interior_step(self, now: Point, gap: np.ndarray, before: float) -> tuple[Point, float]:
         """Do one predictor and corrector; return the next point and the length of the step."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
-        own, through, weights = scale_lines(*law.blocks(mu, now))
-        solve = W.factorise(own, through, LEAST_SHIFT)
+        by_impulse, by_velocity, weights = scale_lines(*law.blocks(mu, now))
+        solve = W.factorise(by_impulse, by_velocity, LEAST_SHIFT)
         self.steps += 1
-        pulled = _multiply(through, gap)
+        pulled = _multiply(by_velocity, gap)
         rhs, cone = law.aim(mu, now, 0.0, None)
         dr = solve(weights * rhs - pulled)
         ahead = law.direct(mu, now, dr, W.apply(dr) + gap, cone)
