@@ -197,7 +197,7 @@ MISTAKES = {
     "bounds that cross": (
         lambda m, t, v, s: optimize.impact_design(
             m.replace(params=m.params.replace(constants={"l": jnp.ones(())})), m.initial_state(), design=("l",), bounds={"l": (2.0, 1.0)}),
-        ValueError, "bounds: expected least <= most for 'l', got (2.0, 1.0)"),
+        ValueError, "bounds: expected lower <= upper for 'l', got (2.0, 1.0)"),
     "a path without events": (
         lambda m, t, v, s: stability.motion_path(BIPED, None, num_events=0), ValueError,
         "num_events: expected an integer >= 1, got 0"),

@@ -221,7 +221,8 @@ def test_bad_springs_are_named():
     )  # fmt: skip
     assert np.all(np.asarray(info.status) & jc.Status.INVALID)
     with pytest.raises(ValueError, match="friction_spring"):
-        jc.ess.from_system(model.system, drag=True).field(0.0, jnp.zeros(4), jnp.ones(2), None, model.params)
+        events = jc.ess.from_system(model, drag=True)
+        events.system.field(0.0, jnp.zeros(4), jnp.ones(2), None, model.params)
 
 
 # --- damping by depth

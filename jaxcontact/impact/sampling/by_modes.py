@@ -20,7 +20,15 @@ from jaxcontact.impact.sampling import mode_selection
 from jaxcontact.impact.sampling.density import Shaped
 from jaxcontact.impact.sampling.draws import Iid, Sobol
 from jaxcontact.impact.sampling.mode_selection import FEW
-from jaxcontact.impact.sampling.sampling_kernel import Begun, LaneResults, first_places, run_lanes
+from jaxcontact.impact.sampling.sampling_kernel import (
+    Begun,
+    LaneProblem,
+    LaneResults,
+    LaneSettings,
+    SampleBatch,
+    first_places,
+    run_lanes,
+)
 from jaxcontact.impact.sampling.visited_modes import Memory, VisitedModes, sets_of
 from jaxcontact.precision import jit
 from jaxcontact.solvers import contact_modes, mode_filter, mode_tree
@@ -115,10 +123,18 @@ class ByModes:
         table, complete, names, pieces, _ = visited or (self.table, None, names, self.pieces, None)
         if learns and begun is None:
             begun = self._nothing_begun(numbers.size)
-        num_modes = table.regular.shape[0]
-        placed = jax.device_put((self.space, table, draws, self.v, self.step), device)
+        elastic = None if self.restitution is None else self.restitution**2
         complete, names, pieces = jax.device_put((complete, names, pieces), device)
-        elastic = None if self.restitution is None else jax.device_put(self.restitution**2, device)
+        problem = LaneProblem(self.space, table, draws, self.v, self.step, complete, pieces, names, elastic)
+        problem = jax.device_put(problem, device)
+        settings = LaneSettings(
+            max_steps=self.max_steps,
+            tile=tile_size(table.regular.shape[0], device.platform),
+            keep_path=self.keep_path,
+            keep_sets=learns,
+            once=once,
+            num_directions=self.num_directions,
+        )
         parts, facts = [], [NO_FACTS]
         for begin in range(0, max(1, len(numbers)), PIECE):
             piece = numbers[begin : begin + PIECE]
@@ -130,22 +146,8 @@ class ByModes:
                 (numbers, begun),
             )
             indices, begins = jax.device_put(padded, device)
-            part = run_lanes(
-                *placed,
-                indices,
-                jax.device_put(np.int32(piece.size), device),
-                complete,
-                pieces,
-                begins,
-                names,
-                max_steps=self.max_steps,
-                tile=tile_size(num_modes, device.platform),
-                keep_path=self.keep_path,
-                keep_sets=learns,
-                elastic=elastic,
-                once=once,
-                num_directions=self.num_directions,
-            )
+            size = jax.device_put(np.int32(piece.size), device)
+            part = run_lanes(problem, SampleBatch(indices, size, begins), settings)
             if part.sets is not None:
                 facts += [np.flatnonzero(part.visited), sets_of(np.asarray(part.sets)[:, : piece.size])]
             part = part.replace(visited=part.visited[:0], sets=None)
