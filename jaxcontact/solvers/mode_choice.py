@@ -136,8 +136,10 @@ def _by_sweeps(keyed: jax.Array, merge: jax.Array, pick: jax.Array) -> tuple[jax
     return chosen, count
 
 
-def distinct(valid: jax.Array, score: jax.Array, scale: jax.Array, most: int) -> tuple[jax.Array, jax.Array]:
-    """List one mode (most,) of every distinct valid outcome, in the order of their score; return the count.
+def distinct(
+    valid: jax.Array, score: jax.Array, scale: jax.Array, max_outcomes: int
+) -> tuple[jax.Array, jax.Array]:
+    """List one mode (max_outcomes,) per distinct valid outcome, in the order of scores; return the count.
 
     For one x: valid and score (K,), scale () as in `choose`. Entries after the last outcome are 0.
     """
@@ -149,6 +151,6 @@ def distinct(valid: jax.Array, score: jax.Array, scale: jax.Array, most: int) ->
         mode = jnp.argmin(jnp.where(keyed > above, keyed, jnp.inf)).astype(jnp.int32)
         return modes.at[count].set(mode, mode="drop"), count + 1, keyed[mode] + merge
 
-    start = (jnp.zeros(most, jnp.int32), jnp.int32(0), jnp.array(-jnp.inf, score.dtype))
+    start = (jnp.zeros(max_outcomes, jnp.int32), jnp.int32(0), jnp.array(-jnp.inf, score.dtype))
     modes, count, _ = lax.while_loop(lambda c: jnp.any((keyed > c[2]) & jnp.isfinite(keyed)), body, start)
     return modes, count

@@ -115,7 +115,9 @@ def test_steps(cone):
     def step(v, early_exit):
         solver = jc.compliant.Newton(max_iters=25, early_exit=early_exit)
         start = model.initial_state().replace(v=v)
-        state, info = jc.compliant.step(model, start, jnp.zeros(6), dt=0.01, cone=cone, solver=solver)
+        state, info = jc.compliant.step(
+            model, start, jnp.zeros(6), dt=0.01, settings=jc.compliant.Settings(cone=cone, solver=solver)
+        )
         return jnp.sum(state.v**2), (state.v, info.lam, info.status, info.iterations)
 
     found, want = (
