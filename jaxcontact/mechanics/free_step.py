@@ -224,9 +224,7 @@ def _springs(
     def delay(M: jax.Array, added: jax.Array) -> jax.Array:
         return 0.5 * added[:, None] * implicit.positive_inverse(M + jnp.diag(added))
 
-    more = jax.lax.cond(
-        jnp.any(excess > 0), delay, lambda M, _: jnp.zeros_like(M), M, excess**2 / mobility
-    )
+    more = jax.lax.cond(jnp.any(excess > 0), delay, lambda M, _: jnp.zeros_like(M), M, excess**2 / mobility)
     lateness = excess / jnp.sqrt(2.0 * (1.0 + excess**2))
     share = 0.5 * jnp.eye(M.shape[0], dtype=M.dtype) + more
     return Springs(stiffness, damping, share, lateness[:, None] * stiffness * lateness[None])
@@ -367,9 +365,7 @@ def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, ja
     return *implicit.attach(residual, correct, data, (rate, impulse)), settled
 
 
-def _jacobian(
-    system: System, data: _Data, w: jax.Array, place: _Place
-) -> tuple[jax.Array, jax.Array | None]:
+def _jacobian(system: System, data: _Data, w: jax.Array, place: _Place) -> tuple[jax.Array, jax.Array | None]:
     """Compute the Jacobian (nv, nv) of `_misfit` by w, to first order in dt, and minus that of stiff impulses.
 
     The second is None if no springs are known.
