@@ -167,15 +167,16 @@ def tendon_numbers(mj: Any, springs: float, dampers: float) -> dict[str, np.ndar
 
 
 def stiffen_loops(model: Model) -> Model:
-    """Give each row of a loop the stiffer of two springs: that of the material, and one by its effective mass.
+    """Give each row of a loop the stiffer of two springs, that of the material or one of its effective mass.
 
     A row with G M^-1 G^T = 1/m at the initial state gets m / t^2 and 2 m / t, where t is `CLOSING_TIME`.
     """
     state, law = model.initial_state(), model.params.law
     kinematics = kinematics_of(model, state.q)
     (G, _, _), kinds, _ = joint_rows(model, state, kinematics)
-    G, M = np.asarray(G[: kinds.count(BILATERAL)]), np.asarray(mass_matrix_at(model, state.q, kinematics))
-    mobility = np.einsum("ri,ij,rj->r", G, np.linalg.pinv(M, hermitian=True), G)
+    rows_of_loops = np.asarray(G)[: kinds.count(BILATERAL)]
+    inverse = np.linalg.pinv(np.asarray(mass_matrix_at(model, state.q, kinematics)), hermitian=True)
+    mobility = np.einsum("ri,ij,rj->r", rows_of_loops, inverse, rows_of_loops)
     largest = np.max(mobility, initial=0.0)
     if not largest > 0:
         return model

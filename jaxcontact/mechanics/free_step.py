@@ -366,7 +366,7 @@ def _solve(system: System, data: _Data, start: jax.Array) -> tuple[jax.Array, ja
 
 
 def _jacobian(system: System, data: _Data, w: jax.Array, place: _Place) -> tuple[jax.Array, jax.Array | None]:
-    """Compute the Jacobian (nv, nv) of `_misfit` by w, to first order in dt, and minus that of stiff impulses.
+    """Compute the Jacobian (nv, nv) of `_misfit` by w to first order in dt, and minus that of stiff impulses.
 
     The second is None if no springs are known.
     """

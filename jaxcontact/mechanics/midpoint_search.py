@@ -27,7 +27,7 @@ def search(
     parts: jax.Array,
     resolution: jax.Array,
 ) -> tuple[jax.Array, jax.Array, Any, jax.Array]:
-    """Find the rate w (nv,) with misfit zero; return it, the last change, the impulse, and whether it is found.
+    """Find the rate w (nv,) with misfit zero; return it, its last change, the impulse, and success.
 
     `equations`(w) are the misfit and the impulse, `first` those at `start`; `invert` divides by the Jacobian.
     `parts` (nv,) are the sizes of the terms of a misfit, and a velocity of `resolution` moves positions by
