@@ -108,10 +108,10 @@ def linearise_associated(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[
     return np.eye(dim) - through, through
 
 
-def scale_lines(own: np.ndarray, through: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def scale_lines(by_impulse: np.ndarray, through: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scale the lines of all blocks to unit size; return them and the factors (nc, dim)."""
-    weights = 1.0 / _positive(np.maximum(np.abs(own).max(axis=2), np.abs(through).max(axis=2)))
-    return own * weights[:, :, None], through * weights[:, :, None], weights
+    weights = 1.0 / _positive(np.maximum(np.abs(by_impulse).max(axis=2), np.abs(through).max(axis=2)))
+    return by_impulse * weights[:, :, None], through * weights[:, :, None], weights
 
 
 def coulomb_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarray]:
@@ -120,17 +120,17 @@ def coulomb_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarray]:
     rubs, dim = mu > 0, r.shape[1]
     bound = np.where(rubs, mu * r[:, 0], 1.0)
     ratio = r[:, 1:] / bound[:, None]
-    own, through = np.zeros((2, *r.shape, dim))
-    own[:, 0, 0], through[:, 0, 0] = u[:, 0], r[:, 0]
+    by_impulse, through = np.zeros((2, *r.shape, dim))
+    by_impulse[:, 0, 0], through[:, 0, 0] = u[:, 0], r[:, 0]
     a, b = -ratio[:, :, None] * r[:, None, 1:], -ratio[:, :, None] * u[:, None, 1:]
     for j in range(dim - 1):
         a[:, j, j] += bound
         b[:, j, j] += psi
-    own[:, 1:, 0] = mu[:, None] * (u[:, 1:] - psi[:, None] * ratio)
-    own[:, 1:, 1:], through[:, 1:, 1:] = b, a
+    by_impulse[:, 1:, 0] = mu[:, None] * (u[:, 1:] - psi[:, None] * ratio)
+    by_impulse[:, 1:, 1:], through[:, 1:, 1:] = b, a
     if not rubs.all():
-        own[~rubs, 1:, 1:], through[~rubs, 1:, 1:] = np.eye(dim - 1), 0.0
-    return own, through
+        by_impulse[~rubs, 1:, 1:], through[~rubs, 1:, 1:] = np.eye(dim - 1), 0.0
+    return by_impulse, through
 
 
 def coulomb_aim(
@@ -180,11 +180,11 @@ def _to_boundary(s: np.ndarray, t: np.ndarray, ds: np.ndarray, dt: np.ndarray) -
     """Compute the smallest a > 0 at which any |t + a dt| = s + a ds."""
     square = ds * ds - np.einsum("ij,ij->i", dt, dt)
     half = s * ds - np.einsum("ij,ij->i", t, dt)
-    room = s * s - np.einsum("ij,ij->i", t, t)
-    inner = half * half - square * room
+    within = s * s - np.einsum("ij,ij->i", t, t)
+    inner = half * half - square * within
     root = np.sqrt(np.maximum(inner, 0.0)) - half
     reaches = (inner >= 0) & (root > 0)
-    step = float(np.min(room[reaches] / root[reaches], initial=math.inf))
+    step = float(np.min(within[reaches] / root[reaches], initial=math.inf))
     return min(step, _to_zero(s, ds))
 
 
@@ -203,15 +203,15 @@ def associated_blocks(mu: np.ndarray, now: Point) -> tuple[np.ndarray, np.ndarra
     r, u, _ = now
     rubs, dim = mu > 0, r.shape[1]
     safe = np.where(rubs, mu, 1.0)
-    own, through = np.zeros((2, *r.shape, dim))
-    own[:, 0], through[:, 0] = u, r
-    own[:, 1:, 0], through[:, 1:, 0] = safe[:, None] * u[:, 1:], r[:, 1:] / safe[:, None]
+    by_impulse, through = np.zeros((2, *r.shape, dim))
+    by_impulse[:, 0], through[:, 0] = u, r
+    by_impulse[:, 1:, 0], through[:, 1:, 0] = safe[:, None] * u[:, 1:], r[:, 1:] / safe[:, None]
     for j in range(1, dim):
-        own[:, j, j], through[:, j, j] = u[:, 0] / safe, safe * r[:, 0]
+        by_impulse[:, j, j], through[:, j, j] = u[:, 0] / safe, safe * r[:, 0]
     if not rubs.all():
-        own[~rubs, 0, 1:], through[~rubs, 0, 1:] = 0.0, 0.0
-        own[~rubs, 1:], through[~rubs, 1:] = np.eye(dim)[1:], 0.0
-    return own, through
+        by_impulse[~rubs, 0, 1:], through[~rubs, 0, 1:] = 0.0, 0.0
+        by_impulse[~rubs, 1:], through[~rubs, 1:] = np.eye(dim)[1:], 0.0
+    return by_impulse, through
 
 
 def associated_aim(
