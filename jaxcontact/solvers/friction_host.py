@@ -160,11 +160,11 @@ class _Search:
         self.record(r, u)
         while not self.ended and misses < patience:
             self.steps += 1
-            by_impulse, through = law.linearise(mu, r, u)
-            solve = W.factorise(by_impulse, through, shift)
+            by_impulse, by_velocity = law.linearise(mu, r, u)
+            solve = W.factorise(by_impulse, by_velocity, shift)
             dr = -solve(value)
             # A second solve removes the effect of the shift of the diagonal.
-            dr = dr - solve(value + _multiply(by_impulse, dr) + _multiply(through, W.apply(dr)))
+            dr = dr - solve(value + _multiply(by_impulse, dr) + _multiply(by_velocity, W.apply(dr)))
             du = W.apply(dr)
             r, u, value, after = self._shorten(r, u, dr, du, merit)
             if not np.isfinite(after):
@@ -201,10 +201,10 @@ class _Search:
     def interior_step(self, now: Point, gap: np.ndarray, before: float) -> tuple[Point, float]:
         """Do a predictor and a corrector, or centre if that is cut short; return the point and the length."""
         W, mu, law = self.problem.response, self.problem.mu, self.law
-        by_impulse, through, weights = scale_lines(*law.blocks(mu, now))
-        solve = W.factorise(by_impulse, through, LEAST_SHIFT)
+        by_impulse, by_velocity, weights = scale_lines(*law.blocks(mu, now))
+        solve = W.factorise(by_impulse, by_velocity, LEAST_SHIFT)
         self.steps += 1
-        pulled = _multiply(through, gap)
+        pulled = _multiply(by_velocity, gap)
         rhs, cone = law.aim(mu, now, 0.0, None)
         dr = solve(weights * rhs - pulled)
         ahead = law.direct(mu, now, dr, W.apply(dr) + gap, cone)

@@ -86,11 +86,11 @@ class DenseResponse:
         """Compute W r (nc, dim)."""
         return (self.matrix @ r.ravel()).reshape(r.shape)
 
-    def factorise(self, by_impulse: np.ndarray, through: np.ndarray, shift: float) -> Solve:
+    def factorise(self, by_impulse: np.ndarray, by_velocity: np.ndarray, shift: float) -> Solve:
         """Factor H + L (W + shift), with blocks H, L (nc, dim, dim) of the contacts."""
         n = self.nc * self.dim
-        matrix = np.matmul(through, self._lines).reshape(self.nc, self.dim, self.nc, self.dim)
-        matrix[self._index, :, self._index, :] += by_impulse + shift * through
+        matrix = np.matmul(by_velocity, self._lines).reshape(self.nc, self.dim, self.nc, self.dim)
+        matrix[self._index, :, self._index, :] += by_impulse + shift * by_velocity
         # LAPACK reads columns: it factors the transpose in place.
         factor, order, _ = lapack.dgetrf(matrix.reshape(n, n).T, overwrite_a=True)
         pivots = factor.diagonal()
@@ -146,14 +146,14 @@ class SparseResponse:
         """Compute W r (nc, dim)."""
         return (self._matrix @ r.ravel()).reshape(r.shape)
 
-    def factorise(self, by_impulse: np.ndarray, through: np.ndarray, shift: float) -> Solve:
+    def factorise(self, by_impulse: np.ndarray, by_velocity: np.ndarray, shift: float) -> Solve:
         """Factor H + L (W + shift), with blocks H, L (nc, dim, dim) of the contacts."""
         n = self.nc * self.dim
-        product = np.matmul(through[self._line], self._blocks)
+        product = np.matmul(by_velocity[self._line], self._blocks)
         factor = None
         for lift in (shift, *SHIFTS_OF_SINGULAR):
             blocks = product.copy()
-            blocks[self._diagonal] += by_impulse + lift * through
+            blocks[self._diagonal] += by_impulse + lift * by_velocity
             entries = (blocks.ravel()[self._take], *self._pattern)
             matrix = sparse.csc_array(entries, shape=(n, n), copy=True)
             matrix.eliminate_zeros()  # contacts that are open have many
