@@ -154,7 +154,9 @@ class SparseResponse:
         for lift in (shift, *SHIFTS_OF_SINGULAR):
             blocks = product.copy()
             blocks[self._diagonal] += by_impulse + lift * by_velocity
-            matrix = sparse.csc_array((blocks.ravel()[self._take], *self._pattern), shape=(n, n))
+            entries = (blocks.ravel()[self._take], *self._pattern)
+            matrix = sparse.csc_array(entries, shape=(n, n), copy=True)
+            matrix.eliminate_zeros()  # contacts that are open have many
             try:
                 factor = splu(
                     matrix,
