@@ -20,7 +20,7 @@ from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers import friction_convex, friction_interior
 from jaxcontact.solvers.friction_interior import Interior, advance, begin, centring
@@ -271,7 +271,7 @@ def _search(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_iterate, law, problem, tolerance=tolerance, max_iters=max_iters),
         _begin(law, problem, start),
-        most=max_iters,
+        max_iters=max_iters,
         early_exit=early_exit,
     )
     return found
@@ -300,6 +300,6 @@ def search(problem: ScaledFriction, start: jax.Array, settings: CoulombNewton, l
     tolerance = success_tolerance(start.dtype) if settings.tolerance is None else settings.tolerance
     limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": settings.max_iters}
     one = functools.partial(_search, **limits, early_exit=settings.early_exit)
-    many = functools.partial(_search_many, **limits) if settings.early_exit else jax.vmap(one)
+    many = functools.partial(_search_many, **limits) if ends_early(settings.early_exit) else jax.vmap(one)
     found: _Search = batch_first(one, many, problem, start)
     return found
