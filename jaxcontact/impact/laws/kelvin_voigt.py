@@ -136,14 +136,14 @@ def kelvin_voigt(
     with jax.enable_x64(True):  # slip speeds of 1e-10 m/s are below the round-off of float32
         model, state = jax.tree.map(_double, (model, state))
         span = float(_positive("duration", duration))
-        law, speed, least = _settings(
+        law, speed, impulse_bound = _settings(
             model, state, span, stiffness, damping_ratio, mass, slip_speed, stop_speed, min_impulse
         )
         tolerances = {
             "rtol": float(_positive("rtol", rtol)),
             "atol": float(_positive("atol", 0.1 * slip_speed if atol is None else atol)),
         }
-        impact = _Impact(model, state, law, speed, least)
+        impact = _Impact(model, state, law, speed, impulse_bound)
         time, path, status, evaluations = impact.integrate(span, method, int(max_steps), **tolerances)
     q, v, impulses = impact.split(path)
     info = CompliantInfo(
@@ -155,8 +155,8 @@ def kelvin_voigt(
         num_steps=jnp.asarray(len(time) - 1, jnp.int32),
     )
     if keep_path:
-        kept = {"time": time, "q_path": q, "v_path": v, "impulse_path": impulses}
-        info = info.replace(**{name: jnp.asarray(rows, dtype) for name, rows in kept.items()})
+        paths = {"time": time, "q_path": q, "v_path": v, "impulse_path": impulses}
+        info = info.replace(**{name: jnp.asarray(rows, dtype) for name, rows in paths.items()})
     return jnp.asarray(v[-1], dtype), info
 
 
@@ -187,10 +187,10 @@ def _settings(
     speed = 1e-3 * m / np.min(k) if stop_speed is None else stop_speed
     if min_impulse is None:
         reached = (phi + approach * span < 0) & (approach < 0)
-        least = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
+        impulse_bound = IMPULSE_SHARE * m * np.where(reached, -approach, 0.0)
     else:
-        least = _positive("min_impulse", min_impulse, phi.shape, zero=True)
-    return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), least
+        impulse_bound = _positive("min_impulse", min_impulse, phi.shape, zero=True)
+    return jax.tree.map(jnp.asarray, law), _positive("stop_speed", speed, zero=True), impulse_bound
 
 
 @jit
@@ -344,10 +344,10 @@ def _positive(name: str, value: Any, shape: tuple[int, ...] = (), zero: bool = F
     if not np.issubdtype(np.asarray(value).dtype, np.number):
         raise TypeError(f"{name}: expected a number, got {value!r}")
     array = np.asarray(value, np.float64)
-    least = ">= 0" if zero else "> 0"
+    condition = ">= 0" if zero else "> 0"
     if array.shape not in ((), shape):
         wanted = f"a number or shape {shape}" if shape else "a number"
         raise ValueError(f"{name}: expected {wanted}, got shape {array.shape}")
     if not np.all(np.isfinite(array)) or np.any(array < 0) or (not zero and np.any(array == 0)):
-        raise ValueError(f"{name}: expected finite numbers {least}, got {value}")
+        raise ValueError(f"{name}: expected finite numbers {condition}, got {value}")
     return np.broadcast_to(array, shape)

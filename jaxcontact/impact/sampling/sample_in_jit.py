@@ -156,7 +156,7 @@ def _by_steps(data: _Data, impulses: jax.Array | None) -> tuple[jax.Array, Impac
     draws = ImpactDraws(
         impulse_max=jnp.moveaxis(drawn[:, :nc] * law.impulse_step[None, :, None], 2, 0),
         pick=drawn[:, nc].T,
-        known=None if impulses is None else jnp.moveaxis(impulses, 2, 0),
+        solutions=None if impulses is None else jnp.moveaxis(impulses, 2, 0),
     )
     return routh.resolve_many(terms, start, draws, law.steps, False, law.restitution)[:2]
 

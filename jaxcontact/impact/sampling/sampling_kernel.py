@@ -272,11 +272,13 @@ def _take_step(
     if elastic is not None:
         misfit = jnp.where(presses, misfit, 0.0)
         assert lanes.stored is not None
-        passage = (space, elastic, cap, u, u_next, compression, lanes.stored, impact.speed, impact.slowest)
+        pressed = energetic_restitution.Compression(
+            space, elastic, cap, u, u_next, compression, lanes.stored, impact.speed, impact.slowest
+        )
         if space.num_tangents == 1:
-            push, stored = energetic_restitution.give_back(*passage)
+            push, stored = energetic_restitution.give_back(pressed)
         else:
-            push, stored = give_back_in_lanes(*passage, impact.directions)
+            push, stored = give_back_in_lanes(pressed, impact.directions)
         u_next = u_next + contact_modes.apply(space.delassus.T, push)
         change = compression + push
         collides = jnp.any(energetic_restitution.loaded(stored, impact.slowest), axis=0)
