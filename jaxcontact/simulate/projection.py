@@ -13,6 +13,7 @@ from jax import lax
 
 from jaxcontact._pytree import Record
 from jaxcontact.algebra import implicit, small_dense
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.configuration import retract
 from jaxcontact.mechanics.motion_equations import body_frames, mass_matrix
 from jaxcontact.mechanics.system import Model, State, check_mechanism
@@ -144,7 +145,7 @@ def nearest_configuration(model: Model, q: jax.Array) -> tuple[jax.Array, Projec
         return _Search(step, forces, worst, change, carry.status | status, carry.tries + 1)
 
     first = _Search(none, forces, depth, jnp.zeros_like(depth), jnp.uint32(0), jnp.int32(0))
-    search = lax.while_loop(searching, improve, first)
+    search = bounded_loop(searching, improve, first, max_iters=MAX_ITERS)
     step = _attached(model, q, search, held.shape[0])
     q_plus = jnp.where(search.tries > 0, retract(model.system, q, step), q)
     unfinished = (search.tries >= MAX_ITERS) & ((search.worst > allowed) | (search.change > settled))

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import contact_space
 from jaxcontact.mechanics.configuration import position_rate
 from jaxcontact.mechanics.system import Model, State
@@ -143,7 +144,7 @@ def smooth_piece(model: Model, smooth: SmoothMotion, step: jax.Array, solver: od
         bracket=Bracket(zero, zero, zero, zero, jnp.array(True)), last=none,
         force=jnp.zeros(2 * nc, dtype),
     )  # fmt: skip
-    end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
+    end = bounded_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first, max_iters=MAX_TRIALS)
     worst = jnp.argmin(jnp.where(end.suspects, end.last / end.size, jnp.inf))
     ending = end.searching & (jnp.arange(nc) == worst // 3)
     over = end.searching & (worst == 3 * nc)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.system import State, System
 from jaxcontact.simulate.augmented.contact_forces import FORCE_TOLERANCE
 from jaxcontact.simulate.events.stretch import StretchMotion, step
@@ -112,7 +113,7 @@ def first_event(
         size=none + 1.0, bracket=Bracket(zero, zero, zero, zero, jnp.array(True)),
         last=none, y=y0, friction=motion.modes.heading, along=none[:, 0],
     )  # fmt: skip
-    end = lax.while_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first)
+    end = bounded_loop(lambda c: ~c.done & (c.tries < MAX_TRIALS), attempt, first, max_iters=MAX_TRIALS)
     share = jnp.where(end.suspects, end.last / end.size, jnp.inf)
     nearest = jnp.min(share, initial=jnp.inf)
     event = end.searching & (jnp.abs(nearest) <= eps**0.5)  # a gap may only seem to close

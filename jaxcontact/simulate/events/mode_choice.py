@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws.contact_space import ContactSpace
 from jaxcontact.mechanics.system import Model, State
 from jaxcontact.simulate.augmented.contact_forces import Accelerations, accelerations, shortest_forces
@@ -102,7 +102,7 @@ def choose_modes(
 
     no = jnp.array(False)
     nothing = ModeChoice(Modes(jnp.full(nc, SEPARATE, jnp.int32), way), no, no, jnp.zeros_like(u))
-    return lax.while_loop(wanted, attempt, (nothing, jnp.int32(0)))[0]
+    return bounded_loop(wanted, attempt, (nothing, jnp.int32(0)), max_iters=3)[0]
 
 
 def _impulses(space: ContactSpace, closed: jax.Array, question: _Question) -> tuple[jax.Array, jax.Array]:
