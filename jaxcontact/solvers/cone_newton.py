@@ -16,7 +16,7 @@ from jaxcontact._pytree import Record
 from jaxcontact.algebra import cones
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers.cone_program import (
     ConeProgram,
@@ -362,7 +362,7 @@ def _minimise(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_newton, fixed, early_exit=early_exit),
         now,
-        most=max_iters,
+        max_iters=max_iters,
         early_exit=early_exit,
     )
     return _solution(_polish(fixed, now))
@@ -433,6 +433,6 @@ def solve_cone_program(
     program, start = lax.stop_gradient((program, start))
     minimise = functools.partial(_minimise, max_iters=max_iters, early_exit=early_exit)
     in_tiles = functools.partial(_minimise_many, max_iters=max_iters)
-    minimise_many = in_tiles if early_exit else jax.vmap(minimise)
+    minimise_many = in_tiles if ends_early(early_exit) else jax.vmap(minimise)
     solution: ConeSolution = batch_first(minimise, minimise_many, program, start)
     return solution

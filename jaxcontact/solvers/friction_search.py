@@ -20,7 +20,7 @@ from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers import friction_convex, friction_interior
 from jaxcontact.solvers.friction_interior import Interior, advance, begin, centring
@@ -274,7 +274,7 @@ def _search(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_iterate, law, problem, tolerance=tolerance, max_iters=max_iters),
         _begin(law, problem, start),
-        most=max_iters,
+        max_iters=max_iters,
         early_exit=early_exit,
     )
     return found
@@ -304,6 +304,7 @@ def search(problem: ScaledFriction, start: jax.Array, settings: CoulombNewton, l
     limit = settings.max_iters or MAX_ITERS
     limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": limit}
     search_lane = functools.partial(_search, **limits, early_exit=settings.early_exit)
-    search_lanes = functools.partial(_search_many, **limits) if settings.early_exit else jax.vmap(search_lane)
+    in_tiles = functools.partial(_search_many, **limits)
+    search_lanes = in_tiles if ends_early(settings.early_exit) else jax.vmap(search_lane)
     found: _Search = batch_first(search_lane, search_lanes, problem, start)
     return found

@@ -57,7 +57,7 @@ def line_search(
         lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1],
         search,
         first,
-        most=SEARCH_STEPS,
+        max_iters=SEARCH_STEPS,
         early_exit=early_exit,
     )
     return end[1], respond_at(end[1]).p

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact.laws import energetic_restitution
 from jaxcontact.impact.laws.contact_enumeration import mode_table
 from jaxcontact.impact.laws.contact_space import (
@@ -295,5 +296,5 @@ def needed_steps(
     def unfinished(carry: tuple[ImpactSteps, jax.Array]) -> jax.Array:
         return (carry[1] < number) & impact.unfinished(carry[0])
 
-    end, _ = lax.while_loop(unfinished, body, (impact.start(v, status), jnp.int32(0)))
+    end, _ = bounded_loop(unfinished, body, (impact.start(v, status), jnp.int32(0)), max_iters=number)
     return impact.end(end)
