@@ -265,15 +265,20 @@ def draw(path: Path, by_law: dict[str, dict[str, Judged]]) -> None:
 
 
 def report_lines(
-    problems: dict[str, jc.io.FrictionProblem], by_law: dict[str, dict[str, Judged]]
+    problems: dict[str, jc.io.FrictionProblem], law: str, judged: dict[str, Judged]
 ) -> list[str]:
-    """Lines of all tables."""
-    lines = []
-    for law, judged in by_law.items():
-        lines += [f"**{law}**: {len(problems)} problems", "", *answer_lines(problems, judged), ""]
-        for k, level in enumerate(LEVELS):
-            lines += [f"Share solved within {level:g}, by time over the best:", ""]
-            lines += [*profile_lines({name: each.seconds[k] for name, each in judged.items()}), ""]
+    """Lines of the profiles of a law."""
+    counts = [
+        f"{name} {int(np.sum(each.error <= LEVELS[1]))} (largest residual {each.error.max():.0e})"
+        for name, each in judged.items()
+    ]
+    lines = [
+        f"Law {law}, {len(problems)} problems; solved within {LEVELS[1]:g}: " + ", ".join(counts) + ".",
+        "",
+    ]
+    for k, level in enumerate(LEVELS):
+        lines += [f"Share solved within {level:g}, by time over the best:", ""]
+        lines += [*profile_lines({name: each.seconds[k] for name, each in judged.items()}), ""]
     return lines
 
 
@@ -293,7 +298,7 @@ def main(arguments: list[str]) -> int:
         "coulomb": judge(problems, coulomb, "coulomb"),
         "associated": judge(problems, associated, "associated"),
     }
-    lines = report_lines(problems, by_law)
+    lines = [line for law, judged in by_law.items() for line in report_lines(problems, law, judged)]
     wrong = {
         law: sum(
             answer[0].promised and error > LEVELS[1]
@@ -304,6 +309,8 @@ def main(arguments: list[str]) -> int:
         for law, answers in (("coulomb", coulomb), ("associated", associated))
     }
     lines.append("Wrong with status 0: " + ", ".join(f"{law} {count}" for law, count in wrong.items()) + ".")
+    for law, judged in by_law.items():
+        print("\n".join([f"Law {law}:", "", *answer_lines(problems, judged), ""]))
     print("\n".join(lines))
     if options.put:
         report.put(options.put, "friction", "\n".join(lines))
