@@ -48,6 +48,7 @@ FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
 
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class CoulombNewton:
     """Limits of `solve_coulomb` and `solve_friction`.
