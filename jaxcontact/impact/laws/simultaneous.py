@@ -48,7 +48,7 @@ def newton(
         ValueError, TypeError: as `anitescu_potra`; e of another shape or outside 0..1.
 
     Status: ENERGY if the kinetic energy rises, which friction or different coefficients can cause (Kane's
-        paradox); STALLED if the law has no solution, as when friction drives a contact in; as
+        paradox); STALLED or RAY if the law has no solution, as when friction drives a contact in; as
         `anitescu_potra`; inside jit INVALID for e outside 0..1.
 
     Derivative: as `anitescu_potra`, also by e. Of min(J_n v, 0) at 0 that of rest.
