@@ -45,18 +45,19 @@ def line_search(
         slope, bend = slope_at(a)
         return k + 1, a, low, high, slope, bend, jnp.abs(slope) > enough
 
-    one = jnp.ones_like(linear)
+    full_length = jnp.ones_like(linear)
     enough = SEARCH_SHARE * jnp.abs(start)
-    slope, _ = slope_at(one)
+    slope, _ = slope_at(full_length)
     # If the objective still falls at full length, that is enough; else the secant is the first guess.
     searching = live & (slope > enough)
-    first = (jnp.int32(0), one, jnp.zeros_like(one), one, slope, slope - start, searching)
+    zero = jnp.zeros_like(full_length)
+    first = (jnp.int32(0), full_length, zero, full_length, slope, slope - start, searching)
 
     end = bounded_loop(
         lambda carry: (carry[0] < SEARCH_STEPS) & carry[-1],
         search,
         first,
-        most=SEARCH_STEPS,
+        max_iters=SEARCH_STEPS,
         early_exit=early_exit,
     )
     return end[1], respond_at(end[1]).p

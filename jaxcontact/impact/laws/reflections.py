@@ -17,6 +17,7 @@ from jax import lax
 
 from jaxcontact.algebra import implicit, small_dense
 from jaxcontact.arguments import check_array
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.impact import inputs
 from jaxcontact.solvers.lcp import solve_lcp
 from jaxcontact.terms import ContactTerms
@@ -201,7 +202,7 @@ def reflect_while_any(
 
     no_contacts = jnp.full(max_reflections, -1, jnp.int32)
     start = (jnp.zeros_like(unit_normals.rate), no_contacts, jnp.int32(0), jnp.bool_(True), jnp.int32(0))
-    impulse, sequence, *_ = lax.while_loop(unfinished, step, start)
+    impulse, sequence, *_ = bounded_loop(unfinished, step, start, max_iters=max_reflections)
     still_approaching = unit_normals.active & (unit_normals.rate + unit_normals.gram @ impulse < -threshold)
     return impulse, sequence, jnp.any(still_approaching)
 
