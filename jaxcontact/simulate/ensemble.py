@@ -6,6 +6,7 @@ for every chunk, so a world has the same bits in every call. docs/understand/lon
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -133,10 +134,7 @@ def ensemble(
 
     Derivative: none; a driver for the host.
     """
-    for name, value in (("dt", dt), ("duration", duration)):
-        check_positive(name, value)
-    check_count("num_worlds", num_worlds)
-    check_integer("seed", seed, 0)
+    _check_numbers(dt, duration, num_worlds, seed)
     check_run(run, unused=("devices",))
     if reduce is not None and not callable(reduce):
         raise TypeError(f"reduce: expected a function, got {type(reduce).__name__}")
@@ -166,16 +164,26 @@ def ensemble(
     blocks = _Blocks(simulate_world, starts, num_worlds)
     parts = blocks.computed(0) if run.checkpoint is None else _stored(Path(run.checkpoint), blocks, run.about)
     size = 1024 if run.chunk is None else int(run.chunk)
-    reduced, chunks, done = None, [], 0
-    for part in _rows(parts, size):
-        done += len(part.status)
-        if reduce is not None:
-            reduced = reduce(reduced, part)
-        else:
-            chunks.append(part)
-        if run.progress is not None:
-            run.progress(done, num_worlds)
-    return reduced if reduce is not None else _joined(chunks)
+    chunks = _reported(_rows(parts, size), num_worlds, run.progress)
+    return _joined(list(chunks)) if reduce is None else functools.reduce(reduce, chunks, None)
+
+
+def _check_numbers(dt: float, duration: float, num_worlds: int, seed: int) -> None:
+    """Raise ValueError if a number of `ensemble` is out of range."""
+    check_positive("dt", dt)
+    check_positive("duration", duration)
+    check_count("num_worlds", num_worlds)
+    check_integer("seed", seed, 0)
+
+
+def _reported(chunks: Iterator[Ensemble], total: int, progress: Any) -> Iterator[Ensemble]:
+    """Yield chunks; report the number of worlds after each has been used."""
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk.status)
+        if progress is not None:
+            progress(done, total)
 
 
 def _starts(state: State, num_worlds: int) -> State:

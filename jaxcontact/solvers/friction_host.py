@@ -31,6 +31,7 @@ LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
 SHIFT_FACTOR = 10.0  # by which the shift falls after a good step and rises after a miss
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
 SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts again farther inside
+SMALL_MERIT = 1e-6  # of Newton's method, from which the residual is computed
 GOOD_STEP = 0.5  # an interior step that is shorter is tried again, more centred
 CENTRINGS = (0.3, 0.9)  # fractions of complementarity of these tries
 RESTARTS = 6  # starts of interior points, each farther inside than the last
@@ -157,7 +158,8 @@ class _Search:
         value = law.misfit(mu, r, u)
         merit = smallest = float(np.sqrt(np.vdot(value, value)))
         shift, misses = LEAST_SHIFT, 0
-        self.record(r, u)
+        if merit <= SMALL_MERIT:
+            self.record(r, u)
         while not self.ended and misses < patience:
             self.steps += 1
             by_impulse, by_velocity = law.linearise(mu, r, u)
@@ -174,7 +176,7 @@ class _Search:
             shift = min(
                 max(shift / SHIFT_FACTOR if good else shift * SHIFT_FACTOR, LEAST_SHIFT), LARGEST_SHIFT
             )
-            if merit <= 1e-6 or misses >= patience or self.steps >= self.max_iters:
+            if merit <= SMALL_MERIT or misses >= patience or self.steps >= self.max_iters:
                 self.record(r, u)
             if misses and self.residual <= 1e-2 * self.tolerance:
                 return
