@@ -49,6 +49,7 @@ MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
 
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class CoulombNewton:
     """Limits of `solve_coulomb` and `solve_friction`.
