@@ -34,7 +34,7 @@ class Selection(Record):
     axes: int = static()
 
     def after(self, first: int, width: int = 1) -> jax.Array:
-        """Compute places of the contacts in a list of `first` other entries, then `width` of each candidate."""
+        """Compute places of contacts in a list of `first` other entries, then `width` of each candidate."""
         entries = first + width * self.nearest.index[:, None] + jnp.arange(width)[None]
         return jnp.concatenate([jnp.arange(first), entries.ravel()])
 
