@@ -29,7 +29,7 @@ from jaxcontact.solvers.cone_program import (
     split,
     yielding,
 )
-from jaxcontact.solvers.line_search import line_search
+from jaxcontact.solvers.line_search import SearchDirection, line_search
 from jaxcontact.solvers.row_algebra import (
     Factor,
     apply_columns,
@@ -164,9 +164,9 @@ def _newton(fixed: _Fixed, now: _Search, *, early_exit: bool = True) -> _Search:
     full_step = _take_full_step(fixed, now, tangent, factor, momentum, dx)
     unsolved = max(SOLVED, float(eps) ** 1.125) * size
     solved = full & (full_step.imbalance <= eps * size) & (full_step.misfit <= unsolved)
-    linear, curvature = momentum @ dx, dx @ moved
+    direction = SearchDirection(du, -decrement, momentum @ dx, dx @ moved)
     searches = ~(settled | done | choosing | solved)
-    a, pushed = line_search(staged, z, u, du, -decrement, linear, curvature, searches, early_exit)
+    a, pushed = line_search(staged, z, u, direction, searches, early_exit)
     change = jnp.max(fixed.weight * jnp.abs(pushed - p), axis=0, initial=0.0)
     same = change <= eps**0.375 * jnp.sqrt(size)
     quiet = jnp.where(now.fresh, decrement <= eps**0.75 * size, now.quiet)

@@ -309,11 +309,12 @@ def _search(search: _Search, start: np.ndarray) -> None:
             level = min(left, level) * LOWER_LEVEL
         if search.ended or search.residual <= search.tolerance:
             return
-        search.max_iters = min(search.steps + PROXIMAL_LIMIT, limit)
-        search.proximal(search.best)
-        search.max_iters = limit
-        if search.ended or search.residual <= search.tolerance:
-            return
+        if restarts:
+            search.max_iters = min(search.steps + PROXIMAL_LIMIT, limit)
+            search.proximal(search.best)
+            search.max_iters = limit
+            if search.ended or search.residual <= search.tolerance:
+                return
         level, now = FIRST_LEVEL, _begin(search.problem, FARTHER ** (1 + restarts))
 
 

@@ -169,7 +169,7 @@ def _sequential(
         where = (place + jnp.min(ahead)) % length
         contact = cycle[where]
         single = jax.tree.map(lambda leaf: leaf[contact][None], (terms.J_n, terms.J_t, terms.mu))
-        one = ContactTerms(
+        terms_of_contact = ContactTerms(
             M=terms.M,
             J_n=single[0],
             J_t=single[1],
@@ -177,8 +177,8 @@ def _sequential(
             mu=single[2],
             active=needed[None],
         )
-        own = None if clearance is None else clearance[contact][None]
-        v_next, info = _anitescu_potra(one, v, num_directions, None, own)
+        contact_clearance = None if clearance is None else clearance[contact][None]
+        v_next, info = _anitescu_potra(terms_of_contact, v, num_directions, None, contact_clearance)
         return (
             jnp.where(needed, v_next, v),
             jnp.where(needed, (where + 1) % length, place),

@@ -95,8 +95,8 @@ def contact_space(terms: ContactTerms, clearance: jax.Array | None = None) -> Co
     response = implicit.solve_spd(terms.M, jacobian.T)
     diagonal = lax.stop_gradient(jnp.sum(jacobian.T * response, axis=0)).reshape(nc, 1 + nt)
     # A direction without motion is set to exact zero against round-off; its derivative stays.
-    least = NO_MOTION * float(jnp.finfo(diagonal.dtype).eps) ** 2 * jnp.max(diagonal, axis=1, keepdims=True)
-    moves = diagonal > least
+    share = NO_MOTION * float(jnp.finfo(diagonal.dtype).eps) ** 2
+    moves = diagonal > share * jnp.max(diagonal, axis=1, keepdims=True)
     jacobian, response = (
         x - jnp.where(moves.reshape(shape), 0.0, lax.stop_gradient(x))
         for x, shape in ((jacobian, (-1, 1)), (response, (1, -1)))

@@ -131,11 +131,12 @@ def all_outcomes(
     violation = contact_modes.evaluate(table, x)
     feasible = violation <= contact_modes.feasibility_tolerance(v.dtype) * speed
     if space.num_tangents == 2:  # so many modes that only distinct ones are examined closely
-        most = min(MOST_OUTCOMES, table.regular.shape[0])
-        modes, count = mode_choice.distinct(feasible, contact_modes.apply(table.score, x), speed, most)
+        max_outcomes = min(MOST_OUTCOMES, table.regular.shape[0])
+        score = contact_modes.apply(table.score, x)
+        modes, count = mode_choice.distinct(feasible, score, speed, max_outcomes)
         table = jax.tree.map(lambda leaf: leaf[..., modes], table)
-        feasible = jnp.arange(most) < count
-        status = status | flag((status == 0) & (count > most), Status.MAX_ITERS)
+        feasible = jnp.arange(max_outcomes) < count
+        status = status | flag((status == 0) & (count > max_outcomes), Status.MAX_ITERS)
     impulses = jnp.einsum("ijk,j->ki", table.impulse, x)
     velocities, _, misfit = jax.vmap(lambda lam: outcome(space, v, lam, directions, impulse_max))(
         jnp.where(feasible[:, None], impulses, 0.0)

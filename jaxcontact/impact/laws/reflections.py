@@ -108,8 +108,8 @@ def tolerance(dtype: jnp.dtype) -> float:
 
 def tied(rate: jax.Array, k: jax.Array, active: jax.Array) -> jax.Array:
     """Find the contacts (nc,) that approach at the rate of contact k, within round-off."""
-    least = float(jnp.finfo(rate.dtype).eps) ** TIE_DIGITS
-    return active & (jnp.abs(rate - rate[k]) <= least * jnp.abs(rate[k]))
+    tie = float(jnp.finfo(rate.dtype).eps) ** TIE_DIGITS
+    return active & (jnp.abs(rate - rate[k]) <= tie * jnp.abs(rate[k]))
 
 
 def reflect_together(gram: jax.Array, rate: jax.Array, together: jax.Array) -> jax.Array:

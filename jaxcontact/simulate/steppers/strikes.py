@@ -250,8 +250,8 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
     def smallest(share: jax.Array) -> jax.Array:
         return jnp.min(jnp.where(closes, _gaps_on(system, fixed, share * fixed.left), jnp.inf))
 
-    zero, one = jnp.zeros((), path.q.dtype), jnp.ones((), path.q.dtype)
-    begin, end = smallest(zero), smallest(one)
+    zero, unit = jnp.zeros((), path.q.dtype), jnp.ones((), path.q.dtype)
+    begin, end = smallest(zero), smallest(unit)
     rounding = float(jnp.finfo(zero.dtype).eps)
     enough = rounding * (begin - end)
 
@@ -268,10 +268,10 @@ def _first_time(system: System, path: _Path, closes: jax.Array) -> tuple[jax.Arr
         return count + 1, trial, bracket, best, size
 
     inside = (begin > 0) & (end < 0)
-    bracket = Bracket(zero, one, begin, end, jnp.asarray(True))
+    bracket = Bracket(zero, unit, begin, end, jnp.asarray(True))
     start = begin / jnp.where(inside, begin - end, 1.0)
     size = jnp.where(inside, jnp.minimum(begin, -end), 0.0)
-    nearest = jnp.where(begin > jnp.abs(end), one, zero)
+    nearest = jnp.where(begin > jnp.abs(end), unit, zero)
     _, _, _, share, _ = lax.while_loop(searching, improve, (jnp.int32(0), start, bracket, nearest, size))
     gaps = jnp.where(closes, _gaps_on(system, fixed, share * fixed.left), jnp.inf)
     first = jnp.arange(gaps.shape[0]) == jnp.argmin(gaps)

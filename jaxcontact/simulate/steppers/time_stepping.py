@@ -102,10 +102,10 @@ class TimeStepping(Record):
         """
         check_mechanism(model, state)
         check_no_held_joints(model.system, "TimeStepping")
-        held, kept = constraint_values(model, state.q)
+        held, gaps = constraint_values(model, state.q)
         if held.shape[0]:
             raise ValueError("system: TimeStepping takes no joints held by `constraints`; use Compliant")
-        if is_concrete(kept) and (depth := -float(jnp.min(kept, initial=0.0))) > least_penetration(state.q):
+        if is_concrete(gaps) and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
                 f"state: expected no penetration, got one of {depth:.3g} m; "
                 "jc.project(model, state) removes it"
@@ -135,10 +135,10 @@ class TimeStepping(Record):
         q, removed = nearest_configuration(model, moved.q)
         then = State(q=q, v=moved.v, t=state.t + dt)
         finite = jnp.all(jnp.isfinite(q)) & jnp.all(jnp.isfinite(then.v))
-        own = flag(~finite, Status.NONFINITE)
+        step_status = flag(~finite, Status.NONFINITE)
         impulse = update.impulse[: model.structure.num_contacts]
         info = StepperInfo(
-            status=update.status | removed.status | own,
+            status=update.status | removed.status | step_status,
             residual=update.residual,
             num_iters=update.num_solves + removed.num_iters,
             impulse=impulse,
