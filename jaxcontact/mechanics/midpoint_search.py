@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxcontact.algebra import implicit
+from jaxcontact.batching.bounded_loop import bounded_loop
 from jaxcontact.mechanics.half_turns import spread, turn_back
 
 MAX_ITERS = 30  # iterations; a body that turns by half a radian in a step takes eight
@@ -55,10 +56,11 @@ def search(
     zero = jnp.zeros((), start.dtype)
     no = jnp.asarray(False)
     begin = jnp.int32(0), start, start, jnp.full_like(zero, jnp.inf), zero, first[1], no, no
-    _, rate, change, _, _, impulse, _, solved = lax.while_loop(
+    _, rate, change, _, _, impulse, _, solved = bounded_loop(
         lambda carry: (carry[0] < MAX_ITERS) & ~carry[6],
         lambda carry: improve(carry, equations(carry[1])),
         improve(begin, first),
+        max_iters=MAX_ITERS - 1,
     )
     return rate, change, impulse, solved
 

@@ -14,6 +14,7 @@ import numpy as np
 
 INTERIOR_FRACTION = 0.99  # of the longest step that stays inside the cones
 CENTRING_POWER = 3  # Mehrotra's exponent of the fraction of complementarity that the predictor leaves
+UNITS = {dim: np.eye(dim) for dim in (1, 2, 3)}
 TINY = float(np.finfo(float).tiny)  # a safe denominator in place of zero
 
 
@@ -59,21 +60,18 @@ def coulomb_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 def linearise_coulomb(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Linearise Alart and Curnier's equations by impulses and by velocities, a block per contact."""
-    z, t = r - u, r[:, 1:] - u[:, 1:]
-    rests = z[:, 0] > 0
-    bound, size = mu * np.where(rests, z[:, 0], 0.0), length(t)
-    slides = (size > bound) | ~rests
-    unit = t / _positive(size)[:, None]
-    share = np.where(slides, bound / _positive(size), 1.0)
-    through = np.zeros((*r.shape, r.shape[1]))
-    through[:, 0, 0] = rests
-    through[:, 1:, 0] = np.where(slides & rests, mu, 0.0)[:, None] * unit
-    turning = -np.where(slides, share, 0.0)[:, None, None] * unit[:, :, None] * unit[:, None, :]
-    for j in range(t.shape[1]):
-        turning[:, j, j] += share
-    through[:, 1:, 1:] = turning
-    by_impulse = np.eye(r.shape[1]) - through
-    return by_impulse, through
+    z, dim = r - u, r.shape[1]
+    rests, bound, size = z[:, 0] > 0, mu * np.maximum(z[:, 0], 0.0), length(z[:, 1:])
+    safe = np.maximum(size, TINY)
+    share = bound / np.maximum(safe, bound)  # 1 for a contact that sticks
+    slides = share < 1
+    unit = z[:, 1:] / safe[:, None]
+    by_velocity = np.zeros((len(mu), dim, dim))
+    by_velocity[:, 0, 0] = rests
+    by_velocity[:, 1:, 0] = (mu * (slides & rests))[:, None] * unit
+    bent = (share * slides)[:, None] * unit
+    by_velocity[:, 1:, 1:] = share[:, None, None] * UNITS[dim - 1] - bent[:, :, None] * unit[:, None, :]
+    return UNITS[dim] - by_velocity, by_velocity
 
 
 def associated_misfit(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -100,12 +98,12 @@ def linearise_associated(mu: np.ndarray, r: np.ndarray, u: np.ndarray) -> tuple[
     edge = ~inside & (mu * size >= -z[:, 0])
     ray = np.concatenate([np.ones((len(mu), 1)), mu[:, None] * z[:, 1:] / _positive(size)[:, None]], axis=1)
     weight = np.where(edge, 1.0 / (1.0 + mu * mu), 0.0)
-    through = weight[:, None, None] * ray[:, :, None] * ray[:, None, :]
+    by_velocity = weight[:, None, None] * ray[:, :, None] * ray[:, None, :]
     turning = mu * weight * (z[:, 0] + mu * size) / _positive(size)
     unit = z[:, 1:] / _positive(size)[:, None]
-    through[:, 1:, 1:] += turning[:, None, None] * (np.eye(dim - 1) - unit[:, :, None] * unit[:, None, :])
-    through += inside[:, None, None] * np.eye(dim)
-    return np.eye(dim) - through, through
+    by_velocity[:, 1:, 1:] += turning[:, None, None] * (np.eye(dim - 1) - unit[:, :, None] * unit[:, None, :])
+    by_velocity += inside[:, None, None] * np.eye(dim)
+    return np.eye(dim) - by_velocity, by_velocity
 
 
 def scale_lines(by_impulse: np.ndarray, by_velocity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from jaxcontact.algebra import general_factor
 from jaxcontact.arguments import check_count
 from jaxcontact.batching import compacting_loop
 from jaxcontact.batching.batch_axes import batch_first
-from jaxcontact.batching.bounded_loop import bounded_loop
+from jaxcontact.batching.bounded_loop import bounded_loop, ends_early
 from jaxcontact.precision import jit
 from jaxcontact.solvers import friction_convex, friction_interior
 from jaxcontact.solvers.friction_interior import Interior, advance, begin, centring
@@ -45,26 +45,30 @@ SHORT_STEP = 1e-5  # shorter interior steps lead nowhere; the search starts agai
 LARGEST_SHIFT = 0.1  # of the scaled diagonal of W
 SHIFT_FACTOR = 10.0  # by which the shift of the diagonal falls after a good step and rises after a miss
 FARTHER = 30.0  # size of the next start inside the cones, relative to the last
+MAX_ITERS = 200  # iterations of traced code
 TILE = 16  # problems that step together on a CPU: the slowest of many is slow
 
 
+@jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class CoulombNewton:
     """Limits of `solve_coulomb` and `solve_friction`.
 
     Attributes:
-        max_iters: largest number of iterations, at least 1, each with one factorisation. Problems of robots
-            take 1 to 3 from the impulses of the last step and 3 to 10 without; hard ones 20 to 40.
+        max_iters: largest number of iterations, at least 1, each with one factorisation; None is 200, and
+            outside of jit 1000. Problems of robots take 1 to 3 from the impulses of the last step and 3 to
+            10 without; hard ones 20 to 40, heaps some hundreds.
         tolerance: residual of a success; None is eps^0.6, 4e-10 in double precision.
         early_exit: stop when the problem is solved. False does the same in a loop of static length.
     """
 
-    max_iters: int = 200
+    max_iters: int | None = None
     tolerance: float | None = None
     early_exit: bool = True
 
     def __post_init__(self) -> None:
-        check_count("max_iters", self.max_iters)
+        if self.max_iters is not None:
+            check_count("max_iters", self.max_iters)
 
 
 COULOMB_NEWTON = CoulombNewton()
@@ -271,7 +275,7 @@ def _search(
         lambda now: ~now.done & (now.steps < max_iters),
         functools.partial(_iterate, law, problem, tolerance=tolerance, max_iters=max_iters),
         _begin(law, problem, start),
-        most=max_iters,
+        max_iters=max_iters,
         early_exit=early_exit,
     )
     return found
@@ -298,8 +302,10 @@ def search(problem: ScaledFriction, start: jax.Array, settings: CoulombNewton, l
     Derivative: none.
     """
     tolerance = success_tolerance(start.dtype) if settings.tolerance is None else settings.tolerance
-    limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": settings.max_iters}
+    limit = settings.max_iters or MAX_ITERS
+    limits: dict[str, Any] = {"law": law, "tolerance": tolerance, "max_iters": limit}
     search_lane = functools.partial(_search, **limits, early_exit=settings.early_exit)
-    search_lanes = functools.partial(_search_many, **limits) if settings.early_exit else jax.vmap(search_lane)
+    in_tiles = functools.partial(_search_many, **limits)
+    search_lanes = in_tiles if ends_early(settings.early_exit) else jax.vmap(search_lane)
     found: _Search = batch_first(search_lane, search_lanes, problem, start)
     return found
