@@ -34,7 +34,11 @@ class EventContacts(NamedTuple):
 
 def contacts_at(model: Model, state: State) -> EventContacts:
     """Find the contacts that touch, that strike (touch and approach) and that are closed (touch and rest)."""
-    terms = terms_at(model, state.q, state.t)
+    return classify(terms_at(model, state.q, state.t), state)
+
+
+def classify(terms: ContactTerms, state: State) -> EventContacts:
+    """Find the same from the terms at the state."""
     slow = collision_tolerance(state.v.dtype)
     near = terms.phi <= touching_gap(state.q.dtype)
     at_zero = near & (terms.phi <= 16.0 * allowed_depth(state.q))
