@@ -65,8 +65,8 @@ def differentiate_by_replay(
         real = [_is_real(x) for x in out_leaves]
 
         def repeat(*arrays: Any) -> Any:
-            given = jax.tree.unflatten(structure, arrays[: len(leaves)])
-            again = replay(*given, *arrays[len(leaves) :])
+            arguments = jax.tree.unflatten(structure, arrays[: len(leaves)])
+            again = replay(*arguments, *arrays[len(leaves) :])
             again, end = again if has_end else (again, None)
             outs = [x for x, is_real in zip(jax.tree.leaves(again), real, strict=True) if is_real]
             return ((outs, end.value, end.length), end.is_event) if has_end else outs

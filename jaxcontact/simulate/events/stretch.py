@@ -201,6 +201,7 @@ def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, Contact
 def _at_rest(
     model: Model, q: jax.Array, v: jax.Array, terms: ContactTerms, kind: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
+    """Take the gaps and velocities of contacts at rest from a configuration and a velocity."""
     closed = kind != SEPARATE
     space = contact_space(terms.replace(active=closed, mu=jnp.zeros_like(terms.mu)))
     none = jnp.zeros_like(terms.J_t[:, :, 0])

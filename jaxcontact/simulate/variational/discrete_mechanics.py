@@ -156,6 +156,19 @@ def discrete_momenta(model: Model, start: Start, w: jax.Array, h: jax.Array) -> 
     )
 
 
+class _Guess(NamedTuple):
+    """Mean velocity and impulses that an iteration starts from, momenta at both ends, slopes.
+
+    `look` returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv) by w.
+    """
+
+    w: jax.Array
+    impulse: jax.Array
+    momenta: tuple[jax.Array, jax.Array]
+    slopes: Slopes
+    look: Callable[[], tuple[jax.Array, jax.Array]]
+
+
 class _Iteration(NamedTuple):
     """An iteration of Newton's method: the step that it makes, its change of w, that of the one before."""
 
@@ -164,9 +177,7 @@ class _Iteration(NamedTuple):
     count: jax.Array
 
 
-def take_step(
-    model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array
-) -> MidpointStep:
+def take_step(model: Model, start: Start, v: jax.Array, contacts: Contacts, h: jax.Array) -> MidpointStep:
     """Make the step of length h.
 
     Closed contacts push with impulses lam at the start such that their gaps are zero at the end, or stop
@@ -197,7 +208,7 @@ def take_step(
             slope, mean = jax.jacfwd(means, has_aux=True)(w)
             return mean, slope
 
-        step = _newton(model, start, w, impulse, values, slopes, look, contacts, h)
+        step = _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
         return _Iteration(step, carry.step.residual, carry.count + 1)
 
     def unsolved(carry: _Iteration) -> jax.Array:
@@ -240,18 +251,12 @@ def repeat_step(
     def look() -> tuple[jax.Array, jax.Array]:
         return mean_velocities(model, start.q, w, h), slopes.contacts
 
-    return _newton(model, start, w, impulse, values, slopes, look, contacts, h)
+    return _newton(model, start, _Guess(w, impulse, values, slopes, look), contacts, h)
 
 
-def _newton(
-    model: Model, start: Start, w: jax.Array, impulse: jax.Array, momenta: tuple[jax.Array, jax.Array],
-    slopes: Slopes, look: Callable[[], tuple[jax.Array, jax.Array]], contacts: Contacts, h: jax.Array,
-) -> MidpointStep:  # fmt: skip
-    """Make one iteration from w, where the momenta at both ends are known, and the step that it leads to.
-
-    Args:
-        look: returns the mean velocities (nc, dim) in contacts and their derivative (nc, dim, nv) by w.
-    """
+def _newton(model: Model, start: Start, guess: _Guess, contacts: Contacts, h: jax.Array) -> MidpointStep:
+    """Make one iteration from the guess, and the step that it leads to."""
+    w, impulse, momenta, slopes, look = guess
     inverse = slopes.inverse
     free = w + inverse @ (start.p - momenta[0])
 
