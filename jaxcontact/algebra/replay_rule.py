@@ -159,9 +159,9 @@ def _pull_back(
         (_, value, _), back, is_event = jax.vjp(by, *at, jnp.zeros((), at[0].dtype), has_aux=True)
         # Two outputs: the ones that have cotangents, and the one that determines the length.
         both = [jnp.stack([x, jnp.zeros_like(x)]) for x in changes]
-        zero, one = jnp.zeros_like(value), jnp.ones_like(value)
-        ends = jnp.where(is_event, one, zero), jnp.where(is_event, zero, one)
-        *rates, late = jax.vmap(back)((both, *(jnp.stack([zero, x]) for x in ends)))
+        by_event = jnp.where(is_event, jnp.ones_like(value), 0.0)
+        ends = (jnp.stack([jnp.zeros_like(x), x]) for x in (by_event, 1.0 - by_event))
+        *rates, late = jax.vmap(back)((both, *ends))
         share = jnp.where(is_event, -late[0] / jnp.where(late[1] != 0, late[1], 1.0), late[0])
         return [x[0] + share * x[1] for x in rates]
 

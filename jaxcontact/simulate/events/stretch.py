@@ -188,13 +188,13 @@ def settled(model: Model, state: State, kind: jax.Array) -> tuple[State, Contact
             q, v = lax.cond(last, lambda: (q, v), lambda: _at_rest(model, q, v, terms, kind))
         return q, v, terms
 
-    def one(carry: tuple[jax.Array, jax.Array], last: jax.Array) -> tuple[Any, ContactTerms]:
+    def correct(carry: tuple[jax.Array, jax.Array], last: jax.Array) -> tuple[Any, ContactTerms]:
         q, v = carry
         q, v, terms = lax.cond(rests | last, evaluate, lambda q, v, _: (q, v, nothing), q, v, last)
         return (q, v), terms
 
     # The terms before and after are evaluated by the same code.
-    (q, v), terms = lax.scan(one, (q, state.v), jnp.array([False, True]))
+    (q, v), terms = lax.scan(correct, (q, state.v), jnp.array([False, True]))
     return state.replace(q=q, v=v), jax.tree.map(lambda x: x[-1], terms)
 
 

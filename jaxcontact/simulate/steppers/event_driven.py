@@ -89,9 +89,9 @@ class EventDriven(Record):
             raise ValueError("system: EventDriven takes no `constraints`; use Compliant or TimeStepping")
         check_no_held_joints(model.system, "EventDriven")
         nc = model.structure.num_contacts
-        known = nc and is_concrete(model.params, state.q)
-        gaps = contact_gaps(model, state.q) if known else jnp.zeros(0)
-        if known and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
+        readable = nc and is_concrete(model.params, state.q)
+        gaps = contact_gaps(model, state.q) if readable else jnp.zeros(0)
+        if readable and (depth := -float(jnp.min(gaps, initial=0.0))) > least_penetration(state.q):
             raise ValueError(
                 f"state: expected no penetration, got one of {depth:.3g} m; "
                 "jc.project(model, state) removes it"
